@@ -1,0 +1,73 @@
+"""The device mesh: named axes over devices, with the device kind that costs are estimated for.
+
+    Mesh({"batch": 16, "model": 2}, device="tpu_v3")
+
+          model ->
+    batch   0   1        device id = batch * 2 + model: axes are major to minor
+      |     2   3
+      v     ...
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autopart.core.errors import MeshError, closest
+
+MAX_AXES = 8
+"""A packed layout (`core.layout`) keeps one byte per axis in 64 bits."""
+
+
+@dataclass(frozen=True, init=False)
+class Mesh:
+    """A logical n-dimensional array of devices.
+
+    `axes` maps axis names to sizes, major axis first. `device` names an entry of the device registry
+    and is needed only for cost estimates. `links` overrides, per axis, the link it is wired with.
+    No devices are needed to make one. Raises `MeshError` on a bad axis.
+
+    >>> Mesh({"batch": 4, "model": 2}).size
+    8
+    """
+
+    axis_names: tuple[str, ...]
+    axis_sizes: tuple[int, ...]
+    device: str | None
+    links: tuple[tuple[str, str], ...]
+
+    def __init__(self, axes: Mapping[str, int], device: str | None = None, links: Mapping[str, str] | None = None):
+        for name, size in axes.items():
+            if not isinstance(name, str) or not name:
+                raise MeshError(f"mesh axis names are non-empty strings, not {name!r}")
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise MeshError(f'mesh axis "{name}" has size {size!r}', why="sizes are integers of at least 1")
+        if len(axes) > MAX_AXES:
+            raise MeshError(f"the mesh has {len(axes)} axes", why=f"at most {MAX_AXES} are supported")
+        for name in links or ():
+            if name not in axes:
+                raise MeshError(f'links name axis "{name}"', why=f"the mesh has {dict(axes)}", hint=closest(name, axes))
+        object.__setattr__(self, "axis_names", tuple(axes))
+        object.__setattr__(self, "axis_sizes", tuple(axes.values()))
+        object.__setattr__(self, "device", device)
+        object.__setattr__(self, "links", tuple((links or {}).items()))
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """Axis name to size, major first."""
+        return dict(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
+    def size(self) -> int:
+        """Number of devices."""
+        return math.prod(self.axis_sizes)
+
+    def index(self, axis: str) -> int:
+        """Position of `axis` among the axes; raises `MeshError` naming the closest axes."""
+        if axis not in self.axis_names:
+            raise MeshError(f'axis "{axis}" is not in the mesh {self}', hint=closest(axis, self.axis_names))
+        return self.axis_names.index(axis)
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{n}:{s}" for n, s in self.shape.items()) + "}"
