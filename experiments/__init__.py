@@ -1,0 +1,1 @@
+"""Experiments: one folder per claim, each with a README, one command, the expected figures and their tolerance."""
