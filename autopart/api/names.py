@@ -1,0 +1,102 @@
+"""Names of the values a user can decide about: argument leaves, tags and outputs.
+
+    train_step(params, x) -> (params, loss),  ap.tag("scores", s) inside
+
+    "params/blocks/0/w"   an argument leaf: its pytree path below the argument's name
+    "scores"              a tag (every value that carries it)
+    "outputs/1"           an output leaf
+
+A key of a tactic is one of the first parts ("params", "scores", "outputs"), or a glob over whole names; below it come
+globs over the rest of the path, nested as deep as the user likes.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autopart.core.errors import UnknownNameError, closest
+from autopart.core.program import Program
+
+OUTPUTS = "outputs"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value under its full name; `head` is the part that a tactic's key names, `below` the rest of the path."""
+
+    name: str
+    head: str
+    below: str
+    value: int
+
+
+def named_values(program: Program) -> list[Named]:
+    """Every value of the program that has a name, arguments first."""
+    found = [_split(name, value) for name, value in zip(program.argument_names, program.arguments, strict=True)]
+    for tag, values in program.tags.items():
+        found += [Named(tag, tag, "", value) for value in values]
+    found += [
+        _split(f"{OUTPUTS}/{name}".rstrip("/"), value)
+        for name, value in zip(program.output_names, program.outputs, strict=True)
+    ]
+    return found
+
+
+def _split(name: str, value: int) -> Named:
+    head, _, below = name.partition("/")
+    return Named(name, head, below, value)
+
+
+def is_glob(pattern: str) -> bool:
+    """True if the pattern has a wildcard."""
+    return any(c in pattern for c in "*?[")
+
+
+def select(named: list[Named], key: str) -> list[tuple[Named, str]]:
+    """The values that a top-level key names, each with the path that is left below the key.
+
+    Raises `UnknownNameError` with the closest names if there are none.
+    """
+    found = [(n, n.below) for n in named if n.head == key]
+    if not found and ("/" in key or is_glob(key)):
+        found = [(n, rest) for n in named for rest in _matches(n.name, key)]
+    if not found:
+        known = sorted({n.head for n in named} | {n.name for n in named})
+        what = "glob" if is_glob(key) else "name"
+        raise UnknownNameError(
+            f'no argument, tag or output matches the {what} "{key}"',
+            why=f"the arguments are {', '.join(sorted({n.head for n in named if n.head != OUTPUTS}))}",
+            hint=closest(key, known),
+        )
+    return found
+
+
+def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator[tuple[Named, Any]]:
+    """Follows nested dicts of globs below a key; yields each value with what the user wants for it."""
+    if not isinstance(wanted, Mapping):
+        yield from ((named, wanted) for named, _ in found)
+        return
+    for pattern, inner in wanted.items():
+        pattern = str(pattern)
+        hits = [(named, rest) for named, below in found for rest in _matches(below, pattern)]
+        if not hits:
+            what = "glob" if is_glob(pattern) else "path"
+            raise UnknownNameError(
+                f'no path below "{trail}" matches the {what} "{pattern}"',
+                hint=closest(pattern, [below for _, below in found if below]),
+            )
+        yield from resolve(hits, inner, f"{trail}/{pattern}")
+
+
+def _matches(path: str, pattern: str) -> list[str]:
+    """What is left of `path` below `pattern`: [""] on a full match, the rest below a matching leading part, else []."""
+    if fnmatch.fnmatchcase(path, pattern):
+        return [""]
+    parts = path.split("/")
+    for count in range(len(parts) - 1, 0, -1):
+        if fnmatch.fnmatchcase("/".join(parts[:count]), pattern):
+            return ["/".join(parts[count:])]
+    return []

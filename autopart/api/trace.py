@@ -1,0 +1,223 @@
+"""A JAX function, or a StableHLO file, with its pytrees taken off: what the compiler starts from.
+
+    train_step, (params, opt_state, batch)   ->   Program  arguments "params/w", ...  outputs "0/w", ...
+                                                  ties     output 0/w is params/w's next value (donated)
+"""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from autopart.core import jax_internals
+from autopart.core.errors import CallError, ProgramError
+from autopart.core.program import Program
+from autopart.core.stablehlo_import import import_module
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `jax.jit` that decide what is traced."""
+
+    static_argnums: tuple[int, ...] = ()
+    static_argnames: tuple[str, ...] = ()
+    donate_argnums: tuple[int, ...] = ()
+    donate_argnames: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A program and the pytrees its flat arguments and outputs came from.
+
+    in_tree, out_tree   of ((args, kwargs) without the static ones) and of the result
+    in_avals, out_avals one abstract value per leaf; PRNG keys keep their key dtype here, and are raw bits in `program`
+    """
+
+    program: Program
+    in_tree: Any
+    out_tree: Any
+    in_avals: tuple[jax.ShapeDtypeStruct, ...]
+    out_avals: tuple[jax.ShapeDtypeStruct, ...]
+
+
+@dataclass(frozen=True)
+class LoadedProgram:
+    """A StableHLO module from a file; accepted wherever a JAX function is. Its arguments and outputs are flat."""
+
+    traced: Traced
+    path: str
+    __name__: str = field(default="main")
+
+    @property
+    def argument_names(self) -> list[str]:
+        """Names of the arguments, in order."""
+        return self.traced.program.argument_names
+
+
+def load(
+    path: str | Path,
+    *,
+    argument_names: Sequence[str] | None = None,
+    ties: dict[int, int] | None = None,
+) -> LoadedProgram:
+    """A StableHLO module from text, gzipped text or bytecode.
+
+    Arguments are named by `argument_names`, else by their `loc`, else arg0, arg1, ...; `ties` maps output positions
+    to the argument positions they update (default: the module's `tf.aliasing_output`). Raises `ProgramError` where the
+    file is not a StableHLO module or has dynamic shapes.
+    """
+    data = Path(path).read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    module = jax_internals.parse_module(data, str(path))
+    program = import_module(module, argument_names=argument_names, ties=ties)
+    avals = tuple(_aval(program, v) for v in program.arguments)
+    outs = tuple(_aval(program, v) for v in program.outputs)
+    in_tree = jax.tree.structure((avals, {}))
+    return LoadedProgram(Traced(program, in_tree, jax.tree.structure(outs), avals, outs), str(path))
+
+
+def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: tuple, kwargs: dict) -> Traced:
+    """Traces `fun` for abstract or concrete arguments and imports it, lowered for `platform`."""
+    if isinstance(fun, LoadedProgram):
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        if leaves and (tree != fun.traced.in_tree or not _same_types(leaves, fun.traced.in_avals)):
+            wanted = [f"{a.dtype.name}{list(a.shape)}" for a in fun.traced.in_avals]
+            raise CallError(
+                f"{fun.path} takes {len(wanted)} arrays, got {len(leaves)}"
+                if len(wanted) != len(leaves)
+                else f"{fun.path} was called with arguments of other shapes or types",
+                why=f"it takes {', '.join(wanted[:6])}{', ...' if len(wanted) > 6 else ''}",
+            )
+        return fun.traced
+    jitted = jax.jit(
+        fun,
+        static_argnums=options.static_argnums or None,
+        static_argnames=options.static_argnames or None,
+        donate_argnums=options.donate_argnums or None,
+        donate_argnames=options.donate_argnames or None,
+        keep_unused=True,
+    )
+    traced = jitted.trace(*args, **kwargs)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+        lowered = traced.lower(lowering_platforms=(platform,))
+    infos, in_tree = jax.tree.flatten(traced.args_info, is_leaf=lambda x: hasattr(x, "donated"))
+    outs, out_tree = jax.tree.flatten(traced.out_info)
+    names = _argument_names(fun, options, traced.args_info)
+    out_names = ["/".join(_key(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]]
+    in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
+    out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in outs)
+    donated = frozenset(i for i, info in enumerate(infos) if info.donated)
+    ties = tie_updates(traced.args_info, traced.out_info)
+    try:
+        program = import_module(
+            lowered.compiler_ir("stablehlo"),
+            argument_names=names,
+            output_names=out_names,
+            ties=ties,
+            donated=donated,
+        )
+    except ProgramError as error:
+        raise error.blamed_on(getattr(fun, "__name__", repr(fun))) from None
+    return Traced(program, in_tree, out_tree, in_avals, out_avals)
+
+
+def _same_types(leaves: Sequence[Any], avals: Sequence[jax.ShapeDtypeStruct]) -> bool:
+    return all(np.shape(x) == a.shape and jax.dtypes.result_type(x) == a.dtype for x, a in zip(leaves, avals, strict=True))
+
+
+def _aval(program: Program, value: int) -> jax.ShapeDtypeStruct:
+    kind = program.type_of(value)
+    return jax.ShapeDtypeStruct(kind.shape, jax_internals.numpy_dtype(kind.dtype))
+
+
+def _key(entry: Any) -> str:
+    for attribute in ("key", "name", "idx"):
+        if hasattr(entry, attribute):
+            return str(getattr(entry, attribute))
+    return str(entry)
+
+
+def _argument_names(fun: Callable, options: Options, args_info: Any) -> list[str]:
+    """One name per leaf: the parameter's name, then the pytree path below it."""
+    positional = _parameter_names(fun, options, len(args_info[0]))
+    names = []
+    for path, _ in jax.tree_util.tree_flatten_with_path(args_info, is_leaf=lambda x: hasattr(x, "donated"))[0]:
+        group, first, *rest = path
+        head = positional[first.idx] if _key(group) == "0" else _key(first)
+        names.append("/".join([head, *map(_key, rest)]))
+    return names
+
+
+def _parameter_names(fun: Callable, options: Options, count: int) -> list[str]:
+    """Names of the dynamic positional arguments; arg0, arg1, ... where the signature does not tell."""
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names: list[str] = []
+    static = {n % len(parameters) if parameters else n for n in options.static_argnums}
+    for index, parameter in enumerate(parameters):
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}{i}" for i in range(count - len(names))]
+            break
+        if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.VAR_KEYWORD:
+            break
+        if index not in static and parameter.name not in options.static_argnames:
+            names.append(parameter.name)
+    return [*names, *(f"arg{i}" for i in range(len(names), count))][:count]
+
+
+def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
+    """Output position -> donated argument position that it updates.
+
+    A donated argument is tied to the first output (an element of the returned tuple, or all of it) with its tree and
+    types that is not taken; where there is none, leaf by leaf by type, as XLA would alias them.
+    """
+    outputs = list(out_info) if isinstance(out_info, (tuple, list)) and not hasattr(out_info, "_fields") else [out_info]
+    starts = np.cumsum([0, *(len(jax.tree.leaves(o)) for o in outputs)])
+    leaves = jax.tree.leaves(out_info)
+    taken: set[int] = set()
+    ties: dict[int, int] = {}
+    arguments, position = [*args_info[0], *args_info[1].values()], 0
+    for argument in arguments:
+        infos, tree = jax.tree.flatten(argument, is_leaf=lambda x: hasattr(x, "donated"))
+        members = range(position, position + len(infos))
+        position += len(infos)
+        if not infos or not all(i.donated for i in infos):
+            continue
+        kinds = [(i.shape, i.dtype) for i in infos]
+        match = next(
+            (
+                range(starts[n], starts[n + 1])
+                for n, output in enumerate(outputs)
+                if starts[n] not in taken
+                and jax.tree.structure(output) == tree
+                and [(o.shape, o.dtype) for o in jax.tree.leaves(output)] == kinds
+            ),
+            None,
+        )
+        pairs = zip(match, members, strict=True) if match is not None else _by_type(kinds, members, leaves, taken)
+        for output, member in pairs:
+            ties[int(output)] = member
+            taken.add(int(output))
+    return ties
+
+
+def _by_type(kinds, members, leaves, taken):
+    used: set[int] = set()
+    for kind, member in zip(kinds, members, strict=True):
+        for output, leaf in enumerate(leaves):
+            if output not in taken and output not in used and (leaf.shape, leaf.dtype) == kind:
+                used.add(output)
+                yield output, member
+                break

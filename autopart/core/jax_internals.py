@@ -1,0 +1,136 @@
+"""The one door to jax's internals: MLIR bindings, and primitives that lower to modules of our own.
+
+Everything here may change with a new jax; tests/test_jax_internals.py fails loudly, by name, when it does.
+
+    parse_module(text | bytecode)      a StableHLO module in a fresh context
+    device_local_call(module, types)   runs a device-local module inside jax.shard_map
+    tag_p                              the identity that carries a name into StableHLO
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import Primitive
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import chlo, func, stablehlo
+from jax.interpreters import ad, batching, mlir
+
+from autopart.core.errors import ProgramError
+
+__all__ = [
+    "device_local_call",
+    "chlo",
+    "func",
+    "ir",
+    "make_context",
+    "numpy_dtype",
+    "parse_module",
+    "stablehlo",
+    "tag_p",
+]
+
+TAG_ATTRIBUTE = "autopart.tag"
+"""Key of the frontend attribute under which an op carries a tag's name."""
+
+
+def make_context() -> ir.Context:
+    """A context that knows the dialects jax emits (func, stablehlo, chlo, sdy, ...)."""
+    return mlir.make_ir_context()
+
+
+def parse_module(source: str | bytes, name: str = "module") -> ir.Module:
+    """A module from MLIR text or bytecode. Raises `ProgramError` with MLIR's message if it is malformed."""
+    context = make_context()
+    try:
+        with context:
+            return ir.Module.parse(source)
+    except ir.MLIRError as error:
+        raise ProgramError(f"{name} is not a StableHLO module", why=str(error).splitlines()[0][:300]) from None
+
+
+@functools.cache
+def _dtypes() -> dict[str, np.dtype]:
+    names = [n for n in dir(jax.numpy) if n.startswith(("float", "bfloat", "int", "uint", "complex", "bool"))]
+    known = [s.dtype for s in map(jax.numpy.__dict__.get, names) if isinstance(getattr(s, "dtype", None), np.dtype)]
+    with make_context(), ir.Location.unknown():
+        found = {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in known}
+    return found
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """The NumPy dtype of a StableHLO element type (bf16, f32, i1, ui8, complex<f32>)."""
+    if dtype not in _dtypes():
+        raise ProgramError(f"element type {dtype} has no NumPy counterpart", hint=", ".join(sorted(_dtypes())))
+    return _dtypes()[dtype]
+
+
+# ---- calling a device-local module
+
+_call_p = Primitive("autopart_call")
+_call_p.multiple_results = True
+
+
+@_call_p.def_abstract_eval
+def _call_abstract(*operands: Any, module: _Module) -> Sequence[Any]:
+    return module.result_avals
+
+
+def _call_lowering(ctx: mlir.LoweringRuleContext, *operands: ir.Value, module: _Module) -> Sequence[ir.Value]:
+    context = ctx.module_context.module.context
+    with context:
+        copy = ir.Module.parse(module.bytecode)
+    name = mlir.merge_mlir_modules(
+        ctx.module_context.module, "autopart_device_local", copy, dst_symtab=ctx.module_context.symbol_table
+    )
+    results = [mlir.aval_to_ir_type(a) for a in ctx.avals_out]
+    return func.CallOp(results, ir.FlatSymbolRefAttr.get(name), list(operands)).results
+
+
+mlir.register_lowering(_call_p, _call_lowering)
+
+
+class _Module:
+    """A module as a parameter of the primitive: equal by identity, so that jit caches by module."""
+
+    def __init__(self, module: ir.Module, result_avals: Sequence[Any]):
+        self.bytecode = _bytecode(module)
+        self.result_avals = tuple(result_avals)
+
+
+def _bytecode(module: ir.Module) -> bytes:
+    out = io.BytesIO()
+    module.operation.write_bytecode(out)
+    return out.getvalue()
+
+
+def device_local_call(module: ir.Module, result_types: Sequence[tuple[tuple[int, ...], Any]]) -> Any:
+    """A function of device-local arrays that runs `module`'s main; call it inside `jax.shard_map(..., check_vma=False)`.
+
+    `result_types` gives (local shape, dtype) of each result.
+    """
+    wrapped = _Module(module, [jax.core.ShapedArray(shape, dtype) for shape, dtype in result_types])
+    return lambda *operands: _call_p.bind(*operands, module=wrapped)
+
+
+# ---- tag
+
+tag_p = Primitive("autopart_tag")
+tag_p.def_impl(lambda x, *, name: x)
+tag_p.def_abstract_eval(lambda x, *, name: x)
+ad.deflinear2(tag_p, lambda cotangent, x, *, name: [tag_p.bind(cotangent, name=name)])
+batching.primitive_batchers[tag_p] = lambda args, dims, *, name: (tag_p.bind(args[0], name=name), dims[0])
+
+
+def _tag_lowering(ctx: mlir.LoweringRuleContext, x: ir.Value, *, name: str) -> Sequence[ir.Value]:
+    op = stablehlo.ReshapeOp(x.type, x)
+    op.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({TAG_ATTRIBUTE: ir.StringAttr.get(name)})
+    return [op.result]
+
+
+mlir.register_lowering(tag_p, _tag_lowering)

@@ -1,0 +1,293 @@
+"""A partitioning in progress: the program, the mesh and the table that actions fill in.
+
+    tile<%x, 0, "B">      an explicit decision about one value
+    atomic<%p, "B">       an explicit decision to keep one value whole
+    propagate "B"         what follows from the decisions, to a fixed point
+
+After propagation each op sits in its own loop nest with at most one loop per axis, so PartIR:Core is determined by which
+mapping each op's loop over each axis uses, which values are explicitly tiled or atomic, and the order in which axes
+entered a nest (earlier is outer: deep tiling never undoes). That is the whole state; it can be marked and undone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from autopart.core.errors import TileError
+from autopart.core.layout import LAST_TILE
+from autopart.core.mapping_table import MappingTable, mapping_table
+from autopart.core.mesh import Mesh
+from autopart.core.op import TileMapping
+from autopart.core.program import Program
+from autopart.core.propagation import (
+    ATOMIC,
+    NO_MAPPING,
+    GraphArrays,
+    StateArrays,
+    candidates,
+    propagate,
+    result_entry,
+    set_action,
+    slicing,
+    tiling,
+    undo,
+)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """tile<value, dim, axis>: slice `value` on `dim` over mesh axis `axis`."""
+
+    value: int
+    dim: int
+    axis: str
+
+
+@dataclass(frozen=True)
+class Atomic:
+    """atomic<value, axis>: keep `value` whole over mesh axis `axis`."""
+
+    value: int
+    axis: str
+
+
+@dataclass(frozen=True)
+class Propagate:
+    """propagate: spread what is known about `axis` through the program."""
+
+    axis: str
+
+
+Action = Tile | Atomic | Propagate
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """An op that several mappings would fit; propagation leaves it alone."""
+
+    op: int
+    kind: str
+    axis: str
+    candidates: tuple[TileMapping, ...]
+    where: str
+
+    def __str__(self) -> str:
+        ways = " or ".join(f"{m.operands} -> {m.results}" for m in self.candidates)
+        return f'{self.kind} on "{self.axis}": {ways}' + (f"  at {self.where}" if self.where else "")
+
+
+class Partitioning:
+    """The state that actions change; the only owner of its arrays.
+
+    `mark()` and `undo(mark)` return to an earlier state; `fingerprint` identifies the current one.
+    """
+
+    def __init__(self, program: Program, mesh: Mesh):
+        self.program, self.mesh = program, mesh
+        self.table: MappingTable = mapping_table(program.specs)
+        self.sizes = np.array(mesh.axis_sizes, np.int64)
+        ops, values, axes = program.op_count, program.value_count, len(mesh.axis_sizes)
+        user_ptr, user = program.users
+        is_argument = np.zeros(ops, np.bool_)
+        is_argument[program.value_op[program.arguments]] = True
+        self.graph = GraphArrays(
+            program.op_spec,
+            program.operand_ptr,
+            program.operands,
+            program.result_ptr,
+            program.value_op,
+            program.use_op,
+            user_ptr,
+            user,
+            is_argument,
+        )
+        self.state = StateArrays(
+            mapping=np.full((ops, axes), NO_MAPPING, np.int16),
+            op_stamp=np.zeros((ops, axes), np.int32),
+            action=np.zeros((values, axes), np.int8),
+            value_stamp=np.zeros((values, axes), np.int32),
+            trail=np.zeros(((ops + values) * axes + 1, 2), np.int32),
+            length=np.zeros(1, np.int64),
+            fingerprint=np.zeros(1, np.uint64),
+        )
+        most = max((len(m) for m in self.table.of), default=0)
+        self._queue, self._queued = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
+        self._found, self._conflicted = np.zeros(most + 1, np.int32), np.zeros(ops + 1, np.int32)
+        self._stamp = 0
+        self._seeds: list[list[int]] = [[] for _ in range(axes)]
+        self._blocked: list[set[int]] = [set() for _ in range(axes)]
+
+    # ---- actions
+
+    def apply(self, action: Action) -> None:
+        """Carries out one action; raises `TileError` where it is not legal."""
+        match action:
+            case Tile(value, dim, axis):
+                self.tile(value, dim, axis)
+            case Atomic(value, axis):
+                self.atomic(value, axis)
+            case Propagate(axis):
+                self.propagate([axis])
+
+    def tile(self, value: int, dim: int, axis: str) -> None:
+        """tile<value, dim, axis>. Repeating what already holds does nothing."""
+        index = self.mesh.index(axis)
+        current = self.tiled_dim(value, axis)
+        if current == dim:
+            return
+        self.check_tile(value, dim, axis)
+        self._decide(value, index, dim + 1)
+
+    def atomic(self, value: int, axis: str) -> None:
+        """atomic<value, axis>. Raises if the axis already tiles the value."""
+        index = self.mesh.index(axis)
+        if self.state.action[value, index] == ATOMIC:
+            return
+        dim = self.tiled_dim(value, axis)
+        if dim >= 0:
+            raise TileError(
+                f'cannot keep {self._named(value)} whole along mesh axis "{axis}"',
+                why=f"an earlier tactic tiled its dim {dim} along it",
+                hint="put the tactic that keeps it whole first",
+            )
+        self._decide(value, index, ATOMIC)
+
+    def propagate(self, axes: Iterable[str] | None = None) -> None:
+        """Spreads decisions over the given axes (default all), in that order, each to a fixed point."""
+        for axis in self.mesh.axis_names if axes is None else axes:
+            index = self.mesh.index(axis)
+            self._stamp += 1
+            seeds = np.array(sorted(set(self._seeds[index])), np.int32)
+            self._seeds[index] = []
+            count = propagate(
+                self.graph, self.table.arrays, self.state, self.sizes, index, self._stamp, seeds,
+                self._queue, self._queued, self._found, self._conflicted,
+            )  # fmt: skip
+            self._blocked[index].update(self._conflicted[:count].tolist())
+
+    def _decide(self, value: int, axis: int, action: int) -> None:
+        self._stamp += 1
+        set_action(self.state, value, axis, action, self._stamp)
+        if action == ATOMIC:
+            return
+        first, last = self.graph.user_ptr[value], self.graph.user_ptr[value + 1]
+        readers = self.graph.use_op[self.graph.user[first:last]].tolist()
+        self._seeds[axis] += [int(self.graph.value_op[value]), *readers]
+
+    # ---- questions
+
+    def tiled_dim(self, value: int, axis: str) -> int:
+        """The dim of `value` that `axis` tiles, or -1."""
+        return tiling(self.graph, self.table.arrays, self.state, value, self.mesh.index(axis))
+
+    def ways(self, value: int, dim: int) -> int:
+        """By how much `dim` of `value` is already divided."""
+        return math.prod(
+            size for axis, size in self.mesh.shape.items() if self.tiled_dim(value, axis) == dim
+        )
+
+    def why_not_tile(self, value: int, dim: int, axis: str) -> str:
+        """Why tile<value, dim, axis> is illegal; empty if it is legal."""
+        index, shape = self.mesh.index(axis), self.program.type_of(value).shape
+        size = self.mesh.axis_sizes[index]
+        if not 0 <= dim < len(shape):
+            return f"it has {len(shape)} dims"
+        if self.state.action[value, index] == ATOMIC:
+            return "an earlier action keeps it whole along this axis"
+        current = self.tiled_dim(value, axis)
+        if current >= 0:
+            return f"this axis already tiles its dim {current}"
+        ways = self.ways(value, dim)
+        if shape[dim] % (ways * size) or shape[dim] == 0:
+            return f"{shape[dim] // ways} is not a multiple of {size}" + (f" (already divided by {ways})" if ways > 1 else "")
+        return ""
+
+    def check_tile(self, value: int, dim: int, axis: str) -> None:
+        """Raises `TileError` saying what is legal instead, if tile<value, dim, axis> is not."""
+        why = self.why_not_tile(value, dim, axis)
+        if not why:
+            return
+        size = self.mesh.shape[axis]
+        raise TileError(
+            f'cannot tile {self._named(value)} on dim {dim} along mesh axis "{axis}" (size {size})',
+            why=why,
+            hint=self._legal_instead(value, dim, axis),
+        )
+
+    def _legal_instead(self, value: int, dim: int, axis: str) -> str:
+        shape = self.program.type_of(value).shape
+        size = self.mesh.shape[axis]
+        dims = [
+            f"dim {d} ({n} = {size} * {n // size})" for d, n in enumerate(shape) if not self.why_not_tile(value, d, axis)
+        ]
+        axes = [
+            f'axis "{a}" (size {n} divides {shape[dim]})'
+            for a, n in self.mesh.shape.items()
+            if a != axis and 0 <= dim < len(shape) and not self.why_not_tile(value, dim, a)
+        ]
+        return ", or ".join(dims + axes) or "leaving it whole (ap.UNKNOWN)"
+
+    def _named(self, value: int) -> str:
+        return f"{self.program.value_name(value)}: {self.program.type_of(value)}"
+
+    def conflicts(self) -> list[Conflict]:
+        """Ops that were left with several candidates and still have no mapping, by axis and op."""
+        found = []
+        for axis, name in enumerate(self.mesh.axis_names):
+            for op in sorted(self._blocked[axis]):
+                if self.state.mapping[op, axis] >= 0:
+                    continue
+                count = candidates(
+                    self.graph, self.table.arrays, self.state, self.sizes, op, axis, self._found
+                )
+                if count > 1:
+                    of = self.table.of[self.program.op_spec[op]]
+                    ways = tuple(of[m] for m in self._found[:count])
+                    found.append(Conflict(op, self.program.spec(op).kind, name, ways, self.program.where(op)))
+        return found
+
+    def unpartitioned(self) -> dict[str, list[int]]:
+        """Ops that block propagation, by kind: no rule is known, or none can be, while a neighbour is sliced."""
+        maps, blocked = self.table.arrays, {}
+        ruleless = np.flatnonzero((maps.first[1:] == maps.first[:-1])[self.program.op_spec])
+        for op in ruleless:
+            spec = self.program.spec(int(op))
+            if not any(t.shape for t in (*spec.operands, *spec.results)):
+                continue
+            if any(self._sliced_beside(int(op), axis) for axis in range(len(self.mesh.axis_sizes))):
+                blocked.setdefault(spec.kind, []).append(int(op))
+        return blocked
+
+    def _sliced_beside(self, op: int, axis: int) -> bool:
+        graph, maps, state = self.graph, self.table.arrays, self.state
+        reads = any(tiling(graph, maps, state, v, axis) >= 0 for v in self.program.operands_of(op))
+        return reads or any(slicing(graph, maps, state, v, axis) for v in self.program.results_of(op))
+
+    def pending(self, value: int, axis: str) -> bool:
+        """True if each device along `axis` holds only a part of the sum that `value` is."""
+        op, index = self.program.value_op[value], self.mesh.index(axis)
+        mapping = self.state.mapping[op, index]
+        if mapping < 0:
+            return False
+        position = value - self.program.result_ptr[op]
+        return result_entry(self.graph, self.table.arrays, op, mapping, position) > LAST_TILE
+
+    # ---- going back
+
+    @property
+    def fingerprint(self) -> int:
+        """64 bits that identify the table; equal states have equal fingerprints."""
+        return int(self.state.fingerprint[0])
+
+    def mark(self) -> int:
+        """A point to which `undo` returns. Take it between propagations, not amid undone seeds."""
+        return int(self.state.length[0])
+
+    def undo(self, mark: int) -> None:
+        """Takes back every decision made since `mark`."""
+        undo(self.state, mark)
+        self._seeds = [[] for _ in self.mesh.axis_names]

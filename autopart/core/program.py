@@ -1,0 +1,225 @@
+"""The unpartitioned program: a flat list of ops in program order, as arrays.
+
+    %0 = argument "params/w"          ops      0         1          2
+    %1 = argument "x"                 operands .         .          %1 %0
+    %2 = dot_general %1 %0            results  %0        %1         %2
+
+Ops and values are numbered; equal ops share an `OpSpec`. Control flow is flattened into the same list under scopes:
+
+    while                  marks the loop; owns a "condition" scope and a "body" scope
+    carry  init, next      one per loop-carried value: results are the value inside the loop and after it
+      ... condition ops,   ending in  condition pred
+      ... body ops
+    case pred              marks the branches; owns one scope per branch
+      ... branch ops
+    join   v0, v1, ...     one per result: whichever branch ran
+
+Values that a loop does not change are not carried at all: the body reads them from outside. An argument whose updated
+value the program returns (a donated one) has that output as its operand, as if the program were the body of a loop.
+Constants, iotas and broadcasts of scalars are cloned for each use, so that they never carry a decision between uses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from autopart.core.op import OpSpec, TensorType
+
+ROOT = 0
+"""The scope of the program itself."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A region of ops `[start, end)` inside `parent`, run `trips` times each time `parent` runs once.
+
+    kind is "program", "condition", "body" or "branch"; `op` is the while or case that owns it.
+    `trips_known` is False for a while loop whose length is not a constant; it then counts as one.
+    """
+
+    kind: str
+    op: int
+    parent: int
+    start: int
+    end: int
+    trips: int = 1
+    trips_known: bool = True
+
+
+@dataclass
+class Program:
+    """A whole program as arrays; see the module's picture.
+
+    specs            the distinct ops
+    op_spec[o]       which of them op o is
+    operands         flat; those of op o are `operands[operand_ptr[o]:operand_ptr[o+1]]` (value numbers)
+    result_ptr[o]    first result of op o; results are numbered in op order
+    op_scope[o]      scope of op o
+    arguments        value numbers of the arguments, in order, named `argument_names`
+    outputs          value numbers of the outputs, named `output_names`
+    ties             output position -> argument position: the output is the argument's next value
+    tags             name -> values carrying that tag
+    owners           carry -> its while, join -> its case (op numbers)
+    """
+
+    specs: list[OpSpec]
+    op_spec: np.ndarray
+    operand_ptr: np.ndarray
+    operands: np.ndarray
+    result_ptr: np.ndarray
+    op_scope: np.ndarray
+    scopes: list[Scope]
+    arguments: list[int]
+    argument_names: list[str]
+    outputs: list[int]
+    output_names: list[str]
+    ties: dict[int, int]
+    tags: dict[str, list[int]]
+    owners: dict[int, int]
+    donated: frozenset[int] = frozenset()
+    source: Any = field(default=None, repr=False)
+    """Where ops came from (MLIR op per spec, locations); absent after pickling."""
+
+    @property
+    def op_count(self) -> int:
+        """Number of ops, structural ones included."""
+        return len(self.op_spec)
+
+    @property
+    def value_count(self) -> int:
+        """Number of values."""
+        return int(self.result_ptr[-1])
+
+    @cached_property
+    def value_op(self) -> np.ndarray:
+        """int32[values]: the op that defines each value."""
+        return np.repeat(np.arange(self.op_count, dtype=np.int32), np.diff(self.result_ptr))
+
+    @cached_property
+    def use_op(self) -> np.ndarray:
+        """int32[uses]: the op of each entry of `operands`."""
+        return np.repeat(np.arange(self.op_count, dtype=np.int32), np.diff(self.operand_ptr))
+
+    @cached_property
+    def users(self) -> tuple[np.ndarray, np.ndarray]:
+        """CSR (pointer, use): the entries of `operands` that read each value, in program order."""
+        order = np.argsort(self.operands, kind="stable").astype(np.int32)
+        counts = np.bincount(self.operands, minlength=self.value_count)
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), order
+
+    @cached_property
+    def value_shape(self) -> np.ndarray:
+        """int64[values, rank]: shapes, padded with ones to the largest rank."""
+        shapes = [r.shape for s in self.specs for r in s.results]
+        rank = max((len(s) for s in shapes), default=0) or 1
+        table = np.ones((len(shapes), rank), np.int64)
+        for row, shape in zip(table, shapes, strict=True):
+            row[: len(shape)] = shape
+        return table[self._value_type_row]
+
+    @cached_property
+    def value_rank(self) -> np.ndarray:
+        """int8[values]: ranks."""
+        return np.array([len(r.shape) for s in self.specs for r in s.results], np.int8)[self._value_type_row]
+
+    @cached_property
+    def element_bytes(self) -> np.ndarray:
+        """float64[values]: bytes per element."""
+        return np.array([r.element_bytes for s in self.specs for r in s.results], float)[self._value_type_row]
+
+    @cached_property
+    def _value_type_row(self) -> np.ndarray:
+        first = np.concatenate([[0], np.cumsum([len(s.results) for s in self.specs])]).astype(np.int64)
+        position = np.arange(self.value_count) - self.result_ptr[self.value_op]
+        return first[self.op_spec[self.value_op]] + position
+
+    @cached_property
+    def spec_results(self) -> np.ndarray:
+        """int32[specs]: number of results of each spec."""
+        return np.array([len(s.results) for s in self.specs], np.int32)
+
+    @cached_property
+    def scope_trips(self) -> np.ndarray:
+        """int64[scopes]: how often each scope runs when the program runs once."""
+        total = np.ones(len(self.scopes), np.int64)
+        for index, scope in enumerate(self.scopes):
+            total[index] = scope.trips * (total[scope.parent] if index else 1)
+        return total
+
+    @cached_property
+    def use_scope(self) -> np.ndarray:
+        """int32[uses]: the scope whose code reads each entry of `operands` (a carry's next value: the body)."""
+        return self._use_places[0]
+
+    @cached_property
+    def use_position(self) -> np.ndarray:
+        """int32[uses]: the op before which the entry is read (the end of a body, of a branch, of the program)."""
+        return self._use_places[1]
+
+    @cached_property
+    def _use_places(self) -> tuple[np.ndarray, np.ndarray]:
+        scope, position = self.op_scope[self.use_op].copy(), self.use_op.copy()
+        inner: dict[int, list[int]] = {}
+        for index, s in enumerate(self.scopes[1:], 1):
+            inner.setdefault(s.op, []).append(index)
+        for op, owner in self.owners.items():
+            first, last = self.operand_ptr[op], self.operand_ptr[op + 1]
+            if self.spec(op).kind == "carry":
+                body = inner[owner][1]
+                position[first] = owner
+                scope[first + 1], position[first + 1] = body, self.scopes[body].end
+            else:
+                for use, branch in zip(range(first, last), inner[owner], strict=True):
+                    scope[use], position[use] = branch, self.scopes[branch].end
+        for value in self.arguments:
+            op = self.value_op[value]
+            position[self.operand_ptr[op] : self.operand_ptr[op + 1]] = self.op_count
+        return scope, position
+
+    def spec(self, op: int) -> OpSpec:
+        """Kind, attributes and types of op number `op`."""
+        return self.specs[self.op_spec[op]]
+
+    def operands_of(self, op: int) -> np.ndarray:
+        """Value numbers that op number `op` reads."""
+        return self.operands[self.operand_ptr[op] : self.operand_ptr[op + 1]]
+
+    def results_of(self, op: int) -> range:
+        """Value numbers that op number `op` defines."""
+        return range(self.result_ptr[op], self.result_ptr[op + 1])
+
+    def type_of(self, value: int) -> TensorType:
+        """Shape and element type of a value."""
+        op = self.value_op[value]
+        return self.spec(op).results[value - self.result_ptr[op]]
+
+    def where(self, op: int) -> str:
+        """Source line and scope of an op, as text; empty where the module carries no locations."""
+        return self.source.where(op) if self.source is not None else ""
+
+    def value_name(self, value: int) -> str:
+        """What a reader calls a value: its argument path, else %number."""
+        op = int(self.value_op[value])
+        if self.spec(op).kind == "argument":
+            return self.argument_names[self.arguments.index(value)]
+        return f"%{value}"
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hex digest of everything that decides how the program partitions."""
+        digest = hashlib.sha256()
+        for spec in self.specs:
+            attributes = sorted((k, repr(v)) for k, v in spec.attributes.items())
+            digest.update(repr((spec.kind, attributes, spec.operands, spec.results, spec.region)).encode())
+        for array in (self.op_spec, self.operand_ptr, self.operands, self.result_ptr, self.op_scope):
+            digest.update(np.ascontiguousarray(array, np.int64).tobytes())
+        digest.update(repr((self.scopes, self.arguments, self.argument_names, self.outputs, self.ties)).encode())
+        return digest.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "source": None}

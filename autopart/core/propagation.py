@@ -1,0 +1,270 @@
+"""Propagation: one mesh axis, to a fixed point, by what the neighbours already do.
+
+    x tiled on 0 -> dot(x, w)        evidence: operand 0 sliced on dim 0
+                                     candidates: b (0, WHOLE) -> tile 0       exactly one: take it
+    w tiled on 1 as well             candidates: b and n                      several: a conflict, left alone
+
+An op without a mapping on the axis looks at how its operands are tiled and at how consumers slice its results. A mapping
+is a candidate if it agrees with at least one of these and its extent divides; if there is exactly one, the op takes it,
+which in turn is evidence for its neighbours. A mapping that matches only some operands slices the others (inference).
+Atomic values are no evidence. Nothing is ever undone, and no cost is consulted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from autopart.core.layout import LAST_TILE
+from autopart.core.mapping_table import MappingArrays
+
+NO_MAPPING = -1
+ATOMIC = -1
+"""Value action: kept whole on the axis. 0 is no action, 1 + d is tile<d>."""
+
+
+class GraphArrays(NamedTuple):
+    """The program's structure as the kernels read it."""
+
+    op_spec: np.ndarray
+    operand_ptr: np.ndarray
+    operands: np.ndarray
+    result_ptr: np.ndarray
+    value_op: np.ndarray
+    use_op: np.ndarray
+    user_ptr: np.ndarray
+    user: np.ndarray
+    is_argument: np.ndarray
+
+
+class StateArrays(NamedTuple):
+    """The table that determines PartIR:Core, with the trail by which it is undone.
+
+    mapping[op, axis]      mapping number within the op's spec, or NO_MAPPING; entered the nest at op_stamp[op, axis]
+    action[value, axis]    0, ATOMIC or 1 + tiled dim; decided at value_stamp[value, axis]
+    trail[i]               (op, axis) or (-1 - value, axis) of the i-th entry set
+    control                [trail length, fingerprint bits (two halves)]
+    """
+
+    mapping: np.ndarray
+    op_stamp: np.ndarray
+    action: np.ndarray
+    value_stamp: np.ndarray
+    trail: np.ndarray
+    length: np.ndarray
+    fingerprint: np.ndarray
+
+
+@njit(cache=True)
+def mix(a: int, b: int, c: int) -> np.uint64:
+    """A 64-bit hash of three small numbers (splitmix64 finaliser)."""
+    h = (np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F))
+    h ^= np.uint64(c) * np.uint64(0x165667B19E3779F9)
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return h ^ (h >> np.uint64(31))
+
+
+@njit(cache=True)
+def _op_hash(state: StateArrays, op: int, axis: int) -> np.uint64:
+    depth = 0
+    for other in range(state.mapping.shape[1]):
+        if other != axis and state.mapping[op, other] >= 0 and state.op_stamp[op, other] < state.op_stamp[op, axis]:
+            depth += 1
+    return mix(op + 1, axis + 1, state.mapping[op, axis] * 8 + depth + 1)
+
+
+@njit(cache=True)
+def set_mapping(state: StateArrays, op: int, axis: int, mapping: int, stamp: int) -> None:
+    """The op's loop over `axis` uses `mapping`; recorded on the trail."""
+    state.mapping[op, axis] = mapping
+    state.op_stamp[op, axis] = stamp
+    state.trail[state.length[0], 0] = op
+    state.trail[state.length[0], 1] = axis
+    state.length[0] += 1
+    state.fingerprint[0] ^= _op_hash(state, op, axis)
+
+
+@njit(cache=True)
+def set_action(state: StateArrays, value: int, axis: int, action: int, stamp: int) -> None:
+    """An explicit tile or atomic on a value; recorded on the trail."""
+    state.action[value, axis] = action
+    state.value_stamp[value, axis] = stamp
+    state.trail[state.length[0], 0] = -1 - value
+    state.trail[state.length[0], 1] = axis
+    state.length[0] += 1
+    state.fingerprint[0] ^= mix(-1 - value, axis + 1, action + 2)
+
+
+@njit(cache=True)
+def undo(state: StateArrays, mark: int) -> None:
+    """Takes back every entry set since the trail was `mark` long."""
+    while state.length[0] > mark:
+        state.length[0] -= 1
+        where, axis = state.trail[state.length[0], 0], state.trail[state.length[0], 1]
+        if where >= 0:
+            state.fingerprint[0] ^= _op_hash(state, where, axis)
+            state.mapping[where, axis] = NO_MAPPING
+        else:
+            value = -1 - where
+            state.fingerprint[0] ^= mix(where, axis + 1, state.action[value, axis] + 2)
+            state.action[value, axis] = 0
+
+
+@njit(cache=True)
+def result_entry(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int, result: int) -> int:
+    """What mapping number `mapping` of `op` does to its result number `result`."""
+    first = maps.start[maps.first[graph.op_spec[op]] + mapping]
+    return maps.entries[first + graph.operand_ptr[op + 1] - graph.operand_ptr[op] + result]
+
+
+@njit(cache=True)
+def operand_entry(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int, operand: int) -> int:
+    """The dim on which mapping number `mapping` of `op` slices its operand number `operand`, or WHOLE."""
+    return maps.entries[maps.start[maps.first[graph.op_spec[op]] + mapping] + operand]
+
+
+@njit(cache=True)
+def tiling(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int) -> int:
+    """The dim that `axis` tiles of `value`, or -1."""
+    action = state.action[value, axis]
+    if action != 0:
+        return action - 1 if action > 0 else -1
+    op = graph.value_op[value]
+    mapping = state.mapping[op, axis]
+    if mapping < 0:
+        return -1
+    entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
+    return entry if entry < LAST_TILE else -1
+
+
+@njit(cache=True)
+def slicing(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int) -> int:
+    """Bit d is set if something downstream slices `value` on dim d: its own tiling, or a consumer's loop."""
+    action = state.action[value, axis]
+    if action != 0:
+        return 1 << (action - 1) if action > 0 else 0
+    bits = 0
+    for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
+        use = graph.user[i]
+        op = graph.use_op[use]
+        mapping = state.mapping[op, axis]
+        if mapping >= 0:
+            dim = operand_entry(graph, maps, op, mapping, use - graph.operand_ptr[op])
+            if dim >= 0:
+                bits |= 1 << dim
+    return bits
+
+
+@njit(cache=True)
+def divides(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, sizes: np.ndarray, op: int, mapping: int, axis: int
+) -> bool:
+    """True if `axis` and the axes that already take the same mapping divide its extent together."""
+    ways = sizes[axis]
+    for other in range(sizes.shape[0]):
+        if other != axis and state.mapping[op, other] == mapping:
+            ways *= sizes[other]
+    return maps.extent[maps.first[graph.op_spec[op]] + mapping] % ways == 0
+
+
+@njit(cache=True)
+def candidates(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    op: int,
+    axis: int,
+    found: np.ndarray,
+) -> int:
+    """Writes the candidate mappings of `op` on `axis` into `found`; returns how many there are."""
+    spec = graph.op_spec[op]
+    first_operand, operand_count = graph.operand_ptr[op], graph.operand_ptr[op + 1] - graph.operand_ptr[op]
+    first_result, result_count = graph.result_ptr[op], graph.result_ptr[op + 1] - graph.result_ptr[op]
+    if graph.is_argument[op] and state.action[first_result, axis] == ATOMIC:
+        return 0
+    count = 0
+    for mapping in range(maps.first[spec + 1] - maps.first[spec]):
+        row = maps.start[maps.first[spec] + mapping]
+        agrees = False
+        for k in range(operand_count):
+            dim = maps.entries[row + k]
+            if dim >= 0 and tiling(graph, maps, state, graph.operands[first_operand + k], axis) == dim:
+                agrees = True
+                break
+        if not agrees:
+            for r in range(result_count):
+                entry = maps.entries[row + operand_count + r]
+                if entry < LAST_TILE and slicing(graph, maps, state, first_result + r, axis) >> entry & 1:
+                    agrees = True
+                    break
+        if agrees and divides(graph, maps, state, sizes, op, mapping, axis):
+            found[count] = mapping
+            count += 1
+    return count
+
+
+@njit(cache=True)
+def propagate(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    axis: int,
+    stamp: int,
+    seeds: np.ndarray,
+    queue: np.ndarray,
+    queued: np.ndarray,
+    found: np.ndarray,
+    conflicted: np.ndarray,
+) -> int:
+    """Spreads `axis` from the ops in `seeds` to a fixed point, first come first served.
+
+    `queue` (ring buffer), `queued` (all False), `found` and `conflicted` are scratch of one entry per op (`found`: per
+    mapping of a spec). Returns the number of ops left in conflict, written to `conflicted`.
+    """
+    capacity = queue.shape[0]
+    head, size = 0, 0
+    for op in seeds:
+        if not queued[op]:
+            queued[op] = True
+            queue[(head + size) % capacity] = op
+            size += 1
+    conflicts = 0
+    while size > 0:
+        op = queue[head]
+        head, size = (head + 1) % capacity, size - 1
+        queued[op] = False
+        if state.mapping[op, axis] >= 0:
+            continue
+        count = candidates(graph, maps, state, sizes, op, axis, found)
+        if count > 1:
+            conflicted[conflicts % capacity] = op
+            conflicts = min(conflicts + 1, capacity)
+        if count != 1:
+            continue
+        set_mapping(state, op, axis, found[0], stamp)
+        for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+            if operand_entry(graph, maps, op, found[0], use - graph.operand_ptr[op]) < 0:
+                continue
+            value = graph.operands[use]
+            if state.action[value, axis] == 0:
+                size = _enqueue(graph.value_op[value], state, axis, queue, queued, head, size)
+        for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
+            if state.action[value, axis] == ATOMIC:
+                continue
+            for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
+                size = _enqueue(graph.use_op[graph.user[i]], state, axis, queue, queued, head, size)
+    return conflicts
+
+
+@njit(cache=True)
+def _enqueue(op, state, axis, queue, queued, head, size):
+    if not queued[op] and state.mapping[op, axis] < 0:
+        queued[op] = True
+        queue[(head + size) % queue.shape[0]] = op
+        size += 1
+    return size

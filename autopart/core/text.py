@@ -1,0 +1,154 @@
+"""PartIR:Core as text: the program with each op in its loop nest.
+
+    %4 = loop "B" [#tile<0>] (%rB: range<4>) {
+      %4.0 = slice 0 %x[%rB] : tensor<64x8xf32>
+      %4.y = dot_general(%4.0, %w1) : tensor<64x16xf32>
+      yield %4.y
+    } : tensor<256x16xf32>
+
+The outer loop is the axis that entered the nest first. An explicitly tiled or atomic value gets a loop of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from autopart.core.layout import LAST_TILE
+from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
+from autopart.core.partitioning import Partitioning
+from autopart.core.program import Program
+from autopart.core.propagation import ATOMIC
+
+SHOWN_ATTRIBUTES = ("dimension", "dimensions", "permutation", "broadcast_dimensions", "iota_dimension", "comparison_direction")
+
+
+def tensor(kind: TensorType) -> str:
+    """A type as MLIR writes it: tensor<64x8xf32>."""
+    return f"tensor<{'x'.join([*map(str, kind.shape), kind.dtype])}>"
+
+
+def value_names(program: Program) -> list[str]:
+    """%path for arguments ("/" becomes "."), %number for the rest."""
+    names = [f"%{v}" for v in range(program.value_count)]
+    for name, value in zip(program.argument_names, program.arguments, strict=True):
+        names[value] = "%" + re.sub(r"[^\w.]+", ".", name)
+    return names
+
+
+def op_text(spec: OpSpec, operands: list[str]) -> str:
+    """Kind, operands and the few attributes that a reader needs."""
+    shown = [f"{k}={_plain(spec.attributes[k])}" for k in SHOWN_ATTRIBUTES if k in spec.attributes]
+    if spec.kind == "constant":
+        return f"constant {spec.attributes.get('value', '...')}"
+    if spec.kind == "custom_call":
+        shown.insert(0, f"@{spec.attributes.get('call_target_name')}")
+    if spec.region:
+        shown.append(f"region={spec.region}")
+    return f"{spec.kind}({', '.join(operands)})" + (f" {{{', '.join(shown)}}}" if shown else "")
+
+
+def _plain(value: object) -> str:
+    return "[" + ",".join(map(str, value)) + "]" if isinstance(value, tuple) else str(value)
+
+
+def core_text(partitioning: Partitioning) -> str:
+    """The partitioned program as PartIR:Core."""
+    program, mesh = partitioning.program, partitioning.mesh
+    names = value_names(program)
+    arguments = ", ".join(f"{names[v]}: {tensor(program.type_of(v))}" for v in program.arguments)
+    axes = ", ".join(f'"{n}":{s}' for n, s in mesh.shape.items())
+    lines = [f"func @main({arguments}) mesh {{{axes}}} {{"]
+    argument_ops = {int(program.value_op[v]) for v in program.arguments}
+    for value in program.arguments:
+        lines += _value_loops(partitioning, value, names, 1)
+    depth = 1
+    ends = {s.end: s for s in program.scopes[1:]}
+    for op in range(program.op_count):
+        if op in ends:
+            depth = _depth(program, op)
+        if op not in argument_ops:
+            lines += _op_lines(partitioning, op, names, _depth(program, op))
+            for value in program.results_of(op):
+                lines += _value_loops(partitioning, value, names, depth)
+    lines.append("  return " + ", ".join(names[v] for v in program.outputs))
+    return "\n".join([*lines, "}"])
+
+
+def _depth(program: Program, op: int) -> int:
+    depth, scope = 1, int(program.op_scope[op])
+    while scope > 0:
+        depth, scope = depth + 1, program.scopes[scope].parent
+    return depth
+
+
+def _value_loops(partitioning: Partitioning, value: int, names: list[str], depth: int) -> Iterator[str]:
+    """The loops of explicit decisions about a value; the value is known by a new name after them."""
+    state, mesh = partitioning.state, partitioning.mesh
+    decided = [a for a in range(len(mesh.axis_names)) if state.action[value, a] != 0]
+    if not decided:
+        return
+    decided.sort(key=lambda a: state.value_stamp[value, a])
+    kind, pad = partitioning.program.type_of(value), "  " * depth
+    body, opened = names[value], []
+    for axis in decided:
+        name, action = mesh.axis_names[axis], int(state.action[value, axis])
+        opened.append(f'loop "{name}" [{_action(action - 1 if action != ATOMIC else None)}] (%r{name}: range<{mesh.axis_sizes[axis]}>)')
+        if action != ATOMIC:
+            body = f"slice {action - 1} {body}[%r{name}]"
+    renamed = names[value] + "t"
+    for level, text in enumerate(opened):
+        yield "  " * (depth + level) + (f"{renamed} = " if level == 0 else "yield ") + text + " {"
+    yield "  " * (depth + len(opened)) + f"yield {body}"
+    for level in reversed(range(len(opened))):
+        yield "  " * (depth + level) + "}" + (f" : {tensor(kind)}" if level == 0 else "")
+    names[value] = renamed
+
+
+def _action(entry: int | None) -> str:
+    if entry is None or entry > LAST_TILE and entry not in REDUCTION_NAMES:
+        return "any"
+    return f"#tile<{entry}>" if entry < LAST_TILE else f"#{REDUCTION_NAMES[entry]}"
+
+
+def _op_lines(partitioning: Partitioning, op: int, names: list[str], depth: int) -> Iterator[str]:
+    program, mesh, state = partitioning.program, partitioning.mesh, partitioning.state
+    spec, pad = program.spec(op), "  " * depth
+    results = list(program.results_of(op))
+    axes = [a for a in range(len(mesh.axis_names)) if state.mapping[op, a] >= 0]
+    axes.sort(key=lambda a: state.op_stamp[op, a])
+    operands = [names[v] for v in program.operands_of(op)]
+    left = ", ".join(names[v] for v in results)
+    types = ", ".join(map(tensor, spec.results))
+    if not axes:
+        yield f"{pad}{left}{' = ' if left else ''}{op_text(spec, operands)}{' : ' + types if types else ''}"
+        return
+    mappings = [partitioning.table.of[program.op_spec[op]][state.mapping[op, a]] for a in axes]
+    for level, (axis, mapping) in enumerate(zip(axes, mappings, strict=True)):
+        name = mesh.axis_names[axis]
+        actions = ", ".join(_action(entry) for entry in mapping.results)
+        yield (
+            "  " * (depth + level) + (f"{left} = " if level == 0 else "yield ")
+            + f'loop "{name}" [{actions}] (%r{name}: range<{mesh.axis_sizes[axis]}>) {{'
+        )  # fmt: skip
+    inner = "  " * (depth + len(axes))
+    shapes = [list(t.shape) for t in spec.operands]
+    for axis, mapping in zip(axes, mappings, strict=True):
+        for k, dim in enumerate(mapping.operands):
+            if dim != WHOLE:
+                shapes[k][dim] //= mesh.axis_sizes[axis]
+                sliced = f"{names[results[0]]}.{k}" if not operands[k].startswith(f"{names[results[0]]}.{k}") else operands[k] + "'"
+                kind = TensorType(tuple(shapes[k]), spec.operands[k].dtype)
+                yield f"{inner}{sliced} = slice {dim} {operands[k]}[%r{mesh.axis_names[axis]}] : {tensor(kind)}"
+                operands[k] = sliced
+    local = [list(t.shape) for t in spec.results]
+    for axis, mapping in zip(axes, mappings, strict=True):
+        for r, entry in enumerate(mapping.results):
+            if entry < LAST_TILE:
+                local[r][entry] //= mesh.axis_sizes[axis]
+    yields = ", ".join(f"{names[v]}.y" for v in results)
+    kinds = ", ".join(tensor(TensorType(tuple(s), t.dtype)) for s, t in zip(local, spec.results, strict=True))
+    yield f"{inner}{yields} = {op_text(spec, operands)} : {kinds}"
+    yield f"{inner}yield {yields}"
+    for level in reversed(range(len(axes))):
+        yield "  " * (depth + level) + "}" + (f" : {types}" if level == 0 else "")

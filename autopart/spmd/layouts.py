@@ -1,0 +1,176 @@
+"""From loop nests to layouts: what each op produces, what each use needs, and where a value settles in between.
+
+    %g = dot_general    loop "B" [#sum]            native    sum{B}
+    %m = multiply %g    loop "B" [#tile<0>]        required  [{B},{}]
+                                                   settled   [{B},{}]        one reduce_scatter, shared by all uses
+
+native    the layout in which the op leaves its result
+settled   the layout in which the value waits for its uses: explicit tilings and atomics applied, every pending reduction
+          resolved once (to a tile if all uses slice alike, else whole)
+required  the layout in which a use reads it
+
+`add` of two sums pending on the same axes is computed on the parts and stays pending: reduced once instead of twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from autopart.core.layout import LAST_TILE, action_of, pack
+from autopart.core.mapping_table import MappingArrays
+from autopart.core.propagation import (
+    ATOMIC,
+    GraphArrays,
+    StateArrays,
+    operand_entry,
+    result_entry,
+    tiling,
+)
+
+
+@njit(cache=True)
+def layouts(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    is_output: np.ndarray,
+    native: np.ndarray,
+    settled: np.ndarray,
+    required: np.ndarray,
+) -> None:
+    """Fills native[value], settled[value] and required[use] (uint64 layouts)."""
+    ops, axes = state.mapping.shape
+    actions, stamps = np.zeros(axes, np.int64), np.zeros(axes, np.int64)
+    for op in range(ops):
+        if graph.is_argument[op]:
+            value = graph.result_ptr[op]
+            for axis in range(axes):
+                actions[axis] = tiling(graph, maps, state, value, axis) + 1
+                stamps[axis] = _decided(state, op, value, axis)
+            native[value] = settled[value] = pack(actions, stamps)
+            for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+                required[use] = settled[value]
+    for op in range(ops):
+        if graph.is_argument[op]:
+            continue
+        passing = _passing_sums(graph, maps, state, native, op)
+        for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+            for axis in range(axes):
+                mapping = state.mapping[op, axis]
+                actions[axis] = 0
+                stamps[axis] = state.op_stamp[op, axis]
+                if passing >> axis & 1:
+                    actions[axis] = action_of(native[graph.operands[use]], axis)
+                elif mapping >= 0:
+                    actions[axis] = operand_entry(graph, maps, op, mapping, use - graph.operand_ptr[op]) + 1
+            required[use] = pack(actions, stamps)
+        for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
+            for axis in range(axes):
+                mapping = state.mapping[op, axis]
+                actions[axis] = 0
+                stamps[axis] = state.op_stamp[op, axis]
+                if passing >> axis & 1:
+                    actions[axis] = action_of(native[graph.operands[graph.operand_ptr[op]]], axis)
+                elif mapping >= 0:
+                    entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
+                    if entry < LAST_TILE:
+                        actions[axis] = entry + 1
+                    elif entry <= LAST_TILE + 6:
+                        actions[axis] = entry
+            native[value] = pack(actions, stamps)
+    for value in range(native.shape[0]):
+        if not graph.is_argument[graph.value_op[value]]:
+            settled[value] = _settle(graph, maps, state, sizes, shapes, is_output, native, required, value)
+
+
+@njit(cache=True)
+def _decided(state: StateArrays, op: int, value: int, axis: int) -> int:
+    if state.action[value, axis] != 0:
+        return state.value_stamp[value, axis]
+    return state.op_stamp[op, axis]
+
+
+@njit(cache=True)
+def _passing_sums(graph: GraphArrays, maps: MappingArrays, state: StateArrays, native: np.ndarray, op: int) -> int:
+    """Bit a is set if `op` adds parts of sums that are pending on axis a, and nothing else needs either sum."""
+    if not maps.linear[graph.op_spec[op]]:
+        return 0
+    bits = 0
+    for axis in range(state.mapping.shape[1]):
+        code = 0
+        for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+            value = graph.operands[use]
+            pending = action_of(native[value], axis)
+            alone = graph.user_ptr[value + 1] - graph.user_ptr[value] == 1
+            if pending <= LAST_TILE or not alone or state.action[value, axis] != 0 or code not in (0, pending):
+                code = -1
+                break
+            code = pending
+        if code == LAST_TILE + 1:
+            bits |= 1 << axis
+    return bits
+
+
+@njit(cache=True)
+def _settle(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    is_output: np.ndarray,
+    native: np.ndarray,
+    required: np.ndarray,
+    value: int,
+) -> np.uint64:
+    axes = sizes.shape[0]
+    op = graph.value_op[value]
+    actions, stamps = np.zeros(axes, np.int64), np.zeros(axes, np.int64)
+    for axis in range(axes):
+        stamps[axis] = _decided(state, op, value, axis)
+        pending = action_of(native[value], axis) > LAST_TILE
+        if state.action[value, axis] == ATOMIC:
+            actions[axis] = 0
+        elif not pending or tiling(graph, maps, state, value, axis) >= 0:
+            actions[axis] = tiling(graph, maps, state, value, axis) + 1
+        else:
+            actions[axis] = action_of(native[value], axis)
+    for axis in range(axes):
+        if actions[axis] > LAST_TILE:
+            actions[axis] = _resolved(graph, sizes, shapes, is_output, required, value, axis, actions)
+            first = graph.user_ptr[value]
+            if 0 < actions[axis] <= LAST_TILE:
+                stamps[axis] = state.op_stamp[graph.use_op[graph.user[first]], axis]
+    return pack(actions, stamps)
+
+
+@njit(cache=True)
+def _resolved(
+    graph: GraphArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    is_output: np.ndarray,
+    required: np.ndarray,
+    value: int,
+    axis: int,
+    actions: np.ndarray,
+) -> int:
+    """What the reduction pending on `axis` becomes: still pending for an add, a tile all uses share, or whole."""
+    first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
+    if is_output[value] or first == last:
+        return 0
+    wanted = action_of(required[graph.user[first]], axis)
+    for i in range(first + 1, last):
+        if action_of(required[graph.user[i]], axis) != wanted:
+            return 0
+    if 0 < wanted <= LAST_TILE:
+        ways = sizes[axis]
+        for other in range(sizes.shape[0]):
+            if other != axis and actions[other] == wanted:
+                ways *= sizes[other]
+        if shapes[value, wanted - 1] % ways != 0:
+            return 0
+    return wanted

@@ -1,0 +1,110 @@
+"""Where redistributions stand: which uses share one, in which scope, before which op.
+
+    %w [{B},{}]  ->  dot (forward)      all_gather, right before the dot
+                 ->  dot (backward)     all_gather again: a stored-sharded parameter is gathered for each use (FSDP)
+    %a [{B},{}]  ->  dot, dot           one all_gather, before the first
+    while ... %a -> dot                 loop-invariant: before the loop
+
+Redistributions of one value into one layout are shared. A value that derives from arguments alone by layout and
+elementwise ops, and that a use needs larger than it is stored, is an exception: it is gathered anew for each use, so that
+the whole value lives only there. `share_within` makes sharing those a choice: uses at most that many ops apart share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from autopart.core.program import ROOT, Program
+
+CHEAP_KINDS = frozenset(
+    ("convert", "transpose", "reshape", "broadcast_in_dim", "slice", "dynamic_slice", "tag", "bitcast_convert", "copy")
+)
+"""Ops through which a value still counts as a stored parameter: recomputing a gather costs less than keeping it."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Redistributions of values into the layouts that uses need.
+
+    value[r], target[r]     what is redistributed, into which layout
+    scope[r], position[r]   the scope it runs in and the op before which it stands
+    of_use[u]               the redistribution that use u reads, or -1 where it reads the settled value
+    """
+
+    value: np.ndarray
+    target: np.ndarray
+    scope: np.ndarray
+    position: np.ndarray
+    of_use: np.ndarray
+
+
+def stored_values(program: Program) -> np.ndarray:
+    """bool[values]: arguments, and what follows from one by layout changes and casts alone."""
+    cheap = np.array([s.kind in CHEAP_KINDS for s in program.specs], np.bool_)
+    is_argument = np.zeros(program.op_count, np.bool_)
+    is_argument[program.value_op[program.arguments]] = True
+    return _stored(cheap[program.op_spec], is_argument, program.operand_ptr, program.operands, program.result_ptr)
+
+
+@njit(cache=True)
+def _stored(cheap, is_argument, operand_ptr, operands, result_ptr):
+    stored = np.zeros(result_ptr[-1], np.bool_)
+    for op in range(cheap.shape[0]):
+        keeps = is_argument[op] or (cheap[op] and operand_ptr[op + 1] > operand_ptr[op] and stored[operands[operand_ptr[op]]])
+        for value in range(result_ptr[op], result_ptr[op + 1]):
+            stored[value] = keeps
+    return stored
+
+
+def use_places(program: Program) -> tuple[np.ndarray, np.ndarray]:
+    """Per use (scope, position) where its redistribution may stand: at the use, or before the outermost loop around it
+    that the value does not come from."""
+    scope, position = program.use_scope.copy(), program.use_position.copy()
+    defined = program.op_scope[program.value_op[program.operands]]
+    for use in np.flatnonzero((scope != defined) & (scope != ROOT)):
+        inner = int(scope[use])
+        while inner != defined[use] and inner != ROOT:
+            s = program.scopes[inner]
+            if s.kind in ("body", "condition") and not _owns(program, s.op, int(program.operands[use])):
+                scope[use], position[use] = s.parent, s.op
+            inner = s.parent
+    return scope, position
+
+
+def _owns(program: Program, loop: int, value: int) -> bool:
+    """True if `value` is one that `loop` carries: it exists only inside."""
+    op = int(program.value_op[value])
+    return program.owners.get(op) == loop and value == program.result_ptr[op]
+
+
+def place(
+    program: Program,
+    places: tuple[np.ndarray, np.ndarray],
+    stored: np.ndarray,
+    settled: np.ndarray,
+    required: np.ndarray,
+    grows: np.ndarray,
+    share_within: int,
+) -> Placement:
+    """Groups the uses that need a redistribution; `grows[u]` is True where use u needs more than is stored."""
+    scope, position = places
+    uses = np.flatnonzero(settled[program.operands] != required)
+    values = program.operands[uses]
+    alone = stored[values] & grows[uses]
+    order = np.lexsort((position[uses], scope[uses], required[uses], values))
+    uses, values, alone = uses[order], values[order], alone[order]
+    same = np.zeros(len(uses), np.bool_)
+    if len(uses):
+        near = position[uses][1:] - position[uses][:-1] <= share_within
+        equal = (values[1:] == values[:-1]) & (required[uses][1:] == required[uses][:-1]) & (scope[uses][1:] == scope[uses][:-1])
+        together = position[uses][1:] == position[uses][:-1]
+        same[1:] = equal & (~alone[1:] | near | together)
+    group = np.cumsum(~same) - 1
+    first = np.flatnonzero(~same)
+    of_use = np.full(len(program.operands), -1, np.int32)
+    of_use[uses] = group
+    heads = uses[first]
+    return Placement(program.operands[heads], required[heads], scope[heads], position[heads], of_use)
