@@ -85,10 +85,11 @@ def _call_lowering(ctx: mlir.LoweringRuleContext, *operands: ir.Value, module: _
     context = ctx.module_context.module.context
     with context:
         copy = ir.Module.parse(module.bytecode)
+    main = next(op for op in copy.body.operations if str(op.attributes["sym_name"]) == '"main"')
+    results = main.type.results
     name = mlir.merge_mlir_modules(
         ctx.module_context.module, "autopart_device_local", copy, dst_symtab=ctx.module_context.symbol_table
     )
-    results = [mlir.aval_to_ir_type(a) for a in ctx.avals_out]
     return func.CallOp(results, ir.FlatSymbolRefAttr.get(name), list(operands)).results
 
 
