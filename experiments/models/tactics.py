@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import autopart as ap
 
-T32_MATRICES = ("embedding", "*/qkv", "*/out", "*/up", "*/down")
+T32_MATRICES = ("*embedding", "*/qkv", "*/out", "*/up", "*/down")
 """What Z2 and Z3 act on: the embedding and the four matrices of a block."""
 
-_SHARDED = {"*" + name.removeprefix("*"): ap.FIRST_DIVISIBLE_DIM for name in T32_MATRICES}
+_SHARDED = {name: ap.FIRST_DIVISIBLE_DIM for name in T32_MATRICES}
 _WHOLE = {name: ap.REPLICATED for name in T32_MATRICES}
 
 BP = ap.ManualPartition({"batch": 0}, axis="batch", name="BP")
