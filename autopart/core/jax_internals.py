@@ -51,7 +51,7 @@ def parse_module(source: str | bytes, name: str = "module") -> ir.Module:
         with context:
             return ir.Module.parse(source)
     except ir.MLIRError as error:
-        raise ProgramError(f"{name} is not a StableHLO module", why=str(error).splitlines()[0][:300]) from None
+        raise ProgramError(f"{name} is not a StableHLO module", why=" ".join(str(error).split())[:300]) from None
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def _dtypes() -> dict[str, np.dtype]:
     known = [s.dtype for s in map(jax.numpy.__dict__.get, names) if isinstance(getattr(s, "dtype", None), np.dtype)]
     with make_context(), ir.Location.unknown():
         found = {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in known}
-    return found
+    return {**found, "i1": np.dtype(bool)}
 
 
 def numpy_dtype(dtype: str) -> np.dtype:

@@ -1,0 +1,180 @@
+"""MLIR ops -> `OpSpec`s, shared by equal ops.
+
+    %3 = stablehlo.add %1, %2 : tensor<8x4xf32>        spec 0
+    %7 = stablehlo.add %5, %6 : tensor<8x4xf32>        spec 0 again: same name, attributes, types, region
+    %8 = stablehlo.add %5, %6 : tensor<8x8xf32>        spec 1
+
+Ops are compared by MLIR's own uniqued attributes and types, never by text, and without locations: a table of 100,000
+ops takes under a second. A reducer's region is summarised as what it computes:
+
+    ^bb0(%a, %b): %c = add %a, %b; return %c           "add"
+    ^bb0(%a, %b): return %b                            "overwrite"
+    two results, added and maximised                   "add,max"
+    anything else                                      "opaque"
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autopart.core.attributes import decode, decode_complex_constant, decode_constant
+from autopart.core.errors import ProgramError
+from autopart.core.jax_internals import ir
+from autopart.core.op import OpSpec, TensorType
+
+PLACEMENT_ATTRIBUTES = frozenset(
+    {"mhlo.sharding", "mhlo.frontend_attributes", "sdy.sharding", "sdy.sharding_per_value"}
+)
+"""Attributes that do not change what an op computes; they are no part of its spec."""
+
+_REDUCERS = {
+    "stablehlo.add": "add",
+    "stablehlo.subtract": "subtract",
+    "stablehlo.multiply": "mul",
+    "stablehlo.maximum": "max",
+    "stablehlo.minimum": "min",
+    "stablehlo.and": "and",
+    "stablehlo.or": "or",
+}
+_COMMUTATIVE = _REDUCERS.keys() - {"stablehlo.subtract"}
+
+
+def tensor_type(type_: ir.Type) -> TensorType:
+    """Shape and element type. Raises `ProgramError` for dynamic shapes, tokens and tuples."""
+    if not isinstance(type_, ir.RankedTensorType):
+        raise ProgramError(
+            f"a value of type {type_} cannot be partitioned",
+            why="only arrays can",
+            hint="remove host callbacks and side effects from the program",
+        )
+    if not type_.has_static_shape:
+        raise ProgramError(
+            f"a value has the dynamic shape {type_}",
+            why="a tile's size must be known when partitioning",
+            hint="lower the program for concrete shapes",
+        )
+    return TensorType(tuple(type_.shape), str(type_.element_type))
+
+
+def spec_of(op: ir.Operation) -> OpSpec:
+    """The spec of one op; where many are read, `SpecTable` shares the work."""
+    table = SpecTable()
+    return table.specs[table.intern(op)]
+
+
+class SpecTable:
+    """The distinct ops of a module: `specs[i]`, and `representatives[i]`, the first op that had that spec."""
+
+    def __init__(self) -> None:
+        self.specs: list[OpSpec] = []
+        self.representatives: list[ir.Operation | None] = []
+        self._number: dict[tuple, int] = {}
+        self._types: dict[ir.Type, TensorType] = {}
+        self._values: dict[tuple[str, ir.Attribute], Any] = {}
+
+    def intern(self, op: ir.Operation) -> int:
+        """The number of `op`'s spec. Raises `ProgramError` if a type is none an array can have."""
+        name = op.name
+        attributes = _attributes(op)
+        operands = tuple([v.type for v in op.operands])
+        results = tuple([v.type for v in op.results])
+        regions = tuple([_region_key(r) for r in op.regions]) if len(op.regions) else ()
+        key = (name, attributes, operands, results, regions)
+        number = self._number.get(key)
+        if number is None:
+            decoded = {n: self._decode(n, v) for n, v in attributes if n not in PLACEMENT_ATTRIBUTES}
+            spec = OpSpec(
+                name.removeprefix("stablehlo."),
+                decoded,
+                tuple(map(self.type, operands)),
+                tuple(map(self.type, results)),
+                summary(op.regions[len(op.regions) - 1]) if regions else "",
+            )
+            number = self._add(key, spec, op)
+        return number
+
+    def structural(self, kind: str, operands: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> int:
+        """The number of an op that is not in the module: an argument, a carry, a join, a tag, the marks of a scope."""
+        key = (kind, operands, results)
+        number = self._number.get(key)
+        return self._add(key, OpSpec(kind, {}, operands, results), None) if number is None else number
+
+    def type(self, type_: ir.Type) -> TensorType:
+        """As `tensor_type`, one object per type."""
+        found = self._types.get(type_)
+        if found is None:
+            found = self._types[type_] = tensor_type(type_)
+        return found
+
+    def _add(self, key: tuple, spec: OpSpec, op: ir.Operation | None) -> int:
+        self._number[key] = number = len(self.specs)
+        self.specs.append(spec)
+        self.representatives.append(op)
+        return number
+
+    def _decode(self, name: str, attribute: ir.Attribute | str) -> Any:
+        if isinstance(attribute, str):
+            return decode_complex_constant(attribute)
+        key = (name, attribute)
+        if key not in self._values:
+            self._values[key] = decode_constant(attribute) if name == "value" else decode(attribute)
+        return self._values[key]
+
+
+def _attributes(op: ir.Operation) -> tuple:
+    """Pairs (name, attribute); a complex constant, which MLIR's bindings cannot read, is paired with its text."""
+    try:
+        return tuple(op.attributes.items())
+    except TypeError:
+        return (("value", op.get_asm(large_elements_limit=None)),)
+
+
+def summary(region: ir.Region) -> str:
+    """What a reducer's region computes; see the module's picture."""
+    if len(region.blocks) != 1:
+        return "opaque"
+    block = region.blocks[0]
+    ops = [o.operation for o in block.operations]
+    arguments = list(block.arguments)
+    count = len(arguments) // 2
+    if not ops or not count or len(ops[-1].operands) != count:
+        return "opaque"
+    reducers = [_reducer(value, arguments[i], arguments[i + count]) for i, value in enumerate(ops[-1].operands)]
+    if "opaque" in reducers:
+        return "opaque"
+    return reducers[0] if len(set(reducers)) == 1 else ",".join(reducers)
+
+
+def _reducer(value: ir.Value, left: ir.Value, right: ir.Value) -> str:
+    if value == right:
+        return "overwrite"
+    if isinstance(value.owner, ir.Block):
+        return "opaque"
+    owner = value.owner.operation
+    operands = list(owner.operands)
+    if operands == [left, right] or (operands == [right, left] and owner.name in _COMMUTATIVE):
+        return _REDUCERS.get(owner.name, "opaque")
+    return "opaque"
+
+
+def _region_key(region: ir.Region) -> tuple:
+    """A key equal for equal regions: values by their number in the region, those from outside by identity."""
+    numbers: dict[ir.Value, int] = {}
+    key: list[Any] = []
+    for block in region.blocks:
+        _block_key(block, numbers, key)
+    return tuple(key)
+
+
+def _block_key(block: ir.Block, numbers: dict[ir.Value, int], key: list[Any]) -> None:
+    for argument in block.arguments:
+        numbers[argument] = len(numbers)
+        key.append(argument.type)
+    for op in block.operations:
+        op = op.operation
+        key += [op.name, _attributes(op), *[numbers.get(v, v) for v in op.operands], *[r.type for r in op.results]]
+        for result in op.results:
+            numbers[result] = len(numbers)
+        for region in op.regions:
+            for inner in region.blocks:
+                _block_key(inner, numbers, key)
