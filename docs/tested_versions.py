@@ -1,6 +1,6 @@
 """Prints docs/tested-versions.md: the Python and the packages that the tests last passed with.
 
-    make test && make tested-versions
+make test && make tested-versions
 """
 
 from __future__ import annotations

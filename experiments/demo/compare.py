@@ -1,0 +1,42 @@
+"""How far two results of one step are apart, over every number in them.
+
+|partitioned - whole| / root mean square of the whole array, the largest over all arrays
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+RELATIVE = 1e-3
+"""f32 sums in another order; Adam divides by the root of the second moment, which magnifies tiny gradients."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`scaled` is the difference over the array's root mean square; integers count as 0 or infinity."""
+
+    scaled: float
+    path: str
+
+
+def worst_difference(found: Any, expected: Any) -> Difference:
+    """The largest difference between two pytrees of arrays, and where it is."""
+    differences = jax.tree_util.tree_map_with_path(_difference, found, expected)
+    leaves = jax.tree.leaves(differences, is_leaf=lambda x: isinstance(x, Difference))
+    return max(leaves, key=lambda difference: difference.scaled)
+
+
+def _difference(path: Any, found: jax.Array, expected: jax.Array) -> Difference:
+    name = "/".join(str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path)
+    ours, theirs = np.asarray(found), np.asarray(expected)
+    if not np.issubdtype(theirs.dtype, np.floating):
+        return Difference(0.0 if np.array_equal(ours, theirs) else np.inf, name)
+    ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
+    if not np.isfinite(ours).all():
+        return Difference(np.inf, name)
+    scale = np.sqrt(np.mean(np.square(theirs))) or 1.0
+    return Difference(float(np.max(np.abs(ours - theirs), initial=0.0) / scale), name)

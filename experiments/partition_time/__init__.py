@@ -1,0 +1,1 @@
+"""How long partitioning T32 takes, beside XLA's compile time of the same program."""

@@ -1,0 +1,61 @@
+"""The rows of Table 2: a model, a schedule, and how many collectives of each kind the paper counts.
+
+Row("T32", "BP+MP", [BP, MP], Counts(all_gather=0, all_reduce=418, reduce_scatter=0, all_to_all=0))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import autopart as ap
+from experiments.models import gns, it32, t32, unet
+from experiments.models.tactics import BP, EMB, GNS_ES, IT32_BP, IT32_MP, IT32_MQ, MP, UNET_Z2, UNET_Z3, Z2, Z3
+
+MESH = ap.Mesh({"batch": 16, "model": 2}, device="tpu_v3")
+MODELS: dict[str, ModuleType] = {"T32": t32, "IT32": it32, "UNet": unet, "GNS": gns}
+KINDS = ("all_gather", "all_reduce", "reduce_scatter", "all_to_all")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A schedule of a model; `paper` counts collectives in the order of `KINDS`."""
+
+    model: str
+    name: str
+    schedule: tuple[Any, ...]
+    paper: tuple[int, int, int, int]
+
+
+ROWS = (
+    Row("T32", "BP", (BP,), (0, 290, 0, 0)),
+    Row("T32", "BP+MP", (BP, MP), (0, 418, 0, 0)),
+    Row("T32", "BP+MP+Z2", (BP, MP, Z2), (129, 289, 129, 0)),
+    Row("T32", "BP+MP+Z3", (BP, MP, Z3), (259, 289, 129, 0)),
+    Row("T32", "BP+MP+Z3+EMB", (BP, MP, Z3, EMB), (515, 354, 257, 0)),
+    Row("T32", "MP", (MP,), (0, 128, 0, 0)),
+    Row("T32", "EMB", (MP, EMB), (256, 193, 128, 0)),
+    Row("IT32", "BP", (IT32_BP,), (0, 0, 0, 0)),
+    Row("IT32", "BP+MP", (IT32_BP, IT32_MP), (0, 98304, 0, 0)),
+    Row("IT32", "BP+MP+MQ", (IT32_BP, *IT32_MQ), (64, 98304, 0, 98240)),
+    Row("IT32", "MP", (IT32_MP,), (0, 98304, 0, 0)),
+    Row("UNet", "BP", (BP,), (0, 503, 0, 0)),
+    Row("UNet", "BP+Z2", (BP, UNET_Z2), (517, 2, 501, 0)),
+    Row("UNet", "BP+Z3", (BP, UNET_Z3), (799, 2, 501, 0)),
+    Row("GNS", "ES", (GNS_ES,), (0, 423, 0, 0)),
+)
+
+
+def counts(row: Row, config: Any = None, mesh: ap.Mesh = MESH) -> tuple[int, ...]:
+    """Our collectives for `row`, in the order of `KINDS`; `config` is the paper's model unless given."""
+    model = MODELS[row.model]
+    config = config or model.Config()
+    step = ap.jit(model.step(config), mesh, list(row.schedule), donate_argnums=donated(row.model))
+    found = step.lower(*model.abstract_args(config)).metadata.tactics[-1].collectives
+    return tuple(found[kind] for kind in KINDS)
+
+
+def donated(model: str) -> tuple[int, ...]:
+    """Parameters and optimizer state of a training step; the cache of IT32."""
+    return (1,) if model == "IT32" else (0, 1)
