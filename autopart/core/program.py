@@ -152,6 +152,14 @@ class Program:
         return total
 
     @cached_property
+    def inner_scopes(self) -> dict[int, list[int]]:
+        """while -> [condition, body], case -> branches (op number to scope numbers)."""
+        inner: dict[int, list[int]] = {}
+        for index, scope in enumerate(self.scopes[1:], 1):
+            inner.setdefault(scope.op, []).append(index)
+        return inner
+
+    @cached_property
     def use_scope(self) -> np.ndarray:
         """int32[uses]: the scope whose code reads each entry of `operands` (a carry's next value: the body)."""
         return self._use_places[0]
@@ -164,9 +172,7 @@ class Program:
     @cached_property
     def _use_places(self) -> tuple[np.ndarray, np.ndarray]:
         scope, position = self.op_scope[self.use_op].copy(), self.use_op.copy()
-        inner: dict[int, list[int]] = {}
-        for index, s in enumerate(self.scopes[1:], 1):
-            inner.setdefault(s.op, []).append(index)
+        inner = self.inner_scopes
         for op, owner in self.owners.items():
             first, last = self.operand_ptr[op], self.operand_ptr[op + 1]
             if self.spec(op).kind == "carry":

@@ -11,6 +11,7 @@ of a million inlined ops costs a million appends, not a million walks through ML
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +20,7 @@ import numpy as np
 from autopart.core.errors import ProgramError
 from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
-from autopart.core.op_spec_import import SpecTable, tensor_type
+from autopart.core.op_spec_import import SpecTable
 from autopart.core.program import ROOT, Program, Scope
 
 TAG_ATTRIBUTE = "autopart.tag"
@@ -133,7 +134,7 @@ class _Importer:
             donated = frozenset(i for i, a in enumerate(inputs) if {"tf.aliasing_output", "jax.buffer_donor"} & set(a))
         block = main.regions[0].blocks[0]
         names = list(argument_names or _location_names(block))
-        types = [tensor_type(a.type) for a in block.arguments]
+        types = [self._specs.type(a.type) for a in block.arguments]
         if len(names) != len(types):
             raise ProgramError(f"{len(names)} argument names for a program of {len(types)} arguments")
         tied_arguments = set(ties.values())
@@ -263,12 +264,12 @@ class _Importer:
         carries = range(loop + 1, len(self._op_spec))
         runs = trips if trips is not None else 1
         index = self._open("condition", loop, scope, runs + 1, trips is not None)
-        (predicate,) = self._replay(condition, inside, index, dict(env))
+        (predicate,) = self._replay(condition, inside, index, env)
         predicate = self._materialised(predicate, index, op.source)
         self._structural("condition", [predicate], [self._types[predicate]], [], index, op.source)
         self._close(index)
         index = self._open("body", loop, scope, runs, trips is not None)
-        results = self._replay(body, inside, index, dict(env))
+        results = self._replay(body, inside, index, env)
         results = [self._materialised(results[i], index, op.source) for i in carried]
         self._close(index)
         for carry, value in zip(carries, results, strict=True):
@@ -282,7 +283,7 @@ class _Importer:
         branches = []
         for block in op.blocks:
             index = self._open("branch", owner, scope, 1, True)
-            results = self._replay(block, [], index, dict(env))
+            results = self._replay(block, [], index, env)
             branches.append([self._materialised(r, index, op.source) for r in results])
             self._close(index)
         joined = []
@@ -348,9 +349,8 @@ class _Reader:
                 entry = _Op("call", -1, operands, [], op, callee=str(op.attributes[attribute]).strip('@"'))
             case "stablehlo.while" | "stablehlo.case" | "stablehlo.if":
                 blocks = tuple(self.read(r.blocks[0]) for r in op.regions)
-                entry = _Op("while" if name == "stablehlo.while" else "case", -1, operands, [], op, blocks=blocks)
-                if name == "stablehlo.if":
-                    entry = _Op("case", -1, operands, [], op, blocks=blocks)
+                kind = "while" if name == "stablehlo.while" else "case"
+                entry = _Op(kind, -1, operands, [], op, blocks=blocks)
             case _ if _is_identity(op):
                 entry = _Op("alias", -1, operands, [], op)
             case _:
@@ -417,9 +417,8 @@ def _attributes_of(function: ir.Operation, name: str, count: int) -> list[dict[s
 def _location_names(block: ir.Block) -> list[str]:
     names = []
     for index, argument in enumerate(block.arguments):
-        location = argument.location
-        name = location.name_str if location.is_a_name() else ""
-        names.append(name or f"arg{index}")
+        named = re.match(r'loc\("([^"]+)"\)$', str(argument.location))
+        names.append(named.group(1) if named else f"arg{index}")
     return names
 
 

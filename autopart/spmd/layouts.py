@@ -40,8 +40,12 @@ def layouts(
     native: np.ndarray,
     settled: np.ndarray,
     required: np.ndarray,
+    passing: np.ndarray,
 ) -> None:
-    """Fills native[value], settled[value] and required[use] (uint64 layouts)."""
+    """Fills native[value], settled[value], required[use] (uint64 layouts) and passing[op].
+
+    Bit a of `passing[op]` (uint8): the op adds parts of sums that stay pending on axis a, instead of looping over it.
+    """
     ops, axes = state.mapping.shape
     actions, stamps = np.zeros(axes, np.int64), np.zeros(axes, np.int64)
     for op in range(ops):
@@ -56,13 +60,13 @@ def layouts(
     for op in range(ops):
         if graph.is_argument[op]:
             continue
-        passing = _passing_sums(graph, maps, state, native, op)
+        passing[op] = _passing_sums(graph, maps, state, native, op)
         for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
             for axis in range(axes):
                 mapping = state.mapping[op, axis]
                 actions[axis] = 0
                 stamps[axis] = state.op_stamp[op, axis]
-                if passing >> axis & 1:
+                if passing[op] >> axis & 1:
                     actions[axis] = action_of(native[graph.operands[use]], axis)
                 elif mapping >= 0:
                     actions[axis] = operand_entry(graph, maps, op, mapping, use - graph.operand_ptr[op]) + 1
@@ -72,7 +76,7 @@ def layouts(
                 mapping = state.mapping[op, axis]
                 actions[axis] = 0
                 stamps[axis] = state.op_stamp[op, axis]
-                if passing >> axis & 1:
+                if passing[op] >> axis & 1:
                     actions[axis] = action_of(native[graph.operands[graph.operand_ptr[op]]], axis)
                 elif mapping >= 0:
                     entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
@@ -160,8 +164,10 @@ def _resolved(
 ) -> int:
     """What the reduction pending on `axis` becomes: still pending for an add, a tile all uses share, or whole."""
     first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
-    if is_output[value] or first == last:
+    if is_output[value]:
         return 0
+    if first == last:
+        return actions[axis]
     wanted = action_of(required[graph.user[first]], axis)
     for i in range(first + 1, last):
         if action_of(required[graph.user[i]], axis) != wanted:

@@ -1,0 +1,215 @@
+"""PartIR:HLO: the device-local program, as arrays over the unpartitioned one.
+
+    %w1 [{B},{}]                     settled layout of a value: what each device keeps
+    %w1g = all_gather [{"B"},{}]     a redistribution: settled layout -> the layout a use requires
+    %x1 = dot_general %x, %w1g       an op on local shapes, by the mappings of its loop nest
+
+This is the one lowering. Export emits it, the cost model reads its arrays, search evaluates it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from autopart.core.layout import axes_by_dim, local_elements, local_shape, pending_axes
+from autopart.core.mapping_table import MappingTable
+from autopart.core.mesh import Mesh
+from autopart.core.op import TensorType
+from autopart.core.partitioning import Partitioning
+from autopart.core.program import Program
+from autopart.spmd.layouts import layouts
+from autopart.spmd.placement import Placement, place, stored_values, use_places
+from autopart.spmd.redistribution import DistributedType, Plan, plan
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute")
+"""Kinds that communicate, in the order in which tables show them; all_slice is local and not counted."""
+
+
+@dataclass(frozen=True)
+class LoweringOptions:
+    """Choices that lowering leaves to the user.
+
+    share_within       a stored-sharded value that is gathered for two uses at most this many ops apart is gathered once
+                       for both; 0 gathers it anew for each use (least memory)
+    redistribution_cost  "elements" (bytes moved, Figure 11) or an object with seconds per step
+    """
+
+    share_within: int = 0
+    redistribution_cost: Any = "elements"
+
+
+@dataclass(frozen=True)
+class Statics:
+    """What lowering needs of a program whatever its partitioning; computed once."""
+
+    stored: np.ndarray
+    places: tuple[np.ndarray, np.ndarray]
+    is_output: np.ndarray
+    type_id: np.ndarray
+    """int32[values]: equal for values of equal shape and element type."""
+
+    @staticmethod
+    def of(program: Program) -> Statics:
+        """Collects them from a program."""
+        is_output = np.zeros(program.value_count, np.bool_)
+        is_output[[v for i, v in enumerate(program.outputs) if i not in program.ties]] = True
+        kinds: dict[TensorType, int] = {}
+        rows = [kinds.setdefault(kind, len(kinds)) for spec in program.specs for kind in spec.results]
+        type_id = np.array(rows, np.int32)[program._value_type_row]
+        return Statics(stored_values(program), use_places(program), is_output, type_id)
+
+
+@dataclass(frozen=True)
+class DeviceLocal:
+    """A device-local program.
+
+    mapping[op, axis]     the mapping of each op's loop over each axis (-1: none), entered at op_stamp[op, axis]
+    native[value]         layout in which the op leaves the value
+    settled[value]        layout in which the value waits for its uses
+    required[use]         layout in which a use reads it
+    passing[op]           bit a: the op adds parts of sums pending on axis a instead of looping over it
+    at_def                values that are redistributed from native to settled right after their op
+    placement             redistributions for uses
+    """
+
+    program: Program
+    mesh: Mesh
+    table: MappingTable
+    options: LoweringOptions
+    mapping: np.ndarray
+    op_stamp: np.ndarray
+    native: np.ndarray
+    settled: np.ndarray
+    required: np.ndarray
+    passing: np.ndarray
+    at_def: np.ndarray
+    placement: Placement
+    statics: Statics = field(repr=False)
+
+    def distributed_type(self, value: int, layout: int) -> DistributedType:
+        """A value in a layout, in the redistribution paper's terms."""
+        shape = self.program.type_of(value).shape
+        names = self.mesh.axis_names
+        axes = [tuple(names[a] for a in dim) for dim in axes_by_dim(layout, len(names), len(shape))]
+        pending = tuple((names[a], code) for a, code in pending_axes(layout, len(names)))
+        return DistributedType.of(shape, axes, self.mesh.shape, pending)
+
+    def plan_between(self, value: int, source: int, target: int) -> Plan:
+        """The sequence of collectives that takes `value` from one layout to another."""
+        return plan(
+            self.distributed_type(value, source),
+            self.distributed_type(value, target),
+            element_bytes=self.program.type_of(value).element_bytes,
+            cost=self.options.redistribution_cost,
+        )
+
+    @cached_property
+    def def_plans(self) -> list[Plan]:
+        """The plan of each entry of `at_def`."""
+        return self._plans(self.at_def, self.native[self.at_def], self.settled[self.at_def])
+
+    @cached_property
+    def use_plans(self) -> list[Plan]:
+        """The plan of each redistribution of `placement`."""
+        values = self.placement.value
+        return self._plans(values, self.settled[values], self.placement.target)
+
+    def _plans(self, values: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> list[Plan]:
+        known: dict[tuple[int, int, int], Plan] = {}
+        plans = []
+        for value, source, target in zip(values.tolist(), sources.tolist(), targets.tolist(), strict=True):
+            key = (int(self.statics.type_id[value]), source, target)
+            if key not in known:
+                known[key] = self.plan_between(value, source, target)
+            plans.append(known[key])
+        return plans
+
+    def redistributions(self) -> Iterator[tuple[Plan, int, int]]:
+        """(plan, value, scope) of every redistribution in the program."""
+        scopes = self.program.op_scope[self.program.value_op[self.at_def]]
+        yield from zip(self.def_plans, self.at_def.tolist(), scopes.tolist(), strict=True)
+        yield from zip(
+            self.use_plans, self.placement.value.tolist(), self.placement.scope.tolist(), strict=True
+        )
+
+    def collectives(self) -> Counter[str]:
+        """Collectives by kind; one in a loop counts as often as it runs."""
+        return self._count(lambda step: step.kind)
+
+    def collectives_by_axis(self) -> dict[str, dict[str, int]]:
+        """Collectives by the mesh axes they run over ("batch", "batch,model"), then by kind."""
+        count = self._count(lambda step: (",".join(step.mesh_axes), step.kind))
+        table: dict[str, dict[str, int]] = {}
+        for (axes, kind), number in count.items():
+            table.setdefault(axes, {})[kind] = number
+        return table
+
+    def _count(self, key: Any) -> Counter:
+        trips = self.program.scope_trips
+        count: Counter = Counter()
+        for steps, _, scope in self.redistributions():
+            for step in steps.steps:
+                if step.kind in COLLECTIVES:
+                    count[key(step)] += int(trips[scope])
+        return count
+
+    def local_type(self, value: int, layout: int) -> TensorType:
+        """What one device holds of a value in a layout."""
+        kind = self.program.type_of(value)
+        return TensorType(local_shape(kind.shape, layout, self.mesh.axis_sizes), kind.dtype)
+
+    def nest(self, op: int) -> list[tuple[int, int]]:
+        """(axis, mapping) of the op's loops, outermost first."""
+        axes = [a for a in range(len(self.mesh.axis_names)) if self.mapping[op, a] >= 0]
+        axes.sort(key=lambda a: self.op_stamp[op, a])
+        return [(a, int(self.mapping[op, a])) for a in axes if not self.passing[op] >> a & 1]
+
+
+def lower(
+    partitioning: Partitioning, options: LoweringOptions = LoweringOptions(), statics: Statics | None = None
+) -> DeviceLocal:
+    """The device-local program of a partitioning, as it stands now."""
+    program, state = partitioning.program, partitioning.state
+    statics = statics if statics is not None else Statics.of(program)
+    native, settled = np.zeros(program.value_count, np.uint64), np.zeros(program.value_count, np.uint64)
+    required = np.zeros(len(program.operands), np.uint64)
+    passing = np.zeros(program.op_count, np.uint8)
+    layouts(
+        partitioning.graph, partitioning.table.arrays, state, partitioning.sizes,
+        program.value_shape, statics.is_output, native, settled, required, passing,
+    )  # fmt: skip
+    grows = _grows(program.operands, program.value_shape, settled, required, partitioning.sizes)
+    placement = place(program, statics.places, statics.stored, settled, required, grows, options.share_within)
+    return DeviceLocal(
+        program=program,
+        mesh=partitioning.mesh,
+        table=partitioning.table,
+        options=options,
+        mapping=state.mapping.copy(),
+        op_stamp=state.op_stamp.copy(),
+        native=native,
+        settled=settled,
+        required=required,
+        passing=passing,
+        at_def=np.flatnonzero(native != settled).astype(np.int32),
+        placement=placement,
+        statics=statics,
+    )
+
+
+@njit(cache=True)
+def _grows(operands, shapes, settled, required, sizes):
+    grows = np.zeros(operands.shape[0], np.bool_)
+    for use in range(operands.shape[0]):
+        value = operands[use]
+        if settled[value] != required[use]:
+            kept = local_elements(shapes[value], settled[value], sizes)
+            grows[use] = local_elements(shapes[value], required[use], sizes) > kept
+    return grows

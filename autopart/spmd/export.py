@@ -1,0 +1,239 @@
+"""DeviceLocal -> StableHLO: the module that every device runs.
+
+    func.func @main(%arg0: tensor<64x8xf32>, %arg1: tensor<2x8xf32>)
+      %0 = stablehlo.all_gather %arg1 ...          a redistribution, before the use that needs it
+      %1 = stablehlo.dot_general %arg0, %0         the op on local shapes
+
+Control flow is put back together from its scopes. A stored-sharded value that is gathered more than once is passed, from
+the second time on, through an `optimization_barrier` with another operand of the use: the compiler can then neither merge
+the gathers nor move them before the use is ready.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import contextmanager
+
+from autopart.core.jax_internals import func, ir, stablehlo
+from autopart.core.op import TensorType
+from autopart.core.program import ROOT
+from autopart.spmd.collectives import Emitter
+from autopart.spmd.device_local import DeviceLocal
+from autopart.spmd.local_op import emit_local_op, mlir_type
+from autopart.spmd.redistribution import Plan
+from autopart.spmd.run import output_layouts
+
+
+def export(local: DeviceLocal) -> ir.Module:
+    """The device-local StableHLO module; its `main` takes and returns what one device holds."""
+    source = local.program.source
+    if source is None:
+        raise ValueError("the program was unpickled without its module; export where it was imported")
+    with source.module.context, ir.Location.unknown():
+        return _Exporter(local).run()
+
+
+class _Exporter:
+    def __init__(self, local: DeviceLocal):
+        self._local, self._program = local, local.program
+        self._specs = local.program.specs
+        self._env: dict[int, ir.Value] = {}
+        self._moved: dict[int, ir.Value] = {}
+        self._types: dict[TensorType, ir.Type] = {}
+        self._constants: list[dict[int, list[ir.Value]]] = [{}]
+        self._def_plan = dict(zip(local.at_def.tolist(), local.def_plans, strict=True))
+        self._before: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        places = local.placement
+        for r, key in enumerate(zip(places.scope.tolist(), places.position.tolist(), strict=True)):
+            self._before[key].append(r)
+        self._first_use = self._first_uses()
+        self._gathered: set[tuple[int, int]] = set()
+        self._collectives = Emitter(local.mesh)
+        self._op_spec = local.program.op_spec.tolist()
+        self._operand_ptr = local.program.operand_ptr.tolist()
+        self._operands = local.program.operands.tolist()
+        self._result_ptr = local.program.result_ptr.tolist()
+        self._of_use = places.of_use.tolist()
+        self._native, self._required = local.native.tolist(), local.required.tolist()
+
+    def _first_uses(self) -> dict[int, int]:
+        first: dict[int, int] = {}
+        of_use = self._local.placement.of_use
+        for use in (of_use >= 0).nonzero()[0].tolist():
+            first.setdefault(int(of_use[use]), use)
+        return first
+
+    def run(self) -> ir.Module:
+        local, program = self._local, self._program
+        module = ir.Module.create()
+        inputs = [self._type(local.local_type(v, int(local.settled[v]))) for v in program.arguments]
+        layouts = output_layouts(local)
+        outputs = [self._type(local.local_type(v, layout)) for v, layout in zip(program.outputs, layouts, strict=True)]
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ir.FunctionType.get(inputs, outputs), visibility="public")
+            block = main.add_entry_block()
+        self._env.update(zip(program.arguments, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            self._collectives.begin()
+            self._range(ROOT, len(program.arguments), program.op_count)
+            self._redistribute(ROOT, program.op_count)
+            func.ReturnOp([self._output(i) for i in range(len(outputs))])
+        return module
+
+    def _output(self, index: int) -> ir.Value:
+        program = self._program
+        if index in program.ties:
+            op = program.value_op[program.arguments[program.ties[index]]]
+            return self._read(int(program.operand_ptr[op]))
+        return self._env[program.outputs[index]]
+
+    def _type(self, kind: TensorType) -> ir.Type:
+        if kind not in self._types:
+            self._types[kind] = mlir_type(kind)
+        return self._types[kind]
+
+    def _read(self, use: int) -> ir.Value:
+        moved = self._of_use[use]
+        return self._moved[moved] if moved >= 0 else self._env[self._operands[use]]
+
+    # ---- ops
+
+    def _range(self, scope: int, start: int, end: int) -> None:
+        op = start
+        while op < end:
+            if (scope, op) in self._before:
+                self._redistribute(scope, op)
+            kind = self._specs[self._op_spec[op]].kind
+            if kind == "while":
+                op = self._while(op)
+            elif kind == "case":
+                op = self._case(op)
+            else:
+                self._op(op, kind)
+                op += 1
+
+    def _op(self, op: int, kind: str) -> None:
+        first, last = self._result_ptr[op], self._result_ptr[op + 1]
+        uses = range(self._operand_ptr[op], self._operand_ptr[op + 1])
+        operands = [self._read(u) for u in uses]
+        if kind in ("tag", "condition"):
+            results = operands
+        else:
+            results = self._local_op(op, kind, operands, uses, first, last)
+        for value, result in zip(range(first, last), results, strict=False):
+            self._define(value, result)
+
+    def _define(self, value: int, result: ir.Value) -> None:
+        """The value is what its op left, redistributed to where it settles."""
+        plan = self._def_plan.get(value)
+        self._env[value] = result if plan is None else self._follow(plan, result)
+
+    def _local_op(self, op, kind, operands, uses, first, last) -> list[ir.Value]:
+        local, spec = self._local, self._op_spec[op]
+        nest = local.nest(op)
+        constant = kind == "constant" and not nest
+        if constant:
+            for known in self._constants:
+                if spec in known:
+                    return known[spec]
+        results = emit_local_op(
+            spec=self._specs[spec],
+            source=self._program.source.representatives[spec],
+            mappings=local.table.of[spec],
+            nest=nest,
+            operands=operands,
+            operand_types=[local.local_type(self._operands[u], self._required[u]) for u in uses],
+            result_types=[local.local_type(v, self._native[v]) for v in range(first, last)],
+            position=self._collectives,
+        )
+        if constant:
+            self._constants[-1][spec] = results
+        return results
+
+    # ---- redistributions
+
+    def _redistribute(self, scope: int, position: int) -> None:
+        for r in self._before[scope, position]:
+            value = int(self._local.placement.value[r])
+            self._moved[r] = self._follow(self._local.use_plans[r], self._kept_apart(r, value))
+
+    def _follow(self, plan: Plan, value: ir.Value) -> ir.Value:
+        for step in plan.steps:
+            value = self._collectives.emit(step, value)
+        return value
+
+    def _kept_apart(self, r: int, value: int) -> ir.Value:
+        """The value to redistribute; behind a barrier if it has been redistributed so before."""
+        key = (value, int(self._local.placement.target[r]))
+        if key not in self._gathered:
+            self._gathered.add(key)
+            return self._env[value]
+        use = self._first_use[r]
+        op = int(self._program.use_op[use])
+        for other in self._operands[self._operand_ptr[op] : self._operand_ptr[op + 1]]:
+            if other != value and other in self._env and not self._local.statics.stored[other]:
+                return stablehlo.optimization_barrier([self._env[value], self._env[other]])[0]
+        return self._env[value]
+
+    # ---- control flow
+
+    @contextmanager
+    def _inside(self, block: ir.Block):
+        with ir.InsertionPoint(block):
+            self._constants.append({})
+            self._collectives.enter()
+            yield
+            self._collectives.leave()
+            self._constants.pop()
+
+    def _while(self, loop: int) -> int:
+        program = self._program
+        carries = list(self._carries(loop))
+        condition, body = program.inner_scopes[loop]
+        inits = [self._read(self._operand_ptr[c]) for c in carries]
+        types = [v.type for v in inits]
+        op = stablehlo.WhileOp(types, inits)
+        for region, index in zip(op.regions, (condition, body), strict=True):
+            block = region.blocks.append(*types)
+            scope = program.scopes[index]
+            with self._inside(block):
+                for carry, argument in zip(carries, block.arguments, strict=True):
+                    self._define(self._result_ptr[carry], argument)
+                self._range(index, scope.start, scope.end)
+                self._redistribute(index, scope.end)
+                if scope.kind == "condition":
+                    returned = [self._read(self._operand_ptr[scope.end - 1])]
+                else:
+                    returned = [self._read(self._operand_ptr[c] + 1) for c in carries]
+                stablehlo.return_(returned)
+        for carry, result in zip(carries, op.results, strict=True):
+            self._define(self._result_ptr[carry] + 1, result)
+        return program.scopes[body].end
+
+    def _carries(self, loop: int):
+        op = loop + 1
+        while self._program.owners.get(op) == loop:
+            yield op
+            op += 1
+
+    def _case(self, owner: int) -> int:
+        program = self._program
+        branches = program.inner_scopes[owner]
+        predicate = self._read(self._operand_ptr[owner])
+        end = program.scopes[branches[-1]].end
+        joins = []
+        while program.owners.get(end) == owner:
+            joins.append(end)
+            end += 1
+        types = [self._type(self._local.local_type(self._result_ptr[j], self._native[self._result_ptr[j]])) for j in joins]
+        two_way = program.spec(owner).operands[0].dtype == "i1"
+        op = stablehlo.IfOp(types, predicate) if two_way else stablehlo.CaseOp(types, predicate, len(branches))
+        for n, (region, index) in enumerate(zip(op.regions, branches, strict=True)):
+            scope = program.scopes[index]
+            with self._inside(region.blocks.append()):
+                self._range(index, scope.start, scope.end)
+                self._redistribute(index, scope.end)
+                stablehlo.return_([self._read(self._operand_ptr[j] + n) for j in joins])
+        for join, result in zip(joins, op.results, strict=True):
+            self._define(self._result_ptr[join], result)
+        return end
