@@ -1,6 +1,6 @@
 """Fits the GPU entries of the device registry and reports their error on rows no fit has seen.
 
-    python -m experiments.collective_accuracy            writes results.json, prints the table and the entries
+python -m experiments.collective_accuracy            writes results.json, prints the table and the entries
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ DEVICES = {"sm_90": "h100", "sm_100_B200": "b200", "sm_100_GB200": "gb200"}
 IN_SWITCH_GROUP = {"h100": 8, "b200": 8, "gb200": 8}
 """From this many devices on all_reduce is fitted apart: the table shows the switch's own reduction there."""
 
-PEAKS = {"h100": {"bf16": 989e12, "f32": 494e12, "f8": 1979e12}, "b200": {"bf16": 2250e12, "f32": 1100e12, "f8": 4500e12}}
+PEAKS = {
+    "h100": {"bf16": 989e12, "f32": 494e12, "f8": 1979e12},
+    "b200": {"bf16": 2250e12, "f32": 1100e12, "f8": 4500e12},
+}
 HBM = {"h100": 3.35e12, "b200": 8.0e12}
 MATMUL_TYPES = {"bf16": "bf16xbf16->bf16", "f32": "f32xf32->f32", "f8": "f8e4m3fnxf8e4m3fn->bf16"}
 
