@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.models import gns, it32, t32, unet
-from experiments.table2.rows import ROWS, Row, counts
+from experiments.table2.rows import ROWS, counts
 
 T32 = {row.name: row for row in ROWS if row.model == "T32"}
 

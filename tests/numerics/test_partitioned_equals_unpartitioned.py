@@ -1,7 +1,8 @@
 """Does a partitioned step compute the same, on eight devices, as the step itself?
 
 Every model runs three steps; state goes from step to step and is donated. Integers, bools and keys are equal bit for
-bit. Floats (f32) agree within `RELATIVE` of the value or `ABSOLUTE` of 1: sums over the batch run in another order.
+bit. Floats (f32) agree within `TOLERANCE` times the root mean square of their array, Adam's moments included: sums run in
+another order. (XLA's own partitioner, on the same models with the batch sharded, comes within 2e-5.)
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pytest
 import autopart as ap
 from tests.models.case import MESH, Case
 
-RELATIVE, ABSOLUTE = 1e-4, 1e-5
+TOLERANCE = 1e-4
 STEPS = 3
 
 TRAINING = ("BP", "BP+MP", "BP+Z3")
@@ -87,7 +88,8 @@ def assert_same(found: Any, expected: Any) -> None:
         name = jax.tree_util.keystr(path)
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), name
         if np.issubdtype(theirs.dtype, np.floating):
-            np.testing.assert_allclose(ours, theirs, rtol=RELATIVE, atol=ABSOLUTE, err_msg=name)
+            scale = np.sqrt(np.mean(np.square(theirs, dtype=np.float64)))
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=TOLERANCE * scale, err_msg=name)
         else:
             np.testing.assert_array_equal(ours, theirs, err_msg=name)
 
