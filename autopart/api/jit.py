@@ -22,6 +22,7 @@ from autopart.api.schedule import Scheduled, run_schedule
 from autopart.api.tactics import Tactic
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
 from autopart.core.errors import CallError
+from autopart.core.jax_internals import wrap_key
 from autopart.core.layout import axes_by_dim
 from autopart.core.mesh import Mesh
 from autopart.core.text import core_text
@@ -332,4 +333,4 @@ def _raw_aval(aval: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
 
 
 def _wrapped(x: jax.Array, aval: jax.ShapeDtypeStruct) -> jax.Array:
-    return jax.random.wrap_key_data(x, impl=jax.random.key_impl(aval)) if _is_key(aval.dtype) else x
+    return wrap_key(x, aval.dtype) if _is_key(aval.dtype) else x

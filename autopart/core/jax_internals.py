@@ -33,6 +33,7 @@ __all__ = [
     "parse_module",
     "stablehlo",
     "tag_p",
+    "wrap_key",
 ]
 
 TAG_ATTRIBUTE = "autopart.tag"
@@ -68,6 +69,11 @@ def numpy_dtype(dtype: str) -> np.dtype:
     if dtype not in _dtypes():
         raise ProgramError(f"element type {dtype} has no NumPy counterpart", hint=", ".join(sorted(_dtypes())))
     return _dtypes()[dtype]
+
+
+def wrap_key(bits: jax.Array, dtype: Any) -> jax.Array:
+    """PRNG keys of a key dtype from their raw bits."""
+    return jax.random.wrap_key_data(bits, impl=dtype._impl.name)
 
 
 # ---- calling a device-local module

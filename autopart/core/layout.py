@@ -25,7 +25,7 @@ LAST_TILE = MAX_RANK
 @njit(cache=True)
 def action_of(layout: int, axis: int) -> int:
     """0, 1 + the dim that `axis` tiles, or the code of the reduction pending on it."""
-    return (layout >> np.uint64(8 * axis)) & np.uint64(ACTION_MASK)
+    return np.int64((layout >> np.uint64(8 * axis)) & np.uint64(ACTION_MASK))
 
 
 @njit(cache=True)

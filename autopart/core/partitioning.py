@@ -115,8 +115,8 @@ class Partitioning:
             fingerprint=np.zeros(1, np.uint64),
         )
         most = max((len(m) for m in self.table.of), default=0)
-        self._queue, self._queued = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
-        self._found, self._conflicted = np.zeros(most + 1, np.int32), np.zeros(ops + 1, np.int32)
+        self._heap, self._heapd = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
+        self._found, self._conflicted = np.zeros(most + 1, np.int32), np.zeros(4 * ops + 1, np.int32)
         self._stamp = 0
         self._seeds: list[list[int]] = [[] for _ in range(axes)]
         self._blocked: list[set[int]] = [set() for _ in range(axes)]
@@ -165,7 +165,7 @@ class Partitioning:
             self._seeds[index] = []
             count = propagate(
                 self.graph, self.table.arrays, self.state, self.sizes, index, self._stamp, seeds,
-                self._queue, self._queued, self._found, self._conflicted,
+                self._heap, self._heapd, self._found, self._conflicted,
             )  # fmt: skip
             self._blocked[index].update(self._conflicted[:count].tolist())
 

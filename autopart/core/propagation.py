@@ -216,34 +216,32 @@ def propagate(
     axis: int,
     stamp: int,
     seeds: np.ndarray,
-    queue: np.ndarray,
+    heap: np.ndarray,
     queued: np.ndarray,
     found: np.ndarray,
     conflicted: np.ndarray,
 ) -> int:
-    """Spreads `axis` from the ops in `seeds` to a fixed point, first come first served.
+    """Spreads `axis` from the ops in `seeds` to a fixed point, always at the earliest op that may change.
 
-    `queue` (ring buffer), `queued` (all False), `found` and `conflicted` are scratch of one entry per op (`found`: per
-    mapping of a spec). Returns the number of ops left in conflict, written to `conflicted`.
+    So an op is looked at when all that flows to it from before has arrived; the order decides nothing else but which of
+    two decisions, each the only candidate at its time, is made first. `heap`, `queued` (all False), `found` and
+    `conflicted` are scratch of one entry per op (`found`: per mapping of a spec). Returns how many ops were left in
+    conflict, written to `conflicted` (an op may appear more than once).
     """
-    capacity = queue.shape[0]
-    head, size = 0, 0
+    size = 0
     for op in seeds:
-        if not queued[op]:
-            queued[op] = True
-            queue[(head + size) % capacity] = op
-            size += 1
+        size = _push(op, state, axis, heap, queued, size)
     conflicts = 0
     while size > 0:
-        op = queue[head]
-        head, size = (head + 1) % capacity, size - 1
+        op = heap[0]
+        size = _pop(heap, size)
         queued[op] = False
         if state.mapping[op, axis] >= 0:
             continue
         count = candidates(graph, maps, state, sizes, op, axis, found)
-        if count > 1:
-            conflicted[conflicts % capacity] = op
-            conflicts = min(conflicts + 1, capacity)
+        if count > 1 and conflicts < conflicted.shape[0]:
+            conflicted[conflicts] = op
+            conflicts += 1
         if count != 1:
             continue
         set_mapping(state, op, axis, found[0], stamp)
@@ -252,19 +250,41 @@ def propagate(
                 continue
             value = graph.operands[use]
             if state.action[value, axis] == 0:
-                size = _enqueue(graph.value_op[value], state, axis, queue, queued, head, size)
+                size = _push(graph.value_op[value], state, axis, heap, queued, size)
         for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
             if state.action[value, axis] == ATOMIC:
                 continue
             for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
-                size = _enqueue(graph.use_op[graph.user[i]], state, axis, queue, queued, head, size)
+                size = _push(graph.use_op[graph.user[i]], state, axis, heap, queued, size)
     return conflicts
 
 
 @njit(cache=True)
-def _enqueue(op, state, axis, queue, queued, head, size):
-    if not queued[op] and state.mapping[op, axis] < 0:
-        queued[op] = True
-        queue[(head + size) % queue.shape[0]] = op
-        size += 1
+def _push(op, state, axis, heap, queued, size):
+    """Adds an op that has no mapping yet to the binary heap; returns its new size."""
+    if queued[op] or state.mapping[op, axis] >= 0:
+        return size
+    queued[op] = True
+    at = size
+    while at > 0 and heap[(at - 1) // 2] > op:
+        heap[at] = heap[(at - 1) // 2]
+        at = (at - 1) // 2
+    heap[at] = op
+    return size + 1
+
+
+@njit(cache=True)
+def _pop(heap, size):
+    """Drops the smallest op; returns the heap's new size."""
+    size -= 1
+    op, at = heap[size], 0
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= op:
+            break
+        heap[at] = heap[child]
+        at = child
+    heap[at] = op
     return size

@@ -18,7 +18,6 @@ from autopart.core.layout import LAST_TILE
 from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.core.propagation import ATOMIC
 
 SHOWN_ATTRIBUTES = ("dimension", "dimensions", "permutation", "broadcast_dimensions", "iota_dimension", "comparison_direction")
 
@@ -83,26 +82,45 @@ def _depth(program: Program, op: int) -> int:
 
 
 def _value_loops(partitioning: Partitioning, value: int, names: list[str], depth: int) -> Iterator[str]:
-    """The loops of explicit decisions about a value; the value is known by a new name after them."""
-    state, mesh = partitioning.state, partitioning.mesh
-    decided = [a for a in range(len(mesh.axis_names)) if state.action[value, a] != 0]
-    if not decided:
+    """The loops of explicit decisions about a value, and of an argument's inferred ones; it gets a new name after them."""
+    program, mesh = partitioning.program, partitioning.mesh
+    tiled = dict(_decisions(partitioning, value))
+    if not tiled:
         return
-    decided.sort(key=lambda a: state.value_stamp[value, a])
-    kind, pad = partitioning.program.type_of(value), "  " * depth
-    body, opened = names[value], []
-    for axis in decided:
-        name, action = mesh.axis_names[axis], int(state.action[value, axis])
-        opened.append(f'loop "{name}" [{_action(action - 1 if action != ATOMIC else None)}] (%r{name}: range<{mesh.axis_sizes[axis]}>)')
-        if action != ATOMIC:
-            body = f"slice {action - 1} {body}[%r{name}]"
+    kind = program.type_of(value)
+    shape, body, lines, opened = list(kind.shape), names[value], [], []
+    inner = "  " * (depth + len(tiled))
+    for axis, dim in tiled.items():
+        name, size = mesh.axis_names[axis], mesh.axis_sizes[axis]
+        opened.append(f'loop "{name}" [{_action(dim)}] (%r{name}: range<{size}>)')
+        if dim is not None:
+            sliced = f"{names[value]}s" + "'" * len(lines)
+            shape[dim] //= size
+            lines.append(f"{inner}{sliced} = slice {dim} {body}[%r{name}] : {tensor(TensorType(tuple(shape), kind.dtype))}")
+            body = sliced
     renamed = names[value] + "t"
     for level, text in enumerate(opened):
         yield "  " * (depth + level) + (f"{renamed} = " if level == 0 else "yield ") + text + " {"
-    yield "  " * (depth + len(opened)) + f"yield {body}"
+    yield from lines
+    yield f"{inner}yield {body}"
     for level in reversed(range(len(opened))):
         yield "  " * (depth + level) + "}" + (f" : {tensor(kind)}" if level == 0 else "")
     names[value] = renamed
+
+
+def _decisions(partitioning: Partitioning, value: int) -> list[tuple[int, int | None]]:
+    """(axis, tiled dim, or None where it is kept whole), outermost first."""
+    program, state = partitioning.program, partitioning.state
+    op = int(program.value_op[value])
+    is_argument = program.spec(op).kind == "argument"
+    found = []
+    for axis, name in enumerate(partitioning.mesh.axis_names):
+        dim = partitioning.tiled_dim(value, name)
+        if state.action[value, axis] != 0:
+            found.append((int(state.value_stamp[value, axis]), axis, dim if dim >= 0 else None))
+        elif is_argument and dim >= 0:
+            found.append((int(state.op_stamp[op, axis]), axis, dim))
+    return [(axis, dim) for _, axis, dim in sorted(found)]
 
 
 def _action(entry: int | None) -> str:

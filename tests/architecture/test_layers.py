@@ -1,0 +1,64 @@
+"""Do dependencies point down, and do jax, ray and the solvers come in by their doors only?"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAYERS = ("core", "spmd", "costmodel", "search", "api", "report")
+"""Each may import itself and those before it; report is above the api."""
+
+DOORS = {
+    "jax": {
+        "core/jax_internals.py", "spmd/run.py",
+        "api/jit.py", "api/trace.py", "api/tag.py", "api/reshard.py", "costmodel/xla_compile.py",
+    },
+    "jaxlib": {"core/jax_internals.py"},
+    "ray": {"search/ray_executor.py"},
+    "pulp": {"search/ilp/solve.py"},
+    "highspy": set(),
+}  # fmt: skip
+
+FILES = sorted((ROOT / "autopart").rglob("*.py"))
+
+
+def imports(path: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found.append(node.module)
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_down(path):
+    parts = path.relative_to(ROOT / "autopart").parts
+    if parts[0] not in LAYERS:
+        return
+    allowed = LAYERS[: LAYERS.index(parts[0]) + 1]
+    above = [m for m in imports(path) if m.startswith("autopart.") and m.split(".")[1] not in allowed]
+    assert not above, f"{'/'.join(parts)} is in {parts[0]}, below {above}"
+
+
+@pytest.mark.parametrize("package", DOORS)
+def test_outside_packages_come_in_by_their_doors(package):
+    users = {
+        str(path.relative_to(ROOT / "autopart"))
+        for path in FILES
+        if any(m == package or m.startswith(package + ".") for m in imports(path))
+    }
+    assert users <= DOORS[package], f"{package} is also imported by {users - DOORS[package]}"
+
+
+def test_nothing_reaches_outside_the_project():
+    words = ("/wo" + "rk/", "/ro" + "ot/", "/ho" + "me/", "../sha" + "red")
+    for path in [*ROOT.rglob("*.py"), *ROOT.rglob("*.md"), *ROOT.rglob("*.toml")]:
+        if ".venv" in path.parts:
+            continue
+        text = path.read_text()
+        assert not any(word in text for word in words), f"{path} names a machine's path"
