@@ -22,10 +22,11 @@ from autopart.core.errors import ProgramError
 from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
 
-PLACEMENT_ATTRIBUTES = frozenset(
-    {"mhlo.sharding", "mhlo.frontend_attributes", "sdy.sharding", "sdy.sharding_per_value"}
-)
-"""Attributes that do not change what an op computes; they are no part of its spec."""
+PLACEMENT_ATTRIBUTES = frozenset({"mhlo.sharding", "sdy.sharding", "sdy.sharding_per_value", "sdy.sharding_rule"})
+"""Attributes that say where an op runs; they are no part of its spec, and wrong for it once it is partitioned."""
+
+_FRONTEND_ATTRIBUTES = "mhlo.frontend_attributes"
+"""Marks for the compiler. A custom call declares its batch dims in them; elsewhere they are no part of a spec."""
 
 _REDUCERS = {
     "stablehlo.add": "add",
@@ -82,7 +83,7 @@ class SpecTable:
         key = (name, attributes, operands, results, regions)
         number = self._number.get(key)
         if number is None:
-            decoded = {n: self._decode(n, v) for n, v in attributes if n not in PLACEMENT_ATTRIBUTES}
+            decoded = {n: self._decode(n, v) for n, v in attributes if _is_computed(n, name)}
             spec = OpSpec(
                 name.removeprefix("stablehlo."),
                 decoded,
@@ -119,6 +120,12 @@ class SpecTable:
         if key not in self._values:
             self._values[key] = decode_constant(attribute) if name == "value" else decode(attribute)
         return self._values[key]
+
+
+def _is_computed(attribute: str, name: str) -> bool:
+    if attribute == _FRONTEND_ATTRIBUTES:
+        return name == "stablehlo.custom_call"
+    return attribute not in PLACEMENT_ATTRIBUTES
 
 
 def _attributes(op: ir.Operation) -> tuple:

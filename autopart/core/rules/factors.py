@@ -1,0 +1,40 @@
+"""The factors that most families share: a dim that operands and results have in common.
+
+a[i,j] * b[i,j] -> c[i,j]      i  (0, 0) -> tile 0      j  (1, 1) -> tile 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
+
+
+def common_dims(spec: OpSpec, dims: Iterable[int]) -> Iterator[TileMapping]:
+    """For each of `dims`: all results tiled on it, and every operand sliced on it; scalars stay whole."""
+    for d in dims:
+        operands = tuple(d if len(t.shape) > d else WHOLE for t in spec.operands)
+        yield TileMapping(operands, (d,) * len(spec.results), spec.results[0].shape[d])
+
+
+def reduction_code(region: str, type_: TensorType) -> int | None:
+    """The result entry for slices combined by the reducer `region`; None if no collective computes it.
+
+    Booleans are added by "or" and multiplied by "and", as StableHLO defines.
+    """
+    if type_.dtype == "i1":
+        return {"add": OR, "max": OR, "or": OR, "mul": AND, "min": AND, "and": AND}.get(region)
+    return {"add": SUM, "max": MAX, "min": MIN, "mul": MUL, "and": AND, "or": OR}.get(region)
+
+
+def reduction_codes(region: str, types: Iterable[TensorType]) -> tuple[int, ...] | None:
+    """As `reduction_code`, per result; `region` is one reducer for all or one each, comma-separated."""
+    types = list(types)
+    names = region.split(",") if "," in region else [region] * len(types)
+    codes = [reduction_code(name, type_) for name, type_ in zip(names, types, strict=True)]
+    return None if None in codes else tuple(code for code in codes if code is not None)
+
+
+def one_hot_sum(type_: TensorType) -> int:
+    """The result entry where one slice holds the value and all others hold zero."""
+    return OR if type_.dtype == "i1" else SUM

@@ -1,0 +1,46 @@
+"""Windows that slide over one dim: when does a slice of the input yield its slice of the output, alone?
+
+    stride 2, size 2        |ab|cd|  |ef|gh|        windows do not overlap and none crosses a slice: tiles
+    stride 1, size 2        |ab|bc|cd|de ...        windows cross: neighbours would have to exchange borders
+
+Convolution, reduce_window and select_and_scatter ask this for each of their dims.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Window:
+    """One dim: sizes of input, window and output; stride, padding, dilations, and whether the window is read backwards."""
+
+    size: int
+    window: int
+    out: int
+    stride: int = 1
+    low: int = 0
+    high: int = 0
+    dilation: int = 1
+    window_dilation: int = 1
+    reversed: bool = False
+
+    @property
+    def tiles(self) -> bool:
+        """Each slice of the input yields its slice of the output, alone."""
+        reach = (self.window - 1) * self.window_dilation + 1
+        if self.dilation == 1:
+            return self.low == 0 and self.high <= 0 and reach <= self.stride and self.size == self.stride * self.out
+        inside = self.window_dilation == 1 and self.window - 1 <= self.low <= self.dilation - 1
+        return self.stride == 1 and inside and self.out == self.size * self.dilation
+
+    @property
+    def extent(self) -> int:
+        """How many slices `tiles` allows."""
+        return min(self.size, self.out)
+
+    @property
+    def covers(self) -> bool:
+        """Slices of input and window together yield parts of the whole output, to be summed."""
+        plain = self.stride == 1 and self.dilation == 1 and not self.reversed and self.low == 0
+        return plain and self.size == self.window * self.window_dilation and -self.window_dilation < self.high <= 0
