@@ -158,6 +158,8 @@ class _Exporter:
             self._moved[r] = self._follow(self._local.use_plans[r], self._kept_apart(r, value))
 
     def _follow(self, plan: Plan, value: ir.Value) -> ir.Value:
+        if plan.steps and plan.steps[0].kind == "all_slice" and _is_dynamic_slice(value):
+            value = stablehlo.optimization_barrier([value])
         for step in plan.steps:
             value = self._collectives.emit(step, value)
         return value
@@ -237,3 +239,14 @@ class _Exporter:
         for join, result in zip(joins, op.results, strict=True):
             self._define(self._result_ptr[join], result)
         return end
+
+
+def _is_dynamic_slice(value: ir.Value) -> bool:
+    """True for a dynamic slice, reshaped or not. XLA merges a slice of it into it by adding the starts, as if the inner
+    start had not been clamped."""
+    while not isinstance(value.owner, ir.Block):
+        owner = value.owner.operation
+        if owner.name not in ("stablehlo.reshape", "stablehlo.transpose"):
+            return owner.name == "stablehlo.dynamic_slice"
+        value = owner.operands[0]
+    return False
