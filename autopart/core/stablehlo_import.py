@@ -351,7 +351,7 @@ class _Reader:
                 blocks = tuple(self.read(r.blocks[0]) for r in op.regions)
                 kind = "while" if name == "stablehlo.while" else "case"
                 entry = _Op(kind, -1, operands, [], op, blocks=blocks)
-            case _ if _is_identity(op):
+            case _ if _is_identity(op) or (_tag_of(op) and op.operands[0].type == op.results[0].type):
                 entry = _Op("alias", -1, operands, [], op)
             case _:
                 spec = self._specs.intern(op)
