@@ -110,7 +110,7 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
         lowered = traced.lower(lowering_platforms=(platform,))
-    infos, in_tree = jax.tree.flatten(traced.args_info, is_leaf=lambda x: hasattr(x, "donated"))
+    infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
     names = _argument_names(fun, options, traced.args_info)
     out_names = ["/".join(_key(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]]
@@ -151,7 +151,7 @@ def _argument_names(fun: Callable, options: Options, args_info: Any) -> list[str
     """One name per leaf: the parameter's name, then the pytree path below it."""
     positional = _parameter_names(fun, options, len(args_info[0]))
     names = []
-    for path, _ in jax.tree_util.tree_flatten_with_path(args_info, is_leaf=lambda x: hasattr(x, "donated"))[0]:
+    for path, _ in jax.tree_util.tree_flatten_with_path(args_info)[0]:
         group, first, *rest = path
         head = positional[first.idx] if _key(group) == "0" else _key(first)
         names.append("/".join([head, *map(_key, rest)]))
@@ -190,7 +190,7 @@ def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
     ties: dict[int, int] = {}
     arguments, position = [*args_info[0], *args_info[1].values()], 0
     for argument in arguments:
-        infos, tree = jax.tree.flatten(argument, is_leaf=lambda x: hasattr(x, "donated"))
+        infos, tree = jax.tree.flatten(argument)
         members = range(position, position + len(infos))
         position += len(infos)
         if not infos or not all(i.donated for i in infos):
