@@ -38,7 +38,7 @@ ROWS = (
     Row("T32", "EMB", (MP, EMB), (256, 193, 128, 0)),
     Row("IT32", "BP", (IT32_BP,), (0, 0, 0, 0)),
     Row("IT32", "BP+MP", (IT32_BP, IT32_MP), (0, 98304, 0, 0)),
-    Row("IT32", "BP+MP+MQ", (IT32_BP, *IT32_MQ), (64, 98304, 0, 98240)),
+    Row("IT32", "BP+MP+MQ", (IT32_BP, IT32_MP, IT32_MQ), (64, 98304, 0, 98240)),
     Row("IT32", "MP", (IT32_MP,), (0, 98304, 0, 0)),
     Row("UNet", "BP", (BP,), (0, 503, 0, 0)),
     Row("UNet", "BP+Z2", (BP, UNET_Z2), (517, 2, 501, 0)),
