@@ -1,10 +1,10 @@
 """autopart: partition array programs over device meshes, by hand or by search, with explicit collectives.
 
-    import autopart as ap
+import autopart as ap
 
-    mesh = ap.Mesh({"batch": 4, "model": 2})
-    BP = ap.ManualPartition({"x": 0}, axis="batch")
-    step = ap.jit(train_step, mesh, [BP], donate_argnums=(0, 1))
+mesh = ap.Mesh({"batch": 4, "model": 2})
+BP = ap.ManualPartition({"x": 0}, axis="batch")
+step = ap.jit(train_step, mesh, [BP], donate_argnums=(0, 1))
 """
 
 from autopart.api.jit import Compiled, Lowered, PartitionedFunction, jit, partition

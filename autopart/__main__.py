@@ -1,7 +1,7 @@
 """`python -m autopart`: the command line.
 
-    python -m autopart ops                      the table of ops and their tile mappings
-    python -m autopart ops --coverage FILE      how much of a StableHLO file's ops have a rule
+python -m autopart ops                      the table of ops and their tile mappings
+python -m autopart ops --coverage FILE      how much of a StableHLO file's ops have a rule
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
 """`ap.jit`: like `jax.jit`, with a mesh and a schedule.
 
-    step = ap.jit(train_step, mesh, [BP, MP], donate_argnums=(0, 1))
-    params, opt_state, loss = step(params, opt_state, batch)        compiled once per input shape
-    low = step.lower(*abstract_args)                                no devices needed
-    low.metadata, low.as_text("hlo"), low.compile()
+step = ap.jit(train_step, mesh, [BP, MP], donate_argnums=(0, 1))
+params, opt_state, loss = step(params, opt_state, batch)        compiled once per input shape
+low = step.lower(*abstract_args)                                no devices needed
+low.metadata, low.as_text("hlo"), low.compile()
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -45,9 +46,9 @@ def jit(
 ) -> PartitionedFunction:
     """`fun`, partitioned over `mesh` by `schedule`: a callable like `jax.jit` returns.
 
-    It takes NumPy arrays or jax Arrays of any sharding and returns jax Arrays sharded as the schedule decided. A donated
-    argument and the output that updates it keep one layout. `mesh` may be a `jax.sharding.Mesh`, whose devices are then
-    used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call.
+    It takes NumPy arrays or jax Arrays of any sharding and returns jax Arrays sharded as the schedule decided. A
+    donated argument and the output that updates it keep one layout. `mesh` may be a `jax.sharding.Mesh`,
+    whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call.
     """
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
@@ -92,10 +93,10 @@ class PartitionedFunction:
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
         self._trace_options, self._options, self._devices = trace_options, options, devices
         self._compiled: dict[Any, Compiled] = {}
-        functools.update_wrapper(self, fun, updated=())
+        functools.update_wrapper(self, cast(Callable, fun), updated=())
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """The partitioned program for arguments of these shapes (arrays or `jax.ShapeDtypeStruct`); needs no devices."""
+        """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         traced = trace(self._fun, self._trace_options, platform_of(self.mesh), args, kwargs)
         scheduled = run_schedule(traced.program, self.mesh, self.schedule, self._options)
         return Lowered(traced, scheduled, self.mesh, self._devices)
@@ -121,10 +122,8 @@ class PartitionedFunction:
 
     @functools.cached_property
     def _positional(self) -> list[str]:
-        import inspect
-
         try:
-            return list(inspect.signature(self._fun).parameters)
+            return list(inspect.signature(cast(Callable, self._fun)).parameters)
         except (TypeError, ValueError):
             return []
 
@@ -197,7 +196,7 @@ class Lowered:
         return args, jax.tree.unflatten(self.traced.out_tree, outputs)
 
     def as_text(self, form: str = "hlo") -> str:
-        """The program as text: "core" (PartIR:Core), "hlo" (device-local, collectives over axes) or "stablehlo" (what runs)."""
+        """As text: "core" (PartIR:Core), "hlo" (device-local, collectives over axes) or "stablehlo" (what runs)."""
         match form:
             case "core":
                 return core_text(self.scheduled.partitioning)
@@ -218,7 +217,9 @@ class Lowered:
         program = self.traced.program
         inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
         outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
-        run = device_local_function(self.program, self.exported, mesh, self._specs(self._input_layouts), self._specs(self._output_layouts))
+        run = device_local_function(
+            self.program, self.exported, mesh, self._specs(self._input_layouts), self._specs(self._output_layouts)
+        )
         donated = tuple(sorted(program.donated))
         return Compiled(
             jax.jit(run, in_shardings=inputs, out_shardings=outputs, donate_argnums=donated),
@@ -248,7 +249,9 @@ class Lowered:
         return [PartitionSpec(*(d or None for d in self._axes(layout))) for layout in layouts]
 
     def _shardings(self, layouts: list[int], avals: Sequence[Any], mesh: Any = None) -> list[NamedSharding]:
-        mesh = mesh or AbstractMesh(self.mesh.axis_sizes, self.mesh.axis_names, (AxisType.Auto,) * len(self.mesh.axis_names))
+        mesh = mesh or AbstractMesh(
+            self.mesh.axis_sizes, self.mesh.axis_names, (AxisType.Auto,) * len(self.mesh.axis_names)
+        )
         return [
             NamedSharding(mesh, PartitionSpec(*spec[: len(aval.shape)]))
             for spec, aval in zip(self._specs(layouts), avals, strict=True)
@@ -258,7 +261,7 @@ class Lowered:
 class Compiled:
     """A partitioned program on its devices."""
 
-    def __init__(self, run: Callable, traced: Traced, in_shardings: list, out_shardings: list):
+    def __init__(self, run: Any, traced: Traced, in_shardings: list, out_shardings: list):
         self._run, self._traced = run, traced
         self._in_shardings, self._out_shardings = in_shardings, out_shardings
 
@@ -276,7 +279,9 @@ class Compiled:
         """Runs it. Raises `CallError` where the arguments are not those it was lowered for."""
         leaves, tree = jax.tree.flatten((args, kwargs))
         if tree != self._traced.in_tree:
-            raise CallError("called with another pytree than it was lowered for", why=f"{tree} is not {self._traced.in_tree}")
+            raise CallError(
+                "called with another pytree than it was lowered for", why=f"{tree} is not {self._traced.in_tree}"
+            )
         program = self._traced.program
         for leaf, aval, name in zip(leaves, self._traced.in_avals, program.argument_names, strict=True):
             if np.shape(leaf) != aval.shape or not _castable(leaf, aval.dtype):
@@ -304,16 +309,17 @@ def concrete_mesh(mesh: Mesh, devices: np.ndarray | None) -> jax.sharding.Mesh:
     if devices is None:
         available = jax.devices()
         if len(available) < mesh.size:
+            missing = mesh.size - len(available)
             raise CallError(
-                f"the mesh {mesh} needs {mesh.size} devices, and {len(available)} are here: {mesh.size - len(available)} missing",
-                hint="XLA_FLAGS=--xla_force_host_platform_device_count=N simulates devices on a CPU; lower() needs none",
+                f"the mesh {mesh} needs {mesh.size} devices, and {len(available)} are here: {missing} missing",
+                hint="XLA_FLAGS=--xla_force_host_platform_device_count=N simulates N on a CPU; lower() needs none",
             )
         devices = np.array(available[: mesh.size]).reshape(mesh.axis_sizes)
     return jax.sharding.Mesh(devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
 
 
 def _is_key(dtype: Any) -> bool:
-    return jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+    return jax.numpy.issubdtype(dtype, jax.dtypes.prng_key)
 
 
 def _castable(leaf: Any, dtype: Any) -> bool:

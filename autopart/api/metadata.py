@@ -98,7 +98,8 @@ class Metadata:
             for t in data["tactics"]
         ]
         specs = {
-            key: {name: tuple(map(tuple, dims)) for name, dims in data[key].items()} for key in ("in_specs", "out_specs")
+            key: {name: tuple(map(tuple, dims)) for name, dims in data[key].items()}
+            for key in ("in_specs", "out_specs")
         }
         return Metadata(**{**data, **specs, "tactics": tuple(reports)})
 

@@ -1,7 +1,7 @@
 """A JAX function, or a StableHLO file, with its pytrees taken off: what the compiler starts from.
 
-    train_step, (params, opt_state, batch)   ->   Program  arguments "params/w", ...  outputs "0/w", ...
-                                                  ties     output 0/w is params/w's next value (donated)
+train_step, (params, opt_state, batch)   ->   Program  arguments "params/w", ...  outputs "0/w", ...
+                                              ties     output 0/w is params/w's next value (donated)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -113,14 +113,16 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
     infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
     names = _argument_names(fun, options, traced.args_info)
-    out_names = ["/".join(_key(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]]
+    out_names = [
+        "/".join(_key(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
+    ]
     in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
     out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in outs)
     donated = frozenset(i for i, info in enumerate(infos) if info.donated)
     ties = tie_updates(traced.args_info, traced.out_info)
     try:
         program = import_module(
-            lowered.compiler_ir("stablehlo"),
+            cast(jax_internals.ir.Module, lowered.compiler_ir("stablehlo")),
             argument_names=names,
             output_names=out_names,
             ties=ties,
@@ -132,7 +134,9 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
 
 
 def _same_types(leaves: Sequence[Any], avals: Sequence[jax.ShapeDtypeStruct]) -> bool:
-    return all(np.shape(x) == a.shape and jax.dtypes.result_type(x) == a.dtype for x, a in zip(leaves, avals, strict=True))
+    return all(
+        np.shape(x) == a.shape and jax.dtypes.result_type(x) == a.dtype for x, a in zip(leaves, avals, strict=True)
+    )
 
 
 def _aval(program: Program, value: int) -> jax.ShapeDtypeStruct:

@@ -1,9 +1,9 @@
 """Errors that teach: what went wrong, where, why with the numbers, what is legal instead.
 
-    TileError: cannot tile params/w1: f32[1000,4096] on dim 0 along mesh axis "model" (size 16)
-      by   ManualPartition "MP" (tactic 2 of 3)
-      why  1000 is not a multiple of 16
-      try  dim 1 (4096 = 16 * 256), or axis "batch" (size 8 divides 1000)
+TileError: cannot tile params/w1: f32[1000,4096] on dim 0 along mesh axis "model" (size 16)
+  by   ManualPartition "MP" (tactic 2 of 3)
+  why  1000 is not a multiple of 16
+  try  dim 1 (4096 = 16 * 256), or axis "batch" (size 8 divides 1000)
 """
 
 from __future__ import annotations

@@ -12,10 +12,11 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import chlo, func, stablehlo
@@ -24,8 +25,9 @@ from jax.interpreters import ad, batching, mlir
 from autopart.core.errors import ProgramError
 
 __all__ = [
-    "device_local_call",
+    "barrier",
     "chlo",
+    "device_local_call",
     "func",
     "ir",
     "make_context",
@@ -58,7 +60,8 @@ def parse_module(source: str | bytes, name: str = "module") -> ir.Module:
 @functools.cache
 def _dtypes() -> dict[str, np.dtype]:
     names = [n for n in dir(jax.numpy) if n.startswith(("float", "bfloat", "int", "uint", "complex", "bool"))]
-    known = [s.dtype for s in map(jax.numpy.__dict__.get, names) if isinstance(getattr(s, "dtype", None), np.dtype)]
+    kinds = [getattr(jax.numpy.__dict__[n], "dtype", None) for n in names]
+    known = [kind for kind in kinds if isinstance(kind, np.dtype)]
     with make_context(), ir.Location.unknown():
         found = {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in known}
     return {**found, "i1": np.dtype(bool)}
@@ -92,7 +95,7 @@ def _call_lowering(ctx: mlir.LoweringRuleContext, *operands: ir.Value, module: _
     with context:
         copy = ir.Module.parse(module.bytecode)
     main = next(op for op in copy.body.operations if str(op.attributes["sym_name"]) == '"main"')
-    results = main.type.results
+    results = cast(Any, main).type.results
     name = mlir.merge_mlir_modules(
         ctx.module_context.module, "autopart_device_local", copy, dst_symtab=ctx.module_context.symbol_table
     )
@@ -117,12 +120,18 @@ def _bytecode(module: ir.Module) -> bytes:
 
 
 def device_local_call(module: ir.Module, result_types: Sequence[tuple[tuple[int, ...], Any]]) -> Any:
-    """A function of device-local arrays that runs `module`'s main; call it inside `jax.shard_map(..., check_vma=False)`.
+    """A function of device-local arrays that runs `module`'s main, for `jax.shard_map(..., check_vma=False)`.
 
     `result_types` gives (local shape, dtype) of each result.
     """
-    wrapped = _Module(module, [jax.core.ShapedArray(shape, dtype) for shape, dtype in result_types])
+    wrapped = _Module(module, [ShapedArray(shape, dtype) for shape, dtype in result_types])
     return lambda *operands: _call_p.bind(*operands, module=wrapped)
+
+
+def barrier(*values: ir.Value) -> list[ir.Value]:
+    """The values, none of which the compiler computes with before all of them are there."""
+    op = ir.Operation.create("stablehlo.optimization_barrier", [v.type for v in values], list(values))
+    return list(op.results)
 
 
 # ---- tag

@@ -10,6 +10,8 @@ One byte per mesh axis, axis 0 lowest:
 Equal layouts are equal integers, so kernels compare and hash them as such.
 """
 
+# pyright: reportArgumentType=false, reportReturnType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 import numpy as np
@@ -39,9 +41,9 @@ def pack(actions: np.ndarray, stamps: np.ndarray) -> np.uint64:
         place = 0
         if action <= LAST_TILE:
             for other in range(actions.shape[0]):
-                if other != axis and actions[other] == action:
-                    if stamps[other] < stamps[axis] or (stamps[other] == stamps[axis] and other < axis):
-                        place += 1
+                earlier = stamps[other] < stamps[axis] or (stamps[other] == stamps[axis] and other < axis)
+                if actions[other] == action and earlier:
+                    place += 1
         layout |= np.uint64(action | (place << ACTION_BITS)) << np.uint64(8 * axis)
     return layout
 

@@ -1,11 +1,11 @@
 """The device mesh: named axes over devices, with the device kind that costs are estimated for.
 
-    Mesh({"batch": 16, "model": 2}, device="tpu_v3")
+Mesh({"batch": 16, "model": 2}, device="tpu_v3")
 
-          model ->
-    batch   0   1        device id = batch * 2 + model: axes are major to minor
-      |     2   3
-      v     ...
+      model ->
+batch   0   1        device id = batch * 2 + model: axes are major to minor
+  |     2   3
+  v     ...
 """
 
 from __future__ import annotations

@@ -38,7 +38,20 @@ REDUCTION_CODES = {"add": SUM, "max": MAX, "min": MIN, "mul": MUL, "and": AND, "
 
 MAX_RANK = 16
 
-_BITS = {"f4E2M1FN": 4, "i4": 4, "ui4": 4, "i2": 2, "ui2": 2, "i1": 8, "bf16": 16, "f16": 16, "f32": 32, "f64": 64, "complex<f32>": 64, "complex<f64>": 128}
+_BITS = {
+    "f4E2M1FN": 4,
+    "i4": 4,
+    "ui4": 4,
+    "i2": 2,
+    "ui2": 2,
+    "i1": 8,
+    "bf16": 16,
+    "f16": 16,
+    "f32": 32,
+    "f64": 64,
+    "complex<f32>": 64,
+    "complex<f64>": 128,
+}
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@
     atomic<%p, "B">       an explicit decision to keep one value whole
     propagate "B"         what follows from the decisions, to a fixed point
 
-After propagation each op sits in its own loop nest with at most one loop per axis, so PartIR:Core is determined by which
-mapping each op's loop over each axis uses, which values are explicitly tiled or atomic, and the order in which axes
-entered a nest (earlier is outer: deep tiling never undoes). That is the whole state; it can be marked and undone.
+After propagation each op sits in its own loop nest with at most one loop per axis, so PartIR:Core is determined by
+which mapping each op's loop over each axis uses, which values are explicitly tiled or atomic, and the order in which
+axes entered a nest (earlier is outer: deep tiling never undoes). That is the whole state; it can be marked and undone.
 """
 
+# pyright: reportArgumentType=false, reportReturnType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 import math
@@ -186,9 +188,7 @@ class Partitioning:
 
     def ways(self, value: int, dim: int) -> int:
         """By how much `dim` of `value` is already divided."""
-        return math.prod(
-            size for axis, size in self.mesh.shape.items() if self.tiled_dim(value, axis) == dim
-        )
+        return math.prod(size for axis, size in self.mesh.shape.items() if self.tiled_dim(value, axis) == dim)
 
     def why_not_tile(self, value: int, dim: int, axis: str) -> str:
         """Why tile<value, dim, axis> is illegal; empty if it is legal."""
@@ -203,7 +203,9 @@ class Partitioning:
             return f"this axis already tiles its dim {current}"
         ways = self.ways(value, dim)
         if shape[dim] % (ways * size) or shape[dim] == 0:
-            return f"{shape[dim] // ways} is not a multiple of {size}" + (f" (already divided by {ways})" if ways > 1 else "")
+            return f"{shape[dim] // ways} is not a multiple of {size}" + (
+                f" (already divided by {ways})" if ways > 1 else ""
+            )
         return ""
 
     def check_tile(self, value: int, dim: int, axis: str) -> None:
@@ -222,7 +224,9 @@ class Partitioning:
         shape = self.program.type_of(value).shape
         size = self.mesh.shape[axis]
         dims = [
-            f"dim {d} ({n} = {size} * {n // size})" for d, n in enumerate(shape) if not self.why_not_tile(value, d, axis)
+            f"dim {d} ({n} = {size} * {n // size})"
+            for d, n in enumerate(shape)
+            if not self.why_not_tile(value, d, axis)
         ]
         axes = [
             f'axis "{a}" (size {n} divides {shape[dim]})'
@@ -241,9 +245,7 @@ class Partitioning:
             for op in sorted(self._blocked[axis]):
                 if self.state.mapping[op, axis] >= 0:
                     continue
-                count = candidates(
-                    self.graph, self.table.arrays, self.state, self.sizes, op, axis, self._found
-                )
+                count = candidates(self.graph, self.table.arrays, self.state, self.sizes, op, axis, self._found)
                 if count > 1:
                     of = self.table.of[self.program.op_spec[op]]
                     ways = tuple(of[m] for m in self._found[:count])

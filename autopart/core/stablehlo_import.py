@@ -14,6 +14,7 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
@@ -27,8 +28,21 @@ TAG_ATTRIBUTE = "autopart.tag"
 """Frontend attribute by which an op carries the tag that `ap.tag` gave its result."""
 
 _CLONED = {"constant", "iota"}
-_SEEN_THROUGH_CALLS = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"}
-_COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_permute", "collective_broadcast"}
+_SEEN_THROUGH_CALLS = {
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "xla.sdy.GlobalToLocalShape",
+    "xla.sdy.LocalToGlobalShape",
+}
+_COLLECTIVES = {
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "collective_permute",
+    "collective_broadcast",
+}
 
 
 @dataclass
@@ -57,13 +71,28 @@ class _Op:
 class Source:
     """Where ops came from: a representative MLIR op per spec, and each op's location text."""
 
-    def __init__(self, module: ir.Module, representatives: list[ir.Operation], op_source: list[ir.Operation | None]):
-        self.module, self.representatives, self._op_source = module, representatives, op_source
+    def __init__(
+        self,
+        module: ir.Module,
+        representatives: list[ir.Operation | None],
+        op_source: list[ir.Operation | None],
+        call_site: list[ir.Operation | None],
+    ):
+        self.module, self.representatives = module, representatives
+        self._op_source, self._call_site = op_source, call_site
 
     def where(self, op: int) -> str:
-        """Location of op number `op` ("train.py:12 jit(step)/dense"), empty if the module has none."""
-        source = self._op_source[op]
-        return describe_location(source.location) if source is not None else ""
+        """Location of op number `op` ("train.py:12 jit(step)/dense"), empty if the module has none.
+
+        An op of a function that carries no line of its own gets the line of the outermost call it was inlined for.
+        """
+        source, site = self._op_source[op], self._call_site[op]
+        if source is None:
+            return ""
+        own = describe_location(source.location)
+        if site is None or ".py:" in own:
+            return own
+        return f"{describe_location(site.location)}/{own}".rstrip("/")
 
 
 def describe_location(location: ir.Location) -> str:
@@ -111,6 +140,8 @@ class _Importer:
         self._op_spec: list[int] = []
         self._op_scope: list[int] = []
         self._op_source: list[ir.Operation | None] = []
+        self._call_site: list[ir.Operation | None] = []
+        self._outer_call: ir.Operation | None = None
         self._operands: list[int] = []
         self._operand_ptr: list[int] = [0]
         self._result_ptr: list[int] = [0]
@@ -165,7 +196,7 @@ class _Importer:
             tags=self._tags,
             owners=self._owners,
             donated=donated,
-            source=Source(self._module, self._specs.representatives, self._op_source),
+            source=Source(self._module, self._specs.representatives, self._op_source, self._call_site),
         )
 
     def _op_of_argument(self, value: int) -> int:
@@ -191,6 +222,7 @@ class _Importer:
         self._op_spec.append(spec)
         self._op_scope.append(scope)
         self._op_source.append(source)
+        self._call_site.append(self._outer_call)
         self._operands.extend(operands)
         self._operand_ptr.append(len(self._operands))
         self._types.extend(types)
@@ -218,7 +250,7 @@ class _Importer:
             operands = [env[v] for v in op.operands]
             match op.kind:
                 case "call":
-                    results = self._replay(self._template(op.callee), operands, scope)
+                    results = self._call(op, operands, scope)
                 case "alias":
                     results = operands
                 case "while":
@@ -234,6 +266,15 @@ class _Importer:
                 results = [self._tagged(op.tag, r, scope, op.source) for r in results]
             env.update(zip(op.results, results, strict=True))
         return [env[v] for v in block.returned]
+
+    def _call(self, op: _Op, operands: list, scope: int) -> list:
+        outermost = self._outer_call is None
+        if outermost:
+            self._outer_call = op.source
+        results = self._replay(self._template(op.callee), operands, scope)
+        if outermost:
+            self._outer_call = None
+        return results
 
     def _tagged(self, name: str, value: int | _Lazy, scope: int, source: ir.Operation) -> int:
         value = self._materialised(value, scope, source)
@@ -387,9 +428,11 @@ def _is_identity(op: ir.Operation) -> bool:
         return str(op.attributes["call_target_name"]).strip('"') in _SEEN_THROUGH_CALLS
     if short not in _COLLECTIVES:
         return False
-    groups = op.attributes["replica_groups"] if "replica_groups" in op.attributes else op.attributes["source_target_pairs"]
+    groups = (
+        op.attributes["replica_groups"] if "replica_groups" in op.attributes else op.attributes["source_target_pairs"]
+    )
     shape = ir.RankedTensorType(groups.type).shape
-    if shape[-1] > 1 and "replica_groups" in op.attributes or shape[0] > 1:
+    if (shape[-1] > 1 and "replica_groups" in op.attributes) or shape[0] > 1:
         raise ProgramError(
             f"the program is already partitioned: {op.name} over groups {groups}",
             why=describe_location(op.location),
@@ -402,7 +445,7 @@ def _tag_of(op: ir.Operation) -> str:
     attributes = op.attributes
     if "mhlo.frontend_attributes" not in attributes:
         return ""
-    frontend = attributes["mhlo.frontend_attributes"]
+    frontend = cast(ir.DictAttr, attributes["mhlo.frontend_attributes"])
     return str(frontend[TAG_ATTRIBUTE]).strip('"') if TAG_ATTRIBUTE in frontend else ""
 
 
@@ -410,7 +453,8 @@ def _attributes_of(function: ir.Operation, name: str, count: int) -> list[dict[s
     if name not in function.attributes:
         return [{} for _ in range(count)]
     return [
-        {entry.name: str(entry.attr).split(" : ")[0] for entry in attributes} for attributes in function.attributes[name]
+        {entry.name: str(entry.attr).split(" : ")[0] for entry in attributes}
+        for attributes in cast(ir.ArrayAttr, function.attributes[name])
     ]
 
 
@@ -423,7 +467,7 @@ def _location_names(block: ir.Block) -> list[str]:
 
 
 def _trip_count(condition: _Block, body: _Block, inits: list, specs: list[OpSpec]) -> int | None:
-    """How often a counting loop runs: `i < limit` from a constant start by a constant step; None if it does not count."""
+    """How often a loop `i < limit` runs from a constant start by a constant step; None for any other loop."""
     defined = {r: op for op in condition.ops for r in op.results}
     compare = defined.get(condition.returned[0])
     if compare is None or compare.kind != "compare":
@@ -432,8 +476,13 @@ def _trip_count(condition: _Block, body: _Block, inits: list, specs: list[OpSpec
     sides = [_constant_or_position(v, condition, defined, inits, specs) for v in compare.operands]
     match sides:
         case [("position", at), ("constant", limit)]:
-            test = {"LT": lambda i: i < limit, "LE": lambda i: i <= limit, "GT": lambda i: i > limit,
-                    "GE": lambda i: i >= limit, "NE": lambda i: i != limit}.get(direction)
+            test = {
+                "LT": lambda i: i < limit,
+                "LE": lambda i: i <= limit,
+                "GT": lambda i: i > limit,
+                "GE": lambda i: i >= limit,
+                "NE": lambda i: i != limit,
+            }.get(direction)
         case _:
             return None
     start = _constant_of(inits[at], specs)

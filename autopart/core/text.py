@@ -19,7 +19,14 @@ from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 
-SHOWN_ATTRIBUTES = ("dimension", "dimensions", "permutation", "broadcast_dimensions", "iota_dimension", "comparison_direction")
+SHOWN_ATTRIBUTES = (
+    "dimension",
+    "dimensions",
+    "permutation",
+    "broadcast_dimensions",
+    "iota_dimension",
+    "comparison_direction",
+)
 
 
 def tensor(kind: TensorType) -> str:
@@ -82,7 +89,7 @@ def _depth(program: Program, op: int) -> int:
 
 
 def _value_loops(partitioning: Partitioning, value: int, names: list[str], depth: int) -> Iterator[str]:
-    """The loops of explicit decisions about a value, and of an argument's inferred ones; it gets a new name after them."""
+    """The loops of explicit decisions about a value, and of an argument's inferred ones; a new name follows."""
     program, mesh = partitioning.program, partitioning.mesh
     tiled = dict(_decisions(partitioning, value))
     if not tiled:
@@ -96,7 +103,9 @@ def _value_loops(partitioning: Partitioning, value: int, names: list[str], depth
         if dim is not None:
             sliced = f"{names[value]}s" + "'" * len(lines)
             shape[dim] //= size
-            lines.append(f"{inner}{sliced} = slice {dim} {body}[%r{name}] : {tensor(TensorType(tuple(shape), kind.dtype))}")
+            lines.append(
+                f"{inner}{sliced} = slice {dim} {body}[%r{name}] : {tensor(TensorType(tuple(shape), kind.dtype))}"
+            )
             body = sliced
     renamed = names[value] + "t"
     for level, text in enumerate(opened):
@@ -124,7 +133,7 @@ def _decisions(partitioning: Partitioning, value: int) -> list[tuple[int, int | 
 
 
 def _action(entry: int | None) -> str:
-    if entry is None or entry > LAST_TILE and entry not in REDUCTION_NAMES:
+    if entry is None or (entry > LAST_TILE and entry not in REDUCTION_NAMES):
         return "any"
     return f"#tile<{entry}>" if entry < LAST_TILE else f"#{REDUCTION_NAMES[entry]}"
 
@@ -155,7 +164,11 @@ def _op_lines(partitioning: Partitioning, op: int, names: list[str], depth: int)
         for k, dim in enumerate(mapping.operands):
             if dim != WHOLE:
                 shapes[k][dim] //= mesh.axis_sizes[axis]
-                sliced = f"{names[results[0]]}.{k}" if not operands[k].startswith(f"{names[results[0]]}.{k}") else operands[k] + "'"
+                sliced = (
+                    f"{names[results[0]]}.{k}"
+                    if not operands[k].startswith(f"{names[results[0]]}.{k}")
+                    else operands[k] + "'"
+                )
                 kind = TensorType(tuple(shapes[k]), spec.operands[k].dtype)
                 yield f"{inner}{sliced} = slice {dim} {operands[k]}[%r{mesh.axis_names[axis]}] : {tensor(kind)}"
                 operands[k] = sliced

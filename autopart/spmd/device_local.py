@@ -135,9 +135,7 @@ class DeviceLocal:
         """(plan, value, scope) of every redistribution in the program."""
         scopes = self.program.op_scope[self.program.value_op[self.at_def]]
         yield from zip(self.def_plans, self.at_def.tolist(), scopes.tolist(), strict=True)
-        yield from zip(
-            self.use_plans, self.placement.value.tolist(), self.placement.scope.tolist(), strict=True
-        )
+        yield from zip(self.use_plans, self.placement.value.tolist(), self.placement.scope.tolist(), strict=True)
 
     def collectives(self) -> Counter[str]:
         """Collectives by kind; one in a loop counts as often as it runs."""

@@ -4,9 +4,9 @@
       %0 = stablehlo.all_gather %arg1 ...          a redistribution, before the use that needs it
       %1 = stablehlo.dot_general %arg0, %0         the op on local shapes
 
-Control flow is put back together from its scopes. A stored-sharded value that is gathered more than once is passed, from
-the second time on, through an `optimization_barrier` with another operand of the use: the compiler can then neither merge
-the gathers nor move them before the use is ready.
+Control flow is put back together from its scopes. A stored-sharded value that is gathered more than once is passed,
+from the second time on, through an `optimization_barrier` with another operand of the use: the compiler can then
+neither merge the gathers nor move them before the use is ready.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import contextmanager
 
-from autopart.core.jax_internals import func, ir, stablehlo
+from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
 from autopart.core.program import ROOT
 from autopart.spmd.collectives import Emitter
@@ -116,10 +116,8 @@ class _Exporter:
         first, last = self._result_ptr[op], self._result_ptr[op + 1]
         uses = range(self._operand_ptr[op], self._operand_ptr[op + 1])
         operands = [self._read(u) for u in uses]
-        if kind in ("tag", "condition"):
-            results = operands
-        else:
-            results = self._local_op(op, kind, operands, uses, first, last)
+        structural = kind in ("tag", "condition")
+        results = operands if structural else self._local_op(op, kind, operands, uses, first, last)
         for value, result in zip(range(first, last), results, strict=False):
             self._define(value, result)
 
@@ -159,7 +157,7 @@ class _Exporter:
 
     def _follow(self, plan: Plan, value: ir.Value) -> ir.Value:
         if plan.steps and plan.steps[0].kind == "all_slice" and _is_dynamic_slice(value):
-            value = stablehlo.optimization_barrier([value])
+            (value,) = barrier(value)
         for step in plan.steps:
             value = self._collectives.emit(step, value)
         return value
@@ -174,7 +172,7 @@ class _Exporter:
         op = int(self._program.use_op[use])
         for other in self._operands[self._operand_ptr[op] : self._operand_ptr[op + 1]]:
             if other != value and other in self._env and not self._local.statics.stored[other]:
-                return stablehlo.optimization_barrier([self._env[value], self._env[other]])[0]
+                return barrier(self._env[value], self._env[other])[0]
         return self._env[value]
 
     # ---- control flow
@@ -227,7 +225,9 @@ class _Exporter:
         while program.owners.get(end) == owner:
             joins.append(end)
             end += 1
-        types = [self._type(self._local.local_type(self._result_ptr[j], self._native[self._result_ptr[j]])) for j in joins]
+        types = [
+            self._type(self._local.local_type(self._result_ptr[j], self._native[self._result_ptr[j]])) for j in joins
+        ]
         two_way = program.spec(owner).operands[0].dtype == "i1"
         op = stablehlo.IfOp(types, predicate) if two_way else stablehlo.CaseOp(types, predicate, len(branches))
         for n, (region, index) in enumerate(zip(op.regions, branches, strict=True)):

@@ -5,13 +5,15 @@
                                                    settled   [{B},{}]        one reduce_scatter, shared by all uses
 
 native    the layout in which the op leaves its result
-settled   the layout in which the value waits for its uses: explicit tilings and atomics applied, every pending reduction
-          resolved once (to a tile if all uses slice alike, else whole)
+settled   the layout in which the value waits for its uses: explicit tilings and atomics applied, every pending
+          reduction resolved once (to a tile if all uses slice alike, else whole)
 required  the layout in which a use reads it
 
 `add` of two sums pending on the same axes is computed on the parts and stays pending: reduced once instead of twice.
 """
 
+# pyright: reportArgumentType=false, reportReturnType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 import numpy as np

@@ -6,8 +6,9 @@
     while ... %a -> dot                 loop-invariant: before the loop
 
 Redistributions of one value into one layout are shared. A value that derives from arguments alone by layout and
-elementwise ops, and that a use needs larger than it is stored, is an exception: it is gathered anew for each use, so that
-the whole value lives only there. `share_within` makes sharing those a choice: uses at most that many ops apart share.
+elementwise ops, and that a use needs larger than it is stored, is an exception: it is gathered anew for each use, so
+that the whole value lives only there. `share_within` makes sharing those a choice: uses at most that many ops apart
+share.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def stored_values(program: Program) -> np.ndarray:
 def _stored(cheap, is_argument, operand_ptr, operands, result_ptr):
     stored = np.zeros(result_ptr[-1], np.bool_)
     for op in range(cheap.shape[0]):
-        keeps = is_argument[op] or (cheap[op] and operand_ptr[op + 1] > operand_ptr[op] and stored[operands[operand_ptr[op]]])
+        keeps = is_argument[op] or (
+            cheap[op] and operand_ptr[op + 1] > operand_ptr[op] and stored[operands[operand_ptr[op]]]
+        )
         for value in range(result_ptr[op], result_ptr[op + 1]):
             stored[value] = keeps
     return stored
@@ -99,7 +102,11 @@ def place(
     same = np.zeros(len(uses), np.bool_)
     if len(uses):
         near = position[uses][1:] - position[uses][:-1] <= share_within
-        equal = (values[1:] == values[:-1]) & (required[uses][1:] == required[uses][:-1]) & (scope[uses][1:] == scope[uses][:-1])
+        equal = (
+            (values[1:] == values[:-1])
+            & (required[uses][1:] == required[uses][:-1])
+            & (scope[uses][1:] == scope[uses][:-1])
+        )
         together = position[uses][1:] == position[uses][:-1]
         same[1:] = equal & (~alone[1:] | near | together)
     group = np.cumsum(~same) - 1

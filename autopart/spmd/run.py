@@ -12,15 +12,17 @@ from autopart.spmd.device_local import DeviceLocal
 
 
 def device_local_function(
-    local: DeviceLocal, module: ir.Module, mesh: Mesh, in_specs: Sequence[PartitionSpec], out_specs: Sequence[PartitionSpec]
+    local: DeviceLocal,
+    module: ir.Module,
+    mesh: Mesh,
+    in_specs: Sequence[PartitionSpec],
+    out_specs: Sequence[PartitionSpec],
 ) -> Callable[..., list[jax.Array]]:
     """A function of whole arrays (flat, in argument order) that runs `module` on each device's part of them."""
     program = local.program
     kinds = [local.local_type(v, layout) for v, layout in zip(program.outputs, output_layouts(local), strict=True)]
     call = device_local_call(module, [(k.shape, numpy_dtype(k.dtype)) for k in kinds])
-    return jax.shard_map(
-        call, mesh=mesh, in_specs=tuple(in_specs), out_specs=list(out_specs), check_vma=False
-    )
+    return jax.shard_map(call, mesh=mesh, in_specs=tuple(in_specs), out_specs=list(out_specs), check_vma=False)
 
 
 def output_layouts(local: DeviceLocal) -> list[int]:

@@ -1,10 +1,10 @@
 """PartIR:HLO as text: the device-local program with collectives over mesh axes.
 
-    func @main(%x: tensor<64x8xf32>, %w1: tensor<2x8xf32>) mesh {"B":4, "M":2} {
-      %w1.g0 = all_gather [{"B"},{}] %w1 : tensor<8x8xf32>
-      %2 = dot_general(%x, %w1.g0) : tensor<64x8xf32>
-      return %2
-    }
+func @main(%x: tensor<64x8xf32>, %w1: tensor<2x8xf32>) mesh {"B":4, "M":2} {
+  %w1.g0 = all_gather [{"B"},{}] %w1 : tensor<8x8xf32>
+  %2 = dot_general(%x, %w1.g0) : tensor<64x8xf32>
+  return %2
+}
 """
 
 from __future__ import annotations

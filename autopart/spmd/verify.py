@@ -32,7 +32,9 @@ def verify(local: DeviceLocal) -> None:
         position = plan.source
         for step in plan.steps:
             if step.source != position:
-                raise VerificationError(f"a plan for {_named(local, value)} continues from {step.source}, not {position}")
+                raise VerificationError(
+                    f"a plan for {_named(local, value)} continues from {step.source}, not {position}"
+                )
             position = step.target
         if position != plan.target:
             raise VerificationError(f"a plan for {_named(local, value)} ends in {position}, not {plan.target}")
@@ -64,7 +66,9 @@ def _check_op(local: DeviceLocal, op: int) -> None:
     for axis, number in local.nest(op):
         ways[number] = ways.get(number, 1) * sizes[axis]
         if mappings[number].extent % ways[number]:
-            raise VerificationError(f"op {op} ({program.spec(op).kind}) loops {ways[number]} times over {mappings[number]}")
+            raise VerificationError(
+                f"op {op} ({program.spec(op).kind}) loops {ways[number]} times over {mappings[number]}"
+            )
     structural = op < len(program.arguments)
     for k, use in enumerate(range(program.operand_ptr[op], program.operand_ptr[op + 1])):
         value, layout = int(program.operands[use]), int(local.required[use])
@@ -72,10 +76,20 @@ def _check_op(local: DeviceLocal, op: int) -> None:
         expected = {a: mappings[m].operands[k] for a, m in local.nest(op) if mappings[m].operands[k] != WHOLE}
         found = {a: d for d, axes in enumerate(axes_by_dim(layout, len(sizes), LAST_TILE)) for a in axes}
         if found != expected and not structural:
-            raise VerificationError(f"op {op} ({program.spec(op).kind}) reads operand {k} in another layout than its nest's")
+            raise VerificationError(
+                f"op {op} ({program.spec(op).kind}) reads operand {k} in another layout than its nest's"
+            )
         if pending_axes(layout, len(sizes)) and not local.passing[op]:
             names = ", ".join(REDUCTION_NAMES[code] for _, code in pending_axes(layout, len(sizes)))
-            raise VerificationError(f"op {op} ({program.spec(op).kind}) reads a pending {names} of {_named(local, value)}")
-        given = local.settled[value] if local.placement.of_use[use] < 0 else local.placement.target[local.placement.of_use[use]]
+            raise VerificationError(
+                f"op {op} ({program.spec(op).kind}) reads a pending {names} of {_named(local, value)}"
+            )
+        given = (
+            local.settled[value]
+            if local.placement.of_use[use] < 0
+            else local.placement.target[local.placement.of_use[use]]
+        )
         if int(given) != layout:
-            raise VerificationError(f"op {op} ({program.spec(op).kind}) is not given operand {k} in the layout it reads")
+            raise VerificationError(
+                f"op {op} ({program.spec(op).kind}) is not given operand {k} in the layout it reads"
+            )

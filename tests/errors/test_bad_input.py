@@ -35,7 +35,9 @@ def test_unknown_argument_names_the_closest():
 
 
 def test_unknown_path_names_the_closest():
-    with pytest.raises(ap.UnknownNameError, match=r'no path below "params" matches the path "blocks/0/ww"[\s\S]*blocks/0/w'):
+    with pytest.raises(
+        ap.UnknownNameError, match=r'no path below "params" matches the path "blocks/0/ww"[\s\S]*blocks/0/w'
+    ):
         lower(tactic({"params": {"blocks/0/ww": 0}}))
 
 

@@ -57,8 +57,10 @@ def test_inference_from_partial_match_slices_the_other_operand():
     """Section 5.2.2: tiling w1 alone slices w2 too, and the second matmul becomes a sum."""
     text = core([BP, MP])
     assert '%w2t = loop "M" [#tile<0>] (%rM: range<2>) {' in text
-    assert textwrap.dedent(text.split("%4 = ")[1].split("  return")[0]).strip() == textwrap.dedent(
-        """\
+    assert (
+        textwrap.dedent(text.split("%4 = ")[1].split("  return")[0]).strip()
+        == textwrap.dedent(
+            """\
         loop "B" [#tile<0>] (%rB: range<4>) {
             yield loop "M" [#sum] (%rM: range<2>) {
               %4.0 = slice 0 %3[%rB] : tensor<64x16xf32>
@@ -68,22 +70,20 @@ def test_inference_from_partial_match_slices_the_other_operand():
               yield %4.y
             }
           } : tensor<256x8xf32>"""
-    ).strip()
+        ).strip()
+    )
 
 
 def test_deep_tiling_keeps_the_earlier_axis_outside():
     """Appendix B.1.2: tiling further never undoes."""
-    assert (
-        """\
+    assert """\
   %w1t = loop "M" [#tile<1>] (%rM: range<2>) {
     yield loop "B" [#tile<0>] (%rB: range<4>) {
       %w1s = slice 1 %w1[%rM] : tensor<8x8xf32>
       %w1s' = slice 0 %w1s[%rB] : tensor<2x8xf32>
       yield %w1s'
     }
-  } : tensor<8x16xf32>"""
-        in core([BP, MP, Z3])
-    )
+  } : tensor<8x16xf32>""" in core([BP, MP, Z3])
 
 
 def test_conflict_leaves_the_op_alone():

@@ -17,7 +17,16 @@ from jax import lax
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 
 SIZES = (2, 4, 8, 6, 12, 3, 1)
-MESHES = ({"a": 2}, {"a": 4}, {"a": 2, "b": 2}, {"a": 2, "b": 4}, {"a": 2, "b": 2, "c": 2}, {"a": 8}, {"a": 3, "b": 2}, {"a": 6})
+MESHES = (
+    {"a": 2},
+    {"a": 4},
+    {"a": 2, "b": 2},
+    {"a": 2, "b": 4},
+    {"a": 2, "b": 2, "c": 2},
+    {"a": 8},
+    {"a": 3, "b": 2},
+    {"a": 6},
+)
 
 Rng = np.random.Generator
 STEPS: list[Callable] = []
