@@ -47,13 +47,14 @@ class Config:
     batch: int = 48
     sequence: int = 1024
     learning_rate: float = 1e-3
+    adam_epsilon: float = 1e-8
 
     @property
     def head_dim(self) -> int:
         return self.model_dim // self.heads
 
 
-SMALL = Config(layers=2, model_dim=32, heads=4, vocabulary=64, batch=8, sequence=16)
+SMALL = Config(layers=2, model_dim=32, heads=4, vocabulary=64, batch=8, sequence=16, adam_epsilon=1e-6)
 
 
 def init(config: Config, key: jax.Array) -> Params:
@@ -132,7 +133,7 @@ def loss(params: Params, batch: Batch) -> jax.Array:
 
 def optimizer(config: Config) -> optax.GradientTransformation:
     """Adam; no global-norm clipping, which would add one sum over every sharded gradient."""
-    return optax.adam(config.learning_rate)
+    return optax.adam(config.learning_rate, eps=config.adam_epsilon)
 
 
 def step(config: Config) -> Callable[[Params, optax.OptState, Batch], tuple[Params, optax.OptState, jax.Array]]:

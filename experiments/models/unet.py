@@ -50,6 +50,7 @@ class Config:
     image_channels: int = 3
     batch: int = 128
     learning_rate: float = 1e-4
+    adam_epsilon: float = 1e-8
 
     @property
     def time_dim(self) -> int:
@@ -59,7 +60,7 @@ class Config:
         return self.channels * 2**level
 
 
-SMALL = Config(channels=8, levels=2, blocks=1, widening=2, heads=2, groups=2, resolution=8, batch=8)
+SMALL = Config(channels=8, levels=2, blocks=1, widening=2, heads=2, groups=2, resolution=8, batch=8, adam_epsilon=1e-6)
 
 
 def init(config: Config, key: jax.Array) -> Params:
@@ -229,7 +230,7 @@ def loss(config: Config, params: Params, batch: Batch) -> tuple[jax.Array, jax.A
 
 def optimizer(config: Config) -> optax.GradientTransformation:
     """Adam."""
-    return optax.adam(config.learning_rate)
+    return optax.adam(config.learning_rate, eps=config.adam_epsilon)
 
 
 def step(config: Config) -> Callable[[Params, optax.OptState, Batch], tuple[Params, optax.OptState, dict[str, Any]]]:

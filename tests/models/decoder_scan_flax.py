@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from flax.training.train_state import TrainState
 
-from tests.models.case import Case, training_schedules
+from tests.models.case import ADAM_EPSILON, Case, training_schedules
 
 LAYERS, WIDTH, HEADS, VOCABULARY, BATCH, LENGTH = 3, 16, 4, 32, 8, 8
 
@@ -43,7 +43,7 @@ def case() -> Case:
     params_key, tokens_key = jax.random.split(jax.random.key(0))
     tokens = jax.random.randint(tokens_key, (BATCH, LENGTH + 1), 0, VOCABULARY)
     variables = model.init(params_key, tokens[:, :-1])
-    state = TrainState.create(apply_fn=model.apply, params=variables["params"], tx=optax.adam(1e-3))
+    state = TrainState.create(apply_fn=model.apply, params=variables["params"], tx=optax.adam(1e-3, eps=ADAM_EPSILON))
 
     def train_step(state, tokens):
         def loss(params):

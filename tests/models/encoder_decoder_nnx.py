@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 from flax import nnx
 
-from tests.models.case import Case, training_schedules
+from tests.models.case import ADAM_EPSILON, Case, training_schedules
 
 WIDTH, HEADS, VOCABULARY, BATCH, SOURCE, TARGET = 16, 4, 32, 8, 6, 8
 
@@ -50,7 +50,7 @@ class Translator(nnx.Module):
 
 def case() -> Case:
     graph, params = nnx.split(Translator(nnx.Rngs(0)), nnx.Param)
-    optimizer = optax.adam(1e-3)
+    optimizer = optax.adam(1e-3, eps=ADAM_EPSILON)
     source_key, target_key = jax.random.split(jax.random.key(1))
     batch = {
         "source": jax.random.randint(source_key, (BATCH, SOURCE), 0, VOCABULARY),

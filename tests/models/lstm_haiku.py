@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from tests.models.case import Case, training_schedules
+from tests.models.case import ADAM_EPSILON, Case, training_schedules
 
 WIDTH, FEATURES, BATCH, LENGTH = 16, 4, 8, 10
 
@@ -24,7 +24,7 @@ def case() -> Case:
     network = hk.without_apply_rng(hk.transform(predict))
     series = jax.random.normal(x_key, (LENGTH + 1, BATCH, FEATURES))
     params = network.init(params_key, series[:-1])
-    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2))
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-2, eps=ADAM_EPSILON))
 
     def train_step(params, opt_state, series):
         def loss(params):

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from tests.models.case import Case, training_schedules
+from tests.models.case import ADAM_EPSILON, Case, training_schedules
 
 WIDTH, HIDDEN, EXPERTS, CHOICES, BATCH, LENGTH = 8, 16, 4, 2, 8, 16
 CAPACITY = CHOICES * LENGTH // EXPERTS
@@ -45,7 +45,7 @@ def case() -> Case:
         "down": jax.random.normal(down, (EXPERTS, HIDDEN, WIDTH)) / math.sqrt(HIDDEN),
     }
     batch = {"x": jax.random.normal(x, (BATCH, LENGTH, WIDTH)), "y": jax.random.normal(y, (BATCH, LENGTH, WIDTH))}
-    optimizer = optax.adam(1e-3)
+    optimizer = optax.adam(1e-3, eps=ADAM_EPSILON)
 
     def train_step(params, opt_state, batch):
         def loss(params):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from tests.models.case import Case, training_schedules
+from tests.models.case import ADAM_EPSILON, Case, training_schedules
 
 FEATURES, CLASSES, BATCH = 16, 4, 32
 
@@ -34,7 +34,7 @@ class Classifier(eqx.Module):
 def case() -> Case:
     model_key, x_key, y_key, dropout_key = jax.random.split(jax.random.key(0), 4)
     params, static = eqx.partition(Classifier(model_key), eqx.is_array)
-    optimizer = optax.adamw(1e-2)
+    optimizer = optax.adamw(1e-2, eps=ADAM_EPSILON)
 
     @eqx.filter_value_and_grad
     def loss(params, batch, key):
