@@ -7,7 +7,9 @@ BP = ap.ManualPartition({"x": 0}, axis="batch")
 step = ap.jit(train_step, mesh, [BP], donate_argnums=(0, 1))
 """
 
-from autopart.api.jit import Compiled, Lowered, PartitionedFunction, jit, partition
+from autopart.api.compiled import Compiled
+from autopart.api.jit import PartitionedFunction, jit, partition
+from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition, Tactic
 from autopart.api.tag import tag

@@ -19,8 +19,8 @@ import numpy as np
 
 from autopart.core import jax_internals
 from autopart.core.errors import CallError, ProgramError
+from autopart.core.importer import import_module
 from autopart.core.program import Program
-from autopart.core.stablehlo_import import import_module
 
 
 @dataclass(frozen=True)

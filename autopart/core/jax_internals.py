@@ -25,6 +25,7 @@ from jax.interpreters import ad, batching, mlir
 from autopart.core.errors import ProgramError
 
 __all__ = [
+    "TAG_ATTRIBUTE",
     "barrier",
     "chlo",
     "device_local_call",

@@ -6,8 +6,8 @@
 
 An op without a mapping on the axis looks at how its operands are tiled and at how consumers slice its results. A
 mapping is a candidate if it agrees with at least one of these and its extent divides; if there is exactly one, the op
-takes it, which in turn is evidence for its neighbours. A mapping that matches only some operands slices the others (inference).
-Atomic values are no evidence. Nothing is ever undone, and no cost is consulted.
+takes it, which in turn is evidence for its neighbours. A mapping that matches only some operands slices the
+others (inference). Atomic values are no evidence. Nothing is ever undone, and no cost is consulted.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false

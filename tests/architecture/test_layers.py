@@ -14,7 +14,8 @@ LAYERS = ("core", "spmd", "costmodel", "search", "api", "report")
 DOORS = {
     "jax": {
         "core/jax_internals.py", "spmd/run.py",
-        "api/jit.py", "api/trace.py", "api/tag.py", "api/reshard.py", "costmodel/xla_compile.py",
+        "api/jit.py", "api/lowered.py", "api/compiled.py",
+        "api/trace.py", "api/tag.py", "api/reshard.py", "costmodel/xla_compile.py",
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/ray_executor.py"},

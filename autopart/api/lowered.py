@@ -1,0 +1,139 @@
+"""A partitioned program, ahead of time: what it is, as text and as layouts, before any device is needed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+
+from autopart.api.compiled import Compiled, concrete_mesh
+from autopart.api.metadata import Metadata
+from autopart.api.schedule import Scheduled
+from autopart.api.trace import Traced
+from autopart.core.errors import CallError
+from autopart.core.layout import axes_by_dim
+from autopart.core.mesh import Mesh
+from autopart.core.text import core_text
+from autopart.spmd.device_local import DeviceLocal
+from autopart.spmd.export import export
+from autopart.spmd.run import device_local_function, output_layouts
+from autopart.spmd.text import hlo_text
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A partitioned program, ahead of time. Needs no devices until it is compiled."""
+
+    traced: Traced
+    scheduled: Scheduled
+    mesh: Mesh
+    devices: np.ndarray | None = None
+
+    @property
+    def program(self) -> DeviceLocal:
+        """The device-local program: what cost models take."""
+        return self.scheduled.device_local
+
+    @functools.cached_property
+    def metadata(self) -> Metadata:
+        """One report per tactic, and where inputs and outputs live."""
+        program = self.traced.program
+        outputs = [f"outputs/{n}".rstrip("/") for n in program.output_names]
+        return Metadata(
+            mesh=self.mesh.shape,
+            device=self.mesh.device,
+            tactics=self.scheduled.reports,
+            in_specs=dict(zip(program.argument_names, map(self._axes, self._input_layouts), strict=True)),
+            out_specs=dict(zip(outputs, map(self._axes, self._output_layouts), strict=True)),
+        )
+
+    @property
+    def in_shardings(self) -> Any:
+        """NamedShardings of the inputs, as the pytree `(args, kwargs)`."""
+        return jax.tree.unflatten(self.traced.in_tree, self._shardings(self._input_layouts, self.traced.in_avals))
+
+    @property
+    def out_shardings(self) -> Any:
+        """NamedShardings of the outputs, in their pytree."""
+        return jax.tree.unflatten(self.traced.out_tree, self._shardings(self._output_layouts, self.traced.out_avals))
+
+    def as_jax_shardings(self) -> tuple[Any, Any]:
+        """(in_shardings, out_shardings) on real devices, for plain `jax.jit`: XLA's partitioner does the rest.
+
+        The inputs' shardings are one pytree per positional argument, as `jax.jit` takes them.
+        """
+        mesh = concrete_mesh(self.mesh, self.devices)
+        inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
+        outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
+        args, kwargs = jax.tree.unflatten(self.traced.in_tree, inputs)
+        if kwargs:
+            raise CallError(
+                f"jax.jit takes no shardings for keyword arguments ({', '.join(kwargs)})",
+                hint="lower with positional arguments",
+            )
+        return args, jax.tree.unflatten(self.traced.out_tree, outputs)
+
+    def as_text(self, form: str = "hlo") -> str:
+        """As text: "core" (PartIR:Core), "hlo" (device-local, collectives over axes) or "stablehlo" (what runs)."""
+        match form:
+            case "core":
+                return core_text(self.scheduled.partitioning)
+            case "hlo":
+                return hlo_text(self.program)
+            case "stablehlo":
+                return self.exported.operation.get_asm(large_elements_limit=16)
+        raise ValueError(f'no text form "{form}"; there are "core", "hlo" and "stablehlo"')
+
+    @functools.cached_property
+    def exported(self) -> Any:
+        """The device-local StableHLO module."""
+        return export(self.program)
+
+    def compile(self) -> Compiled:
+        """Compiles for the mesh's devices. Raises `CallError`, saying how many are missing, where there are too few."""
+        mesh = concrete_mesh(self.mesh, self.devices)
+        program = self.traced.program
+        inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
+        outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
+        run = device_local_function(
+            self.program, self.exported, mesh, self._specs(self._input_layouts), self._specs(self._output_layouts)
+        )
+        donated = tuple(sorted(program.donated))
+        return Compiled(
+            jax.jit(run, in_shardings=inputs, out_shardings=outputs, donate_argnums=donated),
+            self.traced,
+            inputs,
+            outputs,
+        )
+
+    @property
+    def _input_layouts(self) -> list[int]:
+        return [int(self.program.settled[v]) for v in self.traced.program.arguments]
+
+    @property
+    def _output_layouts(self) -> list[int]:
+        return output_layouts(self.program)
+
+    def _axes(self, layout: int) -> tuple[tuple[str, ...], ...]:
+        names = self.mesh.axis_names
+        dims = [tuple(names[a] for a in dim) for dim in axes_by_dim(layout, len(names), 16)]
+        while dims and not dims[-1]:
+            dims.pop()
+        return tuple(dims)
+
+    def _specs(self, layouts: list[int]) -> list[PartitionSpec]:
+        return [PartitionSpec(*(d or None for d in self._axes(layout))) for layout in layouts]
+
+    def _shardings(self, layouts: list[int], avals: Sequence[Any], mesh: Any = None) -> list[NamedSharding]:
+        mesh = mesh or AbstractMesh(
+            self.mesh.axis_sizes, self.mesh.axis_names, (AxisType.Auto,) * len(self.mesh.axis_names)
+        )
+        return [
+            NamedSharding(mesh, PartitionSpec(*spec[: len(aval.shape)]))
+            for spec, aval in zip(self._specs(layouts), avals, strict=True)
+        ]

@@ -1,0 +1,47 @@
+"""Where the ops of a program came from: source line and named scope."""
+
+from __future__ import annotations
+
+from autopart.core.jax_internals import ir
+
+
+class Source:
+    """Where ops came from: a representative MLIR op per spec, and each op's location text."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        representatives: list[ir.Operation | None],
+        op_source: list[ir.Operation | None],
+        call_site: list[ir.Operation | None],
+    ):
+        self.module, self.representatives = module, representatives
+        self._op_source, self._call_site = op_source, call_site
+
+    def where(self, op: int) -> str:
+        """Location of op number `op` ("train.py:12 jit(step)/dense"), empty if the module has none.
+
+        An op of a function that carries no line of its own gets the line of the outermost call it was inlined for.
+        """
+        source, site = self._op_source[op], self._call_site[op]
+        if source is None:
+            return ""
+        own = describe_location(source.location)
+        if site is None or ".py:" in own:
+            return own
+        return f"{describe_location(site.location)}/{own}".rstrip("/")
+
+
+def describe_location(location: ir.Location) -> str:
+    """A location as `file:line scope`; empty where unknown."""
+    text = str(location)
+    if "unknown" in text[:12]:
+        return ""
+    quoted = text.split('"')[1::2]
+    scope = next((q for q in quoted if not q.endswith(".py")), "")
+    file = next((i for i, q in enumerate(quoted) if q.endswith(".py")), None)
+    if file is None:
+        return scope
+    after = text.split('"')[2 * file + 2]
+    line = after.lstrip(":").split(":")[0].split(" ")[0]
+    return f"{quoted[file]}:{line} {scope}".strip()

@@ -1,0 +1,274 @@
+"""StableHLO module -> `Program`: calls inlined, control flow flattened, constants cloned per use.
+
+    func.func @main(%arg0)                      argument "x"
+      %0 = call @square(%arg0)          ->      multiply
+      %1 = stablehlo.while(...)                 while / carry / condition ops / body ops
+
+A call replays its callee's template, so a program of a million inlined ops costs a million appends, not a million walks
+through MLIR.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from autopart.core.errors import ProgramError
+from autopart.core.importer.locations import Source
+from autopart.core.importer.template import Block, Op, Reader
+from autopart.core.importer.trip_count import Lazy, trip_count
+from autopart.core.jax_internals import ir
+from autopart.core.op import TensorType
+from autopart.core.op_spec_import import SpecTable
+from autopart.core.program import ROOT, Program, Scope
+
+_CLONED = {"constant", "iota"}
+
+
+def import_module(
+    module: ir.Module,
+    *,
+    argument_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    ties: dict[int, int] | None = None,
+    donated: frozenset[int] | None = None,
+) -> Program:
+    """The program of a module's `main` function.
+
+    Names default to the arguments' `loc`, then arg0, arg1, ...; `ties` and `donated` default to the module's
+    `tf.aliasing_output` attributes. Raises `ProgramError` on dynamic shapes, missing functions, tokens, or a program
+    that already communicates between devices.
+    """
+    return _Importer(module).run(argument_names, output_names, ties, donated)
+
+
+class _Importer:
+    def __init__(self, module: ir.Module):
+        self._module = module
+        self._specs = SpecTable()
+        self._functions = {
+            str(op.attributes["sym_name"]).strip('"'): op.operation
+            for op in module.body.operations
+            if op.operation.name == "func.func"
+        }
+        self._templates: dict[str, Block] = {}
+        self._op_spec: list[int] = []
+        self._op_scope: list[int] = []
+        self._op_source: list[ir.Operation | None] = []
+        self._call_site: list[ir.Operation | None] = []
+        self._outer_call: ir.Operation | None = None
+        self._operands: list[int] = []
+        self._operand_ptr: list[int] = [0]
+        self._result_ptr: list[int] = [0]
+        self._types: list[TensorType] = []
+        self._scopes: list[Scope] = [Scope("program", -1, -1, 0, 0)]
+        self._tags: dict[str, list[int]] = {}
+        self._owners: dict[int, int] = {}
+
+    def run(self, argument_names, output_names, ties, donated) -> Program:
+        name = "main" if "main" in self._functions else next(iter(self._functions), None)
+        if name is None:
+            raise ProgramError("the module has no function")
+        main = self._functions[name]
+        template = self._template(name)
+        inputs = _attributes_of(main, "arg_attrs", len(template.arguments))
+        results = _attributes_of(main, "res_attrs", len(template.returned))
+        aliases = {int(a["tf.aliasing_output"]): i for i, a in enumerate(inputs) if "tf.aliasing_output" in a}
+        ties = aliases if ties is None else ties
+        if donated is None:
+            donated = frozenset(i for i, a in enumerate(inputs) if {"tf.aliasing_output", "jax.buffer_donor"} & set(a))
+        block = main.regions[0].blocks[0]
+        names = list(argument_names or _location_names(block))
+        types = [self._specs.type(a.type) for a in block.arguments]
+        if len(names) != len(types):
+            raise ProgramError(f"{len(names)} argument names for a program of {len(types)} arguments")
+        tied_arguments = set(ties.values())
+        arguments = []
+        for index, kind in enumerate(types):
+            operands = (kind,) if index in tied_arguments else ()
+            arguments += self._structural("argument", [0] * len(operands), operands, (kind,), ROOT)
+        outputs = self._replay(template, arguments, ROOT)
+        outputs = [self._materialised(v, ROOT, None) for v in outputs]
+        for output, argument in ties.items():
+            op = arguments[argument]  # arguments are the first ops, one result each
+            self._operands[self._operand_ptr[op]] = outputs[output]
+        self._scopes[ROOT] = Scope("program", -1, -1, 0, len(self._op_spec))
+        default = [a.get("jax.result_info", f"result[{i}]").strip('"') for i, a in enumerate(results)]
+        return Program(
+            specs=self._specs.specs,
+            op_spec=np.array(self._op_spec, np.int32),
+            operand_ptr=np.array(self._operand_ptr, np.int32),
+            operands=np.array(self._operands, np.int32),
+            result_ptr=np.array(self._result_ptr, np.int32),
+            op_scope=np.array(self._op_scope, np.int32),
+            scopes=self._scopes,
+            arguments=arguments,
+            argument_names=names,
+            outputs=outputs,
+            output_names=list(output_names or default),
+            ties=dict(ties),
+            tags=self._tags,
+            owners=self._owners,
+            donated=donated,
+            source=Source(self._module, self._specs.representatives, self._op_source, self._call_site),
+        )
+
+    # ---- reading functions into templates
+
+    def _template(self, name: str) -> Block:
+        if name not in self._templates:
+            if name not in self._functions:
+                raise ProgramError(f"the module calls @{name}, which it does not define")
+            function = self._functions[name]
+            if not function.regions[0].blocks:
+                raise ProgramError(f"function @{name} has no body")
+            self._templates[name] = Reader(self._specs).read(function.regions[0].blocks[0])
+        return self._templates[name]
+
+    # ---- replaying templates into the program
+
+    def _append(self, spec: int, operands: Sequence[int], scope: int, source: ir.Operation | None) -> range:
+        first = self._result_ptr[-1]
+        types = self._specs.specs[spec].results
+        self._op_spec.append(spec)
+        self._op_scope.append(scope)
+        self._op_source.append(source)
+        self._call_site.append(self._outer_call)
+        self._operands.extend(operands)
+        self._operand_ptr.append(len(self._operands))
+        self._types.extend(types)
+        self._result_ptr.append(first + len(types))
+        return range(first, first + len(types))
+
+    def _structural(self, kind, operands, operand_types, result_types, scope, source=None) -> range:
+        spec = self._specs.structural(kind, tuple(operand_types), tuple(result_types))
+        return self._append(spec, operands, scope, source)
+
+    def _materialised(self, value: int | Lazy, scope: int, source: ir.Operation | None) -> int:
+        """The value number to read: a cloned op's result where the value is cloned per use."""
+        if not isinstance(value, Lazy):
+            return value
+        operands = [self._materialised(v, scope, source) for v in value.operands]
+        return self._append(value.spec, operands, scope, value.source)[0]
+
+    def _type(self, value: int | Lazy) -> TensorType:
+        return self._specs.specs[value.spec].results[0] if isinstance(value, Lazy) else self._types[value]
+
+    def _replay(self, block: Block, arguments: Sequence[int | Lazy], scope: int, outer: dict | None = None) -> list:
+        env: dict[int, int | Lazy] = outer if outer is not None else {}
+        env.update(zip(block.arguments, arguments, strict=True))
+        for op in block.ops:
+            operands = [env[v] for v in op.operands]
+            match op.kind:
+                case "call":
+                    results = self._call(op, operands, scope)
+                case "alias":
+                    results = operands
+                case "while":
+                    results = self._while(op, operands, scope, env)
+                case "case":
+                    results = self._case(op, operands, scope, env)
+                case _ if self._cloned(op, operands):
+                    results = [Lazy(op.spec, operands, op.source)]
+                case _:
+                    read = [self._materialised(v, scope, op.source) for v in operands]
+                    results = self._append(op.spec, read, scope, op.source)
+            if op.tag:
+                results = [self._tagged(op.tag, r, scope, op.source) for r in results]
+            env.update(zip(op.results, results, strict=True))
+        return [env[v] for v in block.returned]
+
+    def _call(self, op: Op, operands: list, scope: int) -> list:
+        outermost = self._outer_call is None
+        if outermost:
+            self._outer_call = op.source
+        results = self._replay(self._template(op.callee), operands, scope)
+        if outermost:
+            self._outer_call = None
+        return results
+
+    def _tagged(self, name: str, value: int | Lazy, scope: int, source: ir.Operation) -> int:
+        value = self._materialised(value, scope, source)
+        kind = self._types[value]
+        tagged = self._structural("tag", [value], [kind], [kind], scope, source)[0]
+        self._tags.setdefault(name, []).append(tagged)
+        return tagged
+
+    def _cloned(self, op: Op, operands: list) -> bool:
+        if op.kind in _CLONED:
+            return True
+        return op.kind == "broadcast_in_dim" and not self._type(operands[0]).shape
+
+    def _while(self, op: Op, inits: list, scope: int, env: dict) -> list:
+        condition, body = op.blocks
+        unchanged = [r == a for r, a in zip(body.returned, body.arguments, strict=True)]
+        carried = [i for i, same in enumerate(unchanged) if not same]
+        start = [self._materialised(inits[i], scope, op.source) for i in carried]
+        trips = trip_count(condition, body, inits, self._specs.specs)
+        loop = len(self._op_spec)
+        self._structural("while", [], [], [], scope, op.source)
+        inside, after = list(inits), list(inits)
+        for i, init in zip(carried, start, strict=True):
+            kind = self._types[init]
+            carry = len(self._op_spec)
+            inside[i], after[i] = self._structural("carry", [init, init], [kind] * 2, [kind] * 2, scope, op.source)
+            self._owners[carry] = loop
+        carries = range(loop + 1, len(self._op_spec))
+        runs = trips if trips is not None else 1
+        index = self._open("condition", loop, scope, runs + 1, trips is not None)
+        (predicate,) = self._replay(condition, inside, index, env)
+        predicate = self._materialised(predicate, index, op.source)
+        self._structural("condition", [predicate], [self._types[predicate]], [], index, op.source)
+        self._close(index)
+        index = self._open("body", loop, scope, runs, trips is not None)
+        results = self._replay(body, inside, index, env)
+        results = [self._materialised(results[i], index, op.source) for i in carried]
+        self._close(index)
+        for carry, value in zip(carries, results, strict=True):
+            self._operands[self._operand_ptr[carry] + 1] = value
+        return after
+
+    def _case(self, op: Op, operands: list, scope: int, env: dict) -> list:
+        predicate = self._materialised(operands[0], scope, op.source)
+        owner = len(self._op_spec)
+        self._structural("case", [predicate], [self._types[predicate]], [], scope, op.source)
+        branches = []
+        for block in op.blocks:
+            index = self._open("branch", owner, scope, 1, True)
+            results = self._replay(block, [], index, env)
+            branches.append([self._materialised(r, index, op.source) for r in results])
+            self._close(index)
+        joined = []
+        for values in zip(*branches, strict=True):
+            types = [self._types[v] for v in values]
+            self._owners[len(self._op_spec)] = owner
+            joined += self._structural("join", values, types, types[:1], scope, op.source)
+        return joined
+
+    def _open(self, kind: str, op: int, parent: int, trips: int, known: bool) -> int:
+        self._scopes.append(Scope(kind, op, parent, len(self._op_spec), -1, trips, known))
+        return len(self._scopes) - 1
+
+    def _close(self, index: int) -> None:
+        s = self._scopes[index]
+        self._scopes[index] = Scope(s.kind, s.op, s.parent, s.start, len(self._op_spec), s.trips, s.trips_known)
+
+
+def _attributes_of(function: ir.Operation, name: str, count: int) -> list[dict[str, str]]:
+    if name not in function.attributes:
+        return [{} for _ in range(count)]
+    return [
+        {entry.name: str(entry.attr).split(" : ")[0] for entry in attributes}
+        for attributes in cast(Any, function.attributes[name])
+    ]
+
+
+def _location_names(block: ir.Block) -> list[str]:
+    names = []
+    for index, argument in enumerate(block.arguments):
+        named = re.match(r'loc\("([^"]+)"\)$', str(argument.location))
+        names.append(named.group(1) if named else f"arg{index}")
+    return names

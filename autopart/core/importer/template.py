@@ -1,0 +1,157 @@
+"""A function of a StableHLO module, read once into local value numbers.
+
+    func.func @square(%a) { %0 = multiply %a, %a; return %0 }
+
+    Block(arguments=[0], ops=[Op("multiply", operands=[0, 0], results=[1])], returned=[1])
+
+Regions share the numbers of the function around them, so what they capture needs no table. Ops that change nothing
+on one device (sharding marks, collectives over one device, one-device manual regions) are read as aliases of their operands.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import cast
+
+from autopart.core.errors import ProgramError
+from autopart.core.importer.locations import describe_location
+from autopart.core.jax_internals import TAG_ATTRIBUTE, ir
+from autopart.core.op_spec_import import SpecTable
+
+_SEEN_THROUGH_CALLS = {
+    "Sharding",
+    "SPMDFullToShardShape",
+    "SPMDShardToFullShape",
+    "xla.sdy.GlobalToLocalShape",
+    "xla.sdy.LocalToGlobalShape",
+}
+_COLLECTIVES = {
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "collective_permute",
+    "collective_broadcast",
+}
+
+
+@dataclass
+class Block:
+    """A block in local value numbers: `arguments`, then one entry of `ops` per op, then `returned`."""
+
+    arguments: list[int]
+    ops: list[Op] = field(default_factory=list)
+    returned: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Op:
+    """One op of a template. `spec` is -1 for a call, a loop or a branch; `blocks` holds what those contain."""
+
+    kind: str
+    spec: int
+    operands: list[int]
+    results: list[int]
+    source: ir.Operation
+    callee: str = ""
+    blocks: tuple[Block, ...] = ()
+    tag: str = ""
+
+
+class Reader:
+    """Reads one function; local value numbers are shared with the regions inside it."""
+
+    def __init__(self, specs: SpecTable):
+        self._specs = specs
+        self._number: dict[ir.Value, int] = {}
+        self._fresh = itertools.count()
+
+    def read(self, block: ir.Block) -> Block:
+        """The block's ops in local numbers, up to its return."""
+        result = Block([self._define(a) for a in block.arguments])
+        for op in block.operations:
+            op = op.operation
+            if op.name in ("func.return", "stablehlo.return", "sdy.return"):
+                result.returned = self._uses(op)
+            else:
+                self._read_op(op, result)
+        return result
+
+    def _define(self, value: ir.Value) -> int:
+        self._number[value] = number = next(self._fresh)
+        return number
+
+    def _uses(self, op: ir.Operation) -> list[int]:
+        return [self._number[v] for v in op.operands]
+
+    def _read_op(self, op: ir.Operation, block: Block) -> None:
+        name = op.name
+        if name in ("sdy.manual_computation", "sdy.named_computation"):
+            inner = self.read_inline(op, self._uses(op), block)
+            self._number.update(zip(op.results, inner, strict=True))
+            return
+        operands = self._uses(op)
+        match name:
+            case "func.call" | "stablehlo.composite":
+                attribute = "callee" if name == "func.call" else "decomposition"
+                entry = Op("call", -1, operands, [], op, callee=str(op.attributes[attribute]).strip('@"'))
+            case "stablehlo.while" | "stablehlo.case" | "stablehlo.if":
+                blocks = tuple(self.read(r.blocks[0]) for r in op.regions)
+                kind = "while" if name == "stablehlo.while" else "case"
+                entry = Op(kind, -1, operands, [], op, blocks=blocks)
+            case _ if _is_identity(op) or (_tag_of(op) and op.operands[0].type == op.results[0].type):
+                entry = Op("alias", -1, operands, [], op)
+            case _:
+                spec = self._specs.intern(op)
+                entry = Op(self._specs.specs[spec].kind, spec, operands, [], op)
+        entry.results = [self._define(r) for r in op.results]
+        entry.tag = _tag_of(op)
+        block.ops.append(entry)
+
+    def read_inline(self, op: ir.Operation, operands: list[int], block: Block) -> list[int]:
+        """Reads a one-device manual region as if its body stood in place of the op."""
+        body = op.regions[0].blocks[0]
+        for outside, inside in zip(op.operands, body.arguments, strict=True):
+            if outside.type != inside.type:
+                raise ProgramError(
+                    f"the program is already partitioned: a shard_map region takes {inside.type} of {outside.type}",
+                    hint="partition the program without its shard_map, or on a one-device mesh",
+                )
+        self._number.update(zip(body.arguments, operands, strict=True))
+        for inner in body.operations:
+            inner = inner.operation
+            if inner.name == "sdy.return":
+                return self._uses(inner)
+            self._read_op(inner, block)
+        raise ProgramError("a manual region returns nothing")
+
+
+def _is_identity(op: ir.Operation) -> bool:
+    """True for ops that change nothing on one device: sharding marks, collectives over groups of one."""
+    short = op.name.removeprefix("stablehlo.")
+    if op.name in ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier"):
+        return True
+    if short == "custom_call":
+        return str(op.attributes["call_target_name"]).strip('"') in _SEEN_THROUGH_CALLS
+    if short not in _COLLECTIVES:
+        return False
+    groups = (
+        op.attributes["replica_groups"] if "replica_groups" in op.attributes else op.attributes["source_target_pairs"]
+    )
+    shape = ir.RankedTensorType(groups.type).shape
+    if (shape[-1] > 1 and "replica_groups" in op.attributes) or shape[0] > 1:
+        raise ProgramError(
+            f"the program is already partitioned: {op.name} over groups {groups}",
+            why=describe_location(op.location),
+            hint="lower the program for one device; autopart inserts the collectives",
+        )
+    return True
+
+
+def _tag_of(op: ir.Operation) -> str:
+    attributes = op.attributes
+    if "mhlo.frontend_attributes" not in attributes:
+        return ""
+    frontend = cast(ir.DictAttr, attributes["mhlo.frontend_attributes"])
+    return str(frontend[TAG_ATTRIBUTE]).strip('"') if TAG_ATTRIBUTE in frontend else ""
