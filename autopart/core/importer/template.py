@@ -5,7 +5,8 @@
     Block(arguments=[0], ops=[Op("multiply", operands=[0, 0], results=[1])], returned=[1])
 
 Regions share the numbers of the function around them, so what they capture needs no table. Ops that change nothing
-on one device (sharding marks, collectives over one device, one-device manual regions) are read as aliases of their operands.
+on one device (sharding marks, collectives over one device, one-device manual regions) are read as aliases of their
+operands.
 """
 
 from __future__ import annotations
