@@ -65,6 +65,9 @@ class Device:
     conv_efficiency    the same for convolutions; None: as matmul
     launch_s           fixed cost of a kernel; `matmul_launch_s` of a matmul or convolution
     matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it
+    on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
+    fuses_into_matmul  its compiler computes elementwise ops inside matmuls, and stores what only f32 matmuls at default
+                       precision read as bf16 (XLA on TPU)
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.
@@ -87,6 +90,8 @@ class Device:
     matmul_launch_s: float = 1e-6
     matmul_tile: tuple[int, int, int] = (1, 1, 1)
     layout_tile: tuple[int, int] = (1, 1)
+    on_chip_bytes: float = 0.0
+    fuses_into_matmul: bool = False
 
     def __post_init__(self) -> None:
         owner = f'device "{self.name}"'
@@ -156,9 +161,20 @@ def device(name: str) -> Device:
 
 
 # The kernels read a device as one row of numbers: the matmul rate of dtype class c at place c, then these.
-VECTOR, HBM, LAUNCH, MATMUL_LAUNCH, CONV_SHARE, TILE_M, TILE_N, TILE_K, LAYOUT_ROWS, LAYOUT_MINOR, HBM_BYTES = range(
-    len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 11
-)
+(
+    VECTOR,
+    HBM,
+    LAUNCH,
+    MATMUL_LAUNCH,
+    CONV_SHARE,
+    TILE_M,
+    TILE_N,
+    TILE_K,
+    LAYOUT_ROWS,
+    LAYOUT_MINOR,
+    HBM_BYTES,
+    ON_CHIP,
+) = range(len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 12)
 
 
 def device_row(d: Device) -> np.ndarray:
@@ -166,4 +182,4 @@ def device_row(d: Device) -> np.ndarray:
     conv_share = 1.0 if d.conv_efficiency is None else d.conv_efficiency / d.efficiency("bf16")
     rates = [d.peak(c) * d.efficiency(c) for c in DTYPE_CLASSES]
     rest = (d.vector_rate, d.hbm_bytes_per_s * d.hbm_efficiency, d.launch_s, d.matmul_launch_s, conv_share)
-    return np.array([*rates, *rest, *d.matmul_tile, *d.layout_tile, d.hbm_bytes], np.float64)
+    return np.array([*rates, *rest, *d.matmul_tile, *d.layout_tile, d.hbm_bytes, d.on_chip_bytes], np.float64)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from autopart.costmodel.devices import Device, register_device
 from autopart.costmodel.fabric import Network, Switch, Torus
 
-GIB = 2**30
+GIB, MIB = 2**30, 2**20
 HOP_S = 1e-6
 """ICI latency per hop [S]."""
 
@@ -47,6 +47,8 @@ register_device(
         matmul_efficiency={"": 0.98},
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
+        on_chip_bytes=16 * MIB,
+        fuses_into_matmul=True,
         source={
             "peak_flop_per_s": "45 TFLOP/s a chip [P], 22.8 a core [L]; f32 runs as one bf16 pass",
             "hbm_bytes": "16 GiB a chip [P]",
@@ -73,6 +75,8 @@ register_device(
         matmul_efficiency={"": 0.97},
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
+        on_chip_bytes=16 * MIB,
+        fuses_into_matmul=True,
         source={
             "peak_flop_per_s": "123 TFLOP/s a chip [G][P], 61.4 a core [L]; f32 runs as one bf16 pass",
             "hbm_bytes": "32 GiB a chip [G]",
@@ -102,6 +106,8 @@ def _tpu_v4(name: str, cores: int) -> Device:
         matmul_efficiency={"": 0.90},
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
+        on_chip_bytes=128 * MIB * share,
+        fuses_into_matmul=True,
         source={
             "peak_flop_per_s": "275 T a chip in bf16 and int8 [G], 137 a core [L]",
             "hbm_bytes": "32 GiB a chip [G]",
@@ -129,6 +135,8 @@ register_device(
         matmul_efficiency={"": 0.88},
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
+        on_chip_bytes=128 * MIB,
+        fuses_into_matmul=True,
         source={
             "peak_flop_per_s": "197 bf16, 393 int8 T [G]",
             "hbm_bytes": "16 GB [G], binary as the runtime counts it [M]",
@@ -153,6 +161,8 @@ register_device(
         matmul_efficiency={"": 0.90},
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
+        on_chip_bytes=128 * MIB,
+        fuses_into_matmul=True,
         source={
             "peak_flop_per_s": "459 bf16 and fp8 [G], 918 int8 [S]",
             "hbm_bytes": "95 GiB [G]",
@@ -177,6 +187,8 @@ register_device(
         matmul_efficiency={"": 0.70},
         matmul_tile=(8, 256, 256),
         layout_tile=(8, 128),
+        on_chip_bytes=128 * MIB,
+        fuses_into_matmul=True,
         source={
             "peak_flop_per_s": "918 bf16 and fp8, 1836 int8 [G]",
             "hbm_bytes": "32 GB [G], binary as the runtime counts it [M]",
@@ -203,6 +215,8 @@ register_device(
         matmul_efficiency={"": 0.81},
         matmul_tile=(8, 256, 256),
         layout_tile=(8, 128),
+        on_chip_bytes=64 * MIB,
+        fuses_into_matmul=True,
         source={
             "peak_flop_per_s": "2307 bf16, 4614 fp8 a chip of two devices [G]",
             "hbm_bytes": "192 GiB a chip [G]",

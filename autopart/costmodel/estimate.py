@@ -1,0 +1,178 @@
+"""An estimate in words: seconds and bytes of a step, and where they come from.
+
+step 2.31 s    compute 1.92 s    all_reduce 0.39 s (418 x, 84 GB)
+peak 59.9 GB   arguments 40.2 GB, outputs 0 GB, in between 19.7 GB    does not fit: tpu_v3 holds 17.2 GB
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autopart.core.mesh import Mesh
+from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
+from autopart.costmodel.fabric import COLLECTIVE_KINDS
+from autopart.costmodel.simulator import Simulation, Simulator, SimulatorOptions
+from autopart.costmodel.timeline import chrome_trace
+from autopart.spmd.device_local import DeviceLocal
+
+
+@dataclass(frozen=True)
+class CollectiveTotal:
+    """All collectives of one kind in a step: how many, their seconds, and bytes of their larger side on a device."""
+
+    count: int
+    seconds: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Top:
+    """What costs most: `seconds` ranks kernels and collectives, `bytes` the buffers that live at the peak."""
+
+    seconds: tuple[OpRow, ...]
+    bytes: tuple[BufferRow, ...]
+
+    def __str__(self) -> str:
+        rows = [
+            f"{r.seconds * 1e3:10.3f} ms  {r.count:>5} x  {r.what:<44} {r.path:<32} {r.where}" for r in self.seconds
+        ]
+        rows += [f"{r.bytes / 1e6:10.1f} MB           {r.what:<44} {r.path:<32} {r.where}" for r in self.bytes]
+        return "\n".join(rows)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds and bytes of one step of a device-local program on one device.
+
+    step_s         seconds of a step: `overlapped_s` if the options ask for overlap, else `serial_s`
+    serial_s       with collectives and compute one after the other
+    overlapped_s   with collectives beside compute that does not need them
+    compute_s, collective_s   the two shares of `serial_s`
+    peak_bytes     most memory at any time: arguments, outputs, and what is in between
+    flop           floating-point operations, of the matrix and the vector unit
+    bytes          bytes through HBM
+    collectives    kind -> `CollectiveTotal`, every kind listed
+    fits, why      whether `peak_bytes` is within the device's memory; if not, the numbers
+    """
+
+    step_s: float
+    peak_bytes: float
+    flop: float
+    bytes: float
+    serial_s: float
+    overlapped_s: float
+    compute_s: float
+    collective_s: float
+    argument_bytes: float
+    output_bytes: float
+    collectives: Mapping[str, CollectiveTotal]
+    fits: bool
+    why: str
+    device: str
+    simulation: Simulation | None = field(default=None, repr=False, compare=False)
+    """The run behind it; None for an estimate that another model made."""
+
+    def top(self, k: int = 10) -> Top:
+        """The `k` kernels and collectives with the most seconds, and the `k` largest buffers live at the peak.
+
+        Rows carry the source line and the pytree path of the nearest argument or output. Equal rows are added up.
+        Raises `ValueError` for an estimate without a simulation behind it.
+        """
+        run = self._run()
+        return Top(tuple(top_rows(run, k)), tuple(top_buffers(run, k)))
+
+    def timeline(self) -> dict[str, Any]:
+        """The step as a Chrome trace: load the JSON in ui.perfetto.dev. Collectives overlap as in `overlapped_s`."""
+        return chrome_trace(self._run())
+
+    def write_timeline(self, path: str | Path) -> None:
+        """Writes `timeline()` as JSON."""
+        Path(path).write_text(json.dumps(self.timeline()))
+
+    def to_json(self) -> str:
+        """Every figure as JSON."""
+        names = [f.name for f in dataclasses.fields(self) if f.name != "simulation"]
+        figures = {n: getattr(self, n) for n in names}
+        figures["collectives"] = {kind: dataclasses.asdict(total) for kind, total in self.collectives.items()}
+        return json.dumps(figures, indent=1)
+
+    def _run(self) -> Simulation:
+        if self.simulation is None:
+            raise ValueError("this estimate was not made by the simulator: it has no ops to list")
+        return self.simulation
+
+    def __str__(self) -> str:
+        parts = [f"{k} {_s(t.seconds)} ({t.count} x, {_b(t.bytes)})" for k, t in self.collectives.items() if t.count]
+        between = self.peak_bytes - self.argument_bytes - self.output_bytes
+        return "\n".join(
+            [
+                f"step {_s(self.step_s)}  compute {_s(self.compute_s)}  " + "  ".join(parts),
+                f"     {_s(self.serial_s)} in turn, {_s(self.overlapped_s)} overlapped",
+                f"peak {_b(self.peak_bytes)}  arguments {_b(self.argument_bytes)}, outputs {_b(self.output_bytes)}, "
+                f"in between {_b(between)}  " + ("fits" if self.fits else f"does not fit: {self.why}"),
+            ]
+        )
+
+
+CostModel = Callable[[DeviceLocal, Mesh], Estimate]
+"""What prices a device-local program: `estimate`, `XlaCompile(...)`, or your own callable."""
+
+
+def _s(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def _b(in_bytes: float) -> str:
+    return f"{in_bytes / 1e9:.3g} GB"
+
+
+def estimate(local: DeviceLocal, mesh: Mesh | None = None, options: SimulatorOptions = SimulatorOptions()) -> Estimate:
+    """The simulator's estimate of a device-local program on `mesh` (default: the mesh it was lowered for).
+
+    Raises `MeshError` if the mesh names no device or an axis has no link. A program larger than memory is no error.
+    """
+    return estimate_of(Simulator.of(local.program, mesh or local.mesh, options), local)
+
+
+def estimate_of(simulator: Simulator, local: DeviceLocal) -> Estimate:
+    """An estimate from a simulator that is kept for many lowerings of one program."""
+    run, device = simulator.run(local), simulator.links.device
+    excess = run.peak_bytes - device.hbm_bytes
+    why = f"{device.name} holds {_b(device.hbm_bytes)}, {_b(excess)} less than needed" if excess > 0 else ""
+    return Estimate(
+        step_s=run.overlapped_s if simulator.options.overlap else run.serial_s,
+        peak_bytes=run.peak_bytes,
+        flop=run.flop,
+        bytes=run.hbm_bytes,
+        serial_s=run.serial_s,
+        overlapped_s=run.overlapped_s,
+        compute_s=run.compute_s,
+        collective_s=run.collective_s,
+        argument_bytes=run.argument_bytes,
+        output_bytes=run.output_bytes,
+        collectives=collective_totals(run),
+        fits=excess <= 0,
+        why=why,
+        device=device.name,
+        simulation=run,
+    )
+
+
+def collective_totals(run: Simulation) -> dict[str, CollectiveTotal]:
+    """Counts, seconds and bytes per kind; a collective in a loop counts as often as it runs."""
+    program, place = run.local.program, run.local.placement
+    totals = {kind: [0, 0.0, 0.0] for kind in COLLECTIVE_KINDS[:5]}
+    scopes = [*program.op_scope[program.value_op[run.local.at_def]].tolist(), *place.scope.tolist()]
+    for cost, scope in zip([*run.plans[0], *run.plans[1]], scopes, strict=True):
+        trips = int(program.scope_trips[scope])
+        for step in cost.steps:
+            row = totals[step.kind]
+            row[0] += trips
+            row[1] += trips * step.seconds
+            row[2] += trips * step.bytes
+    return {kind: CollectiveTotal(*row) for kind, row in totals.items()}

@@ -1,0 +1,187 @@
+"""The compiler as cost model: XLA itself compiles the device-local program, ahead of time and without hardware.
+
+    XlaCompile(topology="v5e:2x4")(local, mesh)     TPU, by libtpu: peak memory, and cycles it estimates for each kernel
+    XlaCpuMemory()(local, mesh)                     XLA:CPU's memory analysis, on simulated host devices
+
+Tens of seconds a program: for a final look at a few candidates, and to check the simulator. libtpu
+(`pip install autopart[tpu]`) lets one process on a machine compile at a time.
+
+Cycles do not price links: `collective_s` is `collectives.py`'s. Loops count by their known trip counts. XLA:CPU widens
+bf16 and does not fuse into matmuls: its memory is 1.3 to 2.9 times a TPU's, so it bounds, and does not predict.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from autopart.core.errors import CallError
+from autopart.core.jax_internals import numpy_dtype
+from autopart.core.layout import axes_by_dim
+from autopart.core.mesh import Mesh
+from autopart.costmodel.estimate import Estimate, estimate
+from autopart.spmd.device_local import DeviceLocal
+from autopart.spmd.export import export
+from autopart.spmd.run import device_local_function, output_layouts
+
+CLOCK_HZ = {
+    "tpu v2": 0.70e9, "tpu v3": 0.94e9, "tpu v4": 1.05e9, "tpu v5 lite": 1.5e9, "tpu v5": 1.75e9,
+    "tpu v6 lite": 1.75e9, "tpu7x": 2.2e9,
+}  # fmt: skip
+"""Clock of a core by JAX device kind: v2 to v5p as published; v6e and v7 from peak flop over flop per cycle."""
+
+
+@dataclass(frozen=True)
+class XlaCompile:
+    """A cost model that compiles for a TPU topology, such as "v5e:2x4" or "v3:4x4", with one device per mesh position.
+
+    Raises `CallError` if libtpu is missing, or the topology has another number of devices than the mesh.
+    """
+
+    topology: str
+
+    def __call__(self, local: DeviceLocal, mesh: Mesh) -> Estimate:
+        """What the compiler says: `step_s` from estimated cycles and our links, `peak_bytes` from its allocations."""
+        devices = topology_devices(self.topology)
+        clock_hz = CLOCK_HZ[devices[0].device_kind.lower()]
+        compiled = compile_device_local(local, devices, self.topology)
+        ours = estimate(local, mesh)
+        compute_s = estimated_cycles(compiled.as_text()) / clock_hz
+        return _with_memory(
+            replace(
+                ours, compute_s=compute_s, step_s=compute_s + ours.collective_s, serial_s=compute_s + ours.collective_s,
+                overlapped_s=max(compute_s, ours.collective_s), simulation=None,
+            ),
+            compiled,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class XlaCpuMemory:
+    """A cost model whose `peak_bytes` is XLA:CPU's, on simulated host devices; seconds are the simulator's."""
+
+    def __call__(self, local: DeviceLocal, mesh: Mesh) -> Estimate:
+        """Needs as many CPU devices as the mesh has positions; raises `CallError` with the flag to set if not."""
+        devices = jax.devices("cpu")
+        return _with_memory(
+            replace(estimate(local, mesh), simulation=None), compile_device_local(local, devices, "this host")
+        )
+
+
+def _with_memory(ours: Estimate, compiled: Any) -> Estimate:
+    """`ours` with the compiler's memory: temporaries, arguments and outputs, less what is aliased."""
+    stats = compiled.memory_analysis()
+    outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
+    peak = stats.argument_size_in_bytes + outputs + stats.temp_size_in_bytes
+    return replace(
+        ours, peak_bytes=float(peak), argument_bytes=float(stats.argument_size_in_bytes), output_bytes=float(outputs),
+        fits=True, why="",
+    )  # fmt: skip
+
+
+def topology_devices(topology: str) -> list[Any]:
+    """The devices of a TPU topology that need not be there; raises `CallError` without libtpu or for a bad name."""
+    from jax.experimental import topologies
+
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    try:
+        return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
+    except (RuntimeError, ValueError, NotImplementedError) as error:
+        raise CallError(
+            f'no TPU topology "{topology}" to compile for',
+            why=str(error).splitlines()[0],
+            hint='pip install libtpu, and a name such as "v5e:2x4", "v4:2x2x4" or "v3:4x4"; one process at a time',
+        ) from error
+
+
+def compile_device_local(local: DeviceLocal, devices: list[Any], where: str) -> Any:
+    """The device-local program compiled for `devices`: a `jax.stages.Compiled`."""
+    mesh = local.mesh
+    if len(devices) < mesh.size:
+        raise CallError(
+            f"{where} has {len(devices)} devices, the mesh {mesh} needs {mesh.size}",
+            hint="XLA_FLAGS=--xla_force_host_platform_device_count=N for CPU; a larger topology for TPU",
+        )
+    on_devices = jax.sharding.Mesh(
+        np.array(devices[: mesh.size]).reshape(mesh.axis_sizes), mesh.axis_names,
+        axis_types=(AxisType.Auto,) * len(mesh.axis_names),
+    )  # fmt: skip
+    program = local.program
+    in_specs = [_spec(local, v, int(local.settled[v])) for v in program.arguments]
+    out_specs = [_spec(local, v, s) for v, s in zip(program.outputs, output_layouts(local), strict=True)]
+    run = device_local_function(local, export(local), on_devices, in_specs, out_specs)
+    jitted = jax.jit(
+        run,
+        in_shardings=[NamedSharding(on_devices, s) for s in in_specs],
+        out_shardings=[NamedSharding(on_devices, s) for s in out_specs],
+        donate_argnums=tuple(sorted(program.donated)),
+        keep_unused=True,
+    )
+    kinds = [program.type_of(v) for v in program.arguments]
+    return jitted.lower(*(jax.ShapeDtypeStruct(k.shape, numpy_dtype(k.dtype)) for k in kinds)).compile()
+
+
+def _spec(local: DeviceLocal, value: int, layout: int) -> PartitionSpec:
+    names = local.mesh.axis_names
+    dims = axes_by_dim(layout, len(names), len(local.program.type_of(value).shape))
+    return PartitionSpec(*(tuple(names[a] for a in dim) or None for dim in dims))
+
+
+_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*? ([\w\-]+)\(")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_CALLED = re.compile(r"(condition|body|calls|to_apply)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+
+
+def estimated_cycles(hlo_text: str) -> float:
+    """The sum of `estimated_cycles` of an optimised HLO module, loops by trip count, the costliest branch of each case.
+
+    >>> estimated_cycles('ENTRY %main (x: f32[8]) -> f32[8] {\\n  %a = f32[8] fusion(x), "estimated_cycles":"7"\\n}')
+    7.0
+    """
+    blocks, entry = _computations(hlo_text)
+    known: dict[str, float] = {}
+
+    def total(name: str) -> float:
+        if name not in known:
+            known[name] = 0.0
+            known[name] = sum(line_cycles(line) for line in blocks.get(name, ()))
+        return known[name]
+
+    def line_cycles(line: str) -> float:
+        cycles = float(sum(map(int, _CYCLES.findall(line))))
+        match = _INSTRUCTION.match(line)
+        kind, called = (match.group(1) if match else ""), dict(_CALLED.findall(line))
+        if kind == "while":
+            trips = int(found.group(1)) if (found := _TRIPS.search(line)) else 1
+            cycles += trips * total(called["body"]) + (trips + 1) * total(called["condition"])
+        elif kind == "conditional":
+            branches = _BRANCHES.search(line)
+            names = branches.group(1).replace("%", "").split(", ") if branches else []
+            cycles += max(map(total, names), default=0.0)
+        elif kind in ("call", "async-start"):
+            cycles += total(called.get("to_apply") or called.get("calls", ""))
+        return cycles
+
+    return total(entry)
+
+
+def _computations(hlo_text: str) -> tuple[dict[str, list[str]], str]:
+    """Lines of each computation by name, and the name of the entry."""
+    blocks: dict[str, list[str]] = {}
+    name = entry = ""
+    for line in hlo_text.splitlines():
+        if line.endswith("{") and not line.startswith(" ") and "->" in line:
+            name = line.removeprefix("ENTRY ").split(" ")[0].lstrip("%")
+            blocks[name] = []
+            entry = name if line.startswith("ENTRY") else entry
+        elif name:
+            blocks[name].append(line)
+    return blocks, entry
