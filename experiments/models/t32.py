@@ -2,8 +2,8 @@
 
 One block, whose nine parameter tensors are four matrices and five vectors:
 
-    x + attention(norm(x))      attention_norm, qkv, out, output_norm    (output_norm: the additional normalization)
-    x + mlp(norm(x))            mlp_norm, up, up_bias, down, down_bias
+    x = x + attention(norm(x))      attention_norm, qkv, out
+    x = norm(x + mlp(norm(x)))      mlp_norm, up, up_bias, down, down_bias, block_norm (the additional normalization)
 
     289 tensors = 32 blocks * 9 + the embedding, which also makes the logits (tied).
 
@@ -15,6 +15,9 @@ Where Table 2's collectives come from, on a mesh {batch:16, model:2}:
                            q, k, v are one matrix [d, 3, heads, head] so that backward sums once, not three times.
     Z3   259 all_gather    128 matrices twice (forward, backward), the embedding three times (lookup, logits,
                            gradient of the logits); 129 gradients become reduce_scatter.
+    EMB  193 AR, 128 RS    after MP: each norm sums squares over the tiled d, forward and backward (6 a block), the
+                           logits sum over d (1); Megatron's four become reduce_scatters. The paper has 256 all_gathers,
+                           two for each gathered activation, which has two uses; ours are shared, hence 128.
 
 The sequence has 1,024 tokens: then the attention scores that backward keeps (f32, 6.4 GB a layer for the whole batch)
 explain the 177 GB that Table 3 gives for MP; with 2,048 they alone would need 412 GB.
@@ -71,12 +74,12 @@ def _init_block(config: Config, key: jax.Array) -> Params:
         "attention_norm": jnp.ones(d),
         "qkv": _matrix(qkv, (d, 3, config.heads, config.head_dim), d),
         "out": _matrix(out, (config.heads, config.head_dim, d), d),
-        "output_norm": jnp.ones(d),
         "mlp_norm": jnp.ones(d),
         "up": _matrix(up, (d, hidden), d),
         "up_bias": jnp.zeros(hidden),
         "down": _matrix(down, (hidden, d), hidden),
         "down_bias": jnp.zeros(d),
+        "block_norm": jnp.ones(d),
     }
 
 
@@ -120,8 +123,8 @@ def logits(params: Params, tokens: jax.Array) -> jax.Array:
     """Next-token logits [b, s, vocabulary] of `tokens` [b, s]."""
     x = jnp.take(params["embedding"], tokens, axis=0)
     for block in params["blocks"]:
-        x = x + rms_norm(attention(block, rms_norm(x, block["attention_norm"])), block["output_norm"])
-        x = x + mlp(block, rms_norm(x, block["mlp_norm"]))
+        x = x + attention(block, rms_norm(x, block["attention_norm"]))
+        x = rms_norm(x + mlp(block, rms_norm(x, block["mlp_norm"])), block["block_norm"])
     return jnp.einsum("bsd,vd->bsv", x, params["embedding"])
 
 

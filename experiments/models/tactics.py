@@ -40,4 +40,16 @@ GNS_ES = ap.ManualPartition({"graph": {"edges": 0, "senders": 0, "receivers": 0}
 
 IT32_BP = ap.ManualPartition({"token": 0, "cache": 0}, axis="batch", name="BP")
 IT32_MP = ap.ManualPartition({"params": {"*/query": 1, "*/up": 1}}, axis="model", name="MP")
+IT32_MP_OUTSIDE_ATTENTION = ap.ManualPartition(
+    {
+        "params": {"*/query": 1, "*/out": 0, "*/up": 1},
+        "query": ap.REPLICATED,
+        "key_value": ap.REPLICATED,
+        "mixed": ap.REPLICATED,
+    },
+    axis="model",
+    name="MP",
+)
+"""Megatron that stops at the tags around the attention, so that MQ can tile the batch between them."""
+
 IT32_MQ = ap.ManualPartition({"cache": 0}, axis="model", name="MQ")

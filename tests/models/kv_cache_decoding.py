@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import autopart as ap
 from experiments.models import it32
-from experiments.models.tactics import IT32_BP, IT32_MP
+from experiments.models.tactics import IT32_BP, IT32_MP, IT32_MP_OUTSIDE_ATTENTION, IT32_MQ
 from tests.models.case import Case
 
 
@@ -16,5 +16,6 @@ def case() -> Case:
         "MP": [IT32_MP],
         "BP+MP": [IT32_BP, IT32_MP],
         "BP+Z3": [IT32_BP, stored_sharded],
+        "BP+MP+MQ": [IT32_BP, IT32_MP_OUTSIDE_ATTENTION, IT32_MQ],
     }
-    return Case(it32.step(config), it32.example_args(config), state=0, schedules=schedules)
+    return Case(it32.step(config, ap.tag), it32.example_args(config), state=0, schedules=schedules)

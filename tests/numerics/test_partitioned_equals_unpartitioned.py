@@ -34,7 +34,7 @@ MODELS = {
     "cnn_flax": TRAINING,
     "lstm_haiku": TRAINING,
     "encoder_decoder_nnx": TRAINING,
-    "kv_cache_decoding": ("BP", "MP", "BP+MP", "BP+Z3"),
+    "kv_cache_decoding": ("BP", "MP", "BP+MP", "BP+MP+MQ", "BP+Z3"),
     "graph_network": ("ES",),
     "diffusion_unet": ("BP", "BP+MP", "BP+Z2", "BP+Z3"),
 }
