@@ -18,6 +18,8 @@ from autopart.core.errors import CallError, MeshError, PartitionError, ProgramEr
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
 from autopart.core.registry import register_custom_call
+from autopart.costmodel import register_device
+from autopart.costmodel.estimate import CostModel, Estimate
 from autopart.spmd.device_local import LoweringOptions
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "UNKNOWN",
     "CallError",
     "Compiled",
+    "CostModel",
+    "Estimate",
     "LoadedProgram",
     "Lowered",
     "LoweringOptions",
@@ -45,5 +49,6 @@ __all__ = [
     "load",
     "partition",
     "register_custom_call",
+    "register_device",
     "tag",
 ]

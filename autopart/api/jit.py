@@ -23,6 +23,7 @@ from autopart.api.schedule import run_schedule
 from autopart.api.tactics import Tactic
 from autopart.api.trace import LoadedProgram, Options, trace
 from autopart.core.mesh import Mesh
+from autopart.costmodel.estimate import CostModel
 from autopart.spmd.device_local import LoweringOptions
 
 
@@ -36,6 +37,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     options: LoweringOptions = LoweringOptions(),
+    cost_model: CostModel | None = None,
 ) -> PartitionedFunction:
     """`fun`, partitioned over `mesh` by `schedule`: a callable like `jax.jit` returns.
 
@@ -52,7 +54,7 @@ def jit(
         donate_argnums=_tuple(donate_argnums),
         donate_argnames=_tuple(donate_argnames),
     )
-    return PartitionedFunction(fun, mesh, tuple(schedule), trace_options, options, devices)
+    return PartitionedFunction(fun, mesh, tuple(schedule), trace_options, options, cost_model, devices)
 
 
 def partition(
@@ -81,17 +83,19 @@ class PartitionedFunction:
         schedule: tuple[Tactic, ...],
         trace_options: Options,
         options: LoweringOptions,
+        cost_model: CostModel | None,
         devices: np.ndarray | None,
     ):
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
-        self._trace_options, self._options, self._devices = trace_options, options, devices
+        self._trace_options, self._options = trace_options, options
+        self._cost_model, self._devices = cost_model, devices
         self._compiled: dict[Any, Compiled] = {}
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         traced = trace(self._fun, self._trace_options, platform_of(self.mesh), args, kwargs)
-        scheduled = run_schedule(traced.program, self.mesh, self.schedule, self._options)
+        scheduled = run_schedule(traced.program, self.mesh, self.schedule, self._options, self._cost_model)
         return Lowered(traced, scheduled, self.mesh, self._devices)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -19,6 +19,7 @@ from autopart.core.errors import CallError
 from autopart.core.layout import axes_by_dim
 from autopart.core.mesh import Mesh
 from autopart.core.text import core_text
+from autopart.costmodel.estimate import Estimate
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.run import device_local_function, output_layouts
@@ -38,6 +39,11 @@ class Lowered:
     def program(self) -> DeviceLocal:
         """The device-local program: what cost models take."""
         return self.scheduled.device_local
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Seconds and bytes of a step on one device; None where the mesh names no device and no cost model is given."""
+        return self.scheduled.estimate
 
     @functools.cached_property
     def metadata(self) -> Metadata:

@@ -13,9 +13,11 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.costmodel.estimate import Estimate
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 
 
@@ -109,9 +111,8 @@ def report_tactic(
     actions: list[Action],
     partitioning: Partitioning,
     lowered: DeviceLocal,
-    step_s: float | None,
-    peak_bytes: float | None,
-    report: Mapping[str, Any],
+    estimate: Estimate | None,
+    report: Mapping[str, Any] = MappingProxyType({}),
 ) -> TacticReport:
     """The row of a tactic, from the state it left behind."""
     program, count = partitioning.program, lowered.collectives()
@@ -125,8 +126,8 @@ def report_tactic(
         collectives_by_axis=lowered.collectives_by_axis(),
         conflicts=tuple(map(str, partitioning.conflicts())),
         unpartitioned=blocked,
-        step_s=step_s,
-        peak_bytes=peak_bytes,
+        step_s=estimate.step_s if estimate else None,
+        peak_bytes=estimate.peak_bytes if estimate else None,
         report=dict(report),
     )
 

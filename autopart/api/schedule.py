@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autopart.api.metadata import TacticReport, report_tactic
@@ -11,29 +11,39 @@ from autopart.core.errors import PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.costmodel.estimate import CostModel, Estimate, estimate_of
+from autopart.costmodel.simulator import Simulator
 from autopart.spmd.device_local import DeviceLocal, LoweringOptions, Statics, lower
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """The state after the last tactic, its device-local program, and the report of each tactic."""
+    """The state after the last tactic, its device-local program and estimate, and the report of each tactic."""
 
     partitioning: Partitioning
     device_local: DeviceLocal
     reports: tuple[TacticReport, ...]
+    estimate: Estimate | None
 
 
 def run_schedule(
-    program: Program, mesh: Mesh, schedule: Sequence[Tactic], options: LoweringOptions = LoweringOptions()
+    program: Program,
+    mesh: Mesh,
+    schedule: Sequence[Tactic],
+    options: LoweringOptions = LoweringOptions(),
+    cost_model: CostModel | None = None,
 ) -> Scheduled:
     """Applies each tactic in order. An empty schedule leaves everything replicated.
 
-    Errors name the tactic that caused them and its place in the schedule.
+    After each tactic the program is lowered and, where the mesh names a device or a cost model is given, priced. Errors
+    name the tactic that caused them and its place in the schedule.
     """
     partitioning = Partitioning(program, mesh)
     statics = Statics.of(program)
+    price = _pricing(program, mesh, cost_model)
     lowered = lower(partitioning, options, statics)
-    reports = []
+    reports: list[TacticReport] = []
+    estimate = None
     for position, tactic in enumerate(schedule, 1):
         if not isinstance(tactic, Tactic):
             raise TypeError(f"a schedule holds tactics such as ap.ManualPartition, not {tactic!r}")
@@ -42,5 +52,15 @@ def run_schedule(
         except PartitionError as error:
             raise blamed(error, tactic, position, len(schedule)) from None
         lowered = lower(partitioning, options, statics)
-        reports.append(report_tactic(tactic.name, actions, partitioning, lowered, None, None, {}))
-    return Scheduled(partitioning, lowered, tuple(reports))
+        estimate = price(lowered)
+        reports.append(report_tactic(tactic.name, actions, partitioning, lowered, estimate))
+    return Scheduled(partitioning, lowered, tuple(reports), estimate if schedule else price(lowered))
+
+
+def _pricing(program: Program, mesh: Mesh, cost_model: CostModel | None) -> Callable[[DeviceLocal], Estimate | None]:
+    if cost_model is not None:
+        return lambda lowered: cost_model(lowered, mesh)
+    if mesh.device is None:
+        return lambda lowered: None
+    simulator = Simulator.of(program, mesh)
+    return lambda lowered: estimate_of(simulator, lowered)

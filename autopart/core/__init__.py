@@ -1,0 +1,1 @@
+"""Programs, meshes, tile mappings, and PartIR:Core: actions and propagation."""

@@ -1,0 +1,1 @@
+"""From PartIR:Core to device-local programs with collectives, and to what XLA runs."""

@@ -278,3 +278,19 @@ def test_loaded_file_is_accepted_wherever_a_function_is(tmp_path):
     np.testing.assert_allclose(step(X, W)[0], linear(X, W), rtol=1e-5, atol=1e-6)
     path.write_text(lowered.as_text())
     assert ap.load(path).argument_names == ["arg0", "arg1"]
+
+
+def test_a_mesh_with_a_device_gets_estimates_after_every_tactic():
+    mesh = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
+    low = ap.jit(linear, mesh, [BP, ap.ManualPartition({"w": 1}, axis="model")]).lower(X, W)
+    first, second = low.metadata.tactics
+    assert 0 < second.step_s <= first.step_s
+    assert second.peak_bytes < first.peak_bytes
+    assert low.estimate.step_s == second.step_s
+    assert "step" in str(low.metadata).splitlines()[0]
+    assert ap.jit(linear, MESH, [BP]).lower(X, W).estimate is None
+
+
+def test_unknown_device_lists_the_known():
+    with pytest.raises(ap.UnknownNameError, match="tpu_v3"):
+        ap.jit(linear, ap.Mesh({"batch": 4}, device="tpu_v33"), [BP]).lower(X, W)
