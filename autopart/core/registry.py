@@ -8,8 +8,8 @@
     localize(local)      the op on slices; by default the same op with local types
 
 A rule's `examples` are what tests prove it on: every mapping against XLA, and that no sound mapping is missing, unless
-`reasons` says why. A kind that no mapping fits is registered with `blocked` and its reason, so that "unknown" and "blocks
-by nature" stay apart. Custom calls are registered under their target name.
+`reasons` says why. A kind that no mapping fits is registered with `blocked` and its reason, so that "unknown" and
+"blocks by nature" stay apart. Custom calls are registered under their target name.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Example:
     """One op on which a rule is tested: MLIR's generic form over operands %0, %1, ...
 
     text       `"stablehlo.abs"(%0) : (tensor<4x6xf32>) -> tensor<4x6xf32>`
-    operands   what to feed, per operand: (low, high) for numbers in that range, "spd" for symmetric positive
-               definite matrices, "unique" for indices without repetition, None for anything
+    operands   what to feed, per operand: (low, high) for whole numbers in that range, high left out for integers;
+               a range of floats for any number in it; "spd" for symmetric positive definite matrices; None for anything
     functions  functions of the module that the op refers to
     tolerance  relative, where slices are not computed bit by bit as the whole
     """
@@ -145,12 +145,20 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Omission:
+    """Mappings that are sound and yet not declared: `why`, and which ones (`covers(spec, mapping)`)."""
+
+    why: str
+    covers: Callable[[OpSpec, TileMapping], bool]
+
+
+@dataclass(frozen=True)
 class Rule:
     """What is registered for an op kind.
 
     family      the file it stands in
     reason      why the kind has no mappings at all, if so
-    reasons     why mappings that a search may find sound are not declared, one sentence each
+    reasons     which sound mappings are left out, and why
     linear      sums pending on its operands may be added before they are reduced
     structural  no op of the module has this kind: it is made when a program is read
     """
@@ -161,7 +169,7 @@ class Rule:
     localize: Localize | None = None
     examples: tuple[Example, ...] = ()
     reason: str = ""
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Omission, ...] = ()
     linear: bool = False
     structural: bool = False
 
@@ -178,15 +186,15 @@ def rule(
     *kinds: str,
     localize: Localize | None = None,
     examples: Sequence[Example] | Callable[[str], Sequence[Example]] = (),
-    reasons: Sequence[str] = (),
+    reasons: Sequence[Omission] = (),
     pending_linear: bool = False,
     structural: bool = False,
 ) -> Callable[[Mappings], Mappings]:
     """Registers a function from `OpSpec` to tile mappings for op kinds ("add"; "chlo.erf" with its prefix).
 
-    The order of the mappings is their identity. Factors shorter than two may be given; they are dropped. Each dim of an
-    operand or result may be in one mapping only. `examples` may be a function of the kind. Raises `RegistryError` if a kind has a
-    rule already.
+    The order of the mappings is their identity. Factors shorter than two may be given; they are dropped. Each dim of
+    an operand or result may be in one mapping only. `examples` may be a function of the kind. Raises `RegistryError` if
+    a kind has a rule already.
     """
 
     def register(mappings: Mappings) -> Mappings:
@@ -200,10 +208,10 @@ def rule(
     return register
 
 
-def blocked(*kinds: str, reason: str, family: str, localize: Localize | None = None) -> None:
+def blocked(*kinds: str, reason: str, family: str, examples: Sequence[Example] = ()) -> None:
     """Registers op kinds that cannot be sliced at all: known, and the reason is shown to users."""
     for kind in kinds:
-        _add(_rules, Rule(kind, family, lambda spec: (), localize, reason=reason))
+        _add(_rules, Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason))
 
 
 def register_custom_call(
@@ -211,7 +219,7 @@ def register_custom_call(
     *,
     localize: Localize | None = None,
     examples: Sequence[Example] = (),
-    reasons: Sequence[str] = (),
+    reasons: Sequence[Omission] = (),
 ) -> Callable[[Mappings], Mappings]:
     """Registers a rule for the custom call `target_name`, as `rule` does for an op kind.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import ANY, WHOLE, OpSpec, TileMapping
-from autopart.core.registry import rule
+from autopart.core.registry import Omission, rule
 from autopart.core.rules.example_text import op
 
 
@@ -20,7 +20,12 @@ from autopart.core.rules.example_text import op
         op("optimization_barrier", "4x6xf32 -> 4x6xf32"),
         op("optimization_barrier", "4x6xf32, 8xi32 -> 4x6xf32, 8xi32"),
     ),
-    reasons=("dims of several operands may be sliced together; each alone says as much",),
+    reasons=(
+        Omission(
+            "dims of several operands may be sliced together, in every combination",
+            lambda spec, mapping: sum(d != WHOLE for d in mapping.operands) > 1,
+        ),
+    ),
 )
 def optimization_barrier(spec: OpSpec) -> Iterable[TileMapping]:
     """Each dim of each operand; the other operands stay as they are."""

@@ -20,7 +20,7 @@ def _lapack(target: str, types: str, config: str = "", *, feed: str | None = Non
     """A batch of 4 matrices; LAPACK wants them column-major."""
     sides = [_layouts(side) for side in types.split("->")]
     attributes = (
-        f'call_target_name = "{target}", api_version = 4 : i32, mhlo.backend_config = {{{config}}}, '
+        f'call_target_name = "{target}", backend_config = "", mhlo.backend_config = {{{config}}}, '
         f'mhlo.frontend_attributes = {{num_batch_dims = "1"}}, operand_layouts = [{sides[0]}], result_layouts = [{sides[1]}]'
     )
     return op("custom_call", types, attributes, feed=(feed,), tolerance=1e-4)
@@ -52,7 +52,6 @@ def _layouts(side: str) -> str:
             feed="spd",
         ),
     ),
-    reasons=("what the other dims mean is for the target to know; register it by name",),
 )
 def declared_batch(spec: OpSpec) -> Iterable[TileMapping]:
     """The leading dims that the call declares to be a batch."""

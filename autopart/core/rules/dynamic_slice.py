@@ -98,7 +98,6 @@ def _slice(types: str, sizes: str, *feed: tuple[int, int]) -> Example:
         _slice("8xi32, i64 -> 7xi32", "7", (1, 2)),
         _slice("8xi32, ui8 -> 1xi32", "1", (5, 6)),
     ),
-    reasons=("a window taken from a whole operand is cut to tiles by an all_slice, which costs nothing",),
 )
 def dynamic_slice(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims taken whole tile; of the others, the slices that hold a part of the window are summed."""

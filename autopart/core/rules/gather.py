@@ -116,7 +116,6 @@ _ALONG = (
             (-1, 3),
         ),
     ),
-    reasons=("a window taken from a whole operand is cut to tiles by an all_slice, which costs nothing",),
 )
 def gather(spec: OpSpec) -> Iterable[TileMapping]:
     """Index batch dims, batching dims, window dims taken whole, and indexed dims of the operand as sums."""

@@ -28,7 +28,6 @@ def _fft(kind: str, types: str, length: str) -> Example:
         _fft("RFFT", "4x6xf32 -> 4x4xcomplex<f32>", "6"),
         _fft("IRFFT", "4x2x4xcomplex<f32> -> 4x2x6xf32", "2, 6"),
     ),
-    reasons=("a transform along a sliced dim needs an all_to_all inside the op",),
 )
 def fft(spec: OpSpec) -> Iterable[TileMapping]:
     """The dims that are not transformed."""

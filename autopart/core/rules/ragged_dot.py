@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autopart.core.op import WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.registry import Example, LocalOp, Value, rule
+from autopart.core.registry import Example, LocalOp, Omission, Value, rule
 from autopart.core.rules.example_text import op
 from autopart.core.rules.factors import reduction_code
 from autopart.core.rules.positions import offset
@@ -192,9 +192,15 @@ def _ragged(
     "chlo.ragged_dot",
     localize=_localize,
     examples=(
-        _ragged("8x6xf32, 4x6x2xf32, 4xi32 -> 8x2xf32", "1,1", 0, "0", sizes=(0, 3)),
+        _ragged("8x6xf32, 4x6x2xf32, 4xi32 -> 8x2xf32", "1,1", 0, "0", sizes=(1, 3)),
         _ragged("6x8xf32, 8x2xf32, 4xi32 -> 4x6x2xf32", "1,0", 1, "", sizes=(0, 3)),
         _ragged("2x8x4xf32, 2x4x2xf32, 4xi32 -> 2x8x2xf32", "2,1", 0, "", "0", sizes=(0, 1)),
+    ),
+    reasons=(
+        Omission(
+            "where a batch dim is ragged the sizes do not change the product, so slicing them says nothing",
+            lambda spec, mapping: _Dims(spec).ragged in {d for d, _ in _Dims(spec).batch} and mapping.operands[2] != WHOLE,
+        ),
     ),
 )
 def ragged_dot(spec: OpSpec) -> Iterable[TileMapping]:

@@ -8,11 +8,15 @@ jax draws by threefry in elementwise ops over an iota instead, which tile. (`jax
 from __future__ import annotations
 
 from autopart.core.registry import blocked
+from autopart.core.rules.example_text import op
 
 blocked(
     "rng_bit_generator",
     family="random_bits",
     reason="a slice of the bits cannot be drawn without drawing them all; use threefry keys, which tile",
+    examples=(
+        op("rng_bit_generator", "2xui64 -> 2xui64, 4x6xui32", "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>"),
+    ),
 )
 blocked(
     "rng",

@@ -5,9 +5,10 @@
     i  (0, _) -> tile 0
     j  (1, _) -> sum       each device reduces its part
 
-Every part starts from the initial value, which must count once: for sums and products only the first part starts from it,
-the others from 0 or 1. A reducer that is no plain sum, product, maximum, minimum, and, or (argmax, say) has no collective;
-it keeps the dims it does not reduce.
+Every part starts from the initial value, which must count once: of a sum or product only the first part starts from it,
+the others from 0 or 1. (StableHLO wants it to be the identity; XLA takes others too, and drops them where one element
+is reduced.) A reducer that is no plain sum, product, maximum, minimum, and, or (argmax, say) has no collective: dims that
+it reduces are blocked.
 """
 
 from __future__ import annotations
@@ -64,16 +65,24 @@ def _over(*dims: int) -> str:
     "reduce",
     localize=_localize,
     examples=(
-        op("reduce", "4x6xf32, f32 -> 4xf32", _over(1), reducer("add f32")),
-        op("reduce", "4x6x2xi32, i32 -> 6xi32", _over(0, 2), reducer("add i32"), feed=(None, (1, 5))),
-        op("reduce", "4x6xf32, f32 -> 6xf32", _over(0), reducer("maximum f32")),
-        op("reduce", "4x6xf32, f32 -> 6xf32", _over(0), reducer("minimum f32")),
-        op("reduce", "2x4xi32, i32 -> 2xi32", _over(1), reducer("multiply i32"), feed=((1, 4), (2, 5))),
-        op("reduce", "4x6xi32, i32 -> 6xi32", _over(0), reducer("and i32")),
-        op("reduce", "4x6xi1, i1 -> 6xi1", _over(0), reducer("or i1")),
-        op("reduce", "4x6xi1, i1 -> 6xi1", _over(0), reducer("add i1")),
-        op("reduce", "4x6xf32, 4x6xi32, f32, i32 -> 4xf32, 4xi32", _over(1), reducer("add f32", "maximum i32")),
-        op("reduce", "4x6xf32, 4x6xi32, f32, i32 -> 4xf32, 4xi32", _over(1), _ARGMAX),
+        op("reduce", "4x6xf32, f32 -> 4xf32", _over(1), reducer("add f32"), feed=(None, (0.0, 0.0))),
+        op("reduce", "4x26xf32, f32 -> 4xf32", _over(1), reducer("add f32")),
+        op("reduce", "4x6x2xi32, i32 -> 6xi32", _over(0, 2), reducer("add i32"), feed=(None, (0, 1))),
+        op("reduce", "4x6xf32, f32 -> 6xf32", _over(0), reducer("maximum f32"), feed=(None, (-9, -9))),
+        op("reduce", "4x6xf32, f32 -> 6xf32", _over(0), reducer("minimum f32"), feed=(None, (9, 9))),
+        op("reduce", "2x4xi32, i32 -> 2xi32", _over(1), reducer("multiply i32"), feed=((1, 4), (1, 2))),
+        op("reduce", "2x26xi32, i32 -> 2xi32", _over(1), reducer("multiply i32"), feed=((1, 4), (2, 5))),
+        op("reduce", "4x6xi32, i32 -> 6xi32", _over(0), reducer("and i32"), feed=(None, (-1, 0))),
+        op("reduce", "4x6xi1, i1 -> 6xi1", _over(0), reducer("or i1"), feed=(None, (0, 1))),
+        op("reduce", "4x6xi1, i1 -> 6xi1", _over(0), reducer("add i1"), feed=(None, (0, 1))),
+        op(
+            "reduce",
+            "4x6xf32, 4x6xi32, f32, i32 -> 4xf32, 4xi32",
+            _over(1),
+            reducer("add f32", "maximum i32"),
+            feed=(None, None, (0.0, 0.0), (-9, -8)),
+        ),
+        op("reduce", "4x6xf32, 4x6xi32, f32, i32 -> 4xf32, 4xi32", _over(1), _ARGMAX, feed=(None, None, (-9, -9))),
     ),
 )
 def reduce(spec: OpSpec) -> Iterable[TileMapping]:

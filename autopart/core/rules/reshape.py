@@ -53,7 +53,6 @@ def groups(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[l
             "2x8x6xf32 -> 4x4x3x2xf32",
         )
     ),
-    reasons=("a dim that is not the major-most of its group is sliced in pieces that are not contiguous",),
 )
 def reshape(spec: OpSpec) -> Iterable[TileMapping]:
     """The major-most dims of each group."""

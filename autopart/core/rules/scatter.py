@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.registry import Example, LocalOp, Value, rule
+from autopart.core.registry import Example, LocalOp, Omission, Value, rule
 from autopart.core.rules.example_text import op, reducer
 from autopart.core.rules.factors import reduction_codes
 from autopart.core.rules.index_vectors import assembled, components
@@ -50,6 +50,11 @@ class _Dims:
         dropped = {*self.numbers["inserted_window_dims"], *self.numbers["input_batching_dims"]}
         kept = [d for d in range(len(self.spec.operands[0].shape)) if d not in dropped]
         return dict(zip(kept, self.numbers["update_window_dims"], strict=True))
+
+    @cached_property
+    def whole_windows(self) -> set[int]:
+        """Operand dims that an update covers whole."""
+        return {d for d in self.window if self.window_size(d) == self.spec.operands[0].shape[d]}
 
     def window_size(self, dim: int) -> int:
         """How many elements of an operand dim one update covers."""
@@ -134,14 +139,14 @@ def _scatter(types: str, numbers: str, steps: tuple[str, ...], *feed: tuple[int,
 
 
 _ROWS = (
-    "update_window_dims = [1], inserted_window_dims = [0], scattered_dims_to_operand_dims = [0], index_vector_dim = 1"
+    "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1"
 )
-_CELLS = "inserted_window_dims = [0, 1], scattered_dims_to_operand_dims = [1, 0], index_vector_dim = 0"
+_CELLS = "inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [1, 0], index_vector_dim = 0"
 _ALONG = (
     "inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], "
-    "scattered_dims_to_operand_dims = [1], index_vector_dim = 2"
+    "scatter_dims_to_operand_dims = [1], index_vector_dim = 2"
 )
-_BLOCKS = "update_window_dims = [1, 2], scattered_dims_to_operand_dims = [0, 1], index_vector_dim = 1"
+_BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1"
 
 
 @rule(
@@ -176,6 +181,12 @@ _BLOCKS = "update_window_dims = [1, 2], scattered_dims_to_operand_dims = [0, 1],
             (-2, 10),
         ),
     ),
+    reasons=(
+        Omission(
+            "where updates replace a dim whole, they are sliced with it",
+            lambda spec, mapping: mapping.operands[-1] == WHOLE and mapping.operands[0] in _Dims(spec).whole_windows,
+        ),
+    ),
 )
 def scatter(spec: OpSpec) -> Iterable[TileMapping]:
     """Update batch dims, batching dims, window dims replaced whole, and indexed dims of the operand."""
@@ -195,7 +206,7 @@ def scatter(spec: OpSpec) -> Iterable[TileMapping]:
         elif codes is not None:
             yield dims.mapping(WHOLE, index_dim, update_dim, codes, size)
     for dim, size in enumerate(operand):
-        if dim in dims.window and dims.window_size(dim) == size:
+        if dim in dims.whole_windows:
             yield dims.mapping(dim, WHOLE, dims.window[dim], (dim,) * count, size)
         elif dim in n["scattered_dims_to_operand_dims"] and dims.window_size(dim):
             yield dims.mapping(dim, WHOLE, WHOLE, (dim,) * count, size)

@@ -11,13 +11,13 @@ def _blocked(reason: str, *kinds: str) -> None:
 
 _blocked(
     "its shape is decided at run time; lower the program for concrete shapes",
-    *"dynamic_broadcast_in_dim dynamic_conv dynamic_gather dynamic_iota dynamic_pad dynamic_reshape".split(),
-    *"real_dynamic_slice set_dimension_size get_dimension_size".split(),
+    *["dynamic_broadcast_in_dim", "dynamic_conv", "dynamic_gather", "dynamic_iota", "dynamic_pad", "dynamic_reshape"],
+    *["real_dynamic_slice", "set_dimension_size", "get_dimension_size"],
 )
 _blocked("quantized types are not supported", "uniform_quantize", "uniform_dequantize")
 _blocked(
     "it talks to the host or to another program",
-    *"infeed outfeed send recv after_all create_token async_start async_done".split(),
+    *["infeed", "outfeed", "send", "recv", "after_all", "create_token", "async_start", "async_done"],
 )
 _blocked("tuples are not arrays; return the elements instead", "tuple", "get_tuple_element")
 _blocked("XLA cannot run it", "unary_einsum", "chlo.asin_acos_kernel")

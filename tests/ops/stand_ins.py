@@ -1,0 +1,63 @@
+"""Ops that XLA does not run on the CPU, replaced by what jax itself computes in their place.
+
+    %r = chlo.ragged_dot(%lhs, %rhs, %sizes)    ->    %r = call @ragged_dot_0(%lhs, %rhs, %sizes)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import jax
+from jax import lax
+
+from autopart.core.attributes import decode
+from autopart.core.jax_internals import func, ir, numpy_dtype
+from autopart.core.op_spec_import import tensor_type
+
+_fresh = itertools.count()
+
+
+def _ragged_dot(op: ir.Operation) -> Callable:
+    n = decode(op.attributes["ragged_dot_dimension_numbers"])
+    numbers = lax.RaggedDotDimensionNumbers(
+        (
+            (n["lhs_contracting_dimensions"], n["rhs_contracting_dimensions"]),
+            (n["lhs_batching_dimensions"], n["rhs_batching_dimensions"]),
+        ),
+        n["lhs_ragged_dimensions"],
+        n["rhs_group_dimensions"],
+    )
+    return lambda lhs, rhs, sizes: lax.ragged_dot_general(lhs, rhs, sizes, numbers)
+
+
+def _first_operand(op: ir.Operation) -> Callable:
+    return lambda x: x
+
+
+_STAND_INS = {"chlo.ragged_dot": _ragged_dot, "stablehlo.collective_broadcast": _first_operand}
+
+
+def replace_what_cpu_lacks(module: ir.Module) -> None:
+    """Replaces such ops of the module's main function, in place."""
+    main = list(module.body.operations)[-1]
+    for view in list(main.regions[0].blocks[0].operations):
+        op = view.operation
+        if op.name in _STAND_INS:
+            _replace(module, op, _STAND_INS[op.name](op))
+
+
+def _replace(module: ir.Module, op: ir.Operation, function: Callable) -> None:
+    types = [tensor_type(v.type) for v in op.operands]
+    text = jax.jit(function).lower(*(jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype)) for t in types)).as_text()
+    number = next(_fresh)
+    text = text.replace("@", f"@stand_in_{number}_").replace("public ", "private ")
+    parsed = ir.Module.parse(text)
+    for function_op in list(parsed.body.operations):
+        with ir.InsertionPoint.at_block_begin(module.body):
+            function_op.operation.clone()
+    with ir.InsertionPoint(op):
+        call = func.CallOp([r.type for r in op.results], ir.FlatSymbolRefAttr.get(f"stand_in_{number}_main"), list(op.operands))
+    for old, new in zip(op.results, call.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
