@@ -36,4 +36,4 @@ def test_getting_started_runs_and_its_figures_hold(monkeypatch: pytest.MonkeyPat
     printed = run("docs/getting-started.md")
     assert re.search(r"^BP +\d+ +20 ", printed, re.MULTILINE)
     assert re.search(r"^MP +\d+ +28 ", printed, re.MULTILINE)
-    assert printed.endswith("PartitionSpec(None, None, 'model')\n")
+    assert printed.endswith("(None, None, 'model')\n")
