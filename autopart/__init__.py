@@ -14,7 +14,15 @@ from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition, Tactic
 from autopart.api.tag import tag
 from autopart.api.trace import LoadedProgram, load
-from autopart.core.errors import CallError, MeshError, PartitionError, ProgramError, TileError, UnknownNameError
+from autopart.core.errors import (
+    BlockedError,
+    CallError,
+    MeshError,
+    PartitionError,
+    ProgramError,
+    TileError,
+    UnknownNameError,
+)
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
 from autopart.core.registry import register_custom_call
@@ -26,6 +34,7 @@ __all__ = [
     "FIRST_DIVISIBLE_DIM",
     "REPLICATED",
     "UNKNOWN",
+    "BlockedError",
     "CallError",
     "Compiled",
     "CostModel",

@@ -38,12 +38,15 @@ def jit(
     static_argnames: str | Sequence[str] = (),
     options: LoweringOptions = LoweringOptions(),
     cost_model: CostModel | None = None,
+    strict: bool = False,
 ) -> PartitionedFunction:
     """`fun`, partitioned over `mesh` by `schedule`: a callable like `jax.jit` returns.
 
     It takes NumPy arrays or jax Arrays of any sharding and returns jax Arrays sharded as the schedule decided. A
     donated argument and the output that updates it keep one layout. `mesh` may be a `jax.sharding.Mesh`,
-    whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call.
+    whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call. `cost_model`
+    replaces the simulator (which needs the mesh to name a device). `strict` raises where propagation stops at a conflict
+    or at an op without a rule, instead of reporting it.
     """
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
@@ -54,7 +57,7 @@ def jit(
         donate_argnums=_tuple(donate_argnums),
         donate_argnames=_tuple(donate_argnames),
     )
-    return PartitionedFunction(fun, mesh, tuple(schedule), trace_options, options, cost_model, devices)
+    return PartitionedFunction(fun, mesh, tuple(schedule), trace_options, options, cost_model, strict, devices)
 
 
 def partition(
@@ -84,18 +87,21 @@ class PartitionedFunction:
         trace_options: Options,
         options: LoweringOptions,
         cost_model: CostModel | None,
+        strict: bool,
         devices: np.ndarray | None,
     ):
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
         self._trace_options, self._options = trace_options, options
-        self._cost_model, self._devices = cost_model, devices
+        self._cost_model, self._strict, self._devices = cost_model, strict, devices
         self._compiled: dict[Any, Compiled] = {}
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         traced = trace(self._fun, self._trace_options, platform_of(self.mesh), args, kwargs)
-        scheduled = run_schedule(traced.program, self.mesh, self.schedule, self._options, self._cost_model)
+        scheduled = run_schedule(
+            traced.program, self.mesh, self.schedule, self._options, self._cost_model, self._strict
+        )
         return Lowered(traced, scheduled, self.mesh, self._devices)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autopart.api.metadata import TacticReport, report_tactic
 from autopart.api.tactics import Tactic, blamed
-from autopart.core.errors import PartitionError
+from autopart.core.errors import BlockedError, PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
@@ -32,11 +32,13 @@ def run_schedule(
     schedule: Sequence[Tactic],
     options: LoweringOptions = LoweringOptions(),
     cost_model: CostModel | None = None,
+    strict: bool = False,
 ) -> Scheduled:
     """Applies each tactic in order. An empty schedule leaves everything replicated.
 
     After each tactic the program is lowered and, where the mesh names a device or a cost model is given, priced. Errors
-    name the tactic that caused them and its place in the schedule.
+    name the tactic that caused them and its place in the schedule. `strict` raises `BlockedError` where a tactic leaves a
+    conflict, or an op that blocks propagation.
     """
     partitioning = Partitioning(program, mesh)
     statics = Statics.of(program)
@@ -54,7 +56,25 @@ def run_schedule(
         lowered = lower(partitioning, options, statics)
         estimate = price(lowered)
         reports.append(report_tactic(tactic.name, actions, partitioning, lowered, estimate))
+        if strict:
+            _check_unblocked(reports[-1], tactic, position, len(schedule))
     return Scheduled(partitioning, lowered, tuple(reports), estimate if schedule else price(lowered))
+
+
+def _check_unblocked(report: TacticReport, tactic: Tactic, position: int, count: int) -> None:
+    lines = [f"conflict: {conflict}" for conflict in report.conflicts]
+    lines += [f"{kind} blocks propagation: {where[0]}" for kind, where in report.unpartitioned.items()]
+    if lines:
+        raise blamed(
+            BlockedError(
+                f"strict mode: {len(lines)} places where propagation stops",
+                why="\n       ".join(lines[:8]),
+                hint="order the tactics, tag a value and decide about it, or register a rule for the op",
+            ),
+            tactic,
+            position,
+            count,
+        )
 
 
 def _pricing(program: Program, mesh: Mesh, cost_model: CostModel | None) -> Callable[[DeviceLocal], Estimate | None]:

@@ -46,6 +46,10 @@ class CallError(PartitionError):
     """A partitioned function called with arguments or devices it was not lowered for."""
 
 
+class BlockedError(PartitionError):
+    """In strict mode: ops that block propagation, or that several mappings would fit."""
+
+
 def closest(name: str, known: Iterable[str], count: int = 3) -> str:
     """The known names nearest to `name`, as text for a `try` line."""
     known = list(known)

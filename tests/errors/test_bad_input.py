@@ -162,3 +162,14 @@ def test_malformed_mesh_is_an_error(axes):
 def test_unknown_text_form_lists_the_known():
     with pytest.raises(ValueError, match='"core", "hlo" and "stablehlo"'):
         lower().as_text("html")
+
+
+def test_strict_mode_raises_at_a_conflict_with_its_line():
+    def gram(x):
+        return x @ x.T
+
+    step = ap.jit(gram, MESH, [tactic({"x": 0})], strict=True)
+    with pytest.raises(
+        ap.BlockedError, match=r"1 places where propagation stops[\s\S]*dot_general[\s\S]*test_bad_input.py"
+    ):
+        step.lower(X)
