@@ -44,9 +44,9 @@ def jit(
 
     It takes NumPy arrays or jax Arrays of any sharding and returns jax Arrays sharded as the schedule decided. A
     donated argument and the output that updates it keep one layout. `mesh` may be a `jax.sharding.Mesh`,
-    whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call. `cost_model`
-    replaces the simulator (which needs the mesh to name a device). `strict` raises where propagation stops at a conflict
-    or at an op without a rule, instead of reporting it.
+    whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call.
+    `cost_model` replaces the simulator (which needs the mesh to name a device). `strict` raises where propagation stops
+    at a conflict or at an op without a rule, instead of reporting it.
     """
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):

@@ -37,8 +37,8 @@ def run_schedule(
     """Applies each tactic in order. An empty schedule leaves everything replicated.
 
     After each tactic the program is lowered and, where the mesh names a device or a cost model is given, priced. Errors
-    name the tactic that caused them and its place in the schedule. `strict` raises `BlockedError` where a tactic leaves a
-    conflict, or an op that blocks propagation.
+    name the tactic that caused them and its place in the schedule. `strict` raises `BlockedError` where a tactic leaves
+    a conflict, or an op that blocks propagation.
     """
     partitioning = Partitioning(program, mesh)
     statics = Statics.of(program)
