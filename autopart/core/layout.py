@@ -15,8 +15,8 @@ Equal layouts are equal integers, so kernels compare and hash them as such.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import kernel
 from autopart.core.op import MAX_RANK, REDUCTION_NAMES
 
 ACTION_BITS, ACTION_MASK = 5, 31
@@ -24,13 +24,13 @@ LAST_TILE = MAX_RANK
 """Actions 1 .. LAST_TILE tile a dim; larger ones are pending reductions."""
 
 
-@njit(cache=True)
+@kernel
 def action_of(layout: int, axis: int) -> int:
     """0, 1 + the dim that `axis` tiles, or the code of the reduction pending on it."""
     return np.int64((layout >> np.uint64(8 * axis)) & np.uint64(ACTION_MASK))
 
 
-@njit(cache=True)
+@kernel
 def pack(actions: np.ndarray, stamps: np.ndarray) -> np.uint64:
     """The layout in which each axis has `actions[axis]`; of axes on one dim, the smaller stamp is outer."""
     layout = np.uint64(0)
@@ -65,7 +65,7 @@ def pending_axes(layout: int, axis_count: int) -> tuple[tuple[int, int], ...]:
     return tuple((axis, code) for axis, code in codes if code > LAST_TILE)
 
 
-@njit(cache=True)
+@kernel
 def local_elements(shape: np.ndarray, layout: np.uint64, axis_sizes: np.ndarray) -> float:
     """Elements that one device holds of a value of `shape` (padded with ones) in `layout`."""
     elements = 1.0

@@ -35,6 +35,7 @@ from autopart.core.propagation import (
     result_entry,
     set_action,
     slicing,
+    tile_in_turn,
     tiling,
     undo,
 )
@@ -117,7 +118,7 @@ class Partitioning:
             fingerprint=np.zeros(1, np.uint64),
         )
         most = max((len(m) for m in self.table.of), default=0)
-        self._heap, self._heapd = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
+        self._heap, self._queued = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
         self._found, self._conflicted = np.zeros(most + 1, np.int32), np.zeros(4 * ops + 1, np.int32)
         self._stamp = 0
         self._seeds: list[list[int]] = [[] for _ in range(axes)]
@@ -167,9 +168,25 @@ class Partitioning:
             self._seeds[index] = []
             count = propagate(
                 self.graph, self.table.arrays, self.state, self.sizes, index, self._stamp, seeds,
-                self._heap, self._heapd, self._found, self._conflicted,
+                self._heap, self._queued, self._found, self._conflicted,
             )  # fmt: skip
             self._blocked[index].update(self._conflicted[:count].tolist())
+
+    def tile_in_turn(self, values: np.ndarray, dims: np.ndarray, axis: str) -> list[Tile]:
+        """tile<value, dim, axis> and propagate, for each value in turn that may then still be tiled; returns those.
+
+        So in a chain of equal layers the first is tiled, the second inferred, the third tiled. Dim -1 is the first that
+        divides. For many values this is much faster than as many calls of `tile` and `propagate`.
+        """
+        index, program = self.mesh.index(axis), self.program
+        tiled = np.empty((len(values), 2), np.int32)
+        blocked = np.empty(8 * self.program.op_count + 1, np.int32)
+        count, stuck, self._stamp = tile_in_turn(
+            self.graph, self.table.arrays, self.state, self.sizes, program.value_shape, program.value_rank,
+            values, dims, index, self._stamp, self._heap, self._queued, self._found, self._conflicted, tiled, blocked,
+        )  # fmt: skip
+        self._blocked[index].update(blocked[:stuck].tolist())
+        return [Tile(value, dim, axis) for value, dim in tiled[:count].tolist()]
 
     def _decide(self, value: int, axis: int, action: int) -> None:
         self._stamp += 1

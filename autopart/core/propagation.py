@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import MappingArrays
 
@@ -59,7 +60,7 @@ class StateArrays(NamedTuple):
     fingerprint: np.ndarray
 
 
-@njit(cache=True)
+@kernel
 def mix(a: int, b: int, c: int) -> np.uint64:
     """A 64-bit hash of three small numbers (splitmix64 finaliser)."""
     h = (np.uint64(a) * np.uint64(0x9E3779B97F4A7C15)) ^ (np.uint64(b) * np.uint64(0xC2B2AE3D27D4EB4F))
@@ -69,7 +70,7 @@ def mix(a: int, b: int, c: int) -> np.uint64:
     return h ^ (h >> np.uint64(31))
 
 
-@njit(cache=True)
+@kernel
 def _op_hash(state: StateArrays, op: int, axis: int) -> np.uint64:
     depth = 0
     for other in range(state.mapping.shape[1]):
@@ -78,7 +79,7 @@ def _op_hash(state: StateArrays, op: int, axis: int) -> np.uint64:
     return mix(op + 1, axis + 1, state.mapping[op, axis] * 8 + depth + 1)
 
 
-@njit(cache=True)
+@kernel
 def set_mapping(state: StateArrays, op: int, axis: int, mapping: int, stamp: int) -> None:
     """The op's loop over `axis` uses `mapping`; recorded on the trail."""
     state.mapping[op, axis] = mapping
@@ -89,7 +90,7 @@ def set_mapping(state: StateArrays, op: int, axis: int, mapping: int, stamp: int
     state.fingerprint[0] ^= _op_hash(state, op, axis)
 
 
-@njit(cache=True)
+@kernel
 def set_action(state: StateArrays, value: int, axis: int, action: int, stamp: int) -> None:
     """An explicit tile or atomic on a value; recorded on the trail."""
     state.action[value, axis] = action
@@ -100,7 +101,7 @@ def set_action(state: StateArrays, value: int, axis: int, action: int, stamp: in
     state.fingerprint[0] ^= mix(-1 - value, axis + 1, action + 2)
 
 
-@njit(cache=True)
+@kernel
 def undo(state: StateArrays, mark: int) -> None:
     """Takes back every entry set since the trail was `mark` long."""
     while state.length[0] > mark:
@@ -115,20 +116,20 @@ def undo(state: StateArrays, mark: int) -> None:
             state.action[value, axis] = 0
 
 
-@njit(cache=True)
+@kernel
 def result_entry(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int, result: int) -> int:
     """What mapping number `mapping` of `op` does to its result number `result`."""
     first = maps.start[maps.first[graph.op_spec[op]] + mapping]
     return maps.entries[first + graph.operand_ptr[op + 1] - graph.operand_ptr[op] + result]
 
 
-@njit(cache=True)
+@kernel
 def operand_entry(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int, operand: int) -> int:
     """The dim on which mapping number `mapping` of `op` slices its operand number `operand`, or WHOLE."""
     return maps.entries[maps.start[maps.first[graph.op_spec[op]] + mapping] + operand]
 
 
-@njit(cache=True)
+@kernel
 def tiling(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int) -> int:
     """The dim that `axis` tiles of `value`, or -1."""
     action = state.action[value, axis]
@@ -142,7 +143,7 @@ def tiling(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: i
     return entry if entry < LAST_TILE else -1
 
 
-@njit(cache=True)
+@kernel
 def slicing(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int) -> int:
     """Bit d is set if something downstream slices `value` on dim d: its own tiling, or a consumer's loop."""
     action = state.action[value, axis]
@@ -160,7 +161,7 @@ def slicing(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: 
     return bits
 
 
-@njit(cache=True)
+@kernel
 def divides(
     graph: GraphArrays, maps: MappingArrays, state: StateArrays, sizes: np.ndarray, op: int, mapping: int, axis: int
 ) -> bool:
@@ -172,7 +173,7 @@ def divides(
     return maps.extent[maps.first[graph.op_spec[op]] + mapping] % ways == 0
 
 
-@njit(cache=True)
+@kernel
 def candidates(
     graph: GraphArrays,
     maps: MappingArrays,
@@ -209,7 +210,7 @@ def candidates(
     return count
 
 
-@njit(cache=True)
+@kernel
 def propagate(
     graph: GraphArrays,
     maps: MappingArrays,
@@ -261,7 +262,7 @@ def propagate(
     return conflicts
 
 
-@njit(cache=True)
+@kernel
 def _push(op, state, axis, heap, queued, size):
     """Adds an op that has no mapping yet to the binary heap; returns its new size."""
     if queued[op] or state.mapping[op, axis] >= 0:
@@ -275,7 +276,7 @@ def _push(op, state, axis, heap, queued, size):
     return size + 1
 
 
-@njit(cache=True)
+@kernel
 def _pop(heap, size):
     """Drops the smallest op; returns the heap's new size."""
     size -= 1
@@ -290,3 +291,58 @@ def _pop(heap, size):
         at = child
     heap[at] = op
     return size
+
+
+@kernel
+def dim_to_tile(graph, maps, state, sizes, shapes, ranks, value, dim, axis):
+    """`dim` if tile<value, dim, axis> is legal and would decide something, else -1; for dim -1 the first that is.
+
+    A value that is computed, and that all its uses slice on that dim already, is not worth an action.
+    """
+    if state.action[value, axis] != 0 or tiling(graph, maps, state, value, axis) >= 0:
+        return -1
+    first, last = (0, ranks[value]) if dim < 0 else (dim, min(dim + 1, ranks[value]))
+    for d in range(first, last):
+        ways = sizes[axis]
+        for other in range(sizes.shape[0]):
+            if other != axis and tiling(graph, maps, state, value, other) == d:
+                ways *= sizes[other]
+        if shapes[value, d] == 0 or shapes[value, d] % ways != 0:
+            continue
+        if graph.is_argument[graph.value_op[value]] or slicing(graph, maps, state, value, axis) != 1 << d:
+            return d
+    return -1
+
+
+@njit(cache=True)
+def tile_in_turn(
+    graph, maps, state, sizes, shapes, ranks, values, dims, axis, stamp, heap, queued, found, conflicted, tiled, blocked
+):
+    """Tiles each value that may still be tiled (see `dim_to_tile`) and propagates before the next.
+
+    Writes (value, dim) into `tiled` and ops left in conflict into `blocked`; returns how many there are of each, and the
+    last stamp. `stamp` is the last one used.
+    """
+    count, stuck = 0, 0
+    for i in range(values.shape[0]):
+        value = values[i]
+        dim = dim_to_tile(graph, maps, state, sizes, shapes, ranks, value, dims[i], axis)
+        if dim < 0:
+            continue
+        stamp += 1
+        set_action(state, value, axis, dim + 1, stamp)
+        tiled[count, 0], tiled[count, 1] = value, dim
+        count += 1
+        uses = graph.user[graph.user_ptr[value] : graph.user_ptr[value + 1]]
+        seeds = np.empty(uses.shape[0] + 1, np.int32)
+        seeds[0] = graph.value_op[value]
+        for k in range(uses.shape[0]):
+            seeds[k + 1] = graph.use_op[uses[k]]
+        stamp += 1
+        conflicts = propagate(
+            graph, maps, state, sizes, axis, stamp, np.unique(seeds), heap, queued, found, conflicted
+        )
+        for k in range(min(conflicts, blocked.shape[0] - stuck)):
+            blocked[stuck] = conflicted[k]
+            stuck += 1
+    return count, stuck, stamp

@@ -16,8 +16,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import kernel
 from autopart.core.layout import axes_by_dim, local_elements, local_shape, pending_axes
 from autopart.core.mapping_table import MappingTable
 from autopart.core.mesh import Mesh
@@ -182,8 +182,10 @@ def lower(
     layouts(
         partitioning.graph, partitioning.table.arrays, state, partitioning.sizes,
         program.value_shape, statics.is_output, native, settled, required, passing,
+        np.zeros((2, len(partitioning.sizes)), np.int64),
     )  # fmt: skip
-    grows = _grows(program.operands, program.value_shape, settled, required, partitioning.sizes)
+    grows = np.zeros(len(program.operands), np.bool_)
+    _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)
     placement = place(program, statics.places, statics.stored, settled, required, grows, options.share_within)
     return DeviceLocal(
         program=program,
@@ -202,12 +204,10 @@ def lower(
     )
 
 
-@njit(cache=True)
-def _grows(operands, shapes, settled, required, sizes):
-    grows = np.zeros(operands.shape[0], np.bool_)
+@kernel
+def _grows(operands, shapes, settled, required, sizes, grows):
     for use in range(operands.shape[0]):
         value = operands[use]
         if settled[value] != required[use]:
             kept = local_elements(shapes[value], settled[value], sizes)
             grows[use] = local_elements(shapes[value], required[use], sizes) > kept
-    return grows

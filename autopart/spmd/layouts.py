@@ -17,8 +17,8 @@ required  the layout in which a use reads it
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of, pack
 from autopart.core.mapping_table import MappingArrays
 from autopart.core.propagation import (
@@ -31,7 +31,7 @@ from autopart.core.propagation import (
 )
 
 
-@njit(cache=True)
+@kernel
 def layouts(
     graph: GraphArrays,
     maps: MappingArrays,
@@ -43,13 +43,15 @@ def layouts(
     settled: np.ndarray,
     required: np.ndarray,
     passing: np.ndarray,
+    scratch: np.ndarray,
 ) -> None:
     """Fills native[value], settled[value], required[use] (uint64 layouts) and passing[op].
 
     Bit a of `passing[op]` (uint8): the op adds parts of sums that stay pending on axis a, instead of looping over it.
+    `scratch` is int64[2, axes].
     """
     ops, axes = state.mapping.shape
-    actions, stamps = np.zeros(axes, np.int64), np.zeros(axes, np.int64)
+    actions, stamps = scratch[0], scratch[1]
     for op in range(ops):
         if graph.is_argument[op]:
             value = graph.result_ptr[op]
@@ -89,17 +91,17 @@ def layouts(
             native[value] = pack(actions, stamps)
     for value in range(native.shape[0]):
         if not graph.is_argument[graph.value_op[value]]:
-            settled[value] = _settle(graph, maps, state, sizes, shapes, is_output, native, required, value)
+            settled[value] = _settle(graph, maps, state, sizes, shapes, is_output, native, required, value, actions, stamps)
 
 
-@njit(cache=True)
+@kernel
 def _decided(state: StateArrays, op: int, value: int, axis: int) -> int:
     if state.action[value, axis] != 0:
         return state.value_stamp[value, axis]
     return state.op_stamp[op, axis]
 
 
-@njit(cache=True)
+@kernel
 def _passing_sums(graph: GraphArrays, maps: MappingArrays, state: StateArrays, native: np.ndarray, op: int) -> int:
     """Bit a is set if `op` adds parts of sums that are pending on axis a, and nothing else needs either sum."""
     if not maps.linear[graph.op_spec[op]]:
@@ -120,7 +122,7 @@ def _passing_sums(graph: GraphArrays, maps: MappingArrays, state: StateArrays, n
     return bits
 
 
-@njit(cache=True)
+@kernel
 def _settle(
     graph: GraphArrays,
     maps: MappingArrays,
@@ -131,10 +133,11 @@ def _settle(
     native: np.ndarray,
     required: np.ndarray,
     value: int,
+    actions: np.ndarray,
+    stamps: np.ndarray,
 ) -> np.uint64:
     axes = sizes.shape[0]
     op = graph.value_op[value]
-    actions, stamps = np.zeros(axes, np.int64), np.zeros(axes, np.int64)
     for axis in range(axes):
         stamps[axis] = _decided(state, op, value, axis)
         pending = action_of(native[value], axis) > LAST_TILE
@@ -153,7 +156,7 @@ def _settle(
     return pack(actions, stamps)
 
 
-@njit(cache=True)
+@kernel
 def _resolved(
     graph: GraphArrays,
     sizes: np.ndarray,
