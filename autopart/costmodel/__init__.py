@@ -9,21 +9,31 @@ compute               seconds of an op
 from autopart.costmodel import gpus, tpus  # noqa: F401  (their entries register on import)
 from autopart.costmodel.collectives import RedistributionSeconds, collective_seconds
 from autopart.costmodel.devices import Device, device, devices, register_device
+from autopart.costmodel.estimate import CollectiveTotal, CostModel, Estimate, estimate, estimate_of
 from autopart.costmodel.fabric import CollectiveCurve, DeviceError, Network, Switch, Torus
 from autopart.costmodel.links import Links, mesh_links
+from autopart.costmodel.simulator import Simulation, Simulator, SimulatorOptions
 
 __all__ = [
     "CollectiveCurve",
+    "CollectiveTotal",
+    "CostModel",
     "Device",
     "DeviceError",
+    "Estimate",
     "Links",
     "Network",
     "RedistributionSeconds",
+    "Simulation",
+    "Simulator",
+    "SimulatorOptions",
     "Switch",
     "Torus",
     "collective_seconds",
     "device",
     "devices",
+    "estimate",
+    "estimate_of",
     "mesh_links",
     "register_device",
 ]

@@ -3,8 +3,8 @@
     ProgramArrays    what does not depend on the partitioning; made once (`program_arrays`)
     LocalArrays      bytes and elements on one device, and where redistributions stand (`local_arrays`)
 
-A redistribution is called *moved value* r: V + r beside the program's V values in arrays over "buffers". Value v that is
-redistributed right after its op also has the buffer its op left: V + R + its place in `at_def`.
+A redistribution is called *moved value* r: V + r beside the program's V values in arrays over "buffers". A value that
+is redistributed right after its op also has the buffer its op left: V + R + its place in `at_def`.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _op_work(p, native_elements, native_bytes, use_elements):
         if kind == ELEMENTWISE:
             in_step[op] = native_elements[result]
             vector[op] = p.weight[op] * native_elements[result]
-        elif kind == REDUCE or kind == OPAQUE:
+        elif kind in (REDUCE, OPAQUE):
             most = 0.0
             for use in range(first, end):
                 most = max(most, use_elements[use])

@@ -54,7 +54,7 @@ def top_rows(run: Simulation, k: int) -> list[OpRow]:
 
 def node_text(run: Simulation, node: int) -> tuple[str, int, float, str, str]:
     """(what runs, 0, 0.0, source line, path) of a node: an `OpRow` without its figures."""
-    program, graph, index = run.local.program, run.graph, int(run.graph.index[node])
+    program, graph, index = run.local.program, run.graph, int(run.graph.subject[node])
     if graph.kind[node] == KERNEL:
         value = int(program.result_ptr[index])
         joined = int((run.leader == node).sum()) - 1

@@ -26,6 +26,7 @@ import numpy as np
 from numba import njit
 
 from autopart.core.errors import MeshError, UnknownNameError
+from autopart.core.mesh import Mesh
 from autopart.costmodel.fabric import (
     ALL_GATHER,
     ALL_PERMUTE,
@@ -35,7 +36,7 @@ from autopart.costmodel.fabric import (
     COLLECTIVE_KINDS,
     REDUCE_SCATTER,
 )
-from autopart.costmodel.links import AXIS, DIMENSION, FABRIC, FAST, RING, SIZE, STRIDE, Links
+from autopart.costmodel.links import AXIS, DIMENSION, FABRIC, FAST, RING, SIZE, STRIDE, Links, mesh_links
 
 
 @njit(cache=True)
@@ -141,24 +142,26 @@ def collective_seconds(links: Links, kind: str, bytes_in: float, axes: tuple[str
     return float(collective_s(code, float(bytes_in), mask, links.segments, links.fabrics, links.curves))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class RedistributionSeconds:
-    """Edge costs of a redistribution in seconds, for its shortest path.
+    """Edge costs of a redistribution in seconds, for its shortest path; equal for equal meshes, so plans are cached.
 
-    `step_cost(kind, elements_in, elements_out, element_bytes, axes)`: one collective from `elements_in` to
-    `elements_out` elements per device; `axes` are (name, size) pairs, where a size below the mesh axis's means a
-    sub-axis of that size (priced as its minor part).
+    Raises `MeshError` on first use if the mesh names no device or an axis has no link.
     """
 
-    links: Links
+    mesh: Mesh
 
     def step_cost(
         self, kind: str, elements_in: int, elements_out: int, element_bytes: float, axes: tuple[tuple[str, int], ...]
     ) -> float:
-        """Seconds of the step."""
+        """Seconds of one collective of `kind` from `elements_in` elements per device.
+
+        `axes` are the (mesh axis, size) it spans; a size below the mesh axis's is priced as its minor part.
+        """
+        links = mesh_links(self.mesh)
+        segments, mask = _group_segments(links, axes)
         code, bytes_in = COLLECTIVE_KINDS.index(kind), float(elements_in) * element_bytes
-        segments, mask = _group_segments(self.links, axes)
-        return float(collective_s(code, bytes_in, mask, segments, self.links.fabrics, self.links.curves))
+        return float(collective_s(code, bytes_in, mask, segments, links.fabrics, links.curves))
 
 
 def _group_segments(links: Links, axes: tuple[tuple[str, int], ...]) -> tuple[np.ndarray, int]:

@@ -63,7 +63,7 @@ def kernel_seconds(p, here, graph, slot, leader, made, last, plain, size, row):
             now += graph.written[k]
             touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
             continue
-        op = graph.index[k]
+        op = graph.subject[k]
         if in_place and p.op_class[op] == UPDATE:
             hbm[head] += here.update_bytes[op]
             continue

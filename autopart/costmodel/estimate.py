@@ -131,7 +131,7 @@ def _b(in_bytes: float) -> str:
     return f"{in_bytes / 1e9:.3g} GB"
 
 
-def estimate(local: DeviceLocal, mesh: Mesh | None = None, options: SimulatorOptions = SimulatorOptions()) -> Estimate:
+def estimate(local: DeviceLocal, mesh: Mesh | None = None, options: SimulatorOptions | None = None) -> Estimate:
     """The simulator's estimate of a device-local program on `mesh` (default: the mesh it was lowered for).
 
     Raises `MeshError` if the mesh names no device or an axis has no link. A program larger than memory is no error.

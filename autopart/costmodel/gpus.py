@@ -135,7 +135,7 @@ for _name, _bytes, _rate in (("h100", 80e9, 3.35e12), ("h200", 141e9, 4.8e12)):
                 "vector_flop_per_s": "67 TFLOP/s f32 [N]",
                 "fast": "18 links of 25 GB/s [N], curves [X]; H200 shares H100's",
                 "network": "400 Gbit/s at 0.9 (calculon), round trip [XC]",
-                "fits": "matmul efficiency and launch [X]: unseen median error bf16 4.9 %, f32 and fp8 13 %; launch [XC]",
+                "fits": "matmul efficiency and launch [X], unseen median error 5 to 13 %; other launches [XC]",
             },
         )
     )

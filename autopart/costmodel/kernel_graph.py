@@ -28,11 +28,11 @@ STREAMED, OVERWRITTEN, MULTIPLIED = 1, 2, 4
 
 
 class KernelGraph(NamedTuple):
-    """See the module. `index` is an op, a redistribution r, or a place d, by `kind`; reads of node k are
+    """See the module. `subject` is an op, a redistribution r, or a place d, by `kind`; reads of node k are
     `read_ptr[k]:read_ptr[k+1]`, in buffers, bytes and how; the buffers it writes are in `write_buffer`."""
 
     kind: np.ndarray
-    index: np.ndarray
+    subject: np.ndarray
     slot: np.ndarray
     scope: np.ndarray
     read_ptr: np.ndarray

@@ -73,7 +73,7 @@ def run_early(p, here, graph, size, last):
     """int64[nodes]: the slots at which nodes run. `size` are bytes of buffers, 0 for those in another's memory."""
     slot, made, values = graph.slot.copy(), made_at(p, here, graph, graph.slot), p.value_op.shape[0]
     for k in range(graph.kind.shape[0]):
-        op = graph.index[k]
+        op = graph.subject[k]
         if graph.kind[k] == KERNEL and (p.op_class[op] == ELEMENTWISE or p.op_class[op] == REDUCE):
             ready, frees, takes, moved_after = 0, 0.0, 0.0, False
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):

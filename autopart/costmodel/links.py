@@ -18,6 +18,7 @@ An axis becomes *segments*, rows of `Links.segments` that the kernels in `collec
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -76,6 +77,7 @@ def _segment_text(row: np.ndarray, d: Device) -> str:
     return f"{size} through the switch"
 
 
+@functools.lru_cache(maxsize=256)
 def mesh_links(mesh: Mesh) -> Links:
     """The wires of every axis of `mesh`.
 

@@ -38,7 +38,7 @@ def plain_sizes(p, here, graph, structure, narrow):
         if graph.kind[k] != KERNEL:
             size[graph.write_buffer[graph.write_ptr[k]]] = graph.written[k]
         else:
-            op = graph.index[k]
+            op = graph.subject[k]
             for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
                 size[here.left_in[value]] = here.native_bytes[value]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
@@ -46,7 +46,7 @@ def plain_sizes(p, here, graph, structure, narrow):
     if narrow:
         for k in range(graph.kind.shape[0]):
             if graph.kind[k] == KERNEL:
-                value = p.result_ptr[graph.index[k]]
+                value = p.result_ptr[graph.subject[k]]
                 if (
                     multiplied[value]
                     and structure[value] < 0
@@ -88,7 +88,7 @@ def _drop_unwritten(graph, slot, leader, made, last, size, here, p):
             buffer = graph.read_buffer[i]
             reader[buffer] = leader[k] if reader[buffer] in (-1, leader[k]) else -2
         if graph.kind[k] == KERNEL:
-            for value in range(p.result_ptr[graph.index[k]], p.result_ptr[graph.index[k] + 1]):
+            for value in range(p.result_ptr[graph.subject[k]], p.result_ptr[graph.subject[k] + 1]):
                 if here.at_def[value] < 0:
                     maker[value] = leader[k]
     for b in range(buffers):
@@ -100,7 +100,7 @@ def _drop_unwritten(graph, slot, leader, made, last, size, here, p):
 def _reuse(p, graph, slot, last, end, size):
     """Results of elementwise ops and updates are written where an operand of the same size dies."""
     for k in range(graph.kind.shape[0]):
-        op = graph.index[k]
+        op = graph.subject[k]
         if graph.kind[k] != KERNEL or (p.op_class[op] != ELEMENTWISE and p.op_class[op] != UPDATE):
             continue
         result, is_update = p.result_ptr[op], p.op_class[op] == UPDATE
@@ -135,10 +135,7 @@ def _carry(p, here, last, end, size, op):
 
 @njit(cache=True)
 def _is_donated(p, argument):
-    for i in range(p.output_argument.shape[0]):
-        if p.output_argument[i] == argument:
-            return True
-    return False
+    return (p.output_argument == argument).any()
 
 
 @njit(cache=True)

@@ -33,9 +33,9 @@ def join_kernels(p, here, graph, slot, made, with_matmul, window_ops):
     for k in np.argsort(slot, kind="mergesort"):
         if graph.kind[k] != KERNEL:
             continue
-        op = graph.index[k]
+        op = graph.subject[k]
         kind, in_step = p.op_class[op], here.in_step[op]
-        if in_step > 1 and (kind == ELEMENTWISE or kind == REDUCE):
+        if in_step > 1 and kind in (ELEMENTWISE, REDUCE):
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 if not graph.read_how[i] & STREAMED:
                     continue
@@ -55,7 +55,7 @@ def join_kernels(p, here, graph, slot, made, with_matmul, window_ops):
             slot[k] = slot[head]
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 made[graph.write_buffer[i]] = slot[k]
-        matrix = kind == MATMUL or kind == CONV
+        matrix = kind in (MATMUL, CONV)
         if kind == ELEMENTWISE or (matrix and with_matmul):
             for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
                 if here.at_def[value] < 0:

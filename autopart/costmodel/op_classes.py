@@ -83,18 +83,22 @@ class SpecCosts(NamedTuple):
 def spec_costs(program: Program) -> SpecCosts:
     """Costs of every spec of `program`."""
     classes = [op_class(s) for s in program.specs]
-    fusible = (ELEMENTWISE, SLICING)
     return SpecCosts(
         op_class=np.array(classes, np.int8),
         dtype=np.array([_dtype(s) for s in program.specs], np.int8),
         matrix_flop=np.array([matrix_flop(s) for s in program.specs], float),
         weight=np.array([_weight(s) for s in program.specs], float),
         is_view=np.array([s.kind in VIEWS for s in program.specs], np.bool_),
-        fuses=np.array([c in fusible or s.kind == "constant" for c, s in zip(classes, program.specs, strict=True)]),
+        fuses=np.array([_fuses(c, s.kind) for c, s in zip(classes, program.specs, strict=True)], np.bool_),
         takes=np.array([c in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE) for c in classes], np.bool_),
         passes=np.array([_passes(s) for s in program.specs], float),
         narrows=np.array([_is_f32_matmul(s) and _passes(s) == 1 for s in program.specs], np.bool_),
     )
+
+
+def _fuses(found: int, kind: str) -> bool:
+    """Elementwise ops, slices and constants; not gathers, which would keep a whole table alive for a late consumer."""
+    return kind == "constant" or (found in (ELEMENTWISE, SLICING) and kind != "gather")
 
 
 def op_class(spec: OpSpec) -> int:

@@ -37,7 +37,7 @@ class PlanCost:
 
 def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
     """Prices a redistribution plan on the links of a mesh."""
-    price, steps, extra = RedistributionSeconds(links), [], 0.0
+    price, steps, extra = RedistributionSeconds(links.mesh), [], 0.0
     for number, step in enumerate(plan.steps):
         before, after = math.prod(step.source.local_shape), math.prod(step.target.local_shape)
         inner = (before if number > 0 else 0) + (after if number + 1 < len(plan.steps) else 0)

@@ -92,10 +92,12 @@ class Simulator:
     known_plans: dict[tuple[int, int, int], PlanCost] = field(repr=False)
 
     @staticmethod
-    def of(program: Program, mesh: Mesh, options: SimulatorOptions = SimulatorOptions()) -> Simulator:
-        """A simulator for `program` on `mesh`. Raises `MeshError` if the mesh names no device or an axis has no link."""
+    def of(program: Program, mesh: Mesh, options: SimulatorOptions | None = None) -> Simulator:
+        """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
         links = mesh_links(mesh)
-        return Simulator(program, links, options, program_arrays(program), device_row(links.device), {})
+        return Simulator(
+            program, links, options or SimulatorOptions(), program_arrays(program), device_row(links.device), {}
+        )
 
     def run(self, local: DeviceLocal) -> Simulation:
         """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
@@ -109,11 +111,11 @@ class Simulator:
         virtual = virtual_values(p, here, d.fuses_into_matmul, self.options.recompute)
         graph = kernel_graph(p, here, virtual, local.at_def)
         moves = _move_seconds(
-            graph.kind, graph.index,
+            graph.kind, graph.subject,
             np.array([c.seconds for c in use_plans], float), np.array([c.seconds for c in def_plans], float),
         )  # fmt: skip
         extra = _move_seconds(
-            graph.kind, graph.index,
+            graph.kind, graph.subject,
             np.array([c.extra_bytes for c in use_plans], float), np.array([c.extra_bytes for c in def_plans], float),
         )  # fmt: skip
         totals, arrays = _simulate(p, here, graph, moves, extra, d.fuses_into_matmul, self.device_row, JOIN_WINDOW_OPS)
