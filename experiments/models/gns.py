@@ -51,7 +51,7 @@ class Config:
 
 
 SMALL = Config(
-    steps=2, mlp_layers=2, hidden=16, latent=8, nodes=16, edges=64, node_features=8, edge_features=4, adam_epsilon=1e-6
+    steps=2, mlp_layers=2, hidden=16, latent=8, nodes=16, edges=64, node_features=8, edge_features=4, adam_epsilon=1e-5
 )
 
 

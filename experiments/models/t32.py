@@ -57,7 +57,7 @@ class Config:
         return self.model_dim // self.heads
 
 
-SMALL = Config(layers=2, model_dim=32, heads=4, vocabulary=64, batch=8, sequence=16, adam_epsilon=1e-6)
+SMALL = Config(layers=2, model_dim=32, heads=4, vocabulary=64, batch=8, sequence=16, adam_epsilon=1e-5)
 
 
 def init(config: Config, key: jax.Array) -> Params:

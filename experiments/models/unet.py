@@ -60,7 +60,7 @@ class Config:
         return self.channels * 2**level
 
 
-SMALL = Config(channels=8, levels=2, blocks=1, widening=2, heads=2, groups=2, resolution=8, batch=8, adam_epsilon=1e-6)
+SMALL = Config(channels=8, levels=2, blocks=1, widening=2, heads=2, groups=2, resolution=8, batch=8, adam_epsilon=1e-5)
 
 
 def init(config: Config, key: jax.Array) -> Params:

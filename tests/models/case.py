@@ -15,7 +15,7 @@ import autopart as ap
 
 MESH = ap.Mesh({"batch": 4, "model": 2})
 
-ADAM_EPSILON = 1e-6
+ADAM_EPSILON = 1e-5
 """With 1e-8, Adam turns the rounding of a gradient that happens to be near zero into a visible step."""
 
 
