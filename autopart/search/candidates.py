@@ -1,21 +1,19 @@
 """Which roles may be tiled in a state: the kernels behind `DecisionSpace.options`.
 
-    open_candidates    of (role, dim, axis) triples, those that would still decide something
-    pending_bytes      values that hold parts of a sum, which a tile would turn into a reduce_scatter
-    argument_dims      how an axis tiles the arguments
-    in_use             whether an axis tiles anything
+open_candidates    of (role, dim, axis) triples, those that would still decide something
+pending_bytes      values that hold parts of a sum, which a tile would turn into a reduce_scatter
+argument_dims      how an axis tiles the arguments
+in_use             whether an axis tiles anything
 """
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
-
+from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.propagation import dim_to_tile, result_entry, slicing, tiling
 
 
-@njit(cache=True)
+@kernel
 def open_candidates(graph, maps, state, sizes, shapes, ranks, pointer, members, role, dim, axis, out):
     """out[c]: some value of role[c] may be tiled on dim[c] along axis[c]."""
     for c in range(role.shape[0]):
@@ -26,7 +24,7 @@ def open_candidates(graph, maps, state, sizes, shapes, ranks, pointer, members, 
                 break
 
 
-@njit(cache=True)
+@kernel
 def pending_bytes(graph, maps, state, role_of, bytes_of, axis, out):
     """Adds to out[role] the bytes of values with a reduction pending on `axis` that no use and no action resolves."""
     for op in range(state.mapping.shape[0]):
@@ -35,25 +33,25 @@ def pending_bytes(graph, maps, state, role_of, bytes_of, axis, out):
             continue
         for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
             entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
-            if LAST_TILE < entry <= LAST_TILE + 6 and state.action[value, axis] == 0:
-                if slicing(graph, maps, state, value, axis) == 0:
-                    out[role_of[value]] += bytes_of[value]
+            pends = LAST_TILE < entry <= LAST_TILE + 6 and state.action[value, axis] == 0
+            if pends and slicing(graph, maps, state, value, axis) == 0:
+                out[role_of[value]] += bytes_of[value]
 
 
-@njit(cache=True)
+@kernel
 def argument_dims(graph, maps, state, arguments, axis, out):
     """out[i]: the dim of argument i that `axis` tiles, or -1."""
     for i in range(arguments.shape[0]):
         out[i] = tiling(graph, maps, state, arguments[i], axis)
 
 
-@njit(cache=True)
+@kernel
 def in_use(state, axis):
     """True if the axis tiles anything."""
     for op in range(state.mapping.shape[0]):
         if state.mapping[op, axis] >= 0:
             return True
+    tiled = False
     for value in range(state.action.shape[0]):
-        if state.action[value, axis] > 0:
-            return True
-    return False
+        tiled = tiled or state.action[value, axis] > 0
+    return tiled

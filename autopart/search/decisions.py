@@ -21,7 +21,7 @@ KINDS = ("role", "exact", "value", "keep", "stored", "slots", "given")
 
 @dataclass(frozen=True, order=True)
 class Decision:
-    """`kind` of `KINDS`; `target` is a role, a value or a place in the given lists; `dim` only where values are tiled."""
+    """`kind` of `KINDS`; `target` is a role, a value or a place in the given lists; `dim` -1: not chosen."""
 
     kind: str
     target: int
@@ -43,7 +43,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Option:
-    """A legal next decision; `prior` is the share of the program's bytes and flop it has at stake, all adding up to 1."""
+    """A legal next decision; `prior` is its share of the bytes and flop at stake, all options' adding up to 1."""
 
     decision: Decision
     prior: float

@@ -51,6 +51,7 @@ class DecisionSpace:
     trials: tuple[Trial, ...]
     updated: np.ndarray = field(repr=False)
     slots: np.ndarray = field(repr=False)
+    read_by_matrix: np.ndarray = field(repr=False)
     value_bytes: np.ndarray = field(repr=False)
 
     @staticmethod
@@ -71,7 +72,7 @@ class DecisionSpace:
         updated, read = updated_arguments(program), read_by_matrix_ops(program)
         space = DecisionSpace(
             program, tuple(axes), dict(twins or {}), tuple(tuple(g) for g in given), roles(program),
-            roles(program, exact=True), (), updated, updated[~read[updated]], value_bytes(program),
+            roles(program, exact=True), (), updated, updated[~read[updated]], read, value_bytes(program),
         )  # fmt: skip
         return dataclasses.replace(space, trials=try_each(space, partitioning))
 
@@ -95,6 +96,11 @@ class DecisionSpace:
             case _:
                 return _replayed(partitioning, self.given[decision.target])
 
+    @property
+    def given_decisions(self) -> tuple[Decision, ...]:
+        """A decision for each list of actions that was given."""
+        return tuple(Decision("given", i, -1, "") for i in range(len(self.given)))
+
     def values(self, decision: Decision) -> np.ndarray:
         """The values a decision is about."""
         if decision.kind == "value":
@@ -112,7 +118,11 @@ class DecisionSpace:
                 return f"schedule {decision.target}"
         values = self.values(decision)
         name = self.program.value_name(int(values[0])) + (f" and {len(values) - 1} more" if len(values) > 1 else "")
-        return f"atomic<{name}, {decision.axis}>" if decision.kind == "keep" else f"tile<{name}, {decision.dim}, {decision.axis}>"
+        return (
+            f"atomic<{name}, {decision.axis}>"
+            if decision.kind == "keep"
+            else f"tile<{name}, {decision.dim}, {decision.axis}>"
+        )
 
     def parts(self, decision: Decision) -> list[Decision]:
         """A role's decision taken apart: into its sizes, then into its values (ungrouping)."""
@@ -130,7 +140,9 @@ class DecisionSpace:
         used = {a for a in axes if self._is_used(partitioning, a)}
         found = [t.option(t.decision.axis in used) for t in self.trials if t.decision.axis in axes]
         found = [o for o in found if o.prior > 0]
-        found += self._pending(partitioning, axes) + self._conflicting(partitioning, axes) + self._whole(partitioning, axes)
+        found += (
+            self._pending(partitioning, axes) + self._conflicting(partitioning, axes) + self._whole(partitioning, axes)
+        )
         found = list({o.decision: o for o in reversed(found)}.values())[::-1]
         kept = [o for o, is_open in zip(found, self._open(partitioning, found), strict=True) if is_open]
         total = sum(o.prior for o in kept) or 1.0

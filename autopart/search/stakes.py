@@ -1,8 +1,8 @@
 """What a decision has at stake, found by trying it once: priors before anything has been costed.
 
-    tile<batch/inputs, 0, "batch">   reaches 98 % of the flop, 61 % of the bytes    stake (0.98 + 0.61) * 15/16
-    tile<params/*/up, 1, "model">    reaches 31 % of the flop, 22 % of the bytes
-    tile<opt_state/mu/*/up, 1, ...>  reaches exactly what params/*/up does:         not offered again
+tile<batch/inputs, 0, "batch">   reaches 98 % of the flop, 61 % of the bytes    stake (0.98 + 0.61) * 15/16
+tile<params/*/up, 1, "model">    reaches 31 % of the flop, 22 % of the bytes
+tile<opt_state/mu/*/up, 1, ...>  reaches exactly what params/*/up does:         not offered again
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Trying each decision about an argument or a tag once, on the starting state.
 
-    tile<params/*/qkv, 0, "batch">    reaches 60 % of the flop, 70 % of the bytes
-    tile<params/*/up, 0, "batch">     reaches exactly the same: it waits until "batch" is in use, where it may differ
-    tile<opt_state/mu/*/up, 0, ...>   reached by params/*/up in full, as it reaches that: follows it, never offered
+tile<params/*/qkv, 0, "batch">    reaches 60 % of the flop, 70 % of the bytes
+tile<params/*/up, 0, "batch">     reaches exactly the same: it waits until "batch" is in use, where it may differ
+tile<opt_state/mu/*/up, 0, ...>   reached by params/*/up in full, as it reaches that: follows it, never offered
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _candidates(space: DecisionSpace) -> list[Decision]:
 
 
 class _Followers:
-    """Decisions about updated arrays that a decision about another updated array of those sizes has carried out in full."""
+    """Decisions about updated arrays that a decision about others of the same sizes has carried out in full."""
 
     def __init__(self, space: DecisionSpace, arguments: np.ndarray):
         self.found: set[Decision] = set()

@@ -1,0 +1,7 @@
+"""Monte Carlo tree search over decisions.
+
+node        states as nodes of a graph, shared by all orders of decisions that lead to them
+selection   which edge to follow: PUCT with priors, first-play values from what decisions did elsewhere
+backup      what a rollout teaches: rewards of the edges above it, and gains of its decisions
+mcts        the optimizer: seeds, waves, refinement
+"""

@@ -1,0 +1,63 @@
+"""How much a search may spend, and how it ends early."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from autopart.core.errors import PartitionError
+
+
+class BudgetError(PartitionError):
+    """A budget that is negative or not a number."""
+
+
+class BudgetSpent(Exception):  # noqa: N818 (an end, not an error)
+    """The budget is spent: raised by `Problem.run`, and meant to leave the optimizer."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most so many evaluations (states that are costed) and so many seconds; None: no such limit.
+
+    A search with the same budget in evaluations and the same seed gives the same answer; seconds depend on the machine.
+    `Budget(evaluations=0)` leaves the partitioning as the earlier tactics left it.
+    """
+
+    evaluations: int | None = 1000
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("evaluations", "seconds"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, (int, float)) and value >= 0):
+                raise BudgetError(f"a budget of {value!r} {name}", why="it is a number of at least 0, or None")
+        if self.evaluations is None and self.seconds is None:
+            raise BudgetError("a budget without limits", hint="Budget(evaluations=1000), or Budget(seconds=60)")
+
+
+class Meter:
+    """Counts what has been spent of a budget since it was made."""
+
+    def __init__(self, budget: Budget):
+        self.budget, self.evaluations, self._start = budget, 0, time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._start
+
+    @property
+    def deadline(self) -> float:
+        """The time.monotonic() at which the seconds are spent."""
+        return self._start + self.budget.seconds if self.budget.seconds is not None else float("inf")
+
+    @property
+    def evaluations_left(self) -> float:
+        """Evaluations that may still be made."""
+        return float("inf") if self.budget.evaluations is None else self.budget.evaluations - self.evaluations
+
+    @property
+    def spent(self) -> bool:
+        """True if nothing is left."""
+        return self.evaluations_left <= 0 or time.monotonic() >= self.deadline

@@ -1,0 +1,103 @@
+"""What a state costs, which of two is better, and what an optimizer should minimise.
+
+which is better    fits before not; then seconds; then peak bytes; then fewer actions
+                   where neither fits: peak bytes; then seconds; then fewer actions
+the objective      one number for the optimizer's eyes: seconds, with a penalty above the device's memory
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from autopart.core.errors import MeshError
+from autopart.core.mesh import Mesh
+from autopart.core.program import Program
+from autopart.costmodel.devices import device
+from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.simulator import Simulator
+from autopart.spmd.device_local import DeviceLocal
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Estimates of one state, per device.
+
+    excess     peak bytes over the device's memory, as a share of it; 0 where it fits
+    actions    number of tile and atomic actions that lead to it
+    score      the objective's value; less is better
+    """
+
+    step_s: float
+    peak_bytes: float
+    excess: float
+    actions: int
+    score: float = math.inf
+
+    @property
+    def fits(self) -> bool:
+        """Whether the step fits in the device's memory."""
+        return self.excess <= 0
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """Of two costs, the one with the smaller rank is better; see the module."""
+        if self.fits:
+            return (0.0, self.score, self.peak_bytes, self.actions)
+        return (1.0, self.peak_bytes, self.score, self.actions)
+
+
+Objective = Callable[[Cost], float]
+"""Turns a cost (whose `score` is not set yet) into the number to minimise."""
+
+
+@dataclass(frozen=True)
+class StepSeconds:
+    """The default objective: `step_s * (1 + penalty * excess)`.
+
+    With the default penalty, a step that needs twice the memory there is counts as eleven times as long.
+    """
+
+    penalty: float = 10.0
+
+    def __call__(self, cost: Cost) -> float:
+        """The number to minimise."""
+        return cost.step_s * (1 + self.penalty * cost.excess)
+
+
+class Pricing:
+    """Costs of one program's lowerings on one mesh, by the simulator or by a cost model the user brings.
+
+    Raises `MeshError` where there is neither a device nor a cost model.
+    """
+
+    def __init__(self, program: Program, mesh: Mesh, cost_model: CostModel | None, objective: Objective):
+        if mesh.device is None and cost_model is None:
+            raise MeshError(
+                f"nothing to search by: the mesh {mesh} names no device",
+                hint='ap.Mesh({...}, device="tpu_v3"), or cost_model=...',
+            )
+        self._mesh, self._cost_model, self._objective = mesh, cost_model, objective
+        self._limit_bytes = device(mesh.device).hbm_bytes if mesh.device is not None else math.inf
+        self._simulator = Simulator.of(program, mesh) if cost_model is None else None
+
+    def __call__(self, local: DeviceLocal, actions: int) -> Cost:
+        """The cost of a device-local program reached by that many actions."""
+        if self._simulator is not None:
+            run = self._simulator.run(local)
+            step_s = run.overlapped_s if self._simulator.options.overlap else run.serial_s
+            cost = Cost(step_s, run.peak_bytes, self._excess(run.peak_bytes, None), actions)
+        else:
+            assert self._cost_model is not None
+            found: Any = self._cost_model(local, self._mesh)
+            cost = Cost(found.step_s, found.peak_bytes, self._excess(found.peak_bytes, found), actions)
+        return Cost(cost.step_s, cost.peak_bytes, cost.excess, actions, float(self._objective(cost)))
+
+    def _excess(self, peak_bytes: float, found: Any) -> float:
+        over = max(0.0, peak_bytes / self._limit_bytes - 1)
+        fits = getattr(found, "fits", None)
+        if fits is None:
+            return over
+        return 0.0 if fits else over or 1.0

@@ -1,0 +1,119 @@
+"""The evaluator: carries out decisions, lowers, asks the cost model, and goes back.
+
+    at  BP, MP          next job  BP, Z3          undo MP, apply Z3, lower, price: milliseconds for a training step
+
+One lives in each worker. What it returns depends on the job alone, not on the jobs before it.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import dataclass
+
+import numpy as np
+
+from autopart.core.partitioning import Action, Partitioning, Propagate
+from autopart.costmodel.estimate import CostModel
+from autopart.search.cost import Cost, Objective, Pricing
+from autopart.search.decisions import Decision, Option
+from autopart.search.jobs import Job, Result, State
+from autopart.search.space import DecisionSpace
+from autopart.spmd.device_local import LoweringOptions, Statics, lower
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """All that a worker needs: the starting state, what may be decided, and how it is priced. It can be pickled."""
+
+    partitioning: Partitioning
+    space: DecisionSpace
+    options: LoweringOptions
+    cost_model: CostModel | None
+    objective: Objective
+
+    def pickled(self) -> bytes:
+        """For other processes; the program's arrays are in it once."""
+        return pickle.dumps(self)
+
+
+class Evaluator:
+    """Runs jobs on its own copy of a task's partitioning."""
+
+    def __init__(self, task: Task):
+        copy: Partitioning = pickle.loads(pickle.dumps(task.partitioning))
+        self.partitioning, self.space = copy, task.space
+        self._options, self._statics = task.options, Statics.of(copy.program)
+        self._price = Pricing(copy.program, copy.mesh, task.cost_model, task.objective)
+        self._start = copy.mark()
+        self._path: list[tuple[Decision, int, int]] = []
+        self._known: dict[tuple[int, int], State] = {}
+
+    def run(self, job: Job) -> Result:
+        """The states that a job asks for."""
+        states: list[State] = []
+        if job.each and job.decisions:
+            for length in range(1, len(job.decisions) + 1):
+                states.append(self._state(job.decisions[:length]))
+        else:
+            states.append(self._state(job.decisions))
+        random = np.random.default_rng(job.seed)
+        bias = dict(job.bias)
+        for _ in range(job.rollout):
+            drawn = draw(random, states[-1].options, bias, job.stop)
+            if drawn is None:
+                break
+            states.append(self._state((*states[-1].decisions, drawn)))
+        return tuple(states)
+
+    def actions(self, decisions: tuple[Decision, ...]) -> list[Action]:
+        """The actions that a sequence of decisions takes from the start."""
+        self._go_to(())
+        taken: list[Action] = []
+        for decision in decisions:
+            mark = self.partitioning.mark()
+            actions = self.space.apply(self.partitioning, decision)
+            taken += actions
+            self._path.append((decision, mark, count_of(actions)))
+        return taken
+
+    def _go_to(self, decisions: tuple[Decision, ...]) -> int:
+        """Moves the partitioning to the state after `decisions`; returns how many actions lead there."""
+        shared = 0
+        while shared < min(len(self._path), len(decisions)) and self._path[shared][0] == decisions[shared]:
+            shared += 1
+        if shared < len(self._path):
+            self.partitioning.undo(self._path[shared][1])
+            del self._path[shared:]
+        for decision in decisions[shared:]:
+            mark = self.partitioning.mark()
+            self._path.append((decision, mark, count_of(self.space.apply(self.partitioning, decision))))
+        return sum(count for _, _, count in self._path)
+
+    def _state(self, decisions: tuple[Decision, ...]) -> State:
+        actions = self._go_to(decisions)
+        key = self.partitioning.fingerprint
+        known = self._known.get((key, actions))
+        if known is None:
+            local = lower(self.partitioning, self._options, self._statics)
+            cost = self._price(local, actions)
+            if not math.isfinite(cost.score):
+                cost = Cost(cost.step_s, cost.peak_bytes, math.inf, actions, math.inf)
+            known = State(decisions, key, cost, self.space.options(self.partitioning))
+            self._known[key, actions] = known
+        return State(decisions, key, known.cost, known.options)
+
+
+def count_of(actions: list[Action]) -> int:
+    """Tile and atomic actions among `actions`."""
+    return sum(not isinstance(a, Propagate) for a in actions)
+
+
+def draw(
+    random: np.random.Generator, options: tuple[Option, ...], bias: dict[Decision, float], stop: float
+) -> Decision | None:
+    """One of the options by prior * exp(bias), or None: stop."""
+    if not options or random.random() < stop:
+        return None
+    weights = np.array([max(o.prior, 1e-6) * math.exp(bias.get(o.decision, 0.0)) for o in options])
+    return options[int(random.choice(len(options), p=weights / weights.sum()))].decision

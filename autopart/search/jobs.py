@@ -1,0 +1,80 @@
+"""Jobs: the unit of work that goes to a worker, and what comes back. Both are values, equal on every worker.
+
+Job(BP, then Z3; rollout 2, seed 7)
+  ->  states after  BP+Z3,  BP+Z3+d1,  BP+Z3+d1+d2        d1, d2 drawn from the options there
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from autopart.search.cost import Cost
+from autopart.search.decisions import Decision, Option
+
+
+@dataclass(frozen=True)
+class Job:
+    """Decisions from the starting state, and how to go on from there.
+
+    each       cost the state after every decision, not only after the last
+    rollout    go on for up to that many decisions, drawn with `seed` from the options by prior * exp(bias)
+    bias       what earlier waves learned of single decisions, as logarithms; none: 0
+    stop       chance of ending the rollout before each of its decisions
+    """
+
+    decisions: tuple[Decision, ...]
+    each: bool = False
+    rollout: int = 0
+    seed: int = 0
+    bias: tuple[tuple[Decision, float], ...] = ()
+    stop: float = 0.0
+
+    @property
+    def most_evaluations(self) -> int:
+        """States that it costs at most."""
+        return (max(1, len(self.decisions)) if self.each else 1) + self.rollout
+
+    def to_json(self) -> list[Any]:
+        """As it stands in records: what the result depends on."""
+        bias = [[d.to_json(), b] for d, b in self.bias] if self.rollout else []
+        return [[d.to_json() for d in self.decisions], self.each, self.rollout, self.seed, bias, self.stop]
+
+
+@dataclass(frozen=True)
+class State:
+    """A state that was costed.
+
+    key        fingerprint of the partitioning: equal states have equal keys
+    options    decisions that are legal there
+    """
+
+    decisions: tuple[Decision, ...]
+    key: int
+    cost: Cost
+    options: tuple[Option, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in records."""
+        c = self.cost
+        return {
+            "decisions": [d.to_json() for d in self.decisions],
+            "key": self.key,
+            "cost": [c.step_s, c.peak_bytes, c.excess, c.actions, c.score],
+            "options": [[o.decision.to_json(), o.prior] for o in self.options],
+        }
+
+    @staticmethod
+    def from_json(row: dict[str, Any]) -> State:
+        """What `to_json` wrote; raises `ValueError`, `KeyError` or `TypeError` on anything else."""
+        step_s, peak_bytes, excess, actions, score = row["cost"]
+        return State(
+            tuple(Decision.from_json(d) for d in row["decisions"]),
+            int(row["key"]),
+            Cost(float(step_s), float(peak_bytes), float(excess), int(actions), float(score)),
+            tuple(Option(Decision.from_json(d), float(p)) for d, p in row["options"]),
+        )
+
+
+Result = tuple[State, ...]
+"""What a job found: a state per costed point, in order."""

@@ -1,0 +1,89 @@
+"""The optimizer interface, and the registry of optimizers.
+
+    @register_optimizer("coin")
+    @dataclass(frozen=True)
+    class Coin:
+        flips: int = 10
+
+        def search(self, problem: Problem) -> None:
+            random = np.random.default_rng(problem.seed)
+            for _ in range(self.flips):
+                option = problem.start.options[random.integers(len(problem.start.options))]
+                problem.run([Job((option.decision,))])
+
+An optimizer is a frozen dataclass with one method. It asks for costs in waves; the problem keeps the best state, so the
+method returns nothing, may stop at any time, and lets `BudgetSpent` pass through. Packages can also register one by the
+entry point group "autopart.optimizers". `autopart.search.contract` tests what every optimizer promises.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from autopart.core.errors import PartitionError, UnknownNameError, closest
+from autopart.search.problem import Problem
+
+ENTRY_POINTS = "autopart.optimizers"
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """Anything that can search."""
+
+    def search(self, problem: Problem) -> None:
+        """Costs states through `problem.run` until content, or until that raises `BudgetSpent`.
+
+        Its choices depend on `problem.seed` and on costs alone: not on time, workers or global state.
+        """
+        ...
+
+
+class OptimizerError(PartitionError):
+    """An optimizer raised, or is none; `best` is the best state found before, where there is one."""
+
+    best: Any = None
+
+
+_OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {}
+T = TypeVar("T")
+
+
+def register_optimizer(name: str) -> Callable[[type[T]], type[T]]:
+    """Class decorator: `optimizer="name"` then means an instance with default fields. A name can be taken once."""
+
+    def register(cls: type[T]) -> type[T]:
+        if name in _OPTIMIZERS:
+            raise OptimizerError(f'optimizer "{name}" is registered already', why=f"by {_OPTIMIZERS[name]}")
+        _OPTIMIZERS[name] = cls  # type: ignore[assignment]
+        return cls
+
+    return register
+
+
+def optimizers() -> dict[str, Callable[[], Optimizer]]:
+    """Every registered optimizer by name, entry points included."""
+    found = dict(_OPTIMIZERS)
+    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        found.setdefault(entry.name, entry.load())
+    return found
+
+
+def optimizer_of(optimizer: str | Optimizer) -> Optimizer:
+    """The optimizer a user means; raises `UnknownNameError` listing the known ones, `OptimizerError` for no optimizer."""
+    if isinstance(optimizer, str):
+        known = optimizers()
+        if optimizer not in known:
+            raise UnknownNameError(
+                f'no optimizer is called "{optimizer}"',
+                why="known: " + ", ".join(sorted(known)),
+                hint=closest(optimizer, known),
+            )
+        return known[optimizer]()
+    if not isinstance(optimizer, Optimizer):
+        raise OptimizerError(
+            f"{optimizer!r} is no optimizer",
+            hint="an object with search(problem), such as ap.MCTS(), or the name of one",
+        )
+    return optimizer

@@ -1,0 +1,107 @@
+"""What an optimizer sees: the starting state, a way to cost others in waves, and the best so far.
+
+problem.run([Job((d,)) for d in first_wave])   ->  states, in the order of the jobs
+problem.best                                   ->  the best state yet; it survives whatever happens to the optimizer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autopart.search.budget import BudgetSpent, Meter
+from autopart.search.evaluator import Task
+from autopart.search.executor import Session
+from autopart.search.jobs import Job, Result, State
+
+Observer = Callable[["Problem", State, bool], None]
+"""Called for every evaluation, with whether it is the best yet."""
+
+Recall = Callable[[Job], Result | None]
+"""A job's result from earlier records, if it is there."""
+
+
+class Problem:
+    """One search: a task, its workers, its budget and its seed.
+
+    task            program, mesh, decision space, cost model: for optimizers that look inside, such as an ILP
+    start           the starting state, costed
+    best            the best state yet; `best_feasible` and `least_memory` by their own measures
+    evaluations     states costed so far
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        session: Session,
+        meter: Meter,
+        seed: int,
+        observe: Observer | None = None,
+        recall: Recall | None = None,
+        remember: Callable[[Job, Result], None] | None = None,
+    ):
+        self.task, self.seed = task, seed
+        self._session, self._meter = session, meter
+        self._observe, self._recall, self._remember = observe, recall, remember
+        self.history: list[tuple[int, float]] = []
+        self.start = self._first()
+        self.best = self.least_memory = self.start
+        self.recalled = 0
+
+    @property
+    def evaluations(self) -> int:
+        """States costed so far."""
+        return self._meter.evaluations
+
+    @property
+    def evaluations_left(self) -> float:
+        """States that may still be costed; infinite where only seconds count."""
+        return self._meter.evaluations_left
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the search began."""
+        return self._meter.seconds
+
+    def run(self, jobs: Sequence[Job]) -> list[Result]:
+        """Costs a wave. Raises `BudgetSpent` once the budget is, after what still fitted into it has been noted.
+
+        Where only part of the wave fits, its first jobs run.
+        """
+        left, asked = self._meter.evaluations_left, 0
+        fitting: list[Job] = []
+        for job in jobs:
+            asked += job.most_evaluations
+            if asked > left:
+                break
+            fitting.append(job)
+        results: list[Result | None] = [self._recall(job) if self._recall else None for job in fitting]
+        self.recalled += sum(r is not None for r in results)
+        missing = [i for i, r in enumerate(results) if r is None]
+        try:
+            for index, result in self._session.run([fitting[i] for i in missing], self._meter.deadline):
+                results[missing[index]] = result
+                if self._remember:
+                    self._remember(fitting[missing[index]], result)
+        finally:
+            for result in results:
+                self._note(result or ())
+        if len(fitting) < len(jobs) or None in results or self._meter.spent:
+            raise BudgetSpent
+        return [r for r in results if r is not None]
+
+    def _note(self, result: Result) -> None:
+        for state in result:
+            self._meter.evaluations += 1
+            is_best = state.cost.rank < self.best.cost.rank
+            if is_best:
+                self.best = state
+                self.history.append((self._meter.evaluations, state.cost.score))
+            if state.cost.peak_bytes < self.least_memory.cost.peak_bytes:
+                self.least_memory = state
+            if self._observe:
+                self._observe(self, state, is_best)
+
+    def _first(self) -> State:
+        """The starting state; it is costed even where the budget is 0, and not counted."""
+        [(_, result)] = self._session.run([Job(())], float("inf"))
+        return result[0]
