@@ -3,8 +3,8 @@
     trial  loop by mapping 0, 2 ways             slices  x[0:2], x[2:4] -> y0, y1
            (0, WHOLE) -> tile 0                  whole   x -> y             concatenate(y0, y1) == y ?
 
-All trials of an op are emitted into one module next to the whole op, and compiled once. Slices are cut statically; the
-position of a slice is an argument, so that nothing is folded away.
+All trials of an op are emitted into one module next to the whole op, and compiled once: each trial as one device
+computes it, whose slices and position are arguments. Running the module once per device gives all parts.
 """
 
 from __future__ import annotations
@@ -19,15 +19,12 @@ from dataclasses import dataclass, field, replace
 import jax
 import numpy as np
 
-from autopart.core.jax_internals import device_local_call, func, ir, make_context, numpy_dtype, stablehlo
+from autopart.core.jax_internals import device_local_call, func, ir, make_context, numpy_dtype
 from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.op_spec_import import spec_of, tensor_type
-from autopart.core.registry import Example, mappings_of
+from autopart.core.registry import Example
 from autopart.spmd.local_op import MlirLocalOp, emit_local_op, mlir_type
 from tests.ops.stand_ins import replace_what_cpu_lacks
-
-POSITIONS = 16
-"""Slices are numbered up to this; an argument each."""
 
 DRAWS = 3
 """Sets of operands that each op is run on."""
@@ -59,12 +56,30 @@ class Trial:
 
     nest: tuple[tuple[TileMapping, int], ...]
     results: tuple[TensorType, ...]
-    emit: Callable[[Sequence[ir.Value], Sequence[TensorType], Sequence[ir.Value]], list[ir.Value]] = field(compare=False)
+    emit: Callable[[Sequence[ir.Value], Sequence[TensorType], Sequence[ir.Value]], list[ir.Value]] = field(
+        compare=False
+    )
 
     @property
     def ways(self) -> list[int]:
         """Slices per loop."""
         return [ways for _, ways in self.nest]
+
+    def operand_types(self, spec: OpSpec) -> list[TensorType]:
+        """Types of the operands on one device."""
+        types = list(spec.operands)
+        for mapping, ways in self.nest:
+            types = [sliced(t, d, ways) for t, d in zip(types, mapping.operands, strict=True)]
+        return types
+
+    def on_device(self, operands: Sequence[np.ndarray], place: tuple[int, ...]) -> list[np.ndarray]:
+        """The operands' slices at `place`, one position per loop, and the positions."""
+        held = list(operands)
+        for (mapping, ways), position in zip(self.nest, place, strict=True):
+            for i, dim in enumerate(mapping.operands):
+                if dim != WHOLE:
+                    held[i] = np.split(held[i], ways, axis=dim)[position]
+        return [*held, *np.array(place, np.int32)]
 
 
 def subject_of(example: Example) -> Subject:
@@ -121,11 +136,9 @@ def sliced(type_: TensorType, dim: int, ways: int) -> TensorType:
     return TensorType(tuple(shape), type_.dtype)
 
 
-def declared_trial(subject: Subject, nest: Sequence[tuple[int, int]]) -> Trial:
-    """The op in loops over declared mappings: (mapping number, ways), outermost first, emitted as lowering does."""
+def declared_trial(subject: Subject, nest: Sequence[tuple[int, int]], mappings: Sequence[TileMapping]) -> Trial:
+    """The op in loops over `mappings`: (mapping number, ways), outermost first, emitted as lowering does."""
     spec = subject.spec
-    mappings = mappings_of(spec)
-    assert mappings is not None
     results = list(spec.results)
     for number, ways in nest:
         results = [sliced(t, d, ways) for t, d in zip(results, mappings[number].results, strict=True)]
@@ -170,28 +183,26 @@ class Unsound(Exception):
 
 
 class Workbench:
-    """One module that holds an op whole and all its trials; `run` compiles and runs it."""
+    """One module that holds an op whole and, for each trial, the op on one device; `run` feeds it every device."""
 
     def __init__(self, subject: Subject):
         self.subject = subject
         self.trials: list[Trial] = []
-        context = subject.op.context
-        with context, ir.Location.unknown():
+        with subject.op.context, ir.Location.unknown():
             self._module = ir.Module.create()
             for other in list(subject.module.body.operations)[:-1]:
                 self._module.body.append(other.operation.clone())
-            types = [*map(mlir_type, subject.spec.operands), *[mlir_type(TensorType((), "i32"))] * POSITIONS]
             with ir.InsertionPoint(self._module.body):
-                self._main = func.FuncOp("main", ir.FunctionType.get(types, []), visibility="public")
+                self._main = func.FuncOp("main", ir.FunctionType.get([], []), visibility="public")
                 self._block = self._main.add_entry_block()
-        arguments = list(self._block.arguments)
-        self._operands, self._positions = arguments[:-POSITIONS], arguments[-POSITIONS:]
-        self._outputs: list[ir.Value] = []
-        with context, ir.Location.unknown(), ir.InsertionPoint(self._block):
-            whole = subject.op.clone()
-            for i, value in enumerate(self._operands):
-                whole.operands[i] = value
-            self._outputs += list(whole.results)
+            with ir.InsertionPoint(self._block):
+                whole = subject.op.clone()
+                for i, type_ in enumerate(subject.spec.operands):
+                    whole.operands[i] = self._argument(type_)
+        self._outputs = list(whole.results)
+
+    def _argument(self, type_: TensorType) -> ir.Value:
+        return self._block.add_argument(mlir_type(type_), ir.Location.unknown())
 
     def try_to_add(self, trial: Trial) -> int | None:
         """As `add`; None if the op cannot even be written on these slices."""
@@ -201,58 +212,50 @@ class Workbench:
             return None
 
     def add(self, trial: Trial) -> int:
-        """Emits every device of a trial; returns its number. Raises, and emits nothing, if it does not verify."""
-        before = len(list(self._block.operations))
-        outputs: list[ir.Value] = []
+        """Emits the op on one device of a trial; returns the trial's number. Emits nothing if it raises."""
+        ops, arguments = len(list(self._block.operations)), len(self._block.arguments)
         try:
             with self.subject.op.context, ir.Location.unknown(), ir.InsertionPoint(self._block):
-                for device in itertools.product(*map(range, trial.ways)):
-                    outputs += self._device(trial, device)
-                for op in list(self._block.operations)[before:]:
+                types = trial.operand_types(self.subject.spec)
+                operands = [self._argument(t) for t in types]
+                positions = [self._argument(TensorType((), "i32")) for _ in trial.nest]
+                results = trial.emit(operands, types, positions)
+                found = tuple(tensor_type(r.type) for r in results)
+                assert found == trial.results, f"local results are {found}, not {trial.results}"
+                for op in list(self._block.operations)[ops:]:
                     op.operation.verify()
         except Exception:
-            for op in reversed(list(self._block.operations)[before:]):
+            for op in reversed(list(self._block.operations)[ops:]):
                 op.operation.erase()
+            for number in reversed(range(arguments, len(self._block.arguments))):
+                self._block.erase_argument(number)
             raise
         self.trials.append(trial)
-        self._outputs += outputs
+        self._outputs += results
         return len(self.trials) - 1
 
-    def _device(self, trial: Trial, device: tuple[int, ...]) -> list[ir.Value]:
-        values, types = [], []
-        for i, (value, type_) in enumerate(zip(self._operands, self.subject.spec.operands, strict=True)):
-            for (mapping, ways), position in zip(trial.nest, device, strict=True):
-                dim = mapping.operands[i]
-                local = sliced(type_, dim, ways)
-                if dim != WHOLE:
-                    start = [position * local.shape[d] if d == dim else 0 for d in range(len(local.shape))]
-                    limit = [s + n for s, n in zip(start, local.shape, strict=True)]
-                    value = stablehlo.slice(value, start, limit, [1] * len(start))
-                type_ = local
-            values.append(value)
-            types.append(type_)
-        results = trial.emit(values, types, [self._positions[p] for p in device])
-        found = tuple(tensor_type(r.type) for r in results)
-        assert found == trial.results, f"local results are {found}, not {trial.results}"
-        return results
-
     def run(self) -> list[Run]:
-        """Compiles the module and runs it on every draw."""
+        """Compiles the module, and runs it for every draw and every device."""
         with self.subject.op.context, ir.Location.unknown(), ir.InsertionPoint(self._block):
             func.ReturnOp(self._outputs)
-            inputs = [a.type for a in self._block.arguments]
-            self._main.attributes["function_type"] = ir.TypeAttr.get(
-                ir.FunctionType.get(inputs, [v.type for v in self._outputs])
-            )
+            type_ = ir.FunctionType.get([a.type for a in self._block.arguments], [v.type for v in self._outputs])
+            self._main.attributes["function_type"] = ir.TypeAttr.get(type_)
             kinds = [tensor_type(v.type) for v in self._outputs]
             replace_what_cpu_lacks(self._module)
         run = compiled(self._module, kinds)
-        return [self._sorted_out(run(*draw, *np.arange(POSITIONS, dtype=np.int32))) for draw in self.subject.draws]
+        return [self._on_all_devices(run, draw) for draw in self.subject.draws]
 
-    def _sorted_out(self, outputs: list[np.ndarray]) -> Run:
+    def _on_all_devices(self, run: Callable[..., list[np.ndarray]], draw: tuple[np.ndarray, ...]) -> Run:
         count = len(self.subject.spec.results)
-        rest = iter(outputs[count:])
-        devices = [[[next(rest) for _ in range(count)] for _ in range(math.prod(t.ways))] for t in self.trials]
+        grids = [list(itertools.product(*map(range, t.ways))) for t in self.trials]
+        devices: list[list[list[np.ndarray]]] = [[] for _ in self.trials]
+        for step in range(max(map(len, grids), default=1)):
+            places = [grid[min(step, len(grid) - 1)] for grid in grids]
+            fed = [x for trial, place in zip(self.trials, places, strict=True) for x in trial.on_device(draw, place)]
+            outputs = run(*draw, *fed)
+            for number, grid in enumerate(grids):
+                if step < len(grid):
+                    devices[number].append(outputs[count * (number + 1) : count * (number + 2)])
         return Run(outputs[:count], devices)
 
 
@@ -273,7 +276,8 @@ def _load_lapack() -> None:
 def compiled(module: ir.Module, results: Sequence[TensorType]) -> Callable[..., list[np.ndarray]]:
     """A module as a function of arrays, compiled by XLA for the CPU."""
     _load_lapack()
-    call = jax.jit(device_local_call(module, [(t.shape, numpy_dtype(t.dtype)) for t in results]))
+    call = device_local_call(module, [(t.shape, numpy_dtype(t.dtype)) for t in results])
+    call = jax.jit(call, compiler_options={"xla_backend_optimization_level": 0})
 
     def run(*operands: np.ndarray) -> list[np.ndarray]:
         with jax.enable_x64(True):
@@ -298,7 +302,7 @@ def combined(parts: Sequence[np.ndarray], action: int) -> np.ndarray:
             raise Unsound("devices disagree")
         return parts[0]
     if action in COMBINE:
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
             return functools.reduce(COMBINE[action], parts).astype(parts[0].dtype)
     return np.concatenate(parts, axis=action)
 
@@ -352,14 +356,15 @@ def conceivable(subject: Subject, ways: int, limit: int, rng: np.random.Generato
     return found
 
 
-def candidate_trials(subject: Subject, candidate: TileMapping) -> list[Trial]:
+def candidate_trials(subject: Subject, candidate: TileMapping, declared: Sequence[TileMapping]) -> list[Trial]:
     """The op on slices by an undeclared mapping: as it is, and as its rule would emit it."""
     spec, ways = subject.spec, candidate.extent
     results = tuple(sliced(t, d, ways) for t, d in zip(spec.results, candidate.results, strict=True))
-    declared = mappings_of(spec) or ()
 
     def by_clone(operands, types, positions):
-        local = MlirLocalOp(spec, subject.op, (candidate,), [(0, 0)], operands, types, results, _Where([ways], positions))
+        local = MlirLocalOp(
+            spec, subject.op, (candidate,), [(0, 0)], operands, types, results, _Where([ways], positions)
+        )
         return local.clone()
 
     def by_rule(operands, types, positions):

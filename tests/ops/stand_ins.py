@@ -1,6 +1,6 @@
 """Ops that XLA does not run on the CPU, replaced by what jax itself computes in their place.
 
-    %r = chlo.ragged_dot(%lhs, %rhs, %sizes)    ->    %r = call @ragged_dot_0(%lhs, %rhs, %sizes)
+%r = chlo.ragged_dot(%lhs, %rhs, %sizes)    ->    %r = call @ragged_dot_0(%lhs, %rhs, %sizes)
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def _replace(module: ir.Module, op: ir.Operation, function: Callable) -> None:
         with ir.InsertionPoint.at_block_begin(module.body):
             function_op.operation.clone()
     with ir.InsertionPoint(op):
-        call = func.CallOp([r.type for r in op.results], ir.FlatSymbolRefAttr.get(f"stand_in_{number}_main"), list(op.operands))
+        call = func.CallOp(
+            [r.type for r in op.results], ir.FlatSymbolRefAttr.get(f"stand_in_{number}_main"), list(op.operands)
+        )
     for old, new in zip(op.results, call.results, strict=True):
         old.replace_all_uses_with(new)
     op.erase()

@@ -19,14 +19,15 @@ from autopart.core.registry import Example, rule
 from autopart.core.rules.example_text import op
 from autopart.core.rules.factors import reduction_code
 
-_DOT = (
+DOT = (
     "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [{}], rhs_batching_dimensions = [{}], "
     "lhs_contracting_dimensions = [{}], rhs_contracting_dimensions = [{}]>"
 )
+"""Its dimension numbers, to be filled in: batching and contracting dims."""
 
 
 def _dot(types: str, *dims: str) -> Example:
-    return op("dot_general", types, _DOT.format(*dims))
+    return op("dot_general", types, DOT.format(*dims))
 
 
 @rule(
