@@ -75,6 +75,11 @@ def numpy_dtype(dtype: str) -> np.dtype:
     return _dtypes()[dtype]
 
 
+def element_type(dtype: Any) -> ir.Type:
+    """The MLIR element type of a NumPy dtype, in the current context."""
+    return mlir.dtype_to_ir_type(np.dtype(dtype))
+
+
 def wrap_key(bits: jax.Array, dtype: Any) -> jax.Array:
     """PRNG keys of a key dtype from their raw bits."""
     return jax.random.wrap_key_data(bits, impl=dtype._impl.name)

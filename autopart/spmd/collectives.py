@@ -1,17 +1,40 @@
-"""StableHLO of one redistribution step, and where a device stands in the mesh."""
+"""StableHLO of one redistribution step, and where a device stands in the mesh.
+
+    emitter = Emitter(mesh)
+    emitter.begin()                                   once, in the entry block
+    for step in plan.steps:
+        value = emitter.emit(step, value)             at the current insertion point
+
+Devices are numbered row-major over the mesh, which is how `jax.shard_map` numbers its partitions. A collective works
+along the leading dim where it touches several dims at once, between a reshape and a transpose that are local:
+
+    all_to_all <a, b> {0,2 -> 1}, sizes 2 and 2
+        4x8x2  reshape       1x4x8x2
+               all_to_all    4x4x2x2     pieces of dim 1, by the device (a, b) they came from
+               reshape       2x2x4x2x2
+               transpose     2x4x2x2x2   a before dim 0, b before dim 2
+               reshape       8x2x4
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from autopart.core.jax_internals import ir, stablehlo
 from autopart.core.mesh import Mesh
 from autopart.core.op import REDUCTION_NAMES
-from autopart.spmd.redistribution import Step
+from autopart.spmd.redistribution import DistributedType, Step, SubAxis
+from autopart.spmd.redistribution.types import device_strides
 
 _REDUCERS = {"sum": "add", "max": "maximum", "min": "minimum", "mul": "multiply", "and": "and", "or": "or"}
+_CHANNEL = 1
+"""jax gives all its collectives this channel; XLA renumbers them."""
+
+Atoms = list[tuple[int, SubAxis]]
+"""(dim, axis) of the pieces by which a step cuts or joins dims, dims ascending, major axis first."""
 
 
 class Emitter:
@@ -20,6 +43,7 @@ class Emitter:
     def __init__(self, mesh: Mesh):
         self._mesh = mesh
         self._position: list[ir.Value] = []
+        self._groups: dict[tuple, ir.Attribute] = {}
 
     def begin(self) -> None:
         """Works out this device's coordinate on each axis."""
@@ -27,8 +51,8 @@ class Emitter:
         device = stablehlo.convert(scalar, stablehlo.partition_id())
         sizes = self._mesh.axis_sizes
         for index, size in enumerate(sizes):
-            place = stablehlo.divide(device, self._constant(math.prod(sizes[index + 1 :])))
-            self._position.append(stablehlo.remainder(place, self._constant(size)))
+            place = stablehlo.divide(device, _i32(math.prod(sizes[index + 1 :])))
+            self._position.append(stablehlo.remainder(place, _i32(size)))
 
     def enter(self) -> None:
         """A region begins."""
@@ -45,48 +69,222 @@ class Emitter:
         return self._position[axis]
 
     def emit(self, step: Step, value: ir.Value) -> ir.Value:
-        """The step on a local value."""
-        element = ir.RankedTensorType(value.type).element_type
-        result = ir.RankedTensorType.get(step.target.local_shape, element)
-        axis = self._mesh.index(step.mesh_axes[0])
-        size = self._mesh.axis_sizes[axis]
-        i64 = ir.IntegerType.get_signless(64)
-        if step.kind == "all_slice":
-            width = self._constant(step.target.local_shape[step.dim])
-            start = stablehlo.multiply(self._position[axis], width)
-            starts = [start if d == step.dim else self._constant(0) for d in range(len(step.source.shape))]
-            return stablehlo.dynamic_slice(value, starts, ir.DenseI64ArrayAttr.get(list(step.target.local_shape)))
+        """The step on a local value of shape `step.source.local_shape`; one of `step.target.local_shape`."""
+        return getattr(self, f"_{step.kind}")(step, value)
+
+    # ---- kinds
+
+    def _all_slice(self, step: Step, value: ir.Value) -> ir.Value:
+        starts = [_i32(0)] * len(step.target.shape)
+        for dim, axes in step.sliced:
+            tile, start = step.target.local_shape[dim], None
+            for axis in axes:
+                term = stablehlo.multiply(self._coordinate(axis), _i32(tile))
+                start = term if start is None else stablehlo.add(start, term)
+                tile *= axis.size
+            starts[dim] = start
+        return stablehlo.dynamic_slice(value, starts, ir.DenseI64ArrayAttr.get(list(step.target.local_shape)))
+
+    def _all_gather(self, step: Step, value: ir.Value) -> ir.Value:
+        atoms = _atoms(step.gathered)
+        attributes = self._grouped(step.target, [a for _, a in atoms])
+        if len(step.gathered) == 1:
+            return _collective("all_gather", value, step.target.local_shape, attributes | _dims(all_gather=atoms[0][0]))
+        here = step.source.local_shape
+        count = math.prod(a.size for _, a in atoms)
+        stacked = _collective(
+            "all_gather", _reshape(value, (1, *here)), (count, *here), attributes | _dims(all_gather=0)
+        )
+        return _join(stacked, here, atoms)
+
+    def _all_to_all(self, step: Step, value: ir.Value) -> ir.Value:
+        pieces, joined = _atoms(step.sliced), _atoms(step.gathered)
+        order = [a for _, a in pieces]
+        count = math.prod(a.size for a in order)
+        here = list(step.source.local_shape)
+        for dim, axis in pieces:
+            here[dim] //= axis.size
+        one_in, one_out = len(step.sliced) == 1, len(step.gathered) == 1 and [a for _, a in joined] == order
+        attributes = self._grouped(step.target, order) | {"split_count": _i64(count)}
+        if one_in and one_out:
+            attributes |= _dims(split=pieces[0][0], concat=joined[0][0])
+            return _collective("all_to_all", value, step.target.local_shape, attributes)
+        if one_in:
+            split, value = pieces[0][0] + 1, _reshape(value, (1, *step.source.local_shape))
+        else:
+            split, value = 0, _reshape(_split(value, tuple(here), pieces), (count, *here))
+        if one_out:
+            concat = joined[0][0] + 1
+            shape = [1, *here]
+            shape[concat] *= count
+            moved = _collective("all_to_all", value, shape, attributes | _dims(split=split, concat=concat))
+            return _reshape(moved, step.target.local_shape)
+        moved = _collective("all_to_all", value, (count, *here), attributes | _dims(split=split, concat=0))
+        return _join(moved, tuple(here), joined, order)
+
+    def _reduce_scatter(self, step: Step, value: ir.Value) -> ir.Value:
+        pieces = _atoms(step.sliced)
+        attributes = self._grouped(step.target, [a for _, a in pieces])
+        if len(step.sliced) == 1:
+            attributes |= _dims(scatter=pieces[0][0])
+            return _collective("reduce_scatter", value, step.target.local_shape, attributes, step.code)
+        here = step.target.local_shape
+        count = math.prod(a.size for _, a in pieces)
+        stacked = _reshape(_split(value, here, pieces), (count, *here))
+        part = _collective("reduce_scatter", stacked, (1, *here), attributes | _dims(scatter=0), step.code)
+        return _reshape(part, here)
+
+    def _all_reduce(self, step: Step, value: ir.Value) -> ir.Value:
+        attributes = self._grouped(step.target, list(step.axes))
+        return _collective("all_reduce", value, step.target.local_shape, attributes, step.code)
+
+    def _all_permute(self, step: Step, value: ir.Value) -> ir.Value:
+        pairs = source_target_pairs(step)
         attributes = {
-            "replica_groups": self._groups(axis),
-            "channel_handle": stablehlo.ChannelHandle.get(1, 1),
+            "source_target_pairs": ir.DenseElementsAttr.get(pairs, shape=pairs.shape),
+            "channel_handle": stablehlo.ChannelHandle.get(_CHANNEL, 1),
         }
-        if step.kind == "all_to_all":
-            attributes |= {
-                "split_dimension": ir.IntegerAttr.get(i64, step.other),
-                "concat_dimension": ir.IntegerAttr.get(i64, step.dim),
-                "split_count": ir.IntegerAttr.get(i64, size),
-            }
-            return ir.Operation.create("stablehlo.all_to_all", [result], [value], attributes).results[0]
-        attributes["use_global_device_ids"] = ir.UnitAttr.get()
-        if step.kind == "all_gather":
-            attributes["all_gather_dim"] = ir.IntegerAttr.get(i64, step.dim)
-            return ir.Operation.create("stablehlo.all_gather", [result], [value], attributes).results[0]
-        if step.kind == "reduce_scatter":
-            attributes["scatter_dimension"] = ir.IntegerAttr.get(i64, step.dim)
-        op = ir.Operation.create(f"stablehlo.{step.kind}", [result], [value], attributes, regions=1)
+        return _collective("collective_permute", value, step.target.local_shape, attributes)
+
+    # ---- devices
+
+    def _coordinate(self, axis: SubAxis) -> ir.Value:
+        index = self._mesh.index(axis.name)
+        place = self._position[index]
+        if axis.stride > 1:
+            place = stablehlo.divide(place, _i32(axis.stride))
+        if axis.stride * axis.size < self._mesh.axis_sizes[index]:
+            place = stablehlo.remainder(place, _i32(axis.size))
+        return place
+
+    def _grouped(self, placed: DistributedType, order: Sequence[SubAxis]) -> dict[str, ir.Attribute]:
+        groups = replica_groups(placed, order)
+        return {
+            "replica_groups": ir.DenseElementsAttr.get(groups, shape=groups.shape),
+            "channel_handle": stablehlo.ChannelHandle.get(_CHANNEL, 1),
+        }
+
+
+def replica_groups(placed: DistributedType, order: Sequence[SubAxis]) -> np.ndarray:
+    """int64[groups, size]: devices that differ along the axes of `order` only, the last axis varying fastest."""
+    strides = device_strides(placed.mesh)
+    offsets, points = np.zeros(1, np.int64), np.arange(placed.device_count)
+    leaders = np.ones(placed.device_count, np.bool_)
+    for axis in order:
+        stride = strides[axis.name] * axis.stride
+        offsets = (offsets[:, None] + np.arange(axis.size) * stride).reshape(-1)
+        leaders &= points // stride % axis.size == 0
+    groups = points[leaders][:, None] + offsets
+    return groups if placed.devices is None else np.array(placed.devices, np.int64)[groups]
+
+
+def source_target_pairs(step: Step) -> np.ndarray:
+    """int64[devices, 2]: from whom each device gets its tile; itself where it holds that tile already.
+
+    Devices that hold equal tiles are paired along the axes that the step leaves alone.
+    """
+    strides = device_strides(step.source.mesh)
+    devices = np.arange(step.source.device_count)
+    aside = devices.copy()
+    for axis in step.axes:
+        stride = strides[axis.name] * axis.stride
+        aside -= devices // stride % axis.size * stride
+    held, wanted = (_tile_numbers(kind) * len(devices) + aside for kind in (step.source, step.target))
+    stays = held == wanted
+    givers, takers = devices[~stays], devices[~stays]
+    givers = givers[np.argsort(held[givers], kind="stable")]
+    takers = takers[np.argsort(wanted[takers], kind="stable")]
+    pairs = np.stack([np.r_[devices[stays], givers], np.r_[devices[stays], takers]], axis=1)
+    return np.ascontiguousarray(pairs[np.argsort(pairs[:, 0], kind="stable")], np.int64)
+
+
+def _tile_numbers(kind: DistributedType) -> np.ndarray:
+    numbers = np.zeros(kind.device_count, np.int64)
+    offsets = kind.base_offsets()
+    for dim, (size, tile) in enumerate(zip(kind.shape, kind.local_shape, strict=True)):
+        if tile:
+            numbers = numbers * (size // tile) + offsets[:, dim] // tile
+    return numbers
+
+
+# ---- cutting and joining dims
+
+
+def _atoms(part: Sequence[tuple[int, tuple[SubAxis, ...]]]) -> Atoms:
+    return [(dim, axis) for dim, axes in part for axis in reversed(axes)]
+
+
+def _split(value: ir.Value, tile: tuple[int, ...], pieces: Atoms) -> ir.Value:
+    """`value` with the pieces of its dims in front, in their order: [pieces..., *tile]."""
+    shape, front, back = [], {}, []
+    for dim, size in enumerate(tile):
+        for number, (own, axis) in enumerate(pieces):
+            if own == dim:
+                front[number] = len(shape)
+                shape.append(axis.size)
+        back.append(len(shape))
+        shape.append(size)
+    return _transpose(_reshape(value, shape), [*(front[n] for n in range(len(pieces))), *back])
+
+
+def _join(value: ir.Value, tile: tuple[int, ...], joined: Atoms, order: Sequence[SubAxis] | None = None) -> ir.Value:
+    """[count, *tile] with its leading dim, made of the axes of `order`, distributed over the dims of `joined`."""
+    order = [a for _, a in joined] if order is None else list(order)
+    value = _reshape(value, [*(a.size for a in order), *tile])
+    places, result = [], list(tile)
+    for dim in range(len(tile)):
+        for own, axis in joined:
+            if own == dim:
+                places.append(order.index(axis))
+                result[dim] *= axis.size
+        places.append(len(order) + dim)
+    return _reshape(_transpose(value, places), result)
+
+
+# ---- MLIR
+
+
+def _collective(
+    kind: str, value: ir.Value, shape: Sequence[int], attributes: dict[str, ir.Attribute], code: int = 0
+) -> ir.Value:
+    element = ir.RankedTensorType(value.type).element_type
+    result = ir.RankedTensorType.get(list(shape), element)
+    if kind not in ("all_to_all", "collective_permute"):
+        attributes = attributes | {"use_global_device_ids": ir.UnitAttr.get()}
+    op = ir.Operation.create(f"stablehlo.{kind}", [result], [value], attributes, regions=1 if code else 0)
+    if code:
         scalar = ir.RankedTensorType.get([], element)
         block = op.regions[0].blocks.append(scalar, scalar)
         with ir.InsertionPoint(block):
-            kind = _REDUCERS[REDUCTION_NAMES[step.code]]
-            stablehlo.return_([ir.Operation.create(f"stablehlo.{kind}", [scalar], list(block.arguments)).results[0]])
-        return op.results[0]
+            reducer = f"stablehlo.{_REDUCERS[REDUCTION_NAMES[code]]}"
+            stablehlo.return_([ir.Operation.create(reducer, [scalar], list(block.arguments)).results[0]])
+    return op.results[0]
 
-    def _constant(self, number: int) -> ir.Value:
-        i32 = ir.IntegerType.get_signless(32)
-        kind = ir.RankedTensorType.get([], i32)
-        return stablehlo.constant(ir.DenseElementsAttr.get_splat(kind, ir.IntegerAttr.get(i32, number)))
 
-    def _groups(self, axis: int) -> ir.Attribute:
-        ids = np.arange(self._mesh.size).reshape(self._mesh.axis_sizes)
-        groups = np.ascontiguousarray(np.moveaxis(ids, axis, -1).reshape(-1, self._mesh.axis_sizes[axis]), np.int64)
-        return ir.DenseElementsAttr.get(groups, shape=groups.shape)
+def _dims(**dims: int) -> dict[str, ir.Attribute]:
+    names = {"split": "split_dimension", "concat": "concat_dimension", "scatter": "scatter_dimension"}
+    return {names.get(name, f"{name}_dim"): _i64(dim) for name, dim in dims.items()}
+
+
+def _reshape(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    kind = ir.RankedTensorType(value.type)
+    if list(kind.shape) == list(shape):
+        return value
+    return stablehlo.reshape(ir.RankedTensorType.get(list(shape), kind.element_type), value)
+
+
+def _transpose(value: ir.Value, order: Sequence[int]) -> ir.Value:
+    if list(order) == list(range(len(order))):
+        return value
+    return stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(list(order)))
+
+
+def _i64(number: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+def _i32(number: int) -> ir.Value:
+    i32 = ir.IntegerType.get_signless(32)
+    return stablehlo.constant(
+        ir.DenseElementsAttr.get_splat(ir.RankedTensorType.get([], i32), ir.IntegerAttr.get(i32, number))
+    )

@@ -1,0 +1,189 @@
+"""Arrays from one sharding to another by our own redistribution, as a drop-in for `jax.device_put`.
+
+    y = ap.reshard(x, NamedSharding(mesh, P(None, "x")))       x: jax.Array, or a pytree of them
+    print(ap.redistribution_plan(P("x"), P(None, "x"), (8, 8), "float32", ap.Mesh({"x": 4})))
+
+        [2{x}8, 8] -> [8, 2{x}8] on {x:4}: cost 16, height 1
+          all_to_all <"x"> {0 -> 1}  [8, 2{x}8]
+
+Where XLA gathers the whole array and slices it again, this never holds more on a device than the larger of source and
+target. The plan is emitted by the emitter of the compiler, and runs inside `jax.shard_map`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from autopart.core.errors import CallError
+from autopart.core.jax_internals import device_local_call, element_type, func, ir, make_context, wrap_key
+from autopart.core.mesh import Mesh
+from autopart.spmd.collectives import Emitter
+from autopart.spmd.redistribution import CollectiveCost, DistributedType, DistributedTypeError, Plan, plan
+
+
+def redistribution_plan(
+    source: PartitionSpec,
+    target: PartitionSpec,
+    shape: tuple[int, ...],
+    dtype: Any,
+    mesh: Mesh,
+    *,
+    cost: str | CollectiveCost = "elements",
+) -> Plan:
+    """The sequence of collectives from one PartitionSpec to another; `print` shows it.
+
+    shape  global shape; dtype anything NumPy takes; mesh an `ap.Mesh`, for which no devices are needed
+    cost   "elements" (default), or an object with `step_cost`, such as `AlphaBeta`
+    `.steps` are typed collectives, `.cost` is in elements per device (or in the unit of `cost`), and `.height` is the
+    largest local size on the way over the larger of source's and target's. Raises `DistributedTypeError` where a dim
+    is not divisible or an axis is unknown.
+
+    >>> from jax.sharding import PartitionSpec as P
+    >>> redistribution_plan(P("x"), P(None, "x"), (8, 8), "float32", Mesh({"x": 4})).cost
+    16
+    """
+    sizes = mesh.shape
+    return plan(
+        _distributed(shape, source, sizes),
+        _distributed(shape, target, sizes),
+        element_bytes=np.dtype(dtype).itemsize,
+        cost=cost,
+    )
+
+
+def reshard(
+    x: Any,
+    target: Any,
+    *,
+    source: Any = None,
+    donate: bool = False,
+    cost: str | CollectiveCost = "elements",
+) -> Any:
+    """`x` with the sharding `target`, moved by a memory-efficient sequence of collectives.
+
+    x       a jax.Array sharded by a `NamedSharding`, or a pytree of such
+    target  a `NamedSharding` on the same mesh, or a pytree of them that is a prefix of x's
+    source  the sharding x has inside `jax.jit`, where arrays do not carry one (a prefix pytree too); XLA brings x into
+            it first if it is laid out differently. Not needed outside jit, nor on meshes with explicit axes
+    donate  give up x's buffers
+
+    Raises `CallError` where x's sharding is unknown or not a NamedSharding, or the meshes differ, and
+    `DistributedTypeError` where a dim is not divisible. Plans and programs are cached.
+    """
+    leaves, tree = jax.tree.flatten(x)
+    targets = _broadcast(target, x, "target")
+    sources = [None] * len(leaves) if source is None else _broadcast(source, x, "source")
+    triples = zip(leaves, sources, targets, strict=True)
+    return jax.tree.unflatten(tree, [_reshard(leaf, before, after, donate, cost) for leaf, before, after in triples])
+
+
+def _broadcast(prefix: Any, x: Any, name: str) -> list[Any]:
+    def is_sharding(node: Any) -> bool:
+        return isinstance(node, jax.sharding.Sharding)
+
+    try:
+        whole = jax.tree.broadcast(prefix, x, is_leaf=is_sharding)
+    except ValueError as error:
+        raise CallError(f"the pytree of {name} shardings does not fit the arrays", why=str(error)) from None
+    return jax.tree.leaves(whole, is_leaf=is_sharding)
+
+
+def _distributed(shape: tuple[int, ...], spec: PartitionSpec, sizes: dict[str, int]) -> DistributedType:
+    if len(spec) > len(shape):
+        raise DistributedTypeError(f"{spec} has {len(spec)} entries", why=f"the array {tuple(shape)} has {len(shape)}")
+    dims: list[tuple[str, ...]] = [()] * len(shape)
+    for dim, entry in enumerate(spec):
+        if entry is PartitionSpec.UNCONSTRAINED:
+            raise DistributedTypeError(f"{spec} leaves dim {dim} open", hint="None, or the axes that cut it")
+        dims[dim] = () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+    return DistributedType.of(shape, dims, sizes)
+
+
+def _reshard(x: Any, before: Any, after: Any, donate: bool, cost: str | CollectiveCost) -> Any:
+    before = _source_of(x) if before is None else before
+    for name, sharding in (("source", before), ("target", after)):
+        if not isinstance(sharding, NamedSharding):
+            raise CallError(
+                f"the {name} is a {type(sharding).__name__}",
+                why="a redistribution is between two ways to cut an array along the axes of one mesh",
+                hint="a jax.sharding.NamedSharding; jax.device_put brings an array onto a mesh",
+            )
+    if before.mesh.shape_tuple != after.mesh.shape_tuple or _devices(before) != _devices(after):
+        raise CallError(
+            f"source and target are on different meshes: {dict(before.mesh.shape)} and {dict(after.mesh.shape)}",
+            hint="the same mesh for both; jax.device_put moves arrays between meshes",
+        )
+    if before.memory_kind != after.memory_kind:
+        raise CallError(
+            f"source and target are in different memories: {before.memory_kind} and {after.memory_kind}",
+            hint="jax.device_put moves arrays between memories",
+        )
+    mesh = after.mesh if isinstance(after.mesh, jax.sharding.Mesh) else before.mesh
+    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+        bits = jax.random.key_data(x)
+        return wrap_key(_program(bits.shape, bits.dtype, mesh, before.spec, after.spec, donate, cost)(bits), x.dtype)
+    return _program(tuple(x.shape), np.dtype(x.dtype), mesh, before.spec, after.spec, donate, cost)(x)
+
+
+def _source_of(x: Any) -> Any:
+    if not hasattr(x, "shape") or not hasattr(x, "dtype"):
+        raise CallError(f"cannot reshard a {type(x).__name__}", hint="a jax.Array, or a pytree of them")
+    if not isinstance(x, jax.core.Tracer):
+        return getattr(x, "sharding", None)
+    known = getattr(jax.typeof(x), "sharding", None)
+    if known is None or not any(kind == jax.sharding.AxisType.Explicit for kind in known.mesh.axis_types):
+        raise CallError(
+            "inside jax.jit an array does not carry its sharding",
+            hint="reshard(x, target, source=NamedSharding(mesh, PartitionSpec(...)))",
+        )
+    return known
+
+
+def _devices(sharding: NamedSharding) -> Any:
+    """The mesh's devices in order; an abstract mesh has none and fits any."""
+    mesh = sharding.mesh
+    return tuple(mesh.devices.flat) if isinstance(mesh, jax.sharding.Mesh) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _program(
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    mesh: jax.sharding.Mesh,
+    before: PartitionSpec,
+    after: PartitionSpec,
+    donate: bool,
+    cost: str | CollectiveCost,
+) -> Callable[[jax.Array], jax.Array]:
+    sizes = dict(mesh.shape)
+    steps = plan(
+        _distributed(shape, before, sizes), _distributed(shape, after, sizes), element_bytes=dtype.itemsize, cost=cost
+    )
+    local = device_local_plan(steps, dtype)
+    run = jax.shard_map(lambda x: local(x)[0], mesh=mesh, in_specs=before, out_specs=after, check_vma=False)
+    return jax.jit(run, donate_argnums=(0,) if donate else ())
+
+
+def device_local_plan(steps: Plan, dtype: np.dtype) -> Callable[[jax.Array], list[jax.Array]]:
+    """What each device does for `steps`, as a function of its tile; call it inside `jax.shard_map`."""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.create()
+        ends = (steps.source.local_shape, steps.target.local_shape)
+        kinds = [ir.RankedTensorType.get(list(shape), element_type(dtype)) for shape in ends]
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ir.FunctionType.get(kinds[:1], kinds[1:]), visibility="public")
+            block = main.add_entry_block()
+        with ir.InsertionPoint(block):
+            emitter = Emitter(Mesh(dict(steps.source.mesh)))
+            emitter.begin()
+            value = block.arguments[0]
+            for step in steps.steps:
+                value = emitter.emit(step, value)
+            func.ReturnOp([value])
+        return device_local_call(module, [(steps.target.local_shape, dtype)])

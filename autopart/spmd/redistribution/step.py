@@ -1,0 +1,96 @@
+"""A redistribution: typed collectives in a row, each taking the array from one distributed type to the next.
+
+[3{x}12, 2{y}12] -> [2{y}12, 3{x}12] on {x:4, y:6}: cost 18, height 1
+  all_to_all   y:(1)3  1->0   [1{y:(1)3,x}12, 6{y:(3)2}12]
+  ...
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from autopart.core.op import REDUCTION_NAMES
+from autopart.spmd.redistribution.types import DistributedType, SubAxis, merged
+
+
+@dataclass(frozen=True)
+class Step:
+    """One collective.
+
+    kind       all_slice, all_gather, all_to_all, all_permute, reduce_scatter or all_reduce
+    source     type before; equals the target of the step before
+    target     type after
+    view       `source` under the device map of `target`: the same tile on each device, written such that the axes that
+               the step takes away stand minor-most (`source` itself unless axes of different primes change places)
+    gathered   (dim, axes minor to major) that all_gather and all_to_all take away
+    sliced     (dim, axes minor to major) that all_slice, reduce_scatter and all_to_all add; axes appear cut alike in
+               `gathered` and `sliced`
+    axes       the mesh axes that the groups of devices span
+    code       the reduction, for reduce_scatter and all_reduce; else 0
+    """
+
+    kind: str
+    source: DistributedType
+    target: DistributedType
+    view: DistributedType
+    gathered: tuple[tuple[int, tuple[SubAxis, ...]], ...]
+    sliced: tuple[tuple[int, tuple[SubAxis, ...]], ...]
+    axes: tuple[SubAxis, ...]
+    code: int = 0
+
+    @cached_property
+    def mesh_axes(self) -> tuple[str, ...]:
+        """Names of the mesh axes it runs over, wholly or in part, in mesh order."""
+        names = {a.name for a in self.axes}
+        return tuple(name for name, _ in self.source.mesh if name in names)
+
+    @cached_property
+    def spanned(self) -> tuple[tuple[str, int], ...]:
+        """(mesh axis, size of the part it spans), in mesh order: what a cost is asked about."""
+        return tuple((n, math.prod([a.size for a in self.axes if a.name == n])) for n in self.mesh_axes)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Dims whose tiling changes."""
+        return tuple(sorted({d for d, _ in self.gathered + self.sliced}))
+
+    def text(self) -> str:
+        """Kind, axes and dims: `all_to_all <"x"> {0 -> 1}`."""
+        sizes = dict(self.source.mesh)
+        names = ", ".join(f'"{a.text(sizes[a.name])}"' for a in self.axes)
+        from_dims, to_dims = ("".join(f"{d}," for d, _ in part)[:-1] for part in (self.gathered, self.sliced))
+        if self.kind == "all_to_all":
+            return f"all_to_all <{names}> {{{from_dims} -> {to_dims}}}"
+        reduction = f" {REDUCTION_NAMES[self.code]}" if self.code else ""
+        dims = f" {{{from_dims or to_dims}}}" if self.dims else ""
+        return f"{self.kind} <{names}>{dims}{reduction}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sequence of collectives from `source` to `target`.
+
+    cost    sum of the step costs, in the unit of the cost it was planned with (elements per device for "elements")
+    height  largest local size on the way, over the larger of source's and target's; never above 1
+    """
+
+    source: DistributedType
+    target: DistributedType
+    steps: tuple[Step, ...]
+    cost: float
+    height: float
+
+    def __str__(self) -> str:
+        mesh = "{" + ", ".join(f"{n}:{s}" for n, s in self.source.mesh) + "}"
+        lines = [f"{self.source} -> {self.target} on {mesh}: cost {self.cost:g}, height {self.height:g}"]
+        width = max((len(step.text()) for step in self.steps), default=0)
+        return "\n".join(lines + [f"  {step.text():<{width}}  {step.target}" for step in self.steps])
+
+
+def spanned_axes(parts: tuple[SubAxis, ...], mesh: tuple[tuple[str, int], ...]) -> tuple[SubAxis, ...]:
+    """`parts` in mesh order (major first), neighbouring parts joined."""
+    order = {name: i for i, (name, _) in enumerate(mesh)}
+    minor_first = sorted(set(parts), key=lambda a: (-order[a.name], a.stride))
+    return tuple(reversed(merged(minor_first)))
