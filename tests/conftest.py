@@ -1,11 +1,17 @@
-"""Eight simulated devices on the CPU, set before jax starts."""
+"""Eight simulated devices on the CPU, set before jax starts, and little time spent on optimising tiny programs."""
 
 import os
 
 import pytest
 
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
+os.environ["XLA_FLAGS"] = " ".join(
+    [
+        "--xla_backend_optimization_level=0",
+        os.environ.get("XLA_FLAGS", ""),
+        "--xla_force_host_platform_device_count=8",
+    ]
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
