@@ -7,6 +7,7 @@ BP = ap.ManualPartition({"x": 0}, axis="batch")
 step = ap.jit(train_step, mesh, [BP], donate_argnums=(0, 1))
 """
 
+from autopart.api.automatic import AutomaticPartition, SearchWarning
 from autopart.api.compiled import Compiled
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
@@ -28,17 +29,36 @@ from autopart.core.op import TileMapping
 from autopart.core.registry import register_custom_call
 from autopart.costmodel import register_device
 from autopart.costmodel.estimate import CostModel, Estimate
+from autopart.search.annealing import Annealing
+from autopart.search.budget import Budget
+from autopart.search.cost import Cost, StepSeconds
+from autopart.search.exhaustive import Exhaustive
+from autopart.search.executor import Here
+from autopart.search.greedy import Beam, Greedy
+from autopart.search.mcts.mcts import MCTS
+from autopart.search.optimizer import Optimizer, OptimizerError, optimizers, register_optimizer
+from autopart.search.process_executor import Processes
+from autopart.search.random_search import RandomSearch
 from autopart.spmd.device_local import LoweringOptions
 
 __all__ = [
     "FIRST_DIVISIBLE_DIM",
+    "MCTS",
     "REPLICATED",
     "UNKNOWN",
+    "Annealing",
+    "AutomaticPartition",
+    "Beam",
     "BlockedError",
+    "Budget",
     "CallError",
     "Compiled",
+    "Cost",
     "CostModel",
     "Estimate",
+    "Exhaustive",
+    "Greedy",
+    "Here",
     "LoadedProgram",
     "Lowered",
     "LoweringOptions",
@@ -46,9 +66,15 @@ __all__ = [
     "Mesh",
     "MeshError",
     "Metadata",
+    "Optimizer",
+    "OptimizerError",
     "PartitionError",
     "PartitionedFunction",
+    "Processes",
     "ProgramError",
+    "RandomSearch",
+    "SearchWarning",
+    "StepSeconds",
     "Tactic",
     "TacticReport",
     "TileError",
@@ -56,8 +82,10 @@ __all__ = [
     "UnknownNameError",
     "jit",
     "load",
+    "optimizers",
     "partition",
     "register_custom_call",
     "register_device",
+    "register_optimizer",
     "tag",
 ]

@@ -60,6 +60,8 @@ def select(named: list[Named], key: str) -> list[tuple[Named, str]]:
 
     Raises `UnknownNameError` with the closest names if there are none.
     """
+    if key.startswith("%") and key[1:].isdigit():
+        return [(Named(key, key, "", int(key[1:])), "")]
     found = [(n, n.below) for n in named if n.head == key]
     if not found and ("/" in key or is_glob(key)):
         found = [(n, rest) for n in named for rest in _matches(n.name, key)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from autopart.api.automatic import AutomaticPartition
 from autopart.api.metadata import TacticReport, report_tactic
 from autopart.api.tactics import Tactic, blamed
 from autopart.core.errors import BlockedError, PartitionError
@@ -49,13 +50,15 @@ def run_schedule(
     for position, tactic in enumerate(schedule, 1):
         if not isinstance(tactic, Tactic):
             raise TypeError(f"a schedule holds tactics such as ap.ManualPartition, not {tactic!r}")
+        tactic = tactic.under(options, cost_model) if isinstance(tactic, AutomaticPartition) else tactic
         try:
             actions = tactic.act(partitioning)
         except PartitionError as error:
             raise blamed(error, tactic, position, len(schedule)) from None
         lowered = lower(partitioning, options, statics)
         estimate = price(lowered)
-        reports.append(report_tactic(tactic.name, actions, partitioning, lowered, estimate))
+        report = getattr(actions, "report", {})
+        reports.append(report_tactic(tactic.name, actions, partitioning, lowered, estimate, report))
         if strict:
             _check_unblocked(reports[-1], tactic, position, len(schedule))
     return Scheduled(partitioning, lowered, tuple(reports), estimate if schedule else price(lowered))

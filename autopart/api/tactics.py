@@ -43,7 +43,8 @@ UNKNOWN = Choice.UNKNOWN
 class Tactic(Protocol):
     """Anything a schedule may hold: it acts on a partitioning and says which actions it took.
 
-    A tactic may leave a `report` (a dict of plain values) about how it decided; it ends up in the metadata.
+    The list it returns may carry a `report` (a dict of plain values) about how it decided, as `ReportedActions` does; it
+    ends up in the metadata.
     """
 
     @property

@@ -12,7 +12,7 @@ class BudgetError(PartitionError):
     """A budget that is negative or not a number."""
 
 
-class BudgetSpent(Exception):  # noqa: N818 (an end, not an error)
+class BudgetSpent(Exception):
     """The budget is spent: raised by `Problem.run`, and meant to leave the optimizer."""
 
 

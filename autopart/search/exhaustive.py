@@ -1,4 +1,4 @@
-"""Exhaustive search: every state that at most `depth` decisions reach, breadth first. For small spaces and for tests."""
+"""Exhaustive search: every state that at most `depth` decisions reach, breadth first. For small spaces, and tests."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from autopart.search.decisions import Decision
 from autopart.search.space import DecisionSpace
 
 NARROW = 0.6
-"""Of the largest stake on an axis: a decision with more spreads over the whole program, as tiling the model dim does."""
+"""Of the largest stake on an axis: a decision with more spreads over the whole program, as the model dim does."""
 
 Sequence = tuple[Decision, ...]
 

@@ -8,6 +8,7 @@ The order of everything is fixed by the seed: workers only make it faster.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from autopart.search.jobs import Job, State
@@ -28,8 +29,8 @@ MOST_STOPS = 10_000
 class MCTS:
     """Monte Carlo tree search.
 
-    seeded        begin with named schedules (BP, Megatron, ZeRO and combinations) and the schedules given to the tactic,
-                  so that the result is never worse than the best of them
+    seeded        begin with named schedules (BP, Megatron, ZeRO and combinations) and those given to the tactic, so
+                  that the result is never worse than the best of them
     width         leaves per wave; part of the answer, unlike the number of workers
     rollout       decisions drawn after each new leaf, by prior and by what they gained elsewhere
     exploration   weight of the priors against the rewards
@@ -123,7 +124,7 @@ class _Tree:
             edge = path.edges[-1]
             edge.child = self.graph.node(states[0])
             self._learn(path.nodes[-1].state, states[0])
-            for before, after in zip(states, states[1:], strict=False):
+            for before, after in itertools.pairwise(states):
                 self._learn(before, after)
             if states[0].key == path.nodes[-1].state.key or not states[0].options:
                 edge.done = True

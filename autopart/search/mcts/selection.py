@@ -1,8 +1,8 @@
 """Selection: down from the root, at each node the edge with the largest
 
     Q + c P sqrt(N) / (1 + n)       n, N visits of the edge and the node, P the edge's prior
-    Q                               half the mean and half the best of its rewards, scaled to 0..1 over all seen
-                                    before its first visit: the node's own reward, plus the decision's mean gain elsewhere
+    Q                               half the mean and half the best of its rewards, scaled to 0..1 over all seen;
+                                    before its first visit the node's own, plus the decision's mean gain elsewhere
 
 The best counts because a sequence may stop at its best state. Jobs under way count as visits that brought the worst.
 """

@@ -1,0 +1,126 @@
+"""`ap.AutomaticPartition`: a tactic that searches.
+
+    auto = ap.AutomaticPartition(axes=["batch", "model"], optimizer=ap.MCTS(), budget=ap.Budget(1000), seed=0)
+    step = ap.jit(train_step, mesh, [BP, auto])      # BP stays as it is; a later tactic builds on what auto found
+
+It issues the same actions as a manual tactic; the metadata says which, at what cost, and prints them as code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autopart.api.tactics import ManualPartition, Tactic
+from autopart.core.errors import PartitionError
+from autopart.core.partitioning import Action, Partitioning
+from autopart.costmodel.estimate import CostModel
+from autopart.search.budget import Budget
+from autopart.search.cost import Objective, StepSeconds
+from autopart.search.executor import Executor
+from autopart.search.optimizer import Optimizer
+from autopart.search.search import Search, search
+from autopart.spmd.device_local import LoweringOptions
+
+
+class SearchWarning(UserWarning):
+    """What a search found is not what was hoped for: nothing fits in memory."""
+
+
+class ReportedActions(list[Action]):
+    """The actions of a tactic, with a report about how it decided."""
+
+    def __init__(self, actions: Sequence[Action], report: dict[str, Any]):
+        super().__init__(actions)
+        self.report = report
+
+
+@dataclass(frozen=True)
+class AutomaticPartition:
+    """Searches for actions over some mesh axes, by estimated cost.
+
+    axes        mesh axes it may use; one name or several
+    optimizer   "mcts", "beam", "greedy", "annealing", "random", "exhaustive", any registered name, or an instance
+    budget      evaluations and seconds at most; `Budget(0)` leaves everything as the earlier tactics did
+    seed        same seed, same budget in evaluations: same result, on any number of workers
+    executor    "here", "processes", "ray", or an instance such as `Ray(address=..., workers=8)`
+    objective   `Cost -> float` to minimise; default: step seconds with a penalty above the device's memory
+    cost_model  default: the one of `ap.jit`, else the simulator, for which the mesh must name a device
+    seeds       schedules to start from besides the named ones; the result is never worse than the best of them
+    records     JSON-lines file that every evaluation is added to
+    resume      such a file: what it holds is not costed again
+    cache       results are kept on disk and a second call is instant: True, False, or a directory
+    progress    shows a line on stderr; None: if that is a terminal
+
+    Ctrl-C ends the search with the best so far. Raises, when applied: `MeshError` for an axis not in the mesh or a mesh
+    without a device, `UnknownNameError` for an unknown optimizer or executor, `OptimizerError` if the optimizer raises.
+    Where nothing fits in memory, the result that needs least is taken, with a `SearchWarning` that says what fills it.
+    """
+
+    axes: str | Sequence[str]
+    optimizer: str | Optimizer = "mcts"
+    budget: Budget = Budget()
+    seed: int = 0
+    name: str = ""
+    executor: str | Executor = "here"
+    objective: Objective = StepSeconds()
+    cost_model: CostModel | None = None
+    options: LoweringOptions | None = None
+    seeds: Sequence[Sequence[Tactic]] = ()
+    records: str | Path | None = None
+    resume: str | Path | None = None
+    cache: bool | str | Path = True
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
+        if not self.name:
+            object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
+
+    def under(self, options: LoweringOptions, cost_model: CostModel | None) -> AutomaticPartition:
+        """This tactic in a schedule that lowers with these options and prices with this model, unless it has its own."""
+        return dataclasses.replace(self, options=self.options or options, cost_model=self.cost_model or cost_model)
+
+    def act(self, partitioning: Partitioning) -> list[Action]:
+        """See `Tactic.act`. The list carries a `report` of plain values about the search."""
+        found = search(partitioning, self._search(partitioning))
+        for action in found.actions:
+            partitioning.apply(action)
+        if "does_not_fit" in found.report:
+            warnings.warn("\n  ".join(found.report["does_not_fit"]), SearchWarning, stacklevel=2)
+        return ReportedActions(found.actions, found.report)
+
+    def _search(self, partitioning: Partitioning) -> Search:
+        return Search(
+            axes=tuple(self.axes),
+            optimizer=self.optimizer,
+            budget=self.budget,
+            seed=self.seed,
+            executor=self.executor,
+            objective=self.objective,
+            cost_model=self.cost_model,
+            options=self.options or LoweringOptions(),
+            given=tuple(self._given(partitioning, schedule) for schedule in self.seeds),
+            records=self.records,
+            resume=self.resume,
+            cache=self.cache,
+            progress=sys.stderr.isatty() if self.progress is None else self.progress,
+        )
+
+    def _given(self, partitioning: Partitioning, schedule: Sequence[Tactic]) -> tuple[Action, ...]:
+        """The actions of a seed schedule on this state."""
+        own: Partitioning = pickle.loads(pickle.dumps(partitioning))
+        actions: list[Action] = []
+        for tactic in schedule:
+            if not isinstance(tactic, ManualPartition):
+                raise PartitionError(
+                    f"a seed of {self.name} holds {tactic!r}", why="seeds are schedules of manual tactics"
+                )
+            actions += tactic.act(own)
+        return tuple(actions)

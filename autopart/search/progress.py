@@ -1,0 +1,56 @@
+"""A line that shows how a search is doing.
+
+search batch, model  [#########-----------]  640/1000   81/s   best 2.04 s  21.2 GB (1.23 x memory)
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from autopart.search.jobs import State
+    from autopart.search.problem import Problem
+
+BAR = 20
+SECONDS_BETWEEN = 0.2
+
+
+class ProgressLine:
+    """An observer of a problem that rewrites one line of a terminal, a few times a second."""
+
+    def __init__(self, title: str, stream: TextIO | None = None):
+        self._title, self._stream, self._shown = title, stream or sys.stderr, 0.0
+
+    def __call__(self, problem: Problem, state: State, is_best: bool) -> None:
+        """Called for every evaluation."""
+        now = time.monotonic()
+        if now - self._shown >= SECONDS_BETWEEN:
+            self._shown = now
+            self._stream.write("\r" + self.line(problem))
+            self._stream.flush()
+
+    def close(self, problem: Problem) -> None:
+        """Leaves the last line standing."""
+        self._stream.write("\r" + self.line(problem) + "\n")
+        self._stream.flush()
+
+    def line(self, problem: Problem) -> str:
+        """The line as it would be written now."""
+        done, left, cost = problem.evaluations, problem.evaluations_left, problem.best.cost
+        total = done + left
+        share = done / total if 0 < total < float("inf") else 0.0
+        bar = "#" * round(BAR * share) + "-" * (BAR - round(BAR * share))
+        count = f"{done}/{total:.0f}" if total < float("inf") else f"{done}"
+        memory = f"{cost.peak_bytes / 1e9:.3g} GB" + ("" if cost.fits else f" ({1 + cost.excess:.2f} x memory)")
+        rate = done / max(problem.seconds, 1e-9)
+        return f"search {self._title}  [{bar}]  {count}  {rate:.0f}/s  best {seconds_text(cost.step_s)}  {memory}   "
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds for readers: 2.04 s, 53.4 ms, 7.1 us."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"

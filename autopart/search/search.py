@@ -1,0 +1,219 @@
+"""A search from beginning to end: cache, records, workers, optimizer, and the actions of the best state.
+
+    search(partitioning, Search(axes=("batch", "model"), optimizer=MCTS(), budget=Budget(1000)))
+      ->  Found(actions=[tile<...>, ..., propagate<batch>], report={...})
+
+`partitioning` is where the search starts, and it is left as it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autopart.core.partitioning import Action, Partitioning
+from autopart.costmodel.breakdown import top_buffers
+from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.simulator import Simulator
+from autopart.search import cache
+from autopart.search.budget import Budget, BudgetSpent, Meter
+from autopart.search.compress import compressed
+from autopart.search.cost import Cost, Objective, StepSeconds
+from autopart.search.evaluator import Evaluator, Task
+from autopart.search.executor import Executor, executor_of
+from autopart.search.jobs import State
+from autopart.search.optimizer import Optimizer, OptimizerError, optimizer_of
+from autopart.search.problem import Problem
+from autopart.search.progress import ProgressLine, seconds_text
+from autopart.search.records import Recorder, read_records
+from autopart.search.space import DecisionSpace
+from autopart.search.twins import twin_axes
+from autopart.spmd.device_local import LoweringOptions, lower
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything that says what to search for and how; see `ap.AutomaticPartition`, whose fields these are."""
+
+    axes: tuple[str, ...]
+    optimizer: str | Optimizer = "mcts"
+    budget: Budget = Budget()
+    seed: int = 0
+    executor: str | Executor = "here"
+    objective: Objective = StepSeconds()
+    cost_model: CostModel | None = None
+    options: LoweringOptions = LoweringOptions()
+    given: tuple[tuple[Action, ...], ...] = ()
+    records: str | Path | None = None
+    resume: str | Path | None = None
+    cache: bool | str | Path = True
+    progress: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: the actions to take, the state they lead to, and plain values about how it went."""
+
+    actions: tuple[Action, ...]
+    report: dict[str, Any]
+    best: State | None = None
+
+
+def search(partitioning: Partitioning, wanted: Search) -> Found:
+    """Runs a search, or recalls it.
+
+    Raises `MeshError` for an axis that is not in the mesh, or where there is nothing to price with; `UnknownNameError`
+    for an unknown optimizer or executor; `OptimizerError` if the optimizer raises, with the best state found until then.
+    """
+    optimizer, executor = optimizer_of(wanted.optimizer), executor_of(wanted.executor)
+    for axis in wanted.axes:
+        partitioning.mesh.index(axis)
+    header = _header(partitioning, wanted)
+    key = {**header, "optimizer": repr(optimizer), "budget": dataclasses.asdict(wanted.budget), "seed": wanted.seed}
+    directory = _cache_directory(wanted)
+    if directory is not None and (known := cache.load(directory, key)) is not None:
+        return Found(tuple(known[0]), {**known[1], "cached": True})
+    own: Partitioning = pickle.loads(pickle.dumps(partitioning))
+    axes = [a for a in wanted.axes if partitioning.mesh.shape[a] > 1]
+    twins = twin_axes(own, axes) if wanted.cost_model is None else {}
+    space = DecisionSpace.of(own, axes, twins=twins, given=wanted.given)
+    task = Task(own, space, wanted.options, wanted.cost_model, wanted.objective)
+    found = _searched(task, optimizer, executor, wanted, header)
+    if directory is not None and found.report["stopped"] in ("budget", "done") and wanted.budget.seconds is None:
+        cache.save(directory, key, list(found.actions), found.report)
+    return found
+
+
+def _searched(task: Task, optimizer: Optimizer, executor: Executor, wanted: Search, header: dict[str, Any]) -> Found:
+    line = ProgressLine(", ".join(wanted.axes)) if wanted.progress else None
+    recalled = read_records(wanted.resume, header) if wanted.resume is not None else {}
+    recorder = Recorder(wanted.records, header) if wanted.records is not None else None
+    meter, session = Meter(wanted.budget), executor.start(task)
+    try:
+        problem = Problem(
+            task, session, meter, wanted.seed, line,
+            recall=(lambda job: recalled.get(json.dumps(job.to_json()))) if recalled else None, remember=recorder,
+        )  # fmt: skip
+        stopped, failure = _optimize(optimizer, problem)
+        if line is not None:
+            line.close(problem)
+    finally:
+        session.close()
+        if recorder is not None:
+            recorder.close()
+    if failure is not None:
+        raise failure
+    return _found(task, problem, optimizer, wanted, stopped)
+
+
+def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerError | None]:
+    """Why the search stopped, and the error to raise if the optimizer did."""
+    if problem.evaluations_left <= 0:
+        return "budget", None
+    try:
+        optimizer.search(problem)
+    except BudgetSpent:
+        return "budget", None
+    except KeyboardInterrupt:
+        return "interrupted", None
+    except Exception as error:
+        best = problem.best
+        failure = OptimizerError(
+            f"{optimizer!r} raised {error!r} after {problem.evaluations} evaluations",
+            why=f"its best state until then takes {seconds_text(best.cost.step_s)} and {_gb(best.cost.peak_bytes)}",
+            hint="the state is this error's `best`; with records=..., resume=... goes on from what was costed",
+        )
+        failure.best = best
+        failure.__cause__ = error
+        return "failed", failure
+    return "done", None
+
+
+def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, stopped: str) -> Found:
+    best = problem.best
+    evaluator = Evaluator(task)
+    parts: list[Sequence[Action]] = []
+    for decision in best.decisions:
+        parts.append(task.space.apply(evaluator.partitioning, decision))
+    evaluator.partitioning.undo(task.partitioning.mark())
+    actions = compressed(evaluator.partitioning, parts)
+    seconds = problem.seconds
+    report = {
+        "optimizer": repr(optimizer),
+        "seed": wanted.seed,
+        "stopped": stopped,
+        "evaluations": problem.evaluations,
+        "recalled": problem.recalled,
+        "seconds": seconds,
+        "evaluations_per_s": problem.evaluations / max(seconds, 1e-9),
+        "decisions": [task.space.describe(d) for d in best.decisions],
+        "start": _cost(problem.start.cost),
+        "best": _cost(best.cost),
+        "history": [list(h) for h in problem.history],
+        "cached": False,
+    }
+    if not best.cost.fits:
+        report["does_not_fit"] = _blocked_by(evaluator, task, best.cost)
+    return Found(tuple(actions), report, best)
+
+
+def _blocked_by(evaluator: Evaluator, task: Task, cost: Cost) -> list[str]:
+    """What fills the memory of a state that does not fit, in words."""
+    lines = [f"nothing found fits: the least is {_gb(cost.peak_bytes)}, {1 + cost.excess:.2f} x the device's memory"]
+    mesh = evaluator.partitioning.mesh
+    if task.cost_model is None:
+        run = Simulator.of(evaluator.partitioning.program, mesh).run(lower(evaluator.partitioning, task.options))
+        lines += [f"{_gb(row.bytes)}  {row.what}  {row.path}  {row.where}".rstrip() for row in top_buffers(run, 5)]
+    return lines
+
+
+def _cost(cost: Cost) -> dict[str, Any]:
+    return {
+        "step_s": cost.step_s,
+        "peak_bytes": cost.peak_bytes,
+        "fits": cost.fits,
+        "score": cost.score,
+        "actions": cost.actions,
+    }
+
+
+def _gb(in_bytes: float) -> str:
+    return f"{in_bytes / 1e9:.3g} GB"
+
+
+def _header(partitioning: Partitioning, wanted: Search) -> dict[str, Any]:
+    """What the cost of a sequence of decisions depends on."""
+    mesh = partitioning.mesh
+    return {
+        "autopart": cache.source_hash(),
+        "program": partitioning.program.fingerprint,
+        "mesh": mesh.shape,
+        "device": mesh.device,
+        "links": [list(pair) for pair in mesh.links],
+        "start": f"{partitioning.fingerprint:016x}",
+        "axes": list(wanted.axes),
+        "given": [[str(a) for a in actions] for actions in wanted.given],
+        "options": repr(wanted.options),
+        "cost_model": _named(wanted.cost_model),
+        "objective": _named(wanted.objective),
+    }
+
+
+def _named(thing: Any) -> str:
+    """How a cost model or an objective is told from another: its fields, or the name of the function."""
+    if dataclasses.is_dataclass(thing) or thing is None:
+        return repr(thing)
+    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', repr(thing))}"
+
+
+def _cache_directory(wanted: Search) -> Path | None:
+    """None where nothing is to be cached, or a function prices whose code the key cannot hold."""
+    own = [t for t in (wanted.cost_model, wanted.objective) if t is not None]
+    if wanted.cache is False or not all(dataclasses.is_dataclass(t) for t in own):
+        return None
+    return cache.default_directory() if wanted.cache is True else Path(wanted.cache)
