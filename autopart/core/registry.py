@@ -202,7 +202,7 @@ def rule(
             tested = tuple(examples(kind) if callable(examples) else examples)
             family = mappings.__module__.rpartition(".")[2]
             new = Rule(kind, family, mappings, localize, tested, "", tuple(reasons), pending_linear, structural)
-            _add(_rules, new)
+            _add(_rules, kind, new)
         return mappings
 
     return register
@@ -211,7 +211,7 @@ def rule(
 def blocked(*kinds: str, reason: str, family: str, examples: Sequence[Example] = ()) -> None:
     """Registers op kinds that cannot be sliced at all: known, and the reason is shown to users."""
     for kind in kinds:
-        _add(_rules, Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason))
+        _add(_rules, kind, Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason))
 
 
 def register_custom_call(
@@ -234,19 +234,20 @@ def register_custom_call(
     def register(mappings: Mappings) -> Mappings:
         family = mappings.__module__.rpartition(".")[2]
         _load()
-        _add(_custom_calls, Rule(target_name, family, mappings, localize, tuple(examples), "", tuple(reasons)))
+        kind = f"custom_call @{target_name}"
+        _add(_custom_calls, target_name, Rule(kind, family, mappings, localize, tuple(examples), "", tuple(reasons)))
         return mappings
 
     return register
 
 
-def _add(table: dict[str, Rule], new: Rule) -> None:
-    if new.kind in table:
+def _add(table: dict[str, Rule], key: str, new: Rule) -> None:
+    if key in table:
         raise RegistryError(
             f'"{new.kind}" has a tile-mapping rule already',
-            why=f"registered first by {table[new.kind].family}, now again by {new.family}",
+            why=f"registered first by {table[key].family}, now again by {new.family}",
         )
-    table[new.kind] = new
+    table[key] = new
     mappings_of.cache_clear()
 
 
@@ -257,9 +258,8 @@ def _load() -> None:
 
 
 def known_kinds() -> tuple[str, ...]:
-    """All registered op kinds, sorted; custom calls as "custom_call @target"."""
-    _load()
-    return (*sorted(_rules), *(f"custom_call @{t}" for t in sorted(_custom_calls)))
+    """All registered op kinds, sorted; custom calls, as "custom_call @target", come last."""
+    return tuple(rule.kind for rule in rules())
 
 
 def rules() -> tuple[Rule, ...]:

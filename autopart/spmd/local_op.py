@@ -47,8 +47,8 @@ def emit_local_op(
 ) -> list[ir.Value]:
     """Emits the op on local operands; returns its local results.
 
-    `nest` lists (axis, mapping number) of its loops, outermost first; `source` is an op with this spec, of the same MLIR
-    context; it may be None for kinds that are not in the module (arguments, carries, tags).
+    `nest` lists (axis, mapping number) of its loops, outermost first; `source` is an op with this spec, of the same
+    MLIR context; it may be None for kinds that are not in the module (arguments, carries, tags).
     """
     local = MlirLocalOp(spec, source, mappings, nest, operands, operand_types, result_types, position)
     return localize(local)

@@ -12,16 +12,16 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import jax
 import numpy as np
 
-from autopart.core.jax_internals import device_local_call, func, ir, make_context, numpy_dtype
+from autopart.core.example_import import example_op
+from autopart.core.jax_internals import device_local_call, func, ir, numpy_dtype
 from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.op_spec_import import spec_of, tensor_type
+from autopart.core.op_spec_import import tensor_type
 from autopart.core.registry import Example
 from autopart.spmd.local_op import MlirLocalOp, emit_local_op, mlir_type
 from tests.ops.stand_ins import replace_what_cpu_lacks
@@ -84,27 +84,13 @@ class Trial:
 
 def subject_of(example: Example) -> Subject:
     """Parses an example and draws its operands."""
-    types = re.search(r": \(([^()]*)\) -> ([^{}]*)$", example.text)
-    assert types, example.text
-    operands = [t for t in re.split(r",\s*(?=tensor)", types.group(1)) if t]
-    results = re.split(r",\s*(?=tensor)", types.group(2).strip("() "))
-    arguments = ", ".join(f"%{i}: {t}" for i, t in enumerate(operands))
-    count = f":{len(results)}" if len(results) > 1 else ""
-    returned = ", ".join(f"%r#{i}" if count else "%r" for i in range(len(results)))
-    text = (
-        f"{example.functions} func.func public @main({arguments}) -> ({', '.join(results)}) {{\n"
-        f"%r{count} = {example.text}\n return {returned} : {', '.join(results)} }}"
-    )
-    with make_context():
-        module = ir.Module.parse(text)
-        main = list(module.body.operations)[-1]
-        op = main.regions[0].blocks[0].operations[0].operation
-        spec = spec_of(op)
+    parsed = example_op(example)
+    spec = parsed.spec
     rng = np.random.default_rng(len(example.text))
     feeds = itertools.chain(example.operands, itertools.repeat(None))
     feeds = list(itertools.islice(feeds, len(spec.operands)))
     draws = tuple(tuple(map(draw, itertools.repeat(rng), spec.operands, feeds)) for _ in range(DRAWS))
-    return Subject(example, op, module, spec, draws)
+    return Subject(example, parsed.op, parsed.module, spec, draws)
 
 
 def draw(rng: np.random.Generator, type_: TensorType, feed: object) -> np.ndarray:

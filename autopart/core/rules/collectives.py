@@ -2,7 +2,7 @@
 
     all_reduce over groups of one: x[i,j] -> x[i,j]      i  (0) -> tile 0      j  (0) -> tile 1
 
-A one-device `shard_map` leaves them behind. On several devices the op must not run again, so what remains is its operand.
+A one-device `shard_map` leaves them behind. On several devices the op must not run, so what remains is its operand.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
     x  (2, _) -> tile 2        space, where every window stays inside one slice
 
 Windows stay inside where they do not overlap and nothing is padded: 1x1 kernels, patches (kernel no larger than the
-stride), and the two gradients of patches. Elsewhere neighbours would have to exchange borders, which no tile mapping says.
+stride), and the two gradients of patches. Elsewhere neighbours would have to exchange borders: blocked.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _localize(local: LocalOp) -> list[Value]:
 
 
 def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
-    """Which group count a mapping divides, if any: those are the mappings that slice the kernel's output features and lhs."""
+    """Which group count a mapping divides: that of groups cuts lhs and the kernel's output features together."""
     numbers = spec.attributes["dimension_numbers"]
     if mapping.operands[1] != numbers["kernel_output_feature_dimension"]:
         return ""

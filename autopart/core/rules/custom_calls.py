@@ -21,7 +21,8 @@ def _lapack(target: str, types: str, config: str = "", *, feed: str | None = Non
     sides = [_layouts(side) for side in types.split("->")]
     attributes = (
         f'call_target_name = "{target}", backend_config = "", mhlo.backend_config = {{{config}}}, '
-        f'mhlo.frontend_attributes = {{num_batch_dims = "1"}}, operand_layouts = [{sides[0]}], result_layouts = [{sides[1]}]'
+        f'mhlo.frontend_attributes = {{num_batch_dims = "1"}}, '
+        f"operand_layouts = [{sides[0]}], result_layouts = [{sides[1]}]"
     )
     return op("custom_call", types, attributes, feed=(feed,), tolerance=1e-4)
 

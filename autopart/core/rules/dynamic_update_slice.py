@@ -5,8 +5,8 @@
     i  (0, 0, _, _) -> tile 0
     j  (1, _, _, _) -> tile 1          each device replaces what falls into its slice
 
-A device reads the window of its slice that is nearest to the update, mixes the update in where it applies and writes the
-window back: what is not touched is neither read nor copied (a KV cache is updated in place).
+A device reads the window of its slice that is nearest to the update, mixes the update in where it applies and writes
+the window back: what is not touched is neither read nor copied (a KV cache is updated in place).
 """
 
 from __future__ import annotations

@@ -21,13 +21,23 @@ from autopart.core.rules.factors import common_dims
 _NEAR = 2e-5
 """Vectorised and scalar code of one function differ in the last bits."""
 
-_FLOAT_UNARY = ["cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine", "sqrt", "tan", "tanh", "ceil", "floor", "round_nearest_afz", "round_nearest_even", "abs", "negate", "sign"]
+_FLOAT_UNARY = (
+    "cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine",
+    "sqrt", "tan", "tanh", "ceil", "floor", "round_nearest_afz", "round_nearest_even", "abs", "negate", "sign",
+)  # fmt: skip
 _INT_UNARY = ("not", "popcnt", "count_leading_zeros")
 _NUMBER_BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "remainder")
 _INT_BINARY = ("and", "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical")
-_CHLO_UNARY = ["acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "cosh", "digamma", "erf", "erf_inv", "erfc", "lgamma", "sinh", "square", "tan", "conj", "is_inf", "is_neg_inf", "is_pos_inf", "constant_like"]
+_CHLO_UNARY = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "cosh", "digamma", "erf", "erf_inv", "erfc",
+    "lgamma", "sinh", "square", "tan", "conj", "is_inf", "is_neg_inf", "is_pos_inf", "constant_like",
+)  # fmt: skip
 _CHLO_BINARY = ("next_after", "polygamma", "zeta", "mulhi")
-_CHLO_BROADCAST = ["add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or", "polygamma", "power", "remainder", "select", "shift_left", "shift_right_arithmetic", "shift_right_logical", "subtract", "xor", "zeta"]
+_CHLO_BROADCAST = (
+    "add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or",
+    "polygamma", "power", "remainder", "select", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+    "subtract", "xor", "zeta",
+)  # fmt: skip
 
 
 def _examples(kind: str) -> Iterable[Example]:

@@ -6,9 +6,9 @@
     b  (_, 0) -> tile 0      each device looks up its indices
     v  (0, _) -> sum         vocabulary-sharded: each device yields the rows that it holds, and zeros for the others
 
-Batching dims tile in table, indices and result together. Where an indexed dim is sliced, indices are clamped as the whole
-op would, shifted to the slice, and what falls outside is masked; a window longer than one element may lie across slices,
-so the slice is padded with zeros on both sides first.
+Batching dims tile in table, indices and result together. Where an indexed dim is sliced, indices are clamped as the
+whole op would, shifted to the slice, and what falls outside is masked; a window longer than one element may lie across
+slices, so the slice is padded with zeros on both sides first.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _masked(local: LocalOp, rows: Value, masks: list[Value], offset_dims: tuple[
 
 
 def _gather(types: str, numbers: str, sizes: str, *feed: tuple[int, int]) -> Example:
-    attributes = f"dimension_numbers = #stablehlo.gather<{numbers}>, slice_sizes = array<i64: {sizes}>, indices_are_sorted = false"
-    return op("gather", types, attributes, feed=(None, *feed))
+    sizes = f"slice_sizes = array<i64: {sizes}>, indices_are_sorted = false"
+    return op("gather", types, f"dimension_numbers = #stablehlo.gather<{numbers}>, {sizes}", feed=(None, *feed))
 
 
 _ROWS = "offset_dims = [2], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 2"

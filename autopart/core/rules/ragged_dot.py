@@ -199,7 +199,9 @@ def _ragged(
     reasons=(
         Omission(
             "where a batch dim is ragged the sizes do not change the product, so slicing them says nothing",
-            lambda spec, mapping: _Dims(spec).ragged in {d for d, _ in _Dims(spec).batch} and mapping.operands[2] != WHOLE,
+            lambda spec, mapping: (
+                _Dims(spec).ragged in {d for d, _ in _Dims(spec).batch} and mapping.operands[2] != WHOLE
+            ),
         ),
     ),
 )

@@ -7,8 +7,8 @@
 
 Every part starts from the initial value, which must count once: of a sum or product only the first part starts from it,
 the others from 0 or 1. (StableHLO wants it to be the identity; XLA takes others too, and drops them where one element
-is reduced.) A reducer that is no plain sum, product, maximum, minimum, and, or (argmax, say) has no collective: dims that
-it reduces are blocked.
+is reduced.) A reducer that is no plain sum, product, maximum, minimum, and, or (argmax, say) has no collective: dims
+that it reduces are blocked.
 """
 
 from __future__ import annotations

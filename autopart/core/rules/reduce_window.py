@@ -5,8 +5,8 @@
     i  (0, _) -> tile 0        no window
     k  (1, _) -> tile 1        windows that do not overlap stay inside a slice
 
-Windows that overlap (cumsum is one as long as the dim) would need the neighbours' elements: blocked. A window that covers
-a dim exactly is a reduction over it.
+Windows that overlap (cumsum is one as long as the dim) would need the neighbours' elements: blocked. A window that
+covers a dim exactly is a reduction over it.
 """
 
 from __future__ import annotations

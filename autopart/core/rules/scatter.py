@@ -7,9 +7,9 @@
     e  (_, 0, 0) -> sum         each device adds its updates (a segment sum); x counts once
 
 Batching dims tile in x, indices, updates and result together. With the reducers max, min, and, or the parts combine by
-that reducer, and x may count on every device. Scatter drops an update that does not fit, so indices shifted to a slice need
-no mask; only a window longer than one element may lie across slices, and then the slice is padded on both sides first.
-Updates that overwrite cannot be sliced along e: no reduction tells an update from what it replaces.
+that reducer, and x may count on every device. Scatter drops an update that does not fit, so indices shifted to a slice
+need no mask; only a window longer than one element may lie across slices, and then the slice is padded on both sides
+first. Updates that overwrite cannot be sliced along e: no reduction tells an update from what it replaces.
 """
 
 from __future__ import annotations
@@ -138,9 +138,7 @@ def _scatter(types: str, numbers: str, steps: tuple[str, ...], *feed: tuple[int,
     return op("scatter", types, attributes, reducer(*steps), feed=feed)
 
 
-_ROWS = (
-    "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1"
-)
+_ROWS = "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1"
 _CELLS = "inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [1, 0], index_vector_dim = 0"
 _ALONG = (
     "inserted_window_dims = [1], input_batching_dims = [0], scatter_indices_batching_dims = [0], "

@@ -5,8 +5,8 @@
     join a, b, ...           one result of a case: whichever branch ran
     tag x                    a named value
 
-All are identities: operands and results tile alike. Marks of a scope (while, case, condition) carry no array that a loop
-over a mesh axis could slice.
+All are identities: operands and results tile alike. Marks of a scope (while, case, condition) carry no array that a
+loop over a mesh axis could slice.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Window:
-    """One dim: sizes of input, window and output; stride, padding, dilations, and whether the window is read backwards."""
+    """One dim: sizes of input, window, output; stride, padding, dilations; whether the window is read backwards."""
 
     size: int
     window: int

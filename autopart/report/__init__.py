@@ -1,0 +1,1 @@
+"""Tables and texts for people, made from what the registries and programs know."""

@@ -1,0 +1,55 @@
+"""`python -m autopart ops` and its coverage report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import autopart as ap
+from autopart.__main__ import main
+from autopart.core.registry import known_kinds
+from autopart.report.ops_table import coverage, ops_table
+
+PROGRAM = """
+func.func @main(%x: tensor<4x6xf32>, %s: tensor<2xui64>) -> (tensor<4x6xf32>, tensor<4x6xui32>) {
+  %0 = stablehlo.add %x, %x : tensor<4x6xf32>
+  %1 = "stablehlo.custom_call"(%0) {call_target_name = "mystery"} : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2:2 = "stablehlo.rng_bit_generator"(%s) {rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>}
+    : (tensor<2xui64>) -> (tensor<2xui64>, tensor<4x6xui32>)
+  return %1, %2#1 : tensor<4x6xf32>, tensor<4x6xui32>
+}
+"""
+
+
+def saved(folder: Path) -> str:
+    path = folder / "program.mlir"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+def test_the_table_names_every_kind_once():
+    words = [
+        word.strip(":") for word in ops_table().replace("custom_call @", "custom_call_@").replace(",", " ").split()
+    ]
+    for kind in known_kinds():
+        assert words.count(kind.replace("custom_call @", "custom_call_@")) >= 1, kind
+
+
+def test_the_table_shows_mappings_and_reasons():
+    table = ops_table()
+    assert "(1, 0) -> sum, at most 6 ways" in table
+    assert "quantized types are not supported" in table
+
+
+def test_coverage_counts_ops_with_a_rule_and_names_the_others(tmp_path):
+    report = coverage(ap.load(saved(tmp_path)).traced.program)
+    assert report.startswith("2 of 3 ops have a rule (66.67 %)")
+    assert "custom_call @mystery" in report
+    assert "rng_bit_generator: a slice of the bits cannot be drawn" in report
+
+
+def test_the_command_line_prints_both(tmp_path, capsys):
+    assert main(["ops"]) == 0
+    assert main(["ops", "--coverage", saved(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "dot_general" in printed
+    assert "2 of 3 ops" in printed
