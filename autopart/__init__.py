@@ -32,8 +32,8 @@ from autopart.costmodel.estimate import CostModel, Estimate
 from autopart.search.annealing import Annealing
 from autopart.search.budget import Budget
 from autopart.search.cost import Cost, StepSeconds
-from autopart.search.exhaustive import Exhaustive
 from autopart.search.executor import Here
+from autopart.search.exhaustive import Exhaustive
 from autopart.search.greedy import Beam, Greedy
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizer import Optimizer, OptimizerError, optimizers, register_optimizer

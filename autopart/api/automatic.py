@@ -22,10 +22,10 @@ from autopart.core.errors import PartitionError
 from autopart.core.partitioning import Action, Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
-from autopart.search.cost import Objective, StepSeconds
+from autopart.search.cost import Objective
 from autopart.search.executor import Executor
 from autopart.search.optimizer import Optimizer
-from autopart.search.search import Search, search
+from autopart.search.search import DEFAULT_BUDGET, DEFAULT_OBJECTIVE, Search, search
 from autopart.spmd.device_local import LoweringOptions
 
 
@@ -65,11 +65,11 @@ class AutomaticPartition:
 
     axes: str | Sequence[str]
     optimizer: str | Optimizer = "mcts"
-    budget: Budget = Budget()
+    budget: Budget = DEFAULT_BUDGET
     seed: int = 0
     name: str = ""
     executor: str | Executor = "here"
-    objective: Objective = StepSeconds()
+    objective: Objective = DEFAULT_OBJECTIVE
     cost_model: CostModel | None = None
     options: LoweringOptions | None = None
     seeds: Sequence[Sequence[Tactic]] = ()
@@ -84,7 +84,7 @@ class AutomaticPartition:
             object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
 
     def under(self, options: LoweringOptions, cost_model: CostModel | None) -> AutomaticPartition:
-        """This tactic in a schedule that lowers with these options and prices with this model, unless it has its own."""
+        """This tactic with the options and the cost model of the schedule it is in, unless it has its own."""
         return dataclasses.replace(self, options=self.options or options, cost_model=self.cost_model or cost_model)
 
     def act(self, partitioning: Partitioning) -> list[Action]:

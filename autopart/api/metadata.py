@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from autopart.api.as_code import schedule_code
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 from autopart.costmodel.estimate import Estimate
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
@@ -79,6 +80,13 @@ class Metadata:
             kinds = ", ".join(f"{kind} ({len(where)})" for kind, where in last.unpartitioned.items())
             lines.append(f"ops that block propagation: {kinds}")
         return "\n".join(lines)
+
+    def as_schedule(self) -> str:
+        """Python code of the manual tactics that take the same actions, so that a found schedule can be kept and read.
+
+        Values that have no name are called by their number, `"%123"`: those hold for this very program.
+        """
+        return schedule_code(self)
 
     def to_json(self) -> str:
         """Everything as JSON."""

@@ -58,6 +58,8 @@ def is_glob(pattern: str) -> bool:
 def select(named: list[Named], key: str) -> list[tuple[Named, str]]:
     """The values that a top-level key names, each with the path that is left below the key.
 
+    "%12" names value number 12 of the program, as `Metadata.as_schedule` writes those without a name.
+
     Raises `UnknownNameError` with the closest names if there are none.
     """
     if key.startswith("%") and key[1:].isdigit():

@@ -43,8 +43,8 @@ UNKNOWN = Choice.UNKNOWN
 class Tactic(Protocol):
     """Anything a schedule may hold: it acts on a partitioning and says which actions it took.
 
-    The list it returns may carry a `report` (a dict of plain values) about how it decided, as `ReportedActions` does; it
-    ends up in the metadata.
+    The list it returns may carry a `report` (a dict of plain values) about how it decided, as `ReportedActions` does;
+    it ends up in the metadata.
     """
 
     @property

@@ -44,9 +44,8 @@ class Cost:
     @property
     def rank(self) -> tuple[float, ...]:
         """Of two costs, the one with the smaller rank is better; see the module."""
-        if self.fits:
-            return (0.0, self.score, self.peak_bytes, self.actions)
-        return (1.0, self.peak_bytes, self.score, self.actions)
+        excess = math.ceil(100 * self.excess) if math.isfinite(self.excess) else math.inf
+        return (excess, self.score, self.peak_bytes, self.actions)
 
 
 Objective = Callable[[Cost], float]

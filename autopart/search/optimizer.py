@@ -71,7 +71,7 @@ def optimizers() -> dict[str, Callable[[], Optimizer]]:
 
 
 def optimizer_of(optimizer: str | Optimizer) -> Optimizer:
-    """The optimizer a user means; raises `UnknownNameError` listing the known ones, `OptimizerError` for anything else."""
+    """The optimizer a user means; raises `UnknownNameError` listing the known ones, `OptimizerError` otherwise."""
     if isinstance(optimizer, str):
         known = optimizers()
         if optimizer not in known:

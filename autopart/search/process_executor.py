@@ -109,9 +109,7 @@ class ProcessSession:
                 except (EOFError, OSError):
                     deaths[index] += 1
                     if deaths[index] >= MOST_DEATHS:
-                        raise WorkerError(
-                            f"{deaths[index]} workers died over the same job", why=f"{jobs[index]}"
-                        ) from None
+                        raise WorkerError(f"{MOST_DEATHS} workers died over one job", why=f"{jobs[index]}") from None
                     waiting.append(index)
                     worker = self._replace(worker)
                 else:

@@ -83,7 +83,7 @@ class RaySession:
             except ray.exceptions.RayActorError:
                 deaths[index] += 1
                 if deaths[index] >= MOST_DEATHS:
-                    raise WorkerError(f"{deaths[index]} workers died over the same job", why=f"{jobs[index]}") from None
+                    raise WorkerError(f"{MOST_DEATHS} workers died over one job", why=f"{jobs[index]}") from None
                 waiting.append(index)
                 self._actors[place] = _Actor.remote(self._task)
             except ray.exceptions.RayTaskError as error:

@@ -35,6 +35,9 @@ from autopart.search.space import DecisionSpace
 from autopart.search.twins import twin_axes
 from autopart.spmd.device_local import LoweringOptions, lower
 
+DEFAULT_BUDGET = Budget()
+DEFAULT_OBJECTIVE = StepSeconds()
+
 
 @dataclass(frozen=True)
 class Search:
@@ -42,10 +45,10 @@ class Search:
 
     axes: tuple[str, ...]
     optimizer: str | Optimizer = "mcts"
-    budget: Budget = Budget()
+    budget: Budget = DEFAULT_BUDGET
     seed: int = 0
     executor: str | Executor = "here"
-    objective: Objective = StepSeconds()
+    objective: Objective = DEFAULT_OBJECTIVE
     cost_model: CostModel | None = None
     options: LoweringOptions = LoweringOptions()
     given: tuple[tuple[Action, ...], ...] = ()
@@ -68,7 +71,7 @@ def search(partitioning: Partitioning, wanted: Search) -> Found:
     """Runs a search, or recalls it.
 
     Raises `MeshError` for an axis that is not in the mesh, or where there is nothing to price with; `UnknownNameError`
-    for an unknown optimizer or executor; `OptimizerError` if the optimizer raises, with the best state found until then.
+    for an unknown optimizer or executor; `OptimizerError` if the optimizer raises, with the best state until then.
     """
     optimizer, executor = optimizer_of(wanted.optimizer), executor_of(wanted.executor)
     for axis in wanted.axes:
