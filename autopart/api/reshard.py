@@ -4,7 +4,7 @@
     print(ap.redistribution_plan(P("x"), P(None, "x"), (8, 8), "float32", ap.Mesh({"x": 4})))
 
         [2{x}8, 8] -> [8, 2{x}8] on {x:4}: cost 16, height 1
-          all_to_all <"x"> {0 -> 1}  [8, 2{x}8]
+          all_to_all {0 -> 1} <"x">  [8, 2{x}8]
 
 Where XLA gathers the whole array and slices it again, this never holds more on a device than the larger of source and
 target. The plan is emitted by the emitter of the compiler, and runs inside `jax.shard_map`.

@@ -1,17 +1,18 @@
 """A redistribution: typed collectives in a row, each taking the array from one distributed type to the next.
 
 [3{x}12, 2{y}12] -> [2{y}12, 3{x}12] on {x:4, y:6}: cost 18, height 1
-  all_to_all   y:(1)3  1->0   [1{y:(1)3,x}12, 6{y:(3)2}12]
+  all_to_all {1 -> 0} <"y:(1)3">   [1{y:(1)3,x}12, 6{y:(3)2}12]
   ...
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from autopart.core.op import REDUCTION_NAMES
+from autopart.core.op import REDUCTION_NAMES, SUM
 from autopart.spmd.redistribution.types import DistributedType, SubAxis, merged
 
 
@@ -57,15 +58,25 @@ class Step:
         return tuple(sorted({d for d, _ in self.gathered + self.sliced}))
 
     def text(self) -> str:
-        """Kind, axes and dims: `all_to_all <"x"> {0 -> 1}`."""
-        sizes = dict(self.source.mesh)
-        names = ", ".join(f'"{a.text(sizes[a.name])}"' for a in self.axes)
-        from_dims, to_dims = ("".join(f"{d}," for d, _ in part)[:-1] for part in (self.gathered, self.sliced))
+        """As the PartIR paper's Listing 9 writes it: `all_gather [{"x"}, {}]`, `all_to_all {0 -> 1} <"x">`.
+
+        Axes of a dim are listed outermost first. A reduction other than a sum is named: `all_reduce <@max> <"x">`.
+        """
+        reduction = f" <@{REDUCTION_NAMES[self.code]}>" if self.code not in (0, SUM) else ""
+        if self.kind in ("all_gather", "all_slice", "reduce_scatter"):
+            changed = dict(self.gathered or self.sliced)
+            dims = (f"{{{self._names(reversed(changed.get(d, ())))}}}" for d in range(len(self.source.shape)))
+            return f"{self.kind}{reduction} [{', '.join(dims)}]"
+        exchange = ""
         if self.kind == "all_to_all":
-            return f"all_to_all <{names}> {{{from_dims} -> {to_dims}}}"
-        reduction = f" {REDUCTION_NAMES[self.code]}" if self.code else ""
-        dims = f" {{{from_dims or to_dims}}}" if self.dims else ""
-        return f"{self.kind} <{names}>{dims}{reduction}"
+            exchange = (
+                " {" + " -> ".join(",".join(str(d) for d, _ in part) for part in (self.gathered, self.sliced)) + "}"
+            )
+        return f"{self.kind}{reduction}{exchange} <{self._names(self.axes)}>"
+
+    def _names(self, axes: Iterable[SubAxis]) -> str:
+        sizes = dict(self.source.mesh)
+        return ", ".join(f'"{a.text(sizes[a.name])}"' for a in axes)
 
 
 @dataclass(frozen=True)
