@@ -16,7 +16,8 @@ Ops and values are numbered; equal ops share an `OpSpec`. Control flow is flatte
 
 Values that a loop does not change are not carried at all: the body reads them from outside. An argument whose updated
 value the program returns (a donated one) has that output as its operand, as if the program were the body of a loop.
-Constants, iotas and broadcasts of scalars are cloned for each use, so that they never carry a decision between uses.
+An optimization barrier is one op per operand, next to each other, so that its operands tile apart. Constants, iotas and
+broadcasts of scalars are cloned for each use, so that they never carry a decision between uses.
 """
 
 from __future__ import annotations

@@ -108,6 +108,8 @@ class _Exporter:
                 op = self._while(op)
             elif kind == "case":
                 op = self._case(op)
+            elif kind == "optimization_barrier":
+                op = self._barrier(scope, op)
             else:
                 self._op(op, kind)
                 op += 1
@@ -120,6 +122,17 @@ class _Exporter:
         results = operands if structural else self._local_op(op, kind, operands, uses, first, last)
         for value, result in zip(range(first, last), results, strict=False):
             self._define(value, result)
+
+    def _barrier(self, scope: int, op: int) -> int:
+        """The barrier put together again from its ops, one per operand."""
+        source = self._program.source.source_of(op)
+        parts = range(op, op + len(source.operands))
+        for part in parts[1:]:
+            if (scope, part) in self._before:
+                self._redistribute(scope, part)
+        for part, result in zip(parts, barrier(*(self._read(self._operand_ptr[p]) for p in parts)), strict=True):
+            self._define(self._result_ptr[part], result)
+        return parts.stop
 
     def _define(self, value: int, result: ir.Value) -> None:
         """The value is what its op left, redistributed to where it settles."""

@@ -18,6 +18,10 @@ class Source:
         self.module, self.representatives = module, representatives
         self._op_source, self._call_site = op_source, call_site
 
+    def source_of(self, op: int) -> ir.Operation | None:
+        """The MLIR op that op number `op` was made from."""
+        return self._op_source[op]
+
     def where(self, op: int) -> str:
         """Location of op number `op` ("train.py:12 jit(step)/dense"), empty if the module has none.
 

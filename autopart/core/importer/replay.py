@@ -171,6 +171,8 @@ class _Importer:
                     results = self._while(op, operands, scope, env)
                 case "case":
                     results = self._case(op, operands, scope, env)
+                case "barrier":
+                    results = self._barrier(op, operands, scope)
                 case _ if self._cloned(op, operands):
                     results = [Lazy(op.spec, operands, op.source)]
                 case _:
@@ -180,6 +182,15 @@ class _Importer:
                 results = [self._tagged(op.tag, r, scope, op.source) for r in results]
             env.update(zip(op.results, results, strict=True))
         return [env[v] for v in block.returned]
+
+    def _barrier(self, op: Op, operands: list, scope: int) -> list:
+        """One op per operand, one after the other: a barrier says nothing about how its operands tile together."""
+        read = [self._materialised(v, scope, op.source) for v in operands]
+        kinds = [self._types[v] for v in read]
+        return [
+            self._structural("optimization_barrier", [v], [kind], [kind], scope, op.source)[0]
+            for v, kind in zip(read, kinds, strict=True)
+        ]
 
     def _call(self, op: Op, operands: list, scope: int) -> list:
         outermost = self._outer_call is None

@@ -48,7 +48,7 @@ class Block:
 
 @dataclass
 class Op:
-    """One op of a template. `spec` is -1 for a call, a loop or a branch; `blocks` holds what those contain."""
+    """One op of a template. `spec` is -1 for a call, a loop, a branch or a barrier; `blocks` holds what those contain."""
 
     kind: str
     spec: int
@@ -101,6 +101,8 @@ class Reader:
                 blocks = tuple(self.read(r.blocks[0]) for r in op.regions)
                 kind = "while" if name == "stablehlo.while" else "case"
                 entry = Op(kind, -1, operands, [], op, blocks=blocks)
+            case "stablehlo.optimization_barrier":
+                entry = Op("barrier", -1, operands, [], op)
             case _ if _is_identity(op) or (_tag_of(op) and op.operands[0].type == op.results[0].type):
                 entry = Op("alias", -1, operands, [], op)
             case _:
