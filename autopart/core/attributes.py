@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def decode_constant(attribute: ir.Attribute) -> np.generic | Opaque:
     """The value of a constant op: a NumPy scalar of its element type, or an `Opaque` where elements differ."""
     if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
         element = str(ir.ShapedType(attribute.type).element_type)
-        return numpy_dtype(element).type(attribute.get_splat_value().value)
+        return numpy_dtype(element).type(cast(Any, attribute.get_splat_value()).value)
     return Opaque(_digest(attribute))
 
 
@@ -141,7 +141,7 @@ def encode(value: Any, like: ir.Attribute) -> ir.Attribute:
     if isinstance(like, ir.DenseIntElementsAttr):
         element = ir.ShapedType(like.type).element_type
         array = np.asarray(value, numpy_dtype(str(element)))
-        return ir.DenseIntElementsAttr.get(array, type=element, shape=array.shape)
+        return ir.DenseIntElementsAttr.get(cast(Any, array), type=element, shape=array.shape)
     for cls, names in _DIMENSION_NUMBERS:
         if cls.isinstance(like):
             return cls.get(*(list(v) if isinstance(v := value[name], tuple) else v for name in names))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -146,7 +146,7 @@ class MlirLocalOp:
         if np.ndim(value) == 0:
             return _create("constant", [], type_, value=ir.DenseElementsAttr.get_splat(type_, _scalar(value, dtype)))
         array = np.ascontiguousarray(np.asarray(value, numpy_dtype(dtype)).reshape(tuple(shape)))
-        return _create("constant", [], type_, value=ir.DenseElementsAttr.get(array, shape=list(shape)))
+        return _create("constant", [], type_, value=ir.DenseElementsAttr.get(cast(Any, array), shape=list(shape)))
 
     def _complex_constant(self, value: Any, dtype: str, shape: Sequence[int]) -> ir.Value:
         part = dtype.removeprefix("complex<").removesuffix(">")
