@@ -1,4 +1,4 @@
-"""Partitions a transformer's training step over eight simulated devices and checks it against the whole step.
+"""Partitions a transformer's training step hands-off over eight simulated devices and checks it against the whole step.
 
     python -m experiments.demo        or: make demo
 
@@ -20,19 +20,20 @@ import jax.numpy as jnp
 import autopart as ap
 from experiments.demo.compare import RELATIVE, worst_difference
 from experiments.models import t32
-from experiments.models.tactics import BP, MP, Z3
+from experiments.models.tactics import BP
 
 CONFIG = t32.Config(layers=4, model_dim=128, heads=4, vocabulary=1024, batch=16, sequence=64, adam_epsilon=1e-6)
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
 STEPS = 5
+BUDGET = ap.Budget(evaluations=300)
 
-SCHEDULE = [BP, MP, Z3]
-WRITTEN = """\
-    BP = ap.ManualPartition({"batch": 0}, axis="batch")                     each device gets a part of the batch
-    MP = ap.ManualPartition({"params": {"*/qkv": 2, "*/up": 1}}, "model")   attention heads and MLP columns (Megatron)
-    Z3 = ap.ManualPartition({"params": ..., "opt_state": ...}, "batch")     every matrix stored in parts (ZeRO-3)
-
-    step = ap.jit(train_step, mesh, [BP, MP, Z3], donate_argnums=(0, 1))"""
+HANDS_OFF = [
+    ap.AutomaticPartition(axes=["batch", "model"], budget=BUDGET, name="Auto", cache=False, progress=True),
+]
+MIXED = [
+    BP,
+    ap.AutomaticPartition(axes=["model"], budget=BUDGET, name="AutoMP", cache=False, progress=True),
+]
 
 
 def main() -> int:
@@ -40,33 +41,45 @@ def main() -> int:
     args = t32.example_args(CONFIG)
     count = sum(leaf.size for leaf in jax.tree.leaves(args[0]))
     print(f"A decoder with {CONFIG.layers} blocks and {count / 1e6:.1f} M parameters, trained with Adam.")
-    print(f"Mesh {MESH}: {MESH.size} devices, simulated on this CPU. The model's code does not know of them.\n")
-    print(WRITTEN)
+    print(f"Mesh {MESH}: {MESH.size} devices, simulated on this CPU. The model's code does not know of them.")
+    print(f"Costs are estimated for {MESH.size} devices of a {MESH.device}.")
 
-    step = ap.jit(train_step, MESH, SCHEDULE, donate_argnums=(0, 1))
-    lowered = step.lower(*args)
-    print("\nThe program after each tactic (collectives in one step):\n")
-    print(_indented(str(lowered.metadata)))
-    print(_explained(lowered.metadata, len(jax.tree.leaves(args[0]))))
-
-    print(f"\n{STEPS} steps, partitioned and whole:\n")
-    same = _run_both(step, jax.jit(train_step), args) and _same_in_double_precision(train_step, args)
+    same = True
+    for title, code, schedule in (
+        ("Hands off: search over both axes", 'auto = ap.AutomaticPartition(axes=["batch", "model"])', HANDS_OFF),
+        ("Mixed: the batch by hand, the model axis by search", 'auto = ap.AutomaticPartition(axes=["model"])', MIXED),
+    ):
+        names = ", ".join(["BP"] * (len(schedule) - 1) + ["auto"])
+        print(f"\n== {title}\n\n    {code}")
+        print(f"    step = ap.jit(train_step, mesh, [{names}], donate_argnums=(0, 1))\n", flush=True)
+        same &= _partition_and_check(train_step, schedule, args)
+    same &= _same_in_double_precision(train_step, args)
     print(f"\n{'Every number agrees.' if same else 'NUMBERS DIFFER: this is a bug, please report it.'}")
     return 0 if same else 1
 
 
-def _explained(metadata: ap.Metadata, tensors: int) -> str:
-    bp, mp, z3 = (tactic.collectives for tactic in metadata.tactics)
-    megatron = mp["all_reduce"] - bp["all_reduce"]
-    return f"""
-    BP  {bp["all_reduce"]} all_reduces: the gradients of {tensors} parameter tensors, and the loss
-    MP  {megatron} more: {megatron // CONFIG.layers} a block, two forward and two backward
-    Z3  {z3["reduce_scatter"]} gradients become reduce_scatters: each device keeps the part that it stores;
-        {z3["all_gather"]} all_gathers: a stored part is gathered where it is used, and dropped again"""
+def _partition_and_check(train_step, schedule, args) -> bool:
+    step = ap.jit(train_step, MESH, schedule, donate_argnums=(0, 1))
+    metadata = step.lower(*args).metadata
+    report = metadata.tactics[-1].report
+    print(f"    {report['evaluations']} evaluations, {report['evaluations_per_s']:.0f} a second. After each tactic:\n")
+    print(_indented(str(metadata)))
+    print("\n    What was found, as code that gives the same result:\n")
+    print(_indented(metadata.as_schedule()))
+    print(f"\n    {STEPS} steps, partitioned and whole:\n")
+    return _run_both(ap.jit(train_step, MESH, _replayed(metadata), donate_argnums=(0, 1)), jax.jit(train_step), args)
+
+
+def _replayed(metadata: ap.Metadata) -> list[ap.Tactic]:
+    """The schedule that the metadata prints, as tactics: the run below uses the printed code."""
+    scope: dict[str, Any] = {"ap": ap}
+    exec(metadata.as_schedule(), scope)
+    return scope["schedule"]
 
 
 def _run_both(step, whole_step, args) -> bool:
-    whole, parts, batch = args[:2], jax.tree.map(lambda x: x.copy(), args[:2]), args[2]
+    whole, parts = (jax.tree.map(jnp.copy, args[:2]) for _ in range(2))
+    batch = args[2]
     same = True
     print(f"    {'step':>4} {'loss, 8 devices':>18} {'loss, whole':>18} {'worst difference of any number':>34}")
     for index in range(STEPS):
@@ -75,9 +88,6 @@ def _run_both(step, whole_step, args) -> bool:
         worst = worst_difference(_named(*parts, loss), _named(*whole, whole_loss))
         same &= worst.scaled <= RELATIVE["float32"]
         print(f"    {index + 1:4} {loss:18.7f} {whole_loss:18.7f} {worst.scaled:12.1e} in {worst.path}")
-    qkv = parts[0]["blocks"][0]["qkv"]
-    local = qkv.addressable_shards[0].data.shape
-    print(f"\n    params/blocks/0/qkv is {qkv.shape} in all and {local} on each device: {qkv.sharding.spec}")
     print(f"    tolerance: {RELATIVE['float32']:g} of the root mean square of each array; integers exactly equal")
     return same
 
@@ -85,7 +95,7 @@ def _run_both(step, whole_step, args) -> bool:
 def _same_in_double_precision(train_step, args) -> bool:
     with jax.enable_x64(True):
         args = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, args)
-        partitioned = ap.jit(train_step, MESH, SCHEDULE)
+        partitioned = ap.jit(train_step, MESH, HANDS_OFF)
         worst = worst_difference(_named(*partitioned(*args)), _named(*jax.jit(train_step)(*args)))
     print(f"\n    one step in double precision, where rounding hides nothing: {worst.scaled:.1e} in {worst.path}")
     print(f"    tolerance: {RELATIVE['float64']:g}")
