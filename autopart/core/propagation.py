@@ -165,10 +165,20 @@ def slicing(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: 
 def divides(
     graph: GraphArrays, maps: MappingArrays, state: StateArrays, sizes: np.ndarray, op: int, mapping: int, axis: int
 ) -> bool:
-    """True if `axis` and the axes that already take the same mapping divide its extent together."""
+    """True if `axis` and the axes that are there already divide the mapping's extent together.
+
+    There are those that take the same mapping, and those along which an action tiles a result as the mapping would.
+    """
     ways = sizes[axis]
     for other in range(sizes.shape[0]):
-        if other != axis and state.mapping[op, other] == mapping:
+        if other == axis:
+            continue
+        there = state.mapping[op, other] == mapping
+        for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
+            action = state.action[value, other]
+            if action > 0 and result_entry(graph, maps, op, mapping, value - graph.result_ptr[op]) == action - 1:
+                there = True
+        if there:
             ways *= sizes[other]
     return maps.extent[maps.first[graph.op_spec[op]] + mapping] % ways == 0
 
