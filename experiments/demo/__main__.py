@@ -22,7 +22,7 @@ from experiments.demo.compare import RELATIVE, worst_difference
 from experiments.models import t32
 from experiments.models.tactics import BP
 
-CONFIG = t32.Config(layers=4, model_dim=128, heads=4, vocabulary=1024, batch=16, sequence=64, adam_epsilon=1e-6)
+CONFIG = t32.Config(layers=4, model_dim=128, heads=4, vocabulary=1024, batch=16, sequence=64, adam_epsilon=1e-5)
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
 STEPS = 5
 BUDGET = ap.Budget(evaluations=300)
