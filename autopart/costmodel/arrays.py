@@ -55,6 +55,7 @@ class ProgramArrays(NamedTuple):
     takes: np.ndarray
     passes: np.ndarray
     narrows: np.ndarray
+    turns: np.ndarray
     shape: np.ndarray
     rank: np.ndarray
     element_bytes: np.ndarray
@@ -101,6 +102,7 @@ def program_arrays(program: Program) -> ProgramArrays:
         np.array([s.start for s in program.scopes], np.int32), end, twin, program.scope_trips.astype(np.float64),
         costs.op_class[spec], costs.dtype[spec], costs.matrix_flop[spec], costs.weight[spec], costs.is_view[spec],
         costs.fuses[spec], costs.takes[spec], costs.passes[spec], costs.narrows[spec],
+        costs.turns[spec],
         program.value_shape, program.value_rank, program.element_bytes,
         is_argument, carry_body, constant[program.value_op], output_use,
         np.array(program.outputs, np.int32), output_argument,

@@ -26,8 +26,11 @@ def roofline_s(matrix_work, dtype, is_conv, vector_flop, hbm_bytes, row):
 
 
 @njit(cache=True)
-def kernel_seconds(p, here, graph, slot, leader, made, last, plain, size, row):
-    """(seconds, HBM bytes) per node, zero where it runs in another; one run of each, loops not multiplied."""
+def kernel_seconds(p, here, graph, slot, leader, copied, last, plain, size, row):
+    """(seconds, HBM bytes) per node, zero where it runs in another; one run of each, loops not multiplied.
+
+    copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
+    """
     nodes, buffers = graph.kind.shape[0], plain.shape[0]
     seconds, hbm, work, vector = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
     touched_at, written_by = np.full(buffers, -np.inf), np.full(buffers, -1, np.int64)
@@ -39,6 +42,8 @@ def kernel_seconds(p, here, graph, slot, leader, made, last, plain, size, row):
         if graph.kind[k] == KERNEL:
             work[head] += graph.matrix_work[k]
             vector[head] += graph.vector_flop[k]
+            if copied[k] > 0:
+                hbm[head] += 2 * (copied[k] + graph.written[k])
             if graph.matrix_work[k] > 0:
                 dtype[head], is_conv[head] = graph.dtype[k], graph.is_conv[k]
         in_place = False

@@ -68,6 +68,8 @@ class Device:
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
     fuses_into_matmul  its compiler computes elementwise ops inside matmuls, and stores what only f32 matmuls at default
                        precision read as bf16 (XLA on TPU)
+    combine_bytes      reductions are combined up to this size; 0: none are
+    hides_latency      its compiler orders ops to hide collectives, not to save memory
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.
@@ -92,6 +94,8 @@ class Device:
     layout_tile: tuple[int, int] = (1, 1)
     on_chip_bytes: float = 0.0
     fuses_into_matmul: bool = False
+    combine_bytes: float = 0.0
+    hides_latency: bool = True
 
     def __post_init__(self) -> None:
         owner = f'device "{self.name}"'

@@ -8,6 +8,8 @@ Sources:
           rows kept from the fit 1.4 to 13 %, by curve in its results.json
     [XC]  constants of XLA's GPU cost model: 1 us a kernel launch, 68.89 and 46.67 us a round trip between nodes
     [M]   from memory, not verified
+
+`on_chip_bytes` is the L2 cache: 40, 50 and 126 MiB [M]; XLA combines reductions up to 30 MiB [XC].
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from dataclasses import replace
 
 from autopart.costmodel.devices import Device, register_device
 from autopart.costmodel.fabric import CollectiveCurve, Network, Switch
+
+MIB = 2**20
 
 H100_CURVES = {
     "all_gather": CollectiveCurve(
@@ -112,6 +116,8 @@ for _size, _rate in ((40, 1.555e12), (80, 2.039e12)):
             vector_flop_per_s=19.5e12,
             matmul_efficiency={"": 0.76, "f32": 0.66},
             matmul_launch_s=5e-6,
+            on_chip_bytes=40 * MIB,
+            combine_bytes=30 * MIB,
             source=A100_SOURCE,
         )
     )
@@ -128,6 +134,8 @@ for _name, _bytes, _rate in (("h100", 80e9, 3.35e12), ("h200", 141e9, 4.8e12)):
             vector_flop_per_s=67e12,
             matmul_efficiency={"": 0.76, "f32": 0.66, "f8": 0.98},
             matmul_launch_s=5e-6,
+            on_chip_bytes=50 * MIB,
+            combine_bytes=30 * MIB,
             source={
                 "peak_flop_per_s": "989 bf16, 494 TF32, 1979 fp8 and int8, 67 f64 T [N]; f32 matmuls run as TF32",
                 "hbm_bytes": "80 GB, H200 141 GB [N]",
@@ -164,6 +172,8 @@ register_device(
         vector_flop_per_s=80e12,
         matmul_efficiency={"": 0.66, "f32": 0.68},
         matmul_launch_s=6e-6,
+        on_chip_bytes=126 * MIB,
+        combine_bytes=30 * MIB,
         source={
             "peak_flop_per_s": "2250 bf16, 1100 TF32, 4500 fp8 and int8, 9000 fp4 T [N]; 37 f64 [M]",
             "hbm_bytes": "180 GB sold of 192 nominal; a driver shows 178.35",
@@ -192,6 +202,8 @@ register_device(
         vector_flop_per_s=80e12,
         matmul_efficiency={"": 0.66, "f32": 0.68},
         matmul_launch_s=6e-6,
+        on_chip_bytes=126 * MIB,
+        combine_bytes=30 * MIB,
         source={
             "peak_flop_per_s": "2500 bf16, 1250 TF32, 5000 fp8 and int8, 10000 fp4 T [N]; 40 f64 [M]",
             "hbm_bytes": "186 GB (MLPerf v6.1 system description)",

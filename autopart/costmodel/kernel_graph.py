@@ -23,8 +23,9 @@ from autopart.costmodel.op_classes import CONV, FREE, MATMUL, SLICING, UPDATE
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
 """Kinds of node."""
 
-STREAMED, OVERWRITTEN, MULTIPLIED = 1, 2, 4
-"""How a buffer is read: as long as the result and in step with it; as the array an update changes; by a matmul."""
+STREAMED, OVERWRITTEN, MULTIPLIED, TURNED = 1, 2, 4, 8
+"""How a buffer is read: as long as the result and in step with it; as the array an update changes; by a matmul only;
+through a transpose."""
 
 
 class KernelGraph(NamedTuple):
@@ -97,10 +98,12 @@ def kernel_graph(p, here, virtual, def_values):
     kind, index, slot = kind[order], index[order], slot[order]
     scope, read_ptr = np.zeros(count, np.int32), np.zeros(count + 1, np.int64)
     matrix, work, vector, written = np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count)
-    write_ptr, write_buffer, writes = np.zeros(count + 1, np.int64), np.empty(values + moves, np.int32), 0
+    write_ptr, writes = np.zeros(count + 1, np.int64), 0
+    write_buffer = np.empty(values + moves + def_values.shape[0], np.int32)
     dtype, is_conv = np.zeros(count, np.int8), np.zeros(count, np.bool_)
     reads = 0
     buffer, size, how = np.empty(4 * ops + 64, np.int32), np.empty(4 * ops + 64), np.empty(4 * ops + 64, np.int8)
+    turned = np.zeros(ops, np.bool_)
     seen_op, seen = np.full(ops, -1, np.int32), np.full(values + moves, -1, np.int64)
     stack, inside = np.empty(ops + 1, np.int32), _inside(p, here, virtual)
     for k in range(count):
@@ -129,7 +132,7 @@ def kernel_graph(p, here, virtual, def_values):
                 writes += 1
             dtype[k] = p.dtype[root]
             in_step = here.in_step[root]
-            stack[0], depth, seen_op[root] = root, 1, root
+            stack[0], depth, seen_op[root], turned[root] = root, 1, root, p.turns[root]
             while depth > 0:
                 depth -= 1
                 op = stack[depth]
@@ -143,7 +146,7 @@ def kernel_graph(p, here, virtual, def_values):
                     source = inside[use]
                     if source >= 0:
                         if seen_op[source] != root:
-                            seen_op[source] = root
+                            seen_op[source], turned[source] = root, turned[op] or p.turns[source]
                             stack[depth] = source
                             depth += 1
                         continue
@@ -156,7 +159,7 @@ def kernel_graph(p, here, virtual, def_values):
                         taken = min(taken, here.moved_bytes[moved])
                     if p.op_class[op] == SLICING:
                         taken = min(taken, here.native_bytes[p.result_ptr[op]])
-                    mark = MULTIPLIED if p.narrows[op] else 0
+                    mark = (MULTIPLIED if p.narrows[op] else 0) | (TURNED if turned[op] else 0)
                     elements = here.settled_elements[read] if read < values else here.moved_elements[read - values]
                     if taken == whole and elements == in_step:
                         mark |= STREAMED

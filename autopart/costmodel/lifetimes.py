@@ -69,9 +69,12 @@ def made_at(p, here, graph, slot):
 
 
 @njit(cache=True)
-def run_early(p, here, graph, size, last):
-    """int64[nodes]: the slots at which nodes run. `size` are bytes of buffers, 0 for those in another's memory."""
-    slot, made, values = graph.slot.copy(), made_at(p, here, graph, graph.slot), p.value_op.shape[0]
+def run_early(p, here, graph, planned, size, last):
+    """int64[nodes]: the slots at which nodes run, where `planned` ones can be earlier.
+
+    `size` are bytes of buffers, 0 for those in another's memory.
+    """
+    slot, made, values = planned.copy(), made_at(p, here, graph, planned), p.value_op.shape[0]
     for k in range(graph.kind.shape[0]):
         op = graph.subject[k]
         if graph.kind[k] == KERNEL and (p.op_class[op] == ELEMENTWISE or p.op_class[op] == REDUCE):
@@ -79,7 +82,7 @@ def run_early(p, here, graph, size, last):
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 buffer = graph.read_buffer[i]
                 ready = max(ready, made[buffer])
-                if last[buffer] == graph.slot[k]:
+                if last[buffer] == planned[k]:
                     frees += size[buffer]
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 takes += size[graph.write_buffer[i]]

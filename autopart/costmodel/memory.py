@@ -150,9 +150,17 @@ def _next_in_place(p, here, last, made, end, size, op):
 
 
 @njit(cache=True)
-def outputs(p, here, made, last, end, size):
-    """Gives outputs their memory; returns the bytes of those that take over no donated argument's."""
+def outputs(p, here, graph, turned, made, last, end, size):
+    """Gives outputs their memory; returns the bytes of those that take over no donated argument's.
+
+    What a `turned` node updates is copied into the argument's memory at the end only.
+    """
     values, total = p.value_op.shape[0], 0.0
+    waits = np.zeros(made.shape[0], np.bool_)
+    for k in range(turned.shape[0]):
+        if turned[k]:
+            for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+                waits[graph.write_buffer[i]] = True
     for i in range(p.output_value.shape[0]):
         use, argument = p.output_use[i], p.output_argument[i]
         buffer = here.use_buffer[use] if use >= 0 else here.shows[p.output_value[i]]
@@ -161,7 +169,7 @@ def outputs(p, here, made, last, end, size):
             total += here.settled_bytes[buffer] if buffer < values else here.moved_bytes[buffer - values]
             if not given:
                 size[buffer] = 0.0
-        elif not given:
+        elif not given and not waits[buffer]:
             op = p.value_op[buffer] if buffer < values else 0
             over = buffer < values and (
                 p.op_class[op] == ELEMENTWISE or p.op_class[op] == UPDATE or p.carry_body[op] >= 0

@@ -78,6 +78,7 @@ class SpecCosts(NamedTuple):
     takes: np.ndarray
     passes: np.ndarray
     narrows: np.ndarray
+    turns: np.ndarray
 
 
 def spec_costs(program: Program) -> SpecCosts:
@@ -88,11 +89,12 @@ def spec_costs(program: Program) -> SpecCosts:
         dtype=np.array([_dtype(s) for s in program.specs], np.int8),
         matrix_flop=np.array([matrix_flop(s) for s in program.specs], float),
         weight=np.array([_weight(s) for s in program.specs], float),
-        is_view=np.array([s.kind in VIEWS for s in program.specs], np.bool_),
+        is_view=np.array([_is_view(s) for s in program.specs], np.bool_),
         fuses=np.array([_fuses(c, s.kind) for c, s in zip(classes, program.specs, strict=True)], np.bool_),
         takes=np.array([c in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE) for c in classes], np.bool_),
         passes=np.array([_passes(s) for s in program.specs], float),
         narrows=np.array([_is_f32_matmul(s) and _passes(s) == 1 for s in program.specs], np.bool_),
+        turns=np.array([_turns(s) for s in program.specs], np.bool_),
     )
 
 
@@ -101,10 +103,17 @@ def _fuses(found: int, kind: str) -> bool:
     return kind == "constant" or (found in (ELEMENTWISE, SLICING) and kind != "gather")
 
 
+def _is_view(spec: OpSpec) -> bool:
+    """True for ops in `VIEWS` and for sums over nothing but dims of size one."""
+    if spec.kind == "reduce":
+        return len(spec.results) == 1 and spec.operands[0].bytes == spec.results[0].bytes
+    return spec.kind in VIEWS
+
+
 def op_class(spec: OpSpec) -> int:
     """Class of an op; unknown kinds with operands are elementwise, which reads and writes everything once."""
     kind = spec.kind
-    if kind in STRUCTURE or kind in VIEWS:
+    if kind in STRUCTURE or _is_view(spec):
         return FREE
     if kind == "dot_general":
         return MATMUL
@@ -154,6 +163,10 @@ def _weight(spec: OpSpec) -> float:
     if spec.kind == "reduce_window" or spec.kind == "select_and_scatter":
         return float(math.prod(spec.attributes["window_dimensions"]))
     return float(WEIGHTS.get(spec.kind, 1 if op_class(spec) != FREE else 0))
+
+
+def _turns(spec: OpSpec) -> bool:
+    return spec.kind == "transpose" and spec.attributes["permutation"][-1] != len(spec.results[0].shape) - 1
 
 
 def _is_f32_matmul(spec: OpSpec) -> bool:

@@ -18,14 +18,17 @@ from numba import njit
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.arrays import LocalArrays, ProgramArrays, local_arrays, program_arrays
+from autopart.costmodel.combine import combine_reductions
 from autopart.costmodel.compute import kernel_seconds
 from autopart.costmodel.devices import device_row
 from autopart.costmodel.fusion import virtual_values
 from autopart.costmodel.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph, kernel_graph
+from autopart.costmodel.layout_copies import copied_bytes, turned_nodes
 from autopart.costmodel.lifetimes import last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.links import Links, mesh_links
 from autopart.costmodel.memory import live_bytes, live_ranges, outputs, plain_sizes
 from autopart.costmodel.multi_output import join_kernels
+from autopart.costmodel.order import order_neighbours
 from autopart.costmodel.redistribution_costs import PlanCost, plan_cost
 from autopart.spmd.device_local import DeviceLocal
 
@@ -109,16 +112,24 @@ class Simulator:
         tile = d.layout_tile if self.options.layout_padding else (1, 1)
         here = local_arrays(local, p, tile, moves_nothing)
         virtual = virtual_values(p, here, d.fuses_into_matmul, self.options.recompute)
-        graph = kernel_graph(p, here, virtual, local.at_def)
-        moves = _move_seconds(
-            graph.kind, graph.subject,
-            np.array([c.seconds for c in use_plans], float), np.array([c.seconds for c in def_plans], float),
-        )  # fmt: skip
-        extra = _move_seconds(
-            graph.kind, graph.subject,
-            np.array([c.extra_bytes for c in use_plans], float), np.array([c.extra_bytes for c in def_plans], float),
-        )  # fmt: skip
-        totals, arrays = _simulate(p, here, graph, moves, extra, d.fuses_into_matmul, self.device_row, JOIN_WINDOW_OPS)
+        graph, plans = kernel_graph(p, here, virtual, local.at_def), (use_plans, def_plans)
+        moves = [
+            _of_nodes(
+                graph.kind, graph.subject, *(np.array([getattr(c, name) for c in costs], float) for costs in plans)
+            )
+            for name in ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s")
+        ]
+        totals, arrays = _simulate(
+            p,
+            here,
+            graph,
+            *moves,
+            d.fuses_into_matmul,
+            d.combine_bytes,
+            d.hides_latency,
+            self.device_row,
+            JOIN_WINDOW_OPS,
+        )
         leader, slot, node_s, hbm, trips, start_s, made, end, size, live = arrays
         serial_s, overlapped_s, compute_s, collective_s, peak, output_bytes, flop, hbm_bytes = totals
         argument_bytes = float(here.settled_bytes[self.program.arguments].sum())
@@ -141,37 +152,57 @@ class Simulator:
 
 
 @njit(cache=True)
-def _move_seconds(kind, index, of_use, of_def):
+def _of_nodes(kind, subject, of_use, of_def):
     """Spreads a number per redistribution over the nodes; 0 for kernels."""
     out = np.zeros(kind.shape[0])
     for k in range(kind.shape[0]):
         if kind[k] == USE_MOVE:
-            out[k] = of_use[index[k]]
+            out[k] = of_use[subject[k]]
         elif kind[k] == DEF_MOVE:
-            out[k] = of_def[index[k]]
+            out[k] = of_def[subject[k]]
     return out
 
 
 @njit(cache=True)
-def _simulate(p, here, graph, move_s, extra_bytes, is_tpu, row, window_ops):
+def _simulate(
+    p,
+    here,
+    graph,
+    move_s,
+    extra_bytes,
+    combinable,
+    operand_bytes,
+    latency_s,
+    is_tpu,
+    combine_bytes,
+    hides_latency,
+    row,
+    window_ops,
+):
     """Everything after the kernels are known; see `Simulation` for what is returned."""
     nodes, ops = graph.kind.shape[0], p.op_class.shape[0]
     structure = structure_reads(p, here)
     plain = plain_sizes(p, here, graph, structure, is_tpu)
-    leader = np.arange(nodes)
-    made = made_at(p, here, graph, graph.slot)
     last = last_slots(p, here, graph, graph.slot, structure)
-    end, size = live_ranges(p, here, graph, graph.slot, leader, plain, made, last)
-    outputs(p, here, made, last, end, size)
-    slot = run_early(p, here, graph, size, last)
+    ordered = graph.slot.copy() if hides_latency else order_neighbours(graph, p.matrix_flop > 0, plain, last)
+    group = np.where(graph.kind == DEF_MOVE, combinable, 0.0).astype(np.int64) - 1
+    planned = combine_reductions(here, graph, ordered, move_s, group, operand_bytes, latency_s, combine_bytes)
+    turned = turned_nodes(p, here, graph) & is_tpu
+    copied = copied_bytes(p, here, graph, turned)
+    leader = np.arange(nodes)
+    made = made_at(p, here, graph, planned)
+    last = last_slots(p, here, graph, planned, structure)
+    end, size = live_ranges(p, here, graph, planned, leader, plain, made, last)
+    outputs(p, here, graph, turned, made, last, end, size)
+    slot = run_early(p, here, graph, planned, size, last)
     made = made_at(p, here, graph, slot)
     leader = join_kernels(p, here, graph, slot, made, is_tpu, window_ops)
     made = made_at(p, here, graph, slot)
     last = last_slots(p, here, graph, slot, structure)
     end, size = live_ranges(p, here, graph, slot, leader, plain, made, last)
-    output_bytes = outputs(p, here, made, last, end, size)
-    seconds, hbm = kernel_seconds(p, here, graph, slot, leader, made, last, plain, size, row)
-    live = live_bytes(made, end, size, 4 * ops + 4, slot, extra_bytes)
+    output_bytes = outputs(p, here, graph, turned, made, last, end, size)
+    seconds, hbm = kernel_seconds(p, here, graph, slot, leader, copied, last, plain, size, row)
+    live = live_bytes(made, end, size, 4 * ops + 4, slot, extra_bytes + copied)
     trips = p.scope_trips[graph.scope]
     seconds += move_s
     start_s, overlapped_s = _two_streams(graph, leader, seconds * trips, here.home.shape[0])

@@ -9,6 +9,9 @@ Sources, and what each is trusted for:
          `python -m experiments.simulator_accuracy.tpu_constants`: HBM and matmul efficiency, vector rate
     [M]  from memory, not verified
 
+All-reduces are combined up to 120 MiB and VMEM holds what was just written: seen in programs compiled by [L], 16 MiB of
+VMEM on v2 and v3 and 128 MiB from v4 on (v4 counts CMEM). Collectives are asynchronous on v5e, not on v2 and v3 [L].
+
 A dimension closes to a ring on 16 (v5e, v6e) or every multiple of 4 (v4, v5p, v7) [G]; on v2 and v3 only where it
 spans the pod [M]. Two cores of a chip reach each other at half their HBM bandwidth: an assumption, no figure is
 published, except v7 whose die-to-die link is six ICI links [M].
@@ -49,6 +52,8 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=16 * MIB,
         fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
+        hides_latency=False,
         source={
             "peak_flop_per_s": "45 TFLOP/s a chip [P], 22.8 a core [L]; f32 runs as one bf16 pass",
             "hbm_bytes": "16 GiB a chip [P]",
@@ -77,6 +82,8 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=16 * MIB,
         fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
+        hides_latency=False,
         source={
             "peak_flop_per_s": "123 TFLOP/s a chip [G][P], 61.4 a core [L]; f32 runs as one bf16 pass",
             "hbm_bytes": "32 GiB a chip [G]",
@@ -108,6 +115,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB * share,
         fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "275 T a chip in bf16 and int8 [G], 137 a core [L]",
             "hbm_bytes": "32 GiB a chip [G]",
@@ -137,6 +145,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
         fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "197 bf16, 393 int8 T [G]",
             "hbm_bytes": "16 GB [G], binary as the runtime counts it [M]",
@@ -163,6 +172,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
         fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "459 bf16 and fp8 [G], 918 int8 [S]",
             "hbm_bytes": "95 GiB [G]",
@@ -189,6 +199,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
         fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "918 bf16 and fp8, 1836 int8 [G]",
             "hbm_bytes": "32 GB [G], binary as the runtime counts it [M]",
@@ -217,6 +228,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=64 * MIB,
         fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "2307 bf16, 4614 fp8 a chip of two devices [G]",
             "hbm_bytes": "192 GiB a chip [G]",
