@@ -1,7 +1,7 @@
 """Redistribution: memory-efficient sequences of collectives between any two layouts of an array.
 
     types        distributed types `[3{x}12, 2{y}12]`
-    rules        typed collectives of the paper's Figure 8
+    rules        typed collectives of the paper's Figure 8, and `verify`
     primes       axes cut into parts of prime size
     weak         local sizes alone; how many all_to_alls they need
     exchange     one all_to_all that is exact
@@ -10,6 +10,7 @@
     candidates   sequences in normal form
     planner      the cheapest of them
     cost         Figure 11, and seconds per axis
+    shortest_path  the paper's search, as a bound
 
 It follows "Memory-efficient array redistribution through portable collective communication" (here: the paper);
 docs/redistribution.md says where it goes beyond.
@@ -17,6 +18,8 @@ docs/redistribution.md says where it goes beyond.
 
 from autopart.spmd.redistribution.cost import AlphaBeta, CollectiveCost, Elements
 from autopart.spmd.redistribution.planner import plan
+from autopart.spmd.redistribution.rules import verify
+from autopart.spmd.redistribution.shortest_path import weak_shortest_path
 from autopart.spmd.redistribution.step import Plan, Step
 from autopart.spmd.redistribution.types import DistributedType, DistributedTypeError, SubAxis
 
@@ -30,4 +33,6 @@ __all__ = [
     "Step",
     "SubAxis",
     "plan",
+    "verify",
+    "weak_shortest_path",
 ]

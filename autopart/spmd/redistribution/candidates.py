@@ -19,6 +19,10 @@ smallest tiles, and there are few shapes it can have:
 
 each with or without a gather, with or without over-partitioning. `plan` prices them all. On meshes of one prime the
 cheapest of them by Figure 11 is optimal: the test of all layouts on {2, 2, 2} holds it to a brute-force search.
+
+Pending reductions come first, between slices: a reduce_scatter is a slice that costs something. They are not
+over-partitioned, so that a sum to be replicated is one all_reduce, and not a slice, a reduce_scatter and a gather that
+send fewer elements by Figure 11.
 """
 
 from __future__ import annotations
@@ -59,17 +63,18 @@ def candidates(p: Problem) -> Iterator[list[Move]]:
 
 
 def _with_scattered(p: Problem, scattered: frozenset[int]) -> Iterator[list[Move]]:
-    free = p.free | scattered
     used = {a for dim in (*p.source, *p.target) for a in dim}
-    extras = sorted(free - used, key=lambda a: (a not in scattered, a))
-    pending = [a for a in extras if a in scattered]
+    idle = [a for a in sorted(p.free) if a not in used and not p.pending]
+    free = [*(a for a in sorted(p.free) if a in used), *idle, *sorted(scattered)]
+    pending = [a for a in sorted(scattered) if a not in used]
+    extras = [*pending, *idle]
     exact = one_exchange(p.axes, p.room, p.source, p.target, free, [], False)
     if exact is not None:
         yield _normal_form(p, scattered, *exact)
     gathered = one_exchange(p.axes, p.room, p.source, p.target, free, pending, True)
     if gathered is not None:
         yield _normal_form(p, scattered, *gathered)
-        if gathered[0] == gathered[1]:
+        if gathered[0] == gathered[1] and not p.pending:
             return
         if extras != pending:
             spread = one_exchange(p.axes, p.room, p.source, p.target, free, extras, True)
@@ -146,7 +151,7 @@ def _still_pending(p: Problem, code: int, rest: set[int]) -> frozenset[int]:
 
 
 def _by_local_sizes(
-    p: Problem, scattered: frozenset[int], free: frozenset[int], may_gather: bool, over: bool
+    p: Problem, scattered: frozenset[int], free: Sequence[int], may_gather: bool, over: bool
 ) -> Iterator[list[Move]]:
     source, target = weak_type(p.axes, p.source), weak_type(p.axes, p.target)
     primes = range(len(p.axes.primes))
@@ -155,7 +160,8 @@ def _by_local_sizes(
     for a in free:
         most[p.axes.which[a]] += 1
     most = [n + sum(s) for n, s in zip(most, source, strict=True)]
-    limit = [sum(t) + n for t, n in zip(target, _count(p, p.unused_by_target), strict=True)]
+    spare = sorted(p.unused_by_target - (p.free - set(free)))
+    limit = [sum(t) + n for t, n in zip(target, _count(p, spare), strict=True)]
     starts, ends = [], []
     for k in primes:
         s, t = source[k], target[k]
@@ -169,9 +175,20 @@ def _by_local_sizes(
             return
         starts.append(pair[0])
         ends.append(pair[1])
-    rounds = exchange_rounds(starts, ends)
-    end = _refined(p, p.target, ends, sorted(p.unused_by_target), [p.source])
+    end = _refined(p, p.target, ends, spare, [p.source])
     start = _refined(p, p.source, starts, sorted(free, key=lambda a: (a not in scattered, a)), [end, p.target])
+    yield _exchanged_and_permuted(p, scattered, start, end, starts, ends)
+    sliced_first = tuple(
+        (*s, *sorted(dim[len(s) :], key=lambda a: (a in scattered, a))) for s, dim in zip(p.source, start, strict=True)
+    )
+    if scattered and sliced_first != start:
+        yield _exchanged_and_permuted(p, scattered, sliced_first, end, starts, ends)
+
+
+def _exchanged_and_permuted(
+    p: Problem, scattered: frozenset[int], start: Layout, end: Layout, starts: Counts, ends: Counts
+) -> list[Move]:
+    rounds = exchange_rounds(starts, ends)
     moves = _begin(p, scattered, start)
     orders = itertools.permutations(rounds) if len(rounds) > 1 else [rounds]
     exchanged = min((_exchanges(p, start, starts, ends, list(order)) for order in orders), key=_device_maps)
@@ -181,7 +198,7 @@ def _by_local_sizes(
         moves.append(Move("all_permute", end))
     if end != p.target:
         moves.append(Move("all_gather", p.target))
-    yield moves
+    return moves
 
 
 def _count(p: Problem, parts: Collection[int]) -> list[int]:
@@ -233,13 +250,13 @@ def _exchanges(p: Problem, start: Layout, starts: Counts, ends: Counts, rounds: 
             kept = tuple(a for a in parts if a not in taken)
             view.append((*kept, *reversed(taken)))
             after.append(kept)
-            moved += taken
+            moved += reversed(taken)
         for dim in range(len(here)):
             for k in primes:
                 for _ in range(ends[k][dim] - starts[k][dim]):
-                    goal = p.target[dim]
-                    nxt = goal[len(after[dim])] if len(after[dim]) < len(goal) else None
-                    a = nxt if nxt in moved and p.axes.which[nxt] == k else _first(p, moved, k)
+                    wanted = p.target[dim][len(after[dim]) : len(after[dim]) + 1]
+                    ready = [a for a in (*wanted, *moved) if a in moved and p.axes.which[a] == k]
+                    a = ready[0]
                     moved.remove(a)
                     after[dim] = (*after[dim], a)
         if tuple(view) != here:
@@ -249,14 +266,10 @@ def _exchanges(p: Problem, start: Layout, starts: Counts, ends: Counts, rounds: 
     return moves
 
 
-def _first(p: Problem, moved: Sequence[int], k: int) -> int:
-    return next(a for a in moved if p.axes.which[a] == k)
-
-
 # ---- slices that come last
 
 
-def _slicing_last(p: Problem, scattered: frozenset[int], free: frozenset[int]) -> Iterator[list[Move]]:
+def _slicing_last(p: Problem, scattered: frozenset[int], free: Sequence[int]) -> Iterator[list[Move]]:
     """One all_to_all to a target without its minor free axes, which are sliced at the end."""
     shorter = []
     for s, t in zip(p.source, p.target, strict=True):

@@ -11,9 +11,9 @@ nothing takes fewer than two steps if `one_exchange` finds none.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 
-from autopart.spmd.redistribution.exchange import one_exchange
+from autopart.spmd.redistribution.exchange import Axes, Room, one_exchange
 from autopart.spmd.redistribution.primes import Layout, PrimeAxes
 
 TRIES = 400
@@ -22,11 +22,11 @@ TRIES = 400
 
 def two_exchanges(
     axes: PrimeAxes,
-    room: Sequence[Sequence[int]],
+    room: Room,
     source: Layout,
     target: Layout,
-    free: Collection[int],
-    extras: Sequence[int],
+    free: Axes,
+    extras: Axes,
 ) -> tuple[Layout, Layout, Layout] | None:
     """(start, middle, end): slices make start, all_to_alls make middle and end, and a gather the target; or None.
 
@@ -40,7 +40,9 @@ def two_exchanges(
     return None
 
 
-def _detours(axes, room, source, target, free, extras) -> Iterator[tuple[Layout, Layout]]:
+def _detours(
+    axes: PrimeAxes, room: Room, source: Layout, target: Layout, free: Axes, extras: Axes
+) -> Iterator[tuple[Layout, Layout]]:
     """Layouts before and after a first all_to_all that takes axes off dims on which they are not in place."""
     inplace = list(source)
     for dim, goal in enumerate(target):
@@ -62,7 +64,9 @@ def _detours(axes, room, source, target, free, extras) -> Iterator[tuple[Layout,
                     yield from ((start, middle) for middle in _middles(axes, room, start, target, leaving, shared))
 
 
-def _middles(axes, room, start, target, leaving, shared) -> Iterator[Layout]:
+def _middles(
+    axes: PrimeAxes, room: Room, start: Layout, target: Layout, leaving: Axes, shared: Axes
+) -> Iterator[Layout]:
     """Where the axes that leave can go: into place if their turn has come, else on any dim that does not lose axes."""
     here = list(start)
     moved = []
@@ -79,7 +83,7 @@ def _middles(axes, room, start, target, leaving, shared) -> Iterator[Layout]:
     yield from _parkings(axes, room, tuple(here), moved, leaving)
 
 
-def _parkings(axes, room, layout, parked, closed) -> Iterator[Layout]:
+def _parkings(axes: PrimeAxes, room: Room, layout: Layout, parked: Axes, closed: Axes) -> Iterator[Layout]:
     """`layout` with each of `parked` on top of some dim that has room and is not closed."""
     if not parked:
         yield layout

@@ -20,9 +20,13 @@ idle dims are used: at most two of them, all choices tried.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from autopart.spmd.redistribution.primes import Layout, PrimeAxes
+
+Room = Sequence[Sequence[int]]
+Dims = list[tuple[int, ...]]
+Axes = Sequence[int]
 
 IDLE, LOSES, GAINS = 0, 1, 2
 MAX_CHANGED_ROLES = 2
@@ -30,22 +34,25 @@ MAX_CHANGED_ROLES = 2
 
 def one_exchange(
     axes: PrimeAxes,
-    room: Sequence[Sequence[int]],
+    room: Room,
     source: Layout,
     target: Layout,
-    free: Collection[int],
-    extras: Sequence[int],
+    free: Axes,
+    extras: Axes,
     may_gather: bool,
 ) -> tuple[Layout, Layout] | None:
     """(start, end) such that slices make start of source, at most one all_to_all makes end of it, gathers the target.
 
     room[dim][k]  how often the k-th prime divides the global dim
-    free          axes that may be sliced; extras are those of them to slice if there is room, though not in the target
+    free          axes that may be sliced, in the order of parking
+    extras        axes of free that the target has not, to be sliced all the same where there is room
     may_gather    False where the end must be the target itself
     None where no all_to_all does it.
     """
     rank = len(source)
-    starts, ends, rests, gone = list(source), list(target), [()] * rank, [()] * rank
+    starts, ends = list(source), list(target)
+    rests: list[tuple[int, ...]] = [()] * rank
+    gone: list[tuple[int, ...]] = [()] * rank
     moved: set[int] = set()
     for dim in range(rank):
         s, t = source[dim], target[dim]
@@ -69,7 +76,7 @@ def one_exchange(
             gone[dim] = s[first:]
             ends[dim] = s[:first]
             left.update(a for a in gone[dim] if a not in moved)
-    parked = [a for a in moved if a in free]
+    parked = [a for a in free if a in moved]
     if len(moved) - len(parked) + len(left) != sum(map(len, gone)):
         return None
     if (left or extras) and not may_gather:
@@ -84,12 +91,14 @@ def one_exchange(
     for dim, axis in still:
         starts[dim] = (*starts[dim], axis)
         ends[dim] = (*ends[dim], axis)
-    _place(axes, room, starts, roles, LOSES, [*sorted(parked), *through])
+    _place(axes, room, starts, roles, LOSES, [*parked, *through])
     _place(axes, room, ends, roles, GAINS, [*sorted(left), *through])
     return tuple(starts), tuple(ends)
 
 
-def _choose_roles(axes, room, starts, ends, roles, parked, left, extras):
+def _choose_roles(
+    axes: PrimeAxes, room: Room, starts: Dims, ends: Dims, roles: list[int], parked: Axes, left: Axes, extras: Axes
+) -> tuple[list[int], list[tuple[int, int]], list[int]] | None:
     """Roles of the dims, (dim, axis) of extras that stay where they are sliced, and extras that move; most extras."""
     idle = [d for d, role in enumerate(roles) if role == IDLE]
     best, best_ways = None, -1
@@ -107,7 +116,17 @@ def _choose_roles(axes, room, starts, ends, roles, parked, left, extras):
     return None
 
 
-def _fit(axes, room, starts, ends, roles, idle, parked, left, extras):
+def _fit(
+    axes: PrimeAxes,
+    room: Room,
+    starts: Dims,
+    ends: Dims,
+    roles: list[int],
+    idle: list[int],
+    parked: Axes,
+    left: Axes,
+    extras: Axes,
+) -> tuple[int, list[tuple[int, int]], list[int]] | None:
     """(ways, still, through) if everything parked and left has room, else None."""
     space = [_space(axes, room, ends if r == GAINS else starts, d) for d, r in enumerate(roles)]
     lose = [sum(space[d][k] for d, r in enumerate(roles) if r == LOSES) for k in range(len(axes.primes))]
@@ -138,14 +157,14 @@ def _fit(axes, room, starts, ends, roles, idle, parked, left, extras):
     return ways, still, through
 
 
-def _space(axes: PrimeAxes, room, layout, dim) -> list[int]:
+def _space(axes: PrimeAxes, room: Room, layout: Dims, dim: int) -> list[int]:
     space = list(room[dim])
     for axis in layout[dim]:
         space[axes.which[axis]] -= 1
     return space
 
 
-def _place(axes, room, layout, roles, role, placed) -> None:
+def _place(axes: PrimeAxes, room: Room, layout: Dims, roles: list[int], role: int, placed: Axes) -> None:
     """Appends `placed` to the dims that play `role`, where there is room."""
     for axis in placed:
         k = axes.which[axis]

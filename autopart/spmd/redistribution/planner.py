@@ -40,7 +40,7 @@ def plan(
     >>> mesh = {"x": 4}
     >>> print(plan(DistributedType.parse("[1{x}8, 8]", mesh), DistributedType.parse("[8, 1{x}8]", mesh)))
     [1{x}8, 8] -> [8, 1{x}8] on {x:4}: cost 8, height 1
-      all_to_all <"x"> {0 -> 1}  [8, 1{x}8]
+      all_to_all {0 -> 1} <"x">  [8, 1{x}8]
     """
     model = named_cost(cost)
     best: tuple[tuple[float, ...], Problem | None, list[Move]] = ((math.inf,), None, [])
@@ -180,12 +180,16 @@ def _steps(p: Problem, moves: Sequence[Move]) -> Iterator[Step]:
         if move.parts:
             pending = _still(p, pending, move.parts)
         after = _type(p, move.after, tuple(pending), move.devices)
-        view = here if move.view is None or move.devices == here.devices else _type(p, move.view, (), move.devices)
+        view = (
+            here
+            if move.view is None or move.devices == here.devices
+            else _type(p, move.view, here.pending, move.devices)
+        )
         moves_data_only = move.kind in ("all_permute", "all_reduce")
         gathered, sliced = ((), ()) if moves_data_only else _changes(p, move.view or layout, move.after)
         parts = _group_parts(p, layout, here.devices, move)
         axes = spanned_axes(tuple(p.axes.axes[a] for a in parts), p.axes.mesh)
-        if here == p.source_type and move is moves[-1]:
+        if move is moves[-1]:
             after = p.target_type
         yield Step(move.kind, here, after, view, gathered, sliced, axes, move.code)
         here, layout = after, move.after

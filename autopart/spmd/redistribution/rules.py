@@ -1,0 +1,171 @@
+"""Typed collectives: what each collective makes of a distributed type (Figure 8 of the paper, on several axes at once).
+
+    all_gather(t, {0: "x"})             [3{x}12, 12]      ->  [12, 12]
+    all_slice(t, {0: "x"})              [12, 12]          ->  [3{x}12, 12]
+    all_to_all(t, {0: "x"}, {1: "x"})   [3{x}12, 12]      ->  [12, 3{x}12]
+    all_permute(t, u)                   [3{x}12, 2{y}12]  ->  [3{y1,y2}12, 2{..}12] of equal local shape
+    reduce_scatter(t, {0: "x"})         [12] sum{x}       ->  [3{x}12]
+    all_reduce(t, ("x",))               [12] sum{x}       ->  [12]
+
+Axes are given minor to major, and only the minor end of a dim changes. A rule that does not apply raises
+`DistributedTypeError`. The planner does not go through here: `verify` holds its plans to these rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from autopart.spmd.redistribution.step import Plan, Step
+from autopart.spmd.redistribution.types import DistributedType, DistributedTypeError, SubAxis, merged
+
+Changes = Mapping[int, Iterable[str | SubAxis] | str]
+"""Axes per dim, minor to major: names (one name, or several) or parts of axes."""
+
+
+def all_gather(kind: DistributedType, taken: Changes) -> DistributedType:
+    """T-ALLGATHER: the minor axes of some dims go; their tiles are put together."""
+    return _checked(replace(kind, axes=_without(kind, taken)))
+
+
+def all_slice(kind: DistributedType, added: Changes) -> DistributedType:
+    """T-DYNSLICE: axes that nothing uses yet cut some dims further."""
+    return _checked(replace(kind, axes=_with(kind, kind.axes, added)))
+
+
+def all_to_all(kind: DistributedType, taken: Changes, added: Changes) -> DistributedType:
+    """T-ALLTOALL: axes move from the minor end of some dims to that of others."""
+    moved, arrived = (
+        {a for axes in c.values() for part in _axes(kind, axes) for a in _units(part)} for c in (taken, added)
+    )
+    if moved != arrived or set(taken) & set(added):
+        raise DistributedTypeError(
+            f"an all_to_all of {kind} takes {taken} and adds {added}",
+            why="it adds the axes that it takes, to other dims",
+        )
+    return _checked(replace(kind, axes=_with(kind, _without(kind, taken), added)))
+
+
+def all_permute(kind: DistributedType, target: DistributedType) -> DistributedType:
+    """T-PERMUTE: any type of the same local and global shape."""
+    if kind.local_shape != target.local_shape or kind.shape != target.shape or kind.pending != target.pending:
+        raise DistributedTypeError(
+            f"an all_permute from {kind} to {target}", why=f"local shapes {kind.local_shape} and {target.local_shape}"
+        )
+    return _checked(target)
+
+
+def reduce_scatter(kind: DistributedType, added: Changes) -> DistributedType:
+    """Reductions pending on some axes are done, and those axes cut some dims further."""
+    done = [a for axes in added.values() for a in _axes(kind, axes)]
+    return all_slice(all_reduce(kind, done), added)
+
+
+def all_reduce(kind: DistributedType, done: Iterable[str | SubAxis]) -> DistributedType:
+    """Reductions pending on some axes are done; the reduction, and those after it in the type, must be of one kind."""
+    gone = {u for a in _axes(kind, done) for u in _units(a)}
+    pending = [(u, code) for axis, code in kind.pending for u in _units(axis)]
+    codes = [code for u, code in pending if u in gone]
+    if len(codes) != len(gone):
+        raise DistributedTypeError(f"{kind} does not wait for all of {tuple(done)} to be reduced")
+    last = [code for _, code in pending][-1:]
+    first = min((n for n, (u, _) in enumerate(pending) if u in gone), default=len(pending))
+    if {code for _, code in pending[first:]} - set(last):
+        raise DistributedTypeError(f"{kind} has another reduction to do first")
+    left: list[tuple[SubAxis, int]] = []
+    for axis, code in kind.pending:
+        left += [(part, code) for part in merged([u for u in _units(axis) if u not in gone])]
+    return _checked(replace(kind, pending=tuple(left)))
+
+
+def verify(plan: Plan) -> None:
+    """Raises `DistributedTypeError` where a step is not typed by its rule, or the plan not a way from source to target.
+
+    Also where a type on the way is not well-formed, a view moves data, or a device ever holds more than the larger of
+    source and target.
+    """
+    here, bound = plan.source, max(plan.source.local_elements, plan.target.local_elements)
+    for step in plan.steps:
+        if step.source != here:
+            raise DistributedTypeError(f"{step.text()} continues from {step.source}", why=f"the array is {here}")
+        if not np.array_equal(step.view.base_offsets(), step.source.base_offsets()):
+            raise DistributedTypeError(f"{step.view} places tiles differently from {step.source}")
+        if (found := result(step)) != step.target:
+            raise DistributedTypeError(f"{step.text()} leads from {step.view} to {found}, not {step.target}")
+        if step.target.local_elements > bound:
+            raise DistributedTypeError(f"{step.target} is larger than both {plan.source} and {plan.target}")
+        here = step.target
+    if here != plan.target:
+        raise DistributedTypeError(f"the plan leads to {here}, not to {plan.target}")
+
+
+def result(step: Step) -> DistributedType:
+    """The type after a step, by its rule."""
+    _checked(step.view)
+    taken, added = dict(step.gathered), dict(step.sliced)
+    if step.kind == "all_gather":
+        return all_gather(step.view, taken)
+    if step.kind == "all_slice":
+        return all_slice(step.view, added)
+    if step.kind == "all_to_all":
+        return all_to_all(step.view, taken, added)
+    if step.kind == "reduce_scatter":
+        return reduce_scatter(step.view, added)
+    if step.kind == "all_reduce":
+        return all_reduce(step.view, step.axes)
+    return all_permute(step.view, step.target)
+
+
+def _checked(kind: DistributedType) -> DistributedType:
+    kind.check()
+    return kind
+
+
+def _axes(kind: DistributedType, axes: Iterable[str | SubAxis] | str) -> tuple[SubAxis, ...]:
+    sizes = dict(kind.mesh)
+    names = (axes,) if isinstance(axes, str | SubAxis) else tuple(axes)
+    return tuple(a if isinstance(a, SubAxis) else SubAxis(a, sizes.get(a, 0)) for a in names)
+
+
+def _units(axis: SubAxis) -> list[SubAxis]:
+    """The prime parts of an axis, minor to major, smallest primes first."""
+    units, stride, left, p = [], axis.stride, axis.size, 2
+    while left > 1:
+        while left % p:
+            p += 1
+        units.append(SubAxis(axis.name, p, stride))
+        stride *= p
+        left //= p
+    return units
+
+
+def _without(kind: DistributedType, taken: Changes) -> tuple[tuple[SubAxis, ...], ...]:
+    dims = list(kind.axes)
+    for dim, axes in taken.items():
+        gone = _axes(kind, axes)
+        kept = _after_minor_end(dims[dim], merged(gone))
+        if kept is None:
+            raise DistributedTypeError(f"{gone} is not the minor end of dim {dim} of {kind}")
+        dims[dim] = kept
+    return tuple(dims)
+
+
+def _after_minor_end(have: tuple[SubAxis, ...], gone: tuple[SubAxis, ...]) -> tuple[SubAxis, ...] | None:
+    """`have` less its minor end `gone`, the last of which may be the minor part of an axis; None where it is not."""
+    if not gone:
+        return have
+    if len(gone) > len(have) or have[: len(gone) - 1] != gone[:-1]:
+        return None
+    axis, part = have[len(gone) - 1], gone[-1]
+    if (axis.name, axis.stride) != (part.name, part.stride) or axis.size % part.size:
+        return None
+    return merged((SubAxis(axis.name, axis.size // part.size, axis.stride * part.size), *have[len(gone) :]))
+
+
+def _with(kind: DistributedType, dims: tuple[tuple[SubAxis, ...], ...], added: Changes) -> tuple:
+    result = list(dims)
+    for dim, axes in added.items():
+        result[dim] = merged((*_axes(kind, axes), *result[dim]))
+    return tuple(result)
