@@ -12,6 +12,7 @@ from autopart.api.compiled import Compiled
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
+from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition, Tactic
 from autopart.api.tag import tag
 from autopart.api.trace import LoadedProgram, load
@@ -84,7 +85,9 @@ __all__ = [
     "load",
     "optimizers",
     "partition",
+    "redistribution_plan",
     "register_custom_call",
+    "reshard",
     "register_device",
     "register_optimizer",
     "tag",
