@@ -87,8 +87,8 @@ __all__ = [
     "partition",
     "redistribution_plan",
     "register_custom_call",
-    "reshard",
     "register_device",
     "register_optimizer",
+    "reshard",
     "tag",
 ]
