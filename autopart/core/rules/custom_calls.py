@@ -85,3 +85,24 @@ def approximate_top_k(spec: OpSpec) -> Iterable[TileMapping]:
     for d, size in enumerate(spec.results[0].shape):
         if d != along:
             yield TileMapping((d,) * count + (WHOLE,) * count, (d,) * count, size)
+
+
+def _call(target: str, types: str, more: str = "") -> Example:
+    return op("custom_call", types, f'call_target_name = "{target}"{more}', tolerance=2e-5)
+
+
+@register_custom_call("mhlo.erf", examples=(_call("mhlo.erf", "4x6xf32 -> 4x6xf32", ", mhlo.attributes = {}"),))
+@register_custom_call("annotate_device_placement", examples=(_call("annotate_device_placement", "4x6xf32 -> 4x6xf32"),))
+@register_custom_call("LayoutConstraint", examples=(_call("LayoutConstraint", "4x6xf32 -> 4x6xf32"),))
+def elementwise_call(spec: OpSpec) -> Iterable[TileMapping]:
+    """Every dim. (jax writes `erf` so in modules that older compilers should read.)"""
+    return common_dims(spec, range(len(spec.results[0].shape)))
+
+
+@register_custom_call(
+    "mhlo.topk",
+    examples=(_call("mhlo.topk", "4x6xf32 -> 4x2xf32, 4x2xi32", ", mhlo.attributes = {k = 2 : i64, largest = true}"),),
+)
+def top_k_call(spec: OpSpec) -> Iterable[TileMapping]:
+    """Every dim but the last, along which it chooses."""
+    return common_dims(spec, range(len(spec.results[0].shape) - 1))
