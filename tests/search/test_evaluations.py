@@ -1,0 +1,61 @@
+"""Is a state's cost its own, whichever way the evaluator came to it, and that of the program that runs?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autopart.search.cost import StepSeconds
+from autopart.search.evaluator import Evaluator, Task
+from autopart.search.jobs import Job, State
+from autopart.search.space import DecisionSpace
+from autopart.spmd.device_local import LoweringOptions
+from experiments.models.tactics import BP
+from tests.search.steps import MEGATRON, decoder_partitioning, lowered
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    partitioning = decoder_partitioning()
+    space = DecisionSpace.of(partitioning, ("batch", "model"))
+    return Task(partitioning, space, LoweringOptions(), None, StepSeconds())
+
+
+def test_results_do_not_depend_on_the_jobs_before(task):
+    worn = Evaluator(task)
+    jobs = [Job((), rollout=5, seed=s, stop=0.2) for s in range(12)]
+    first = [worn.run(job) for job in jobs]
+    random = np.random.default_rng(0)
+    for place in random.permutation(len(jobs)):
+        assert Evaluator(task).run(jobs[place]) == first[place] == worn.run(jobs[place])
+
+
+def test_undoing_everything_returns_to_the_start(task):
+    evaluator = Evaluator(task)
+    start = evaluator.run(Job(()))[0]
+    evaluator.run(Job((), rollout=6, seed=1))
+    assert evaluator.run(Job(()))[0] == start
+
+
+def test_states_round_trip_through_records(task):
+    for state in Evaluator(task).run(Job((), rollout=3, seed=2)):
+        assert State.from_json(state.to_json()) == state
+
+
+def test_cost_in_search_is_the_cost_of_the_lowered_schedule():
+    for tactics in ([], [BP], [BP, MEGATRON]):
+        partitioning = decoder_partitioning(*tactics)
+        space = DecisionSpace.of(partitioning, ("batch", "model"))
+        task = Task(partitioning, space, LoweringOptions(), None, StepSeconds())
+        cost = Evaluator(task).run(Job(()))[0].cost
+        estimate = lowered(tactics).scheduled.estimate
+        assert estimate is not None
+        assert (cost.step_s, cost.peak_bytes, cost.fits) == (estimate.step_s, estimate.peak_bytes, estimate.fits)
+
+
+def test_equal_states_reached_in_another_order_have_one_key(task):
+    evaluator = Evaluator(task)
+    options = [o.decision for o in task.space.options(task.partitioning)]
+    batch = next(d for d in options if d.kind == "role" and d.axis == "batch")
+    again = evaluator.run(Job((batch, batch)))[0]
+    assert again.key == evaluator.run(Job((batch,)))[0].key

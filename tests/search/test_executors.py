@@ -1,0 +1,113 @@
+"""Is the answer the same on any number of workers, and does a worker's death lose nothing?"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import warnings
+
+import pytest
+
+from autopart.core.partitioning import Partitioning
+from autopart.search.budget import Budget
+from autopart.search.contract import MESH, run, two_matrices
+from autopart.search.cost import StepSeconds
+from autopart.search.evaluator import Task
+from autopart.search.executor import Here
+from autopart.search.jobs import Job
+from autopart.search.process_executor import Processes
+from autopart.search.space import DecisionSpace
+from autopart.spmd.device_local import LoweringOptions
+
+BUDGET = Budget(80)
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    partitioning = Partitioning(two_matrices(), MESH)
+    space = DecisionSpace.of(partitioning, ("a", "b"))
+    return Task(partitioning, space, LoweringOptions(), None, StepSeconds())
+
+
+@pytest.fixture
+def ray():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray = pytest.importorskip("ray")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+        yield ray
+        ray.shutdown()
+
+
+def results(session, jobs):
+    found = dict(session.run(jobs, float("inf")))
+    return [found[i] for i in range(len(jobs))]
+
+
+def test_two_processes_find_what_one_finds():
+    expected = run("mcts", BUDGET)
+    assert run("mcts", BUDGET, executor=Processes(2)).actions == expected.actions
+    assert run("mcts", BUDGET, executor=Processes(1)).report["history"] == expected.report["history"]
+
+
+def jobs_for(task: Task, count: int = 200) -> list[Job]:
+    return [Job((), rollout=4, seed=s) for s in range(count)]
+
+
+def test_a_process_that_is_killed_is_replaced_and_nothing_is_lost(task):
+    jobs = jobs_for(task)
+    expected = results(Here().start(task), jobs)
+    session = Processes(2).start(task)
+    try:
+        assert results(session, jobs[:4]) == expected[:4]
+        before = session.pids
+        threading.Timer(0.05, os.kill, (before[0], signal.SIGKILL)).start()
+        assert results(session, jobs) == expected
+        time.sleep(0.1)
+        assert results(session, jobs[:4]) == expected[:4]
+        assert session.pids[0] != before[0]
+        assert session.pids[1] == before[1]
+    finally:
+        session.close()
+
+
+def test_ray_finds_what_one_process_finds_and_survives_a_death(ray, task):
+    from autopart.search.ray_executor import Ray
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert run("mcts", BUDGET, executor=Ray(2)).actions == run("mcts", BUDGET).actions
+        jobs = jobs_for(task, 60)
+        expected = results(Here().start(task), jobs)
+        session = Ray(2).start(task)
+        try:
+            before = session.pids
+            threading.Timer(0.02, os.kill, (before[0], signal.SIGKILL)).start()
+            assert results(session, jobs) == expected
+            time.sleep(0.1)
+            assert results(session, jobs) == expected
+            assert session.pids[0] != before[0]
+        finally:
+            session.close()
+
+
+def test_a_deadline_leaves_out_the_jobs_that_were_not_begun(task):
+    for executor in (Here(), Processes(1)):
+        session = executor.start(task)
+        try:
+            assert dict(session.run(jobs_for(task, 5), time.monotonic() - 1)) == {}
+        finally:
+            session.close()
+
+
+def test_an_error_in_a_worker_reaches_the_driver(task):
+    from autopart.search.decisions import Decision
+
+    session = Processes(1).start(task)
+    try:
+        with pytest.raises(IndexError):
+            results(session, [Job((Decision("given", 7, -1, ""),))])
+    finally:
+        session.close()
