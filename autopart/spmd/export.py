@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
 from autopart.core.program import ROOT
+from autopart.core.registry import localize
 from autopart.spmd.collectives import Emitter
 from autopart.spmd.device_local import DeviceLocal
-from autopart.spmd.local_op import emit_local_op, mlir_type
+from autopart.spmd.local_op import MlirLocalOp, mlir_type, reusable
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
 
@@ -41,6 +42,7 @@ class _Exporter:
         self._moved: dict[int, ir.Value] = {}
         self._types: dict[TensorType, ir.Type] = {}
         self._constants: list[dict[int, list[ir.Value]]] = [{}]
+        self._emitted: dict[tuple, ir.Operation] = {}
         self._def_plan = dict(zip(local.at_def.tolist(), local.def_plans, strict=True))
         self._before: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         places = local.placement
@@ -78,7 +80,15 @@ class _Exporter:
             self._range(ROOT, len(program.arguments), program.op_count)
             self._redistribute(ROOT, program.op_count)
             func.ReturnOp([self._output(i) for i in range(len(outputs))])
+        self._copy_called(module)
         return module
+
+    def _copy_called(self, module: ir.Module) -> None:
+        """Functions that custom calls refer to (a comparator, say) come along."""
+        called = {f for spec in self._specs for f in spec.attributes.get("called_computations", ())}
+        for op in self._program.source.module.body.operations if called else ():
+            if str(op.attributes["sym_name"]).strip('"') in called:
+                module.body.append(op.operation.clone())
 
     def _output(self, index: int) -> ir.Value:
         program = self._program
@@ -147,18 +157,26 @@ class _Exporter:
             for known in self._constants:
                 if spec in known:
                     return known[spec]
-        results = emit_local_op(
-            spec=self._specs[spec],
-            source=self._program.source.representatives[spec],
-            mappings=local.table.of[spec],
-            nest=nest,
-            operands=operands,
-            operand_types=[local.local_type(self._operands[u], self._required[u]) for u in uses],
-            result_types=[local.local_type(v, self._native[v]) for v in range(first, last)],
-            position=self._collectives,
+        key = (spec, *nest, *self._required[uses.start : uses.stop], *self._native[first:last])
+        if key in self._emitted:
+            return _again(self._emitted[key], operands)
+        local_op = MlirLocalOp(
+            self._specs[spec],
+            self._program.source.representatives[spec],
+            local.table.of[spec],
+            nest,
+            operands,
+            [local.local_type(self._operands[u], self._required[u]) for u in uses],
+            [local.local_type(v, self._native[v]) for v in range(first, last)],
+            self._collectives,
         )
+        results = localize(local_op)
         if constant:
             self._constants[-1][spec] = results
+        else:
+            emitted = reusable(local_op, results)
+            if emitted is not None:
+                self._emitted[key] = emitted
         return results
 
     # ---- redistributions
@@ -252,6 +270,14 @@ class _Exporter:
         for join, result in zip(joins, op.results, strict=True):
             self._define(self._result_ptr[join], result)
         return end
+
+
+def _again(emitted: ir.Operation, operands: list[ir.Value]) -> list[ir.Value]:
+    """The same op on other operands."""
+    op = emitted.clone()
+    for position, value in enumerate(operands):
+        op.operands[position] = value
+    return list(op.results)
 
 
 def _is_dynamic_slice(value: ir.Value) -> bool:

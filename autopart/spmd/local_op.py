@@ -50,8 +50,19 @@ def emit_local_op(
     `nest` lists (axis, mapping number) of its loops, outermost first; `source` is an op with this spec, of the same
     MLIR context; it may be None for kinds that are not in the module (arguments, carries, tags).
     """
-    local = MlirLocalOp(spec, source, mappings, nest, operands, operand_types, result_types, position)
-    return localize(local)
+    return localize(MlirLocalOp(spec, source, mappings, nest, operands, operand_types, result_types, position))
+
+
+def reusable(local: MlirLocalOp, results: Sequence[ir.Value]) -> ir.Operation | None:
+    """The one op that `local` became, if it can be cloned for the next op of equal spec, loops and layouts.
+
+    None where the rule emitted more than one op, or looked at what an operand holds.
+    """
+    if local.looked_at_operands or not results or isinstance(results[0].owner, ir.Block):
+        return None
+    owner = results[0].owner.operation
+    alone = list(owner.results) == list(results) and list(owner.operands) == list(local.operands)
+    return owner if alone else None
 
 
 def mlir_type(type_: TensorType) -> ir.Type:
@@ -90,6 +101,7 @@ class MlirLocalOp:
         self.spec, self.mappings, self.operands = spec, mappings, operands
         self.operand_types, self.result_types = operand_types, result_types
         self._source, self._nest, self._positions = source, nest, positions
+        self.looked_at_operands = False
 
     def ways(self, mapping: int) -> int:
         """Into how many slices the loops that take the mapping cut."""
@@ -132,6 +144,7 @@ class MlirLocalOp:
 
     def splat(self, operand: int) -> np.generic | None:
         """The value of a constant operand all of whose elements are equal."""
+        self.looked_at_operands = True
         return splat_of(self.operands[operand])
 
     def type_of(self, value: ir.Value) -> TensorType:
