@@ -248,7 +248,6 @@ def _add(table: dict[str, Rule], key: str, new: Rule) -> None:
             why=f"registered first by {table[key].family}, now again by {new.family}",
         )
     table[key] = new
-    mappings_of.cache_clear()
 
 
 @functools.cache
@@ -291,7 +290,6 @@ def batch_dims_of(spec: OpSpec) -> int:
     return int(declared.get("num_batch_dims", 0))
 
 
-@functools.lru_cache(maxsize=65536)
 def mappings_of(spec: OpSpec) -> tuple[TileMapping, ...] | None:
     """The tile mappings of an op, in the rule's order; None if it has no rule.
 

@@ -40,7 +40,6 @@ def attention():
 
     yield rule_of_attention
     del registry._custom_calls["test_attention"]
-    mappings_of.cache_clear()
 
 
 def test_a_second_registration_names_the_first():
