@@ -116,10 +116,10 @@ class LocalArrays(NamedTuple):
     of_use, at_def           as in `Placement`; at_def[v] is the place of v in `DeviceLocal.at_def`, else -1
     moves_nothing[r]         the redistribution only slices: no collective, so consumers slice as they read
     ways[op]                 over how many devices the op's work is divided
-    shows[v]                 the buffer that value v is; a view shows its operand's, a loop's result what it carries
+    shows[v]                 the buffer that value v is; a view shows its operand's
     use_buffer[u]            the buffer that operand entry u reads
     left_in[v]               the buffer in which its op leaves value v
-    home[b]                  the scope buffer b belongs to; what a loop carries belongs to the loop's body
+    home[b]                  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     vector_flop[op]          operations of the vector unit
     in_step[op]              elements that an elementwise op or a reduction walks through, -1 for any other
     update_bytes[op]         bytes that an update changes, if in place
@@ -183,10 +183,9 @@ def _buffers(p, of_use, moves_nothing, at_def, moved_scope, def_values):
     for op in range(p.op_class.shape[0]):
         first, end, operand = p.result_ptr[op], p.result_ptr[op + 1], p.operand_ptr[op]
         for value in range(first, end):
-            home[value] = p.carry_body[op] if p.carry_body[op] >= 0 else p.op_scope[op]
-            if p.carry_body[op] >= 0:
-                shows[value] = first
-            elif p.is_view[op] and at_def[value] < 0:
+            inside_loop = p.carry_body[op] >= 0 and value == first
+            home[value] = p.carry_body[op] if inside_loop else p.op_scope[op]
+            if p.is_view[op] and at_def[value] < 0:
                 moved = of_use[operand + value - first]
                 kept = moved < 0 or moves_nothing[moved]
                 shows[value] = shows[p.operands[operand + value - first]] if kept else values + moved

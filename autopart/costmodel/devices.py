@@ -99,13 +99,13 @@ class Device:
 
     def __post_init__(self) -> None:
         owner = f'device "{self.name}"'
+        if unknown := set(self.peak_flop_per_s) - set(DTYPE_CLASSES):
+            raise DeviceError(f"{owner}: peak of {sorted(unknown)[0]!r}", hint=", ".join(DTYPE_CLASSES))
         positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s, cores=self.cores)
         positive(owner, hbm_efficiency=self.hbm_efficiency, launch_s=self.launch_s)
         positive(owner, matmul_launch_s=self.matmul_launch_s, vector_flop_per_s=self.vector_rate)
         for dtype, rate in {**self.peak_flop_per_s, **self.matmul_efficiency}.items():
             positive(owner, **{f"rate of {dtype or 'matmul'}": rate})
-        if unknown := set(self.peak_flop_per_s) - set(DTYPE_CLASSES):
-            raise DeviceError(f"{owner}: peak of {sorted(unknown)[0]!r}", hint=", ".join(DTYPE_CLASSES))
         if self.cores > 1 and self.chip is None:
             raise DeviceError(f"{owner}: {self.cores} cores but no wiring between them", hint="chip=Switch(...)")
         if not self.source:

@@ -62,6 +62,8 @@ def made_at(p, here, graph, slot):
         if p.carry_body[op] >= 0 or (p.op_class[op] == FREE and not p.is_view[op] and not p.is_argument[op]):
             for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
                 made[value] = 4 * op + 1
+            if p.carry_body[op] >= 0:
+                made[p.result_ptr[op] + 1] = 4 * p.scope_end[p.carry_body[op]]
     for k in range(graph.kind.shape[0]):
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]] = slot[k]

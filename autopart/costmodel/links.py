@@ -163,6 +163,8 @@ class _Placement:
         """Places what fits in the pod on torus dimensions; a factor no dimension has becomes a line of its own."""
         first = 1 + max((int(row[DIMENSION]) for row in self.rows if row[FABRIC] == FAST), default=-1)
         limits = tuple(sorted(torus.pod[first:]))
+        if not limits:
+            return
         inside = _parts_within(left, math.prod(limits))
         lengths = slice_shape(math.prod(inside.values()), limits)
         room = {first + i: length for i, length in enumerate(lengths)}

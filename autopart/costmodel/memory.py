@@ -122,14 +122,20 @@ def _reuse(p, graph, slot, last, end, size):
 
 @njit(cache=True)
 def _carry(p, here, last, end, size, op):
-    """A loop's buffer lives through the loop; it takes over what it starts from where that is not read again."""
+    """A loop's buffer lives through the loop; it takes over what it starts from where that is not read again.
+
+    The loop's result is that buffer: it takes no memory of its own.
+    """
     inside = p.result_ptr[op]
-    end[inside] = max(4 * p.scope_end[p.carry_body[op]], last[inside])
+    end[inside] = max(4 * p.scope_end[p.carry_body[op]], last[inside], last[inside + 1])
     init = here.use_buffer[p.operand_ptr[op]]
     if init >= p.value_op.shape[0] or last[init] > 4 * p.use_position[p.operand_ptr[op]]:
         return
     source = p.value_op[init]
-    if p.carry_body[source] >= 0 or (p.is_argument[source] and _is_donated(p, init)):
+    if p.carry_body[source] >= 0:
+        size[inside] = 0.0
+        end[p.result_ptr[source]] = max(end[p.result_ptr[source]], end[inside])
+    elif p.is_argument[source] and _is_donated(p, init):
         size[inside] = 0.0
 
 
@@ -145,6 +151,8 @@ def _next_in_place(p, here, last, made, end, size, op):
     following = here.use_buffer[p.operand_ptr[op] + 1]
     if following == inside or here.home[following] != body:
         return
+    if following < p.value_op.shape[0] and p.carry_body[p.value_op[following]] >= 0:
+        following = p.result_ptr[p.value_op[following]]
     if last[inside] <= made[following] and end[following] <= 4 * p.scope_end[body]:
         size[following] = 0.0
 
@@ -164,6 +172,8 @@ def outputs(p, here, graph, turned, made, last, end, size):
     for i in range(p.output_value.shape[0]):
         use, argument = p.output_use[i], p.output_argument[i]
         buffer = here.use_buffer[use] if use >= 0 else here.shows[p.output_value[i]]
+        if buffer < values and p.carry_body[p.value_op[buffer]] >= 0:
+            buffer = p.result_ptr[p.value_op[buffer]]
         given = buffer < values and p.is_argument[p.value_op[buffer]]
         if argument < 0:
             total += here.settled_bytes[buffer] if buffer < values else here.moved_bytes[buffer - values]

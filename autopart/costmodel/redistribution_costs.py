@@ -50,7 +50,7 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
         inner = (before if number > 0 else 0) + (after if number + 1 < len(plan.steps) else 0)
         extra = max(extra, inner * element_bytes)
         if step.kind != "all_slice":
-            axes = tuple((axis, links.mesh.shape[axis]) for axis in step.mesh_axes)
+            axes = step.spanned
             kind, sent = (step.kind, before) if _aligned(step, links.device) else ("all_reduce", max(before, after))
             seconds = price.step_cost(kind, sent, after, element_bytes, axes)
             latency_s += min(seconds, price.step_cost(kind, 1, 1, 1, axes))

@@ -42,11 +42,13 @@ class SimulatorOptions:
 
     overlap         collectives run beside compute that does not need them; else one after the other
     layout_padding  arrays take whole layout tiles in memory, on devices that have them
+    layout_copies   updates from a transposed collective are made on copies (`layout_copies.py`), on TPU
     recompute       expensive elementwise ops are fused into each of several consumers; False estimates more memory
     """
 
     overlap: bool = False
     layout_padding: bool = True
+    layout_copies: bool = True
     recompute: bool = True
 
 
@@ -127,6 +129,7 @@ class Simulator:
             d.fuses_into_matmul,
             d.combine_bytes,
             d.hides_latency,
+            self.options.layout_copies,
             self.device_row,
             JOIN_WINDOW_OPS,
         )
@@ -176,6 +179,7 @@ def _simulate(
     is_tpu,
     combine_bytes,
     hides_latency,
+    with_copies,
     row,
     window_ops,
 ):
@@ -187,7 +191,7 @@ def _simulate(
     ordered = graph.slot.copy() if hides_latency else order_neighbours(graph, p.matrix_flop > 0, plain, last)
     group = np.where(graph.kind == DEF_MOVE, combinable, 0.0).astype(np.int64) - 1
     planned = combine_reductions(here, graph, ordered, move_s, group, operand_bytes, latency_s, combine_bytes)
-    turned = turned_nodes(p, here, graph) & is_tpu
+    turned = turned_nodes(p, here, graph) & (is_tpu and with_copies)
     copied = copied_bytes(p, here, graph, turned)
     leader = np.arange(nodes)
     made = made_at(p, here, graph, planned)
