@@ -48,7 +48,7 @@ class Block:
 
 @dataclass
 class Op:
-    """One op of a template. `spec` is -1 for a call, a loop, a branch or a barrier; `blocks` holds what those contain."""
+    """One op of a template. `spec` is -1 for a call, loop, branch or barrier; `blocks` holds what those contain."""
 
     kind: str
     spec: int
