@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,10 +38,8 @@ def all_slice(kind: DistributedType, added: Changes) -> DistributedType:
 
 def all_to_all(kind: DistributedType, taken: Changes, added: Changes) -> DistributedType:
     """T-ALLTOALL: axes move from the minor end of some dims to that of others."""
-    moved, arrived = (
-        {a for axes in c.values() for part in _axes(kind, axes) for a in _units(part)} for c in (taken, added)
-    )
-    if moved != arrived or set(taken) & set(added):
+    gone, come = ([a for axes in c.values() for a in _axes(kind, axes)] for c in (taken, added))
+    if set(_pieces(gone, come)) != set(_pieces(come, gone)) or set(taken) & set(added):
         raise DistributedTypeError(
             f"an all_to_all of {kind} takes {taken} and adds {added}",
             why="it adds the axes that it takes, to other dims",
@@ -65,8 +64,9 @@ def reduce_scatter(kind: DistributedType, added: Changes) -> DistributedType:
 
 def all_reduce(kind: DistributedType, done: Iterable[str | SubAxis]) -> DistributedType:
     """Reductions pending on some axes are done; the reduction, and those after it in the type, must be of one kind."""
-    gone = {u for a in _axes(kind, done) for u in _units(a)}
-    pending = [(u, code) for axis, code in kind.pending for u in _units(axis)]
+    waiting = [axis for axis, _ in kind.pending]
+    gone = set(_pieces(_axes(kind, done), waiting))
+    pending = [(piece, code) for axis, code in kind.pending for piece in _pieces([axis], gone)]
     codes = [code for u, code in pending if u in gone]
     if len(codes) != len(gone):
         raise DistributedTypeError(f"{kind} does not wait for all of {tuple(done)} to be reduced")
@@ -76,7 +76,7 @@ def all_reduce(kind: DistributedType, done: Iterable[str | SubAxis]) -> Distribu
         raise DistributedTypeError(f"{kind} has another reduction to do first")
     left: list[tuple[SubAxis, int]] = []
     for axis, code in kind.pending:
-        left += [(part, code) for part in merged([u for u in _units(axis) if u not in gone])]
+        left += [(part, code) for part in merged([u for u in _pieces([axis], gone) if u not in gone])]
     return _checked(replace(kind, pending=tuple(left)))
 
 
@@ -129,16 +129,17 @@ def _axes(kind: DistributedType, axes: Iterable[str | SubAxis] | str) -> tuple[S
     return tuple(a if isinstance(a, SubAxis) else SubAxis(a, sizes.get(a, 0)) for a in names)
 
 
-def _units(axis: SubAxis) -> list[SubAxis]:
-    """The prime parts of an axis, minor to major, smallest primes first."""
-    units, stride, left, p = [], axis.stride, axis.size, 2
-    while left > 1:
-        while left % p:
-            p += 1
-        units.append(SubAxis(axis.name, p, stride))
-        stride *= p
-        left //= p
-    return units
+def _pieces(axes: Iterable[SubAxis], cuts: Iterable[SubAxis]) -> list[SubAxis]:
+    """`axes` (each minor to major) cut wherever one of `cuts` begins or ends."""
+    marks: dict[str, set[int]] = {}
+    for cut in cuts:
+        marks.setdefault(cut.name, set()).update((cut.stride, cut.stride * cut.size))
+    pieces = []
+    for axis in axes:
+        end = axis.stride * axis.size
+        inside = sorted(m for m in marks.get(axis.name, ()) if axis.stride < m < end and m % axis.stride == 0)
+        pieces += [SubAxis(axis.name, hi // lo, lo) for lo, hi in pairwise([axis.stride, *inside, end])]
+    return pieces
 
 
 def _without(kind: DistributedType, taken: Changes) -> tuple[tuple[SubAxis, ...], ...]:

@@ -88,7 +88,7 @@ class DistributedType:
             return SubAxis(name, mesh_shape[name])
 
         dims = tuple(merged(tuple(axis(a) for a in reversed(tuple(dim)))) for dim in axes_per_dim_major_first)
-        parts = tuple((axis(a), code) for a, code in pending)
+        parts = tuple((axis(a), code) for a, code in pending if axis(a).size > 1)
         made = DistributedType(tuple(int(n) for n in shape), dims, tuple(mesh_shape.items()), parts)
         made.check()
         return made
@@ -229,7 +229,7 @@ def _parse(text: str, mesh_shape: Mapping[str, int]) -> DistributedType:
     for name, names in re.findall(r"(\w+)\{([^}]*)\}", found["pending"]):
         if name not in codes:
             raise DistributedTypeError(f'no reduction is called "{name}"', hint=", ".join(codes))
-        pending += [(axis, codes[name]) for axis in _parse_axes(names, mesh_shape)]
+        pending += [(axis, codes[name]) for axis in _parse_axes(names, mesh_shape) if axis.size > 1]
     devices = tuple(int(d) for d in found["devices"].split(",")) if found["devices"] is not None else None
     made = DistributedType(tuple(shape), tuple(axes), tuple(mesh_shape.items()), tuple(pending), devices)
     made.check()
