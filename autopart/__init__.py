@@ -13,6 +13,7 @@ from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.reshard import redistribution_plan, reshard
+from autopart.api.sweep import Replay, Sweep, sweep
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition, Tactic
 from autopart.api.tag import tag
 from autopart.api.trace import LoadedProgram, load
@@ -74,8 +75,10 @@ __all__ = [
     "Processes",
     "ProgramError",
     "RandomSearch",
+    "Replay",
     "SearchWarning",
     "StepSeconds",
+    "Sweep",
     "Tactic",
     "TacticReport",
     "TileError",
@@ -90,5 +93,6 @@ __all__ = [
     "register_device",
     "register_optimizer",
     "reshard",
+    "sweep",
     "tag",
 ]

@@ -5,8 +5,8 @@
     class TestMine(OptimizerContract):
         optimizer = Mine()
 
-The problem is a training step of two matrices on {a: 4, b: 2}: small enough to search in a second, and large enough that
-the best of it is neither nothing nor everything.
+The problem is a training step of two matrices on {a: 4, b: 2}: small enough to search in a second, and large enough
+that the best of it is neither nothing nor everything.
 """
 
 from __future__ import annotations

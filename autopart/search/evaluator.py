@@ -36,6 +36,10 @@ class Task:
         """For other processes; the program's arrays are in it once."""
         return pickle.dumps(self)
 
+    def worker(self) -> Evaluator:
+        """What runs the task's jobs, in whichever process."""
+        return Evaluator(self)
+
 
 class Evaluator:
     """Runs jobs on its own copy of a task's partitioning."""

@@ -4,7 +4,8 @@
     "processes"   in spawned processes                       process_executor.py
     "ray"         on Ray, local or a cluster                 ray_executor.py
 
-An executor is a frozen description; `start` gives a `Session` that is bound to a task and must be closed.
+An executor is a frozen description; `start` gives a `Session` that is bound to a task and must be closed. A task says
+how to make what runs its jobs (`worker`), and can be pickled; a search's jobs cost states, a sweep's search meshes.
 """
 
 from __future__ import annotations
@@ -12,17 +13,35 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from autopart.core.errors import UnknownNameError, closest
-from autopart.search.evaluator import Evaluator, Task
-from autopart.search.jobs import Job, Result
+
+
+class Worker(Protocol):
+    """What runs the jobs of one task."""
+
+    def run(self, job: Any) -> Any:
+        """The result of a job, which depends on the job alone."""
+        ...
+
+
+class Task(Protocol):
+    """What workers are made from."""
+
+    def worker(self) -> Worker:
+        """A worker in this process."""
+        ...
+
+    def pickled(self) -> bytes:
+        """The task, for other processes."""
+        ...
 
 
 class Session(Protocol):
     """Workers that hold one task."""
 
-    def run(self, jobs: Sequence[Job], deadline: float) -> Iterator[tuple[int, Result]]:
+    def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
         """(index, result) of the jobs as they end, in any order; jobs not begun by `deadline` are left out."""
         ...
 
@@ -45,18 +64,18 @@ class Here:
 
     def start(self, task: Task) -> Session:
         """See `Executor`."""
-        return _HereSession(Evaluator(task))
+        return _HereSession(task.worker())
 
 
 class _HereSession:
-    def __init__(self, evaluator: Evaluator):
-        self._evaluator = evaluator
+    def __init__(self, worker: Worker):
+        self._worker = worker
 
-    def run(self, jobs: Sequence[Job], deadline: float) -> Iterator[tuple[int, Result]]:
+    def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
         for index, job in enumerate(jobs):
             if time.monotonic() >= deadline:
                 return
-            yield index, self._evaluator.run(job)
+            yield index, self._worker.run(job)
 
     def close(self) -> None:
         pass

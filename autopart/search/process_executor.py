@@ -21,9 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from autopart.core.errors import PartitionError
-from autopart.search.evaluator import Evaluator, Task
-from autopart.search.executor import Session
-from autopart.search.jobs import Job, Result
+from autopart.search.executor import Session, Task
 
 MOST_DEATHS = 3
 """Deaths over one job after which it, not the worker, is to blame."""
@@ -56,7 +54,7 @@ class _Worker:
         self.pipe.send_bytes(task)
         self.job = -1
 
-    def give(self, index: int, job: Job) -> None:
+    def give(self, index: int, job: Any) -> None:
         """Starts a job."""
         self.job = index
         self.pipe.send(job)
@@ -70,14 +68,14 @@ class _Worker:
 
 def _serve(pipe: Connection) -> None:
     """The life of a worker: the task, then jobs until the pipe closes."""
-    evaluator = Evaluator(pickle.loads(pipe.recv_bytes()))
+    worker = pickle.loads(pipe.recv_bytes()).worker()
     while True:
         try:
             job = pipe.recv()
         except EOFError:
             return
         try:
-            pipe.send(evaluator.run(job))
+            pipe.send(worker.run(job))
         except Exception as error:
             pipe.send(error)
 
@@ -94,7 +92,7 @@ class ProcessSession:
         """Process ids of the workers, for whoever wants to see or kill one."""
         return [w.process.pid or 0 for w in self._workers]
 
-    def run(self, jobs: Sequence[Job], deadline: float) -> Iterator[tuple[int, Result]]:
+    def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
         """See `Session`."""
         waiting, deaths = list(range(len(jobs)))[::-1], [0] * len(jobs)
         busy: dict[Connection, _Worker] = {}

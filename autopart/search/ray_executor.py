@@ -1,6 +1,6 @@
 """Jobs on Ray: on this machine, or on a cluster that runs already.
 
-ray.put(task) once  ->  one actor per worker, each builds its evaluator from it
+ray.put(task) once  ->  one actor per worker, each builds its worker from it
 job -> an idle actor -> result;  an actor that dies is replaced and its job done again
 """
 
@@ -15,9 +15,7 @@ from typing import Any
 
 import ray
 
-from autopart.search.evaluator import Evaluator, Task
-from autopart.search.executor import Session
-from autopart.search.jobs import Job, Result
+from autopart.search.executor import Session, Task
 from autopart.search.process_executor import MOST_DEATHS, WorkerError
 
 
@@ -48,10 +46,10 @@ class Ray:
 @ray.remote(num_cpus=1)
 class _Actor:
     def __init__(self, task: bytes):
-        self._evaluator = Evaluator(pickle.loads(task))
+        self._worker = pickle.loads(task).worker()
 
-    def run(self, job: Job) -> Result:
-        return self._evaluator.run(job)
+    def run(self, job: Any) -> Any:
+        return self._worker.run(job)
 
     def pid(self) -> int:
         return os.getpid()
@@ -69,7 +67,7 @@ class RaySession:
         """Process ids of the workers."""
         return ray.get([a.pid.remote() for a in self._actors])
 
-    def run(self, jobs: Sequence[Job], deadline: float) -> Iterator[tuple[int, Result]]:
+    def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
         """See `Session`."""
         waiting, deaths = list(range(len(jobs)))[::-1], [0] * len(jobs)
         busy: dict[Any, tuple[int, int]] = {}

@@ -11,8 +11,8 @@ import pytest
 import autopart as ap
 from experiments.models import gns, it32, t32, unet
 from experiments.models.tactics import BP, Z3
-from tests.numerics.test_partitioned_equals_unpartitioned import assert_same, run
 from tests.models.case import Case
+from tests.numerics.test_partitioned_equals_unpartitioned import assert_same, run
 from tests.search.steps import MEGATRON, MESH, PeakBytes, decoder, lowered
 
 

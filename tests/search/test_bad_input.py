@@ -32,7 +32,7 @@ def test_a_mesh_without_a_device_says_what_is_needed():
 
 
 def test_an_unknown_optimizer_lists_the_known_ones():
-    with pytest.raises(ap.UnknownNameError, match="annealing.*mcts"):
+    with pytest.raises(ap.UnknownNameError, match=r"annealing.*mcts"):
         lowered([automatic(optimizer="mtcs")])
 
 
@@ -75,7 +75,7 @@ class Stumbles:
 
 def test_an_optimizer_that_raises_is_named_and_what_it_found_is_kept(tmp_path):
     path = tmp_path / "records.jsonl"
-    with pytest.raises(ap.OptimizerError, match="Stumbles.*of my own making") as caught:
+    with pytest.raises(ap.OptimizerError, match=r"Stumbles.*of my own making") as caught:
         run(Stumbles(), records=path)
     assert caught.value.best.cost.score < 1
     assert len(path.read_text().splitlines()) > 5

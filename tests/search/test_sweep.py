@@ -1,0 +1,80 @@
+"""Does a sweep search every mesh, give up hopeless ones, and hand back something to run?"""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+import autopart as ap
+from autopart.api.sweep import factorisations
+from experiments.models import t32
+from tests.search.steps import PeakBytes
+
+ARGS = t32.abstract_args(t32.SMALL)
+SETTINGS = {"devices": 8, "device": "tpu_v3", "donate_argnums": (0, 1), "budget": ap.Budget(60), "cache": False}
+
+
+@pytest.fixture(scope="module")
+def result() -> ap.Sweep:
+    return ap.sweep(t32.step(t32.SMALL), ARGS, objective=PeakBytes(), **SETTINGS)
+
+
+def test_every_factorisation_is_a_mesh():
+    found = [tuple(f.values()) for f in factorisations(12, ("a", "b", "c"))]
+    assert len(found) == len(set(found)) == 18
+    assert all(a * b * c == 12 for a, b, c in found)
+
+
+def test_every_mesh_has_a_row_and_the_best_is_one_of_them(result):
+    assert [row.mesh.axis_sizes for row in result.rows] == [(8, 1), (4, 2), (2, 4), (1, 8)]
+    assert result.best in result.rows
+    assert result.best.peak_bytes == min(row.peak_bytes for row in result.rows)
+    assert "best" in str(result)
+
+
+def test_meshes_that_are_much_worse_are_given_up(result):
+    for row in result.rows:
+        assert row.searched == (row.evaluations > 15)
+
+
+def test_the_best_row_can_be_used_and_costs_what_it_says(result):
+    best = result.best
+    step = ap.jit(t32.step(t32.SMALL), best.mesh, [best.tactic], donate_argnums=(0, 1))
+    row = step.lower(*ARGS).metadata.tactics[-1]
+    assert (row.step_s, row.peak_bytes) == (best.step_s, best.peak_bytes)
+
+
+def test_tables_are_written(result, tmp_path):
+    rows = list(csv.DictReader(result.to_csv(tmp_path / "sweep.csv").splitlines()))
+    assert [int(r["batch"]) * int(r["model"]) for r in rows] == [8] * 4
+    assert float(rows[1]["step_s"]) == result.rows[1].step_s
+    assert json.loads(result.to_json(tmp_path / "sweep.json"))["rows"][0]["mesh"] == {"batch": 8, "model": 1}
+    assert (tmp_path / "sweep.csv").read_text() == result.to_csv()
+
+
+def test_the_plot_is_written(result, tmp_path):
+    pytest.importorskip("matplotlib")
+    result.plot(tmp_path / "sweep.svg")
+    assert "batch:4" in (tmp_path / "sweep.svg").read_text()
+
+
+def test_a_schedule_that_is_not_legal_on_a_mesh_is_a_row_that_says_so():
+    heads = ap.ManualPartition({"params": {"*/qkv": 2}}, axis="model")
+    result = ap.sweep(t32.step(t32.SMALL), ARGS, schedule=[heads], **{**SETTINGS, "budget": ap.Budget(8)})
+    assert "4 is not a multiple of 8" in result.rows[3].error
+    assert result.rows[2].error == ""
+    assert result.best.error == ""
+
+
+def test_processes_find_what_this_process_finds():
+    here = ap.sweep(t32.step(t32.SMALL), ARGS, objective=PeakBytes(), **SETTINGS)
+    there = ap.sweep(t32.step(t32.SMALL), ARGS, objective=PeakBytes(), executor=ap.Processes(2), **SETTINGS)
+    assert there.to_csv() == here.to_csv()
+
+
+@pytest.mark.parametrize("devices", [0, -8, 2.5, True])
+def test_a_bad_number_of_devices_is_refused(devices):
+    with pytest.raises(ap.MeshError, match="devices"):
+        ap.sweep(t32.step(t32.SMALL), ARGS, devices=devices, device="tpu_v3")
