@@ -109,7 +109,11 @@ def test_mesh_larger_than_the_devices_says_how_many_are_missing():
         step({"blocks": [{"w": np.ones((6, 10), "f4"), "b": np.ones(10, "f4")}]}, np.ones((8, 6), "f4"))
 
 
-@pytest.mark.parametrize("data", [b"not a module", gzip.compress(b"func.func @main("), b"\x00\x01"])
+@pytest.mark.parametrize(
+    "data",
+    [b"not a module", gzip.compress(b"func.func @main(", mtime=0), b"\x00\x01"],
+    ids=["words", "gzip", "bytes"],
+)
 def test_malformed_file_is_an_error(tmp_path, data):
     path = tmp_path / "model.mlir"
     path.write_bytes(data)

@@ -10,8 +10,10 @@ through MLIR.
 
 from __future__ import annotations
 
+import gc
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -42,7 +44,20 @@ def import_module(
     `tf.aliasing_output` attributes. Raises `ProgramError` on dynamic shapes, missing functions, tokens, or a program
     that already communicates between devices.
     """
-    return _Importer(module).run(argument_names, output_names, ties, donated)
+    with _no_cycles_made():
+        return _Importer(module).run(argument_names, output_names, ties, donated)
+
+
+@contextmanager
+def _no_cycles_made() -> Iterator[None]:
+    """Keeps the cycle collector from walking the growing program again and again; nothing made here is cyclic."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class _Importer:

@@ -92,7 +92,7 @@ class Reader:
             inner = self.read_inline(op, self._uses(op), block)
             self._number.update(zip(op.results, inner, strict=True))
             return
-        operands = self._uses(op)
+        operands, tag = self._uses(op), _tag_of(op)
         match name:
             case "func.call" | "stablehlo.composite":
                 attribute = "callee" if name == "func.call" else "decomposition"
@@ -103,13 +103,13 @@ class Reader:
                 entry = Op(kind, -1, operands, [], op, blocks=blocks)
             case "stablehlo.optimization_barrier":
                 entry = Op("barrier", -1, operands, [], op)
-            case _ if _is_identity(op) or (_tag_of(op) and op.operands[0].type == op.results[0].type):
+            case _ if _is_identity(op) or (tag and op.operands[0].type == op.results[0].type):
                 entry = Op("alias", -1, operands, [], op)
             case _:
                 spec = self._specs.intern(op)
                 entry = Op(self._specs.specs[spec].kind, spec, operands, [], op)
         entry.results = [self._define(r) for r in op.results]
-        entry.tag = _tag_of(op)
+        entry.tag = tag
         block.ops.append(entry)
 
     def read_inline(self, op: ir.Operation, operands: list[int], block: Block) -> list[int]:
