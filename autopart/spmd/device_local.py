@@ -163,11 +163,16 @@ class DeviceLocal:
         kind = self.program.type_of(value)
         return TensorType(local_shape(kind.shape, layout, self.mesh.axis_sizes), kind.dtype)
 
-    def nest(self, op: int) -> list[tuple[int, int]]:
-        """(axis, mapping) of the op's loops, outermost first."""
-        axes = [a for a in range(len(self.mesh.axis_names)) if self.mapping[op, a] >= 0]
-        axes.sort(key=lambda a: self.op_stamp[op, a])
-        return [(a, int(self.mapping[op, a])) for a in axes if not self.passing[op] >> a & 1]
+    @cached_property
+    def nests(self) -> list[tuple[tuple[int, int], ...]]:
+        """Per op, (axis, mapping) of its loops, outermost first; equal nests are one object."""
+        axes = np.arange(len(self.mesh.axis_names))
+        looping = np.where(self.passing[:, None] >> axes & 1, -1, self.mapping)
+        outermost_first = np.argsort(self.op_stamp, axis=1, kind="stable")
+        rows = np.concatenate([looping, outermost_first], axis=1)
+        distinct, row_of_op = np.unique(rows, axis=0, return_inverse=True)
+        nests = [tuple((a, row[a]) for a in row[len(axes) :] if row[a] >= 0) for row in distinct.tolist()]
+        return [nests[row] for row in row_of_op.tolist()]
 
 
 def lower(

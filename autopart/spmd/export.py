@@ -151,7 +151,7 @@ class _Exporter:
 
     def _local_op(self, op, kind, operands, uses, first, last) -> list[ir.Value]:
         local, spec = self._local, self._op_spec[op]
-        nest = local.nest(op)
+        nest = local.nests[op]
         constant = kind == "constant" and not nest
         if constant:
             for known in self._constants:
@@ -275,8 +275,9 @@ class _Exporter:
 def _again(emitted: ir.Operation, operands: list[ir.Value]) -> list[ir.Value]:
     """The same op on other operands."""
     op = emitted.clone()
+    slots = op.operands
     for position, value in enumerate(operands):
-        op.operands[position] = value
+        slots[position] = value
     return list(op.results)
 
 

@@ -63,7 +63,7 @@ def _check_op(local: DeviceLocal, op: int) -> None:
     program, sizes = local.program, local.mesh.axis_sizes
     mappings = local.table.of[program.op_spec[op]]
     ways: dict[int, int] = {}
-    for axis, number in local.nest(op):
+    for axis, number in local.nests[op]:
         ways[number] = ways.get(number, 1) * sizes[axis]
         if mappings[number].extent % ways[number]:
             raise VerificationError(
@@ -73,7 +73,7 @@ def _check_op(local: DeviceLocal, op: int) -> None:
     for k, use in enumerate(range(program.operand_ptr[op], program.operand_ptr[op + 1])):
         value, layout = int(program.operands[use]), int(local.required[use])
         _check_layout(local, value, layout)
-        expected = {a: mappings[m].operands[k] for a, m in local.nest(op) if mappings[m].operands[k] != WHOLE}
+        expected = {a: mappings[m].operands[k] for a, m in local.nests[op] if mappings[m].operands[k] != WHOLE}
         found = {a: d for d, axes in enumerate(axes_by_dim(layout, len(sizes), LAST_TILE)) for a in axes}
         if found != expected and not structural:
             raise VerificationError(
