@@ -73,11 +73,15 @@ class SpecTable:
         self._types: dict[ir.Type, TensorType] = {}
         self._values: dict[tuple[str, ir.Attribute], Any] = {}
 
-    def intern(self, op: ir.Operation) -> int:
-        """The number of `op`'s spec. Raises `ProgramError` if a type is none an array can have."""
+    def intern(self, op: ir.Operation, operands: tuple[ir.Type, ...] | None = None) -> int:
+        """The number of `op`'s spec; a caller that knows the operands' types saves reading them.
+
+        Raises `ProgramError` if a type is none an array can have.
+        """
         name = op.name
         attributes = _attributes(op)
-        operands = tuple([v.type for v in op.operands])
+        if operands is None:
+            operands = tuple([v.type for v in op.operands])
         results = tuple([v.type for v in op.results])
         regions = tuple([_region_key(r) for r in op.regions]) if len(op.regions) else ()
         key = (name, attributes, operands, results, regions)

@@ -4,7 +4,8 @@
     python -m experiments.partition_time --layers 4       a smaller one
     python -m experiments.partition_time --no-compile     without XLA, which takes minutes
 
-Partitioning is everything from the StableHLO file that JAX lowered to the device-local StableHLO that XLA is given.
+Partitioning is all that `ap.jit` does between the StableHLO module that JAX lowered and the device-local StableHLO
+module that XLA is given: import, tactics with a report after each, lowering, export.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ import argparse
 import json
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=32".strip()
 
-import jax
-
 import autopart as ap
+from autopart.api.lowered import Lowered
+from autopart.api.schedule import run_schedule
+from autopart.api.trace import Options, Traced, trace
+from autopart.core.importer import import_module
 from autopart.core.partitioning import Partitioning
+from autopart.core.program import Program
 from experiments.models import t32
 from experiments.models.tactics import BP, MP, Z3
 
@@ -40,17 +44,17 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--no-compile", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        _, _, first = partition(lower(t32.Config(layers=1), Path(folder) / "one_block.mlir"))
-        print(f"first use in this process, one block (loads the cached kernels): {sum(first.values()):.2f} s")
-        module = lower(t32.Config(layers=options.layers), Path(folder) / "t32.mlir")
-        loaded, lowered, seconds = partition(module)
+    _, first = partition(trace_step(t32.Config(layers=1)))
+    print(f"first use in this process, one block (loads the cached kernels): {sum(first.values()):.2f} s")
+    traced = trace_step(t32.Config(layers=options.layers))
+    lowered, seconds = partition(traced)
     partition_s = sum(seconds.values())
-    print(f"T32 with {options.layers} blocks on {MESH}, schedule BP+MP+Z3: {loaded.traced.program.op_count:,} ops")
+    program = lowered.traced.program
+    print(f"T32 with {options.layers} blocks on {MESH}, schedule BP+MP+Z3: {program.op_count:,} ops")
     for stage, stage_s in seconds.items():
         print(f"  {stage:32} {stage_s:8.2f} s")
     print(f"  {'partitioning in all':32} {partition_s:8.2f} s")
-    propagate_s = propagation_s(loaded)
+    propagate_s = propagation_s(program)
     print(f"  {'one propagation over the program':32} {propagate_s * 1e3:8.2f} ms")
     if options.no_compile:
         return
@@ -69,40 +73,29 @@ def main() -> None:
         RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
 
 
-def lower(config: t32.Config, path: Path) -> tuple[Path, list[str]]:
-    """The step as a StableHLO file, and the names of its arguments."""
-    args = t32.abstract_args(config)
-    path.write_text(jax.jit(t32.step(config), donate_argnums=(0, 1), keep_unused=True).lower(*args).as_text())
-    names = [
-        "/".join([name, *map(_part, keys)])
-        for name, arg in zip(("params", "opt_state", "batch"), args, strict=True)
-        for keys, _ in jax.tree_util.tree_leaves_with_path(arg)
-    ]
-    return path, names
+def trace_step(config: t32.Config) -> Traced:
+    """The step as jax lowered it, imported once; its module is what partitioning starts from."""
+    return trace(t32.step(config), Options(donate_argnums=(0, 1)), "cpu", t32.abstract_args(config), {})
 
 
-def _part(key: Any) -> str:
-    return str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key))))
-
-
-def partition(module: tuple[Path, list[str]]) -> tuple[Any, Any, dict[str, float]]:
-    """The loaded program, the partitioned one, and the seconds of each stage."""
-    path, names = module
-    load_s, loaded = timed(lambda: ap.load(path, argument_names=names))
-    schedule_s, lowered = timed(lambda: ap.jit(loaded, MESH, SCHEDULE).lower())
-    export_s, _ = timed(lambda: lowered.exported)
-    return (
-        loaded,
-        lowered,
-        {"parse and import": load_s, "three tactics and lowering": schedule_s, "export to StableHLO": export_s},
+def partition(traced: Traced) -> tuple[Lowered, dict[str, float]]:
+    """The partitioned program and the seconds of each stage."""
+    whole = traced.program
+    names = {"argument_names": whole.argument_names, "output_names": whole.output_names}
+    import_s, program = timed(
+        lambda: import_module(whole.source.module, ties=whole.ties, donated=whole.donated, **names)
     )
+    schedule_s, scheduled = timed(lambda: run_schedule(program, MESH, SCHEDULE))
+    lowered = Lowered(replace(traced, program=program), scheduled, MESH)
+    export_s, _ = timed(lambda: lowered.exported)
+    return lowered, {"import": import_s, "three tactics and lowering": schedule_s, "export": export_s}
 
 
-def propagation_s(loaded: Any, repeats: int = 9) -> float:
+def propagation_s(program: Program, repeats: int = 9) -> float:
     """Median seconds of one propagation of the tiled batch over the whole program."""
-    partitioning = Partitioning(loaded.traced.program, MESH)
-    names = loaded.traced.program.argument_names
-    inputs = [loaded.traced.program.arguments[i] for i, name in enumerate(names) if name.startswith("batch/")]
+    partitioning = Partitioning(program, MESH)
+    named = zip(program.argument_names, program.arguments, strict=True)
+    inputs = [value for name, value in named if name.startswith("batch/")]
     start, found = partitioning.mark(), []
     for _ in range(repeats):
         for value in inputs:

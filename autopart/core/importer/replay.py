@@ -10,14 +10,13 @@ through MLIR.
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
 
+from autopart.core.collector import collector_paused
 from autopart.core.errors import ProgramError
 from autopart.core.importer.locations import Source
 from autopart.core.importer.template import Block, Op, Reader
@@ -44,20 +43,8 @@ def import_module(
     `tf.aliasing_output` attributes. Raises `ProgramError` on dynamic shapes, missing functions, tokens, or a program
     that already communicates between devices.
     """
-    with _no_cycles_made():
+    with collector_paused():
         return _Importer(module).run(argument_names, output_names, ties, donated)
-
-
-@contextmanager
-def _no_cycles_made() -> Iterator[None]:
-    """Keeps the cycle collector from walking the growing program again and again; nothing made here is cyclic."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Importer:
@@ -177,6 +164,13 @@ class _Importer:
         env.update(zip(block.arguments, arguments, strict=True))
         for op in block.ops:
             operands = [env[v] for v in op.operands]
+            if op.spec >= 0:
+                if self._cloned(op, operands):
+                    env[op.results[0]] = Lazy(op.spec, operands, op.source)
+                else:
+                    read = [self._materialised(v, scope, op.source) if isinstance(v, Lazy) else v for v in operands]
+                    env.update(zip(op.results, self._append(op.spec, read, scope, op.source), strict=True))
+                continue
             match op.kind:
                 case "call":
                     results = self._call(op, operands, scope)
@@ -186,13 +180,8 @@ class _Importer:
                     results = self._while(op, operands, scope, env)
                 case "case":
                     results = self._case(op, operands, scope, env)
-                case "barrier":
-                    results = self._barrier(op, operands, scope)
-                case _ if self._cloned(op, operands):
-                    results = [Lazy(op.spec, operands, op.source)]
                 case _:
-                    read = [self._materialised(v, scope, op.source) for v in operands]
-                    results = self._append(op.spec, read, scope, op.source)
+                    results = self._barrier(op, operands, scope)
             if op.tag:
                 results = [self._tagged(op.tag, r, scope, op.source) for r in results]
             env.update(zip(op.results, results, strict=True))

@@ -11,7 +11,6 @@ operands.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -27,14 +26,32 @@ _SEEN_THROUGH_CALLS = {
     "xla.sdy.GlobalToLocalShape",
     "xla.sdy.LocalToGlobalShape",
 }
+_SHARDING_MARKS = {"sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier"}
 _COLLECTIVES = {
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "all_to_all",
-    "collective_permute",
-    "collective_broadcast",
+    "stablehlo.all_reduce",
+    "stablehlo.all_gather",
+    "stablehlo.reduce_scatter",
+    "stablehlo.all_to_all",
+    "stablehlo.collective_permute",
+    "stablehlo.collective_broadcast",
 }
+_READ_SPECIALLY = frozenset(
+    {
+        "func.call",
+        "sdy.manual_computation",
+        "sdy.named_computation",
+        "stablehlo.case",
+        "stablehlo.composite",
+        "stablehlo.custom_call",
+        "stablehlo.if",
+        "stablehlo.optimization_barrier",
+        "stablehlo.reshape",
+        "stablehlo.while",
+    }
+    | _SHARDING_MARKS
+    | _COLLECTIVES
+)
+"""Ops that are, or may be, more or less than their spec; `ap.tag` marks a reshape."""
 
 
 @dataclass
@@ -66,7 +83,7 @@ class Reader:
     def __init__(self, specs: SpecTable):
         self._specs = specs
         self._number: dict[ir.Value, int] = {}
-        self._fresh = itertools.count()
+        self._types: list[ir.Type] = []
 
     def read(self, block: ir.Block) -> Block:
         """The block's ops in local numbers, up to its return."""
@@ -80,37 +97,48 @@ class Reader:
         return result
 
     def _define(self, value: ir.Value) -> int:
-        self._number[value] = number = next(self._fresh)
+        self._number[value] = number = len(self._types)
+        self._types.append(value.type)
         return number
 
     def _uses(self, op: ir.Operation) -> list[int]:
         return [self._number[v] for v in op.operands]
 
     def _read_op(self, op: ir.Operation, block: Block) -> None:
-        name = op.name
-        if name in ("sdy.manual_computation", "sdy.named_computation"):
-            inner = self.read_inline(op, self._uses(op), block)
-            self._number.update(zip(op.results, inner, strict=True))
-            return
-        operands, tag = self._uses(op), _tag_of(op)
-        match name:
+        operands = self._uses(op)
+        if op.name in _READ_SPECIALLY:
+            entry = self._special(op, operands, block)
+            if entry is None:
+                return
+        else:
+            entry = self._plain(op, operands)
+        entry.results = [self._define(r) for r in op.results]
+        block.ops.append(entry)
+
+    def _plain(self, op: ir.Operation, operands: list[int]) -> Op:
+        spec = self._specs.intern(op, tuple([self._types[v] for v in operands]))
+        return Op(self._specs.specs[spec].kind, spec, operands, [], op)
+
+    def _special(self, op: ir.Operation, operands: list[int], block: Block) -> Op | None:
+        """An op that is more than its spec; None where it is read into `block` already."""
+        match op.name:
+            case "sdy.manual_computation" | "sdy.named_computation":
+                inner = self.read_inline(op, operands, block)
+                self._number.update(zip(op.results, inner, strict=True))
+                return None
             case "func.call" | "stablehlo.composite":
-                attribute = "callee" if name == "func.call" else "decomposition"
-                entry = Op("call", -1, operands, [], op, callee=str(op.attributes[attribute]).strip('@"'))
+                attribute = "callee" if op.name == "func.call" else "decomposition"
+                return Op("call", -1, operands, [], op, callee=str(op.attributes[attribute]).strip('@"'))
             case "stablehlo.while" | "stablehlo.case" | "stablehlo.if":
                 blocks = tuple(self.read(r.blocks[0]) for r in op.regions)
-                kind = "while" if name == "stablehlo.while" else "case"
-                entry = Op(kind, -1, operands, [], op, blocks=blocks)
+                return Op("while" if op.name == "stablehlo.while" else "case", -1, operands, [], op, blocks=blocks)
             case "stablehlo.optimization_barrier":
-                entry = Op("barrier", -1, operands, [], op)
-            case _ if _is_identity(op) or (tag and op.operands[0].type == op.results[0].type):
-                entry = Op("alias", -1, operands, [], op)
+                return Op("barrier", -1, operands, [], op)
+            case "stablehlo.reshape":
+                tag = _tag_of(op)
+                return Op("alias", -1, operands, [], op, tag=tag) if tag else self._plain(op, operands)
             case _:
-                spec = self._specs.intern(op)
-                entry = Op(self._specs.specs[spec].kind, spec, operands, [], op)
-        entry.results = [self._define(r) for r in op.results]
-        entry.tag = tag
-        block.ops.append(entry)
+                return Op("alias", -1, operands, [], op) if _is_identity(op) else self._plain(op, operands)
 
     def read_inline(self, op: ir.Operation, operands: list[int], block: Block) -> list[int]:
         """Reads a one-device manual region as if its body stood in place of the op."""
@@ -132,13 +160,10 @@ class Reader:
 
 def _is_identity(op: ir.Operation) -> bool:
     """True for ops that change nothing on one device: sharding marks, collectives over groups of one."""
-    short = op.name.removeprefix("stablehlo.")
-    if op.name in ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier"):
+    if op.name in _SHARDING_MARKS:
         return True
-    if short == "custom_call":
+    if op.name == "stablehlo.custom_call":
         return str(op.attributes["call_target_name"]).strip('"') in _SEEN_THROUGH_CALLS
-    if short not in _COLLECTIVES:
-        return False
     groups = (
         op.attributes["replica_groups"] if "replica_groups" in op.attributes else op.attributes["source_target_pairs"]
     )
