@@ -79,6 +79,8 @@ def load(
         data = gzip.decompress(data)
     module = jax_internals.parse_module(data, str(path))
     program = import_module(module, argument_names=argument_names, ties=ties)
+    if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):
+        jax_internals.register_lapack()
     avals = tuple(_aval(program, v) for v in program.arguments)
     outs = tuple(_aval(program, v) for v in program.outputs)
     in_tree = jax.tree.structure((avals, {}))

@@ -34,6 +34,7 @@ __all__ = [
     "make_context",
     "numpy_dtype",
     "parse_module",
+    "register_lapack",
     "stablehlo",
     "tag_p",
     "wrap_key",
@@ -83,6 +84,11 @@ def element_type(dtype: Any) -> ir.Type:
 def wrap_key(bits: jax.Array, dtype: Any) -> jax.Array:
     """PRNG keys of a key dtype from their raw bits."""
     return jax.random.wrap_key_data(bits, impl=dtype._impl.name)
+
+
+def register_lapack() -> None:
+    """Lets XLA's CPU backend find the LAPACK kernels, which jax registers when it first lowers a call to one."""
+    jax.jit(jax.numpy.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), np.float32))
 
 
 # ---- calling a device-local module

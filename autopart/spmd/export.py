@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import contextmanager
 
+from autopart.core.collector import collector_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
 from autopart.core.program import ROOT
@@ -30,7 +31,7 @@ def export(local: DeviceLocal) -> ir.Module:
     source = local.program.source
     if source is None:
         raise ValueError("the program was unpickled without its module; export where it was imported")
-    with source.module.context, ir.Location.unknown():
+    with collector_paused(), source.module.context, ir.Location.unknown():
         return _Exporter(local).run()
 
 

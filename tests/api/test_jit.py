@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from functools import partial
 from typing import NamedTuple
 
@@ -294,3 +296,15 @@ def test_a_mesh_with_a_device_gets_estimates_after_every_tactic():
 def test_unknown_device_lists_the_known():
     with pytest.raises(ap.UnknownNameError, match="tpu_v3"):
         ap.jit(linear, ap.Mesh({"batch": 4}, device="tpu_v33"), [BP]).lower(X, W)
+
+
+def test_loaded_file_with_a_lapack_call_runs_in_a_fresh_process(tmp_path):
+    path = tmp_path / "cholesky.mlir"
+    path.write_text(jax.jit(jnp.linalg.cholesky).lower(jax.ShapeDtypeStruct((4, 3, 3), "float32")).as_text())
+    code = f"""
+import numpy as np, autopart as ap
+step = ap.jit(ap.load({str(path)!r}), ap.Mesh({{"batch": 4}}), [ap.ManualPartition({{"arg0": 0}}, axis="batch")])
+x = np.broadcast_to(4 * np.eye(3, dtype="f4"), (4, 3, 3))
+np.testing.assert_allclose(step(x)[0], x / 2)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
