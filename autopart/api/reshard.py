@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.custom_derivatives import linear_call
 from jax.sharding import NamedSharding, PartitionSpec
 
 from autopart.core.errors import CallError
@@ -114,12 +115,12 @@ def _reshard(x: Any, before: Any, after: Any, donate: bool, cost: str | Collecti
                 why="a redistribution is between two ways to cut an array along the axes of one mesh",
                 hint="a jax.sharding.NamedSharding; jax.device_put brings an array onto a mesh",
             )
-    if before.mesh.shape_tuple != after.mesh.shape_tuple or _devices(before) != _devices(after):
+    if not _same_mesh(before.mesh, after.mesh):
         raise CallError(
             f"source and target are on different meshes: {dict(before.mesh.shape)} and {dict(after.mesh.shape)}",
             hint="the same mesh for both; jax.device_put moves arrays between meshes",
         )
-    if before.memory_kind != after.memory_kind:
+    if before.memory_kind != after.memory_kind and isinstance(before.mesh, jax.sharding.Mesh):
         raise CallError(
             f"source and target are in different memories: {before.memory_kind} and {after.memory_kind}",
             hint="jax.device_put moves arrays between memories",
@@ -145,10 +146,11 @@ def _source_of(x: Any) -> Any:
     return known
 
 
-def _devices(sharding: NamedSharding) -> Any:
-    """The mesh's devices in order; an abstract mesh has none and fits any."""
-    mesh = sharding.mesh
-    return tuple(mesh.devices.flat) if isinstance(mesh, jax.sharding.Mesh) else None
+def _same_mesh(one: Any, other: Any) -> bool:
+    """Equal axes, and equal devices in the same order where both meshes have devices (an abstract mesh has none)."""
+    concrete = [m for m in (one, other) if isinstance(m, jax.sharding.Mesh)]
+    orders = {tuple(d.id for d in m.devices.flat) for m in concrete}
+    return one.shape_tuple == other.shape_tuple and len(orders) <= 1
 
 
 @functools.lru_cache(maxsize=4096)
@@ -161,13 +163,31 @@ def _program(
     donate: bool,
     cost: str | CollectiveCost,
 ) -> Callable[[jax.Array], jax.Array]:
-    sizes = dict(mesh.shape)
-    steps = plan(
-        _distributed(shape, before, sizes), _distributed(shape, after, sizes), element_bytes=dtype.itemsize, cost=cost
-    )
-    local = device_local_plan(steps, dtype)
-    run = jax.shard_map(lambda x: local(x)[0], mesh=mesh, in_specs=before, out_specs=after, check_vma=False)
+    there, back = (_sharded(shape, dtype, mesh, *specs, cost) for specs in ((before, after), (after, before)))
+
+    def run(x: jax.Array) -> jax.Array:
+        """Linear: a tangent moves as x does, and a cotangent moves back."""
+        return linear_call(lambda _, x: there()(x), lambda _, y: back()(y), (), x)
+
     return jax.jit(run, donate_argnums=(0,) if donate else ())
+
+
+def _sharded(
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    mesh: jax.sharding.Mesh,
+    before: PartitionSpec,
+    after: PartitionSpec,
+    cost: str | CollectiveCost,
+) -> Callable[[], Callable[[jax.Array], jax.Array]]:
+    """Makes the function from `before` to `after` when it is asked for."""
+
+    def make() -> Callable[[jax.Array], jax.Array]:
+        source, target = (_distributed(shape, spec, dict(mesh.shape)) for spec in (before, after))
+        local = device_local_plan(plan(source, target, element_bytes=dtype.itemsize, cost=cost), dtype)
+        return jax.shard_map(lambda x: local(x)[0], mesh=mesh, in_specs=before, out_specs=after, check_vma=False)
+
+    return make
 
 
 def device_local_plan(steps: Plan, dtype: np.dtype) -> Callable[[jax.Array], list[jax.Array]]:
