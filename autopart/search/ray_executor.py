@@ -43,8 +43,9 @@ class Ray:
         return None if self.address or self.workers is None else max(self.workers, os.cpu_count() or 1)
 
 
-@ray.remote(num_cpus=1)
 class _Actor:
+    """What runs in a Ray worker process."""
+
     def __init__(self, task: bytes):
         self._worker = pickle.loads(task).worker()
 
@@ -55,12 +56,15 @@ class _Actor:
         return os.getpid()
 
 
+_REMOTE_ACTOR: Any = ray.remote(num_cpus=1)(_Actor)
+
+
 class RaySession:
     """Actors that hold one task."""
 
     def __init__(self, task: bytes, workers: int):
         self._task = ray.put(task)
-        self._actors: list[Any] = [_Actor.remote(self._task) for _ in range(workers)]
+        self._actors: list[Any] = [_REMOTE_ACTOR.remote(self._task) for _ in range(workers)]
 
     @property
     def pids(self) -> list[int]:
@@ -83,7 +87,7 @@ class RaySession:
                 if deaths[index] >= MOST_DEATHS:
                     raise WorkerError(f"{MOST_DEATHS} workers died over one job", why=f"{jobs[index]}") from None
                 waiting.append(index)
-                self._actors[place] = _Actor.remote(self._task)
+                self._actors[place] = _REMOTE_ACTOR.remote(self._task)
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
             else:

@@ -49,9 +49,8 @@ def read_by_matrix_ops(program: Program, hops: int = 3) -> np.ndarray:
     """bool[values]: a matrix op, or a gather, reads the value directly or behind at most `hops` one-operand ops."""
     heavy = np.array([s.kind in MATRIX_KINDS or s.kind == "gather" for s in program.specs], np.bool_)[program.op_spec]
     one = np.array([len(s.operands) == 1 and len(s.results) == 1 for s in program.specs], np.bool_)[program.op_spec]
-    reaches = heavy.copy()
+    reaches, read = heavy.copy(), np.zeros(program.value_count, np.bool_)
     for _ in range(hops + 1):
-        read = np.zeros(program.value_count, np.bool_)
         np.logical_or.at(read, program.operands, reaches[program.use_op])
         results = np.flatnonzero(one)
         reaches[results] |= read[program.result_ptr[results]]

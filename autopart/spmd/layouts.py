@@ -64,7 +64,7 @@ def layouts(
     for op in range(ops):
         if graph.is_argument[op]:
             continue
-        passing[op] = _passing_sums(graph, maps, state, native, op)
+        passing[op] = _passing_sums(graph, maps, state, is_output, native, op)
         for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
             for axis in range(axes):
                 mapping = state.mapping[op, axis]
@@ -102,7 +102,9 @@ def _decided(state: StateArrays, op: int, value: int, axis: int) -> int:
 
 
 @kernel
-def _passing_sums(graph: GraphArrays, maps: MappingArrays, state: StateArrays, native: np.ndarray, op: int) -> int:
+def _passing_sums(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, is_output: np.ndarray, native: np.ndarray, op: int
+) -> int:
     """Bit a is set if `op` adds parts of sums that are pending on axis a, and nothing else needs either sum."""
     if not maps.linear[graph.op_spec[op]]:
         return 0
@@ -112,7 +114,7 @@ def _passing_sums(graph: GraphArrays, maps: MappingArrays, state: StateArrays, n
         for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
             value = graph.operands[use]
             pending = action_of(native[value], axis)
-            alone = graph.user_ptr[value + 1] - graph.user_ptr[value] == 1
+            alone = graph.user_ptr[value + 1] - graph.user_ptr[value] == 1 and not is_output[value]
             if pending <= LAST_TILE or not alone or state.action[value, axis] != 0 or code not in (0, pending):
                 code = -1
                 break
@@ -140,13 +142,15 @@ def _settle(
     op = graph.value_op[value]
     for axis in range(axes):
         stamps[axis] = _decided(state, op, value, axis)
-        pending = action_of(native[value], axis) > LAST_TILE
+        left = action_of(native[value], axis)
         if state.action[value, axis] == ATOMIC:
             actions[axis] = 0
-        elif not pending or tiling(graph, maps, state, value, axis) >= 0:
+        elif left > LAST_TILE and _is_passed_on(graph, required, value, axis, left):
+            actions[axis] = left
+        elif left <= LAST_TILE or tiling(graph, maps, state, value, axis) >= 0:
             actions[axis] = tiling(graph, maps, state, value, axis) + 1
         else:
-            actions[axis] = action_of(native[value], axis)
+            actions[axis] = left
     for axis in range(axes):
         if actions[axis] > LAST_TILE:
             actions[axis] = _resolved(graph, sizes, shapes, is_output, required, value, axis, actions)
@@ -154,6 +158,13 @@ def _settle(
             if 0 < actions[axis] <= LAST_TILE:
                 stamps[axis] = state.op_stamp[graph.use_op[graph.user[first]], axis]
     return pack(actions, stamps)
+
+
+@kernel
+def _is_passed_on(graph: GraphArrays, required: np.ndarray, value: int, axis: int, code: int) -> bool:
+    """True if the value's one use adds what is pending to another sum: it is reduced after that, into whatever tile."""
+    first = graph.user_ptr[value]
+    return graph.user_ptr[value + 1] == first + 1 and action_of(required[graph.user[first]], axis) == code
 
 
 @kernel
