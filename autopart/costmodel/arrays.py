@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
+from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of
 from autopart.core.program import Program
 from autopart.costmodel.op_classes import ELEMENTWISE, OPAQUE, REDUCE, UPDATE, spec_costs
@@ -26,49 +27,39 @@ BODY, BRANCH = 1, 2
 
 
 class ProgramArrays(NamedTuple):
-    """A program, op by op; see `Program` for the graph's fields and `SpecCosts` for the costs."""
+    """A program, op by op. Facts about one kind of thing are the fields of one record array, so that an argument is few
+    arrays: numba compiles each array of an argument anew for every function that takes it.
+
+    ops      op_class, matrix_dtype, matrix_flop, weight, passes, is_view, fuses, takes, narrows, turns (`SpecCosts`),
+             op_scope, is_argument, carry_body (the body scope of a carry's loop, -1 for other ops)
+    values   value_op, rank, element_bytes, is_splat (a constant: no memory until it is written out), is_donated (an
+             argument whose memory an output takes over)
+    uses     operands, use_op, use_scope, use_position (as in `Program`)
+    scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
+             scope_twin (a condition's body, any other scope itself), scope_trips
+    outputs  output_value, output_use (a tied output's operand entry at its argument, else -1), output_argument (the
+             donated argument whose memory the output takes over, else -1)
+    """
 
     operand_ptr: np.ndarray
-    operands: np.ndarray
     result_ptr: np.ndarray
-    value_op: np.ndarray
     user_ptr: np.ndarray
     user: np.ndarray
-    use_op: np.ndarray
-    use_scope: np.ndarray
-    use_position: np.ndarray
-    op_scope: np.ndarray
-    scope_parent: np.ndarray
-    scope_kind: np.ndarray
-    scope_start: np.ndarray
-    scope_end: np.ndarray
-    """int32[scopes]: the op behind the scope; a condition ends where its loop's body does."""
-    scope_twin: np.ndarray
-    """int32[scopes]: a condition's body, any other scope itself."""
-    scope_trips: np.ndarray
-    op_class: np.ndarray
-    dtype: np.ndarray
-    matrix_flop: np.ndarray
-    weight: np.ndarray
-    is_view: np.ndarray
-    fuses: np.ndarray
-    takes: np.ndarray
-    passes: np.ndarray
-    narrows: np.ndarray
-    turns: np.ndarray
     shape: np.ndarray
-    rank: np.ndarray
-    element_bytes: np.ndarray
-    is_argument: np.ndarray
-    carry_body: np.ndarray
-    """int32[ops]: the body scope of a carry's loop, -1 for other ops."""
-    is_splat: np.ndarray
-    """bool[values]: constants and what broadcasts them; they cost no memory until they are written out."""
-    output_use: np.ndarray
-    """int32[outputs]: for a tied output the argument's operand entry that reads it, else -1."""
-    output_value: np.ndarray
-    output_argument: np.ndarray
-    """int32[outputs]: the donated argument whose memory the output takes over, else -1."""
+    ops: np.ndarray
+    values: np.ndarray
+    uses: np.ndarray
+    scopes: np.ndarray
+    outputs: np.ndarray
+
+
+def records(**fields: np.ndarray) -> np.ndarray:
+    """One record array with a field per array; all of one length."""
+    length = len(next(iter(fields.values())))
+    table = np.empty(length, np.dtype([(name, array.dtype) for name, array in fields.items()], align=True))
+    for name, array in fields.items():
+        table[name] = array
+    return table
 
 
 def program_arrays(program: Program) -> ProgramArrays:
@@ -94,58 +85,66 @@ def program_arrays(program: Program) -> ProgramArrays:
         output_use[output] = program.operand_ptr[program.value_op[value]]
         if argument in program.donated:
             output_argument[output] = value
+    is_donated = np.zeros(program.value_count, np.bool_)
+    is_donated[output_argument[output_argument >= 0]] = True
     return ProgramArrays(
-        program.operand_ptr, program.operands, program.result_ptr, program.value_op, user_ptr, user, program.use_op,
-        program.use_scope, program.use_position, program.op_scope,
-        np.array([s.parent for s in program.scopes], np.int32),
-        np.array([kinds[s.kind] for s in program.scopes], np.int8),
-        np.array([s.start for s in program.scopes], np.int32), end, twin, program.scope_trips.astype(np.float64),
-        costs.op_class[spec], costs.dtype[spec], costs.matrix_flop[spec], costs.weight[spec], costs.is_view[spec],
-        costs.fuses[spec], costs.takes[spec], costs.passes[spec], costs.narrows[spec],
-        costs.turns[spec],
-        program.value_shape, program.value_rank, program.element_bytes,
-        is_argument, carry_body, constant[program.value_op], output_use,
-        np.array(program.outputs, np.int32), output_argument,
-    )  # fmt: skip
+        operand_ptr=program.operand_ptr,
+        result_ptr=program.result_ptr,
+        user_ptr=user_ptr,
+        user=user,
+        shape=program.value_shape,
+        ops=records(
+            **{name: column[spec] for name, column in costs._asdict().items()},
+            op_scope=program.op_scope,
+            is_argument=is_argument,
+            carry_body=carry_body,
+        ),
+        values=records(
+            value_op=program.value_op,
+            rank=program.value_rank,
+            element_bytes=program.element_bytes,
+            is_splat=constant[program.value_op],
+            is_donated=is_donated,
+        ),
+        uses=records(
+            operands=program.operands,
+            use_op=program.use_op,
+            use_scope=program.use_scope,
+            use_position=program.use_position,
+        ),
+        scopes=records(
+            scope_parent=np.array([s.parent for s in program.scopes], np.int32),
+            scope_kind=np.array([kinds[s.kind] for s in program.scopes], np.int8),
+            scope_start=np.array([s.start for s in program.scopes], np.int32),
+            scope_end=end,
+            scope_twin=twin,
+            scope_trips=program.scope_trips.astype(np.float64),
+        ),
+        outputs=records(
+            output_value=np.array(program.outputs, np.int32), output_use=output_use, output_argument=output_argument
+        ),
+    )
 
 
 class LocalArrays(NamedTuple):
     """What one device holds, in bytes (with layout padding where asked for) and elements.
 
-    native, settled, moved   per value as its op leaves it, as it waits, per redistribution as its uses read it
-    of_use, at_def           as in `Placement`; at_def[v] is the place of v in `DeviceLocal.at_def`, else -1
-    moves_nothing[r]         the redistribution only slices: no collective, so consumers slice as they read
-    ways[op]                 over how many devices the op's work is divided
-    shows[v]                 the buffer that value v is; a view shows its operand's
-    use_buffer[u]            the buffer that operand entry u reads
-    left_in[v]               the buffer in which its op leaves value v
-    home[b]                  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
-    vector_flop[op]          operations of the vector unit
-    in_step[op]              elements that an elementwise op or a reduction walks through, -1 for any other
-    update_bytes[op]         bytes that an update changes, if in place
+    values   native_bytes, native_elements: as its op leaves it; settled_bytes, settled_elements: as it waits;
+             at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer it is, a view shows its operand's;
+             left_in: the buffer in which its op leaves it
+    moves    moved_bytes, moved_elements: a redistribution as its uses read it; moved_value, moved_scope, moved_position
+             as in `Placement`; moves_nothing: it only slices, so consumers slice as they read
+    uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
+    ops      ways: over how many devices the op's work is divided; vector_flop: operations of the vector unit; in_step:
+             elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes
+    home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
 
-    native_bytes: np.ndarray
-    native_elements: np.ndarray
-    settled_bytes: np.ndarray
-    settled_elements: np.ndarray
-    moved_bytes: np.ndarray
-    moved_elements: np.ndarray
-    use_elements: np.ndarray
-    of_use: np.ndarray
-    at_def: np.ndarray
-    moved_value: np.ndarray
-    moved_scope: np.ndarray
-    moved_position: np.ndarray
-    moves_nothing: np.ndarray
-    ways: np.ndarray
-    shows: np.ndarray
-    use_buffer: np.ndarray
-    left_in: np.ndarray
+    values: np.ndarray
+    moves: np.ndarray
+    uses: np.ndarray
+    ops: np.ndarray
     home: np.ndarray
-    vector_flop: np.ndarray
-    in_step: np.ndarray
-    update_bytes: np.ndarray
 
 
 def local_arrays(
@@ -154,62 +153,76 @@ def local_arrays(
     """Sizes on one device; `layout_tile` (1, 1) means no padding."""
     sizes, place = np.array(local.mesh.axis_sizes, np.int64), local.placement
     rows, minor = layout_tile
-    native_bytes, native = _sizes(p, np.arange(len(p.value_op), dtype=np.int32), local.native, sizes, rows, minor)
-    settled_bytes, settled = _sizes(p, np.arange(len(p.value_op), dtype=np.int32), local.settled, sizes, rows, minor)
+    everything = np.arange(len(p.values), dtype=np.int32)
+    native_bytes, native = _sizes(p, everything, local.native, sizes, rows, minor)
+    settled_bytes, settled = _sizes(p, everything, local.settled, sizes, rows, minor)
     moved_bytes, moved = _sizes(p, place.value, place.target, sizes, rows, minor)
-    _, used = _sizes(p, p.operands, local.required, sizes, 1, 1)
-    at_def = np.full(len(p.value_op), -1, np.int32)
+    _, used = _sizes(p, local.program.operands, local.required, sizes, 1, 1)
+    at_def = np.full(len(p.values), -1, np.int32)
     at_def[local.at_def] = np.arange(len(local.at_def))
     shows, use_buffer, left_in, home = _buffers(p, place.of_use, moves_nothing, at_def, place.scope, local.at_def)
+    vector_flop, in_step, update_bytes = _op_work(p, native, native_bytes, used)
     return LocalArrays(
-        native_bytes, native, settled_bytes, settled, moved_bytes, moved, used, place.of_use, at_def,
-        place.value, place.scope, place.position, moves_nothing, _ways(local.mapping, local.passing, sizes),
-        shows, use_buffer, left_in, home, *_op_work(p, native, native_bytes, used),
+        values=records(
+            native_bytes=native_bytes, native_elements=native, settled_bytes=settled_bytes, settled_elements=settled,
+            at_def=at_def, shows=shows, left_in=left_in,
+        ),
+        moves=records(
+            moved_bytes=moved_bytes, moved_elements=moved, moved_value=place.value.astype(np.int32),
+            moved_scope=place.scope.astype(np.int32), moved_position=place.position.astype(np.int32),
+            moves_nothing=moves_nothing,
+        ),
+        uses=records(use_elements=used, of_use=place.of_use.astype(np.int32), use_buffer=use_buffer),
+        ops=records(
+            ways=_ways(local.mapping, local.passing, sizes), vector_flop=vector_flop, in_step=in_step,
+            update_bytes=update_bytes,
+        ),
+        home=home,
     )  # fmt: skip
 
 
 @njit(cache=True)
 def _buffers(p, of_use, moves_nothing, at_def, moved_scope, def_values):
     """Who reads and writes which buffer; see `LocalArrays`."""
-    values, moves = p.value_op.shape[0], moved_scope.shape[0]
+    values, moves = p.values.shape[0], moved_scope.shape[0]
     shows, left_in = np.arange(values).astype(np.int32), np.arange(values).astype(np.int32)
-    use_buffer = np.empty(p.operands.shape[0], np.int32)
+    use_buffer = np.empty(p.uses.shape[0], np.int32)
     home = np.empty(values + moves + def_values.shape[0], np.int32)
     for d in range(def_values.shape[0]):
         left_in[def_values[d]] = values + moves + d
-        home[values + moves + d] = p.op_scope[p.value_op[def_values[d]]]
+        home[values + moves + d] = p.ops.op_scope[p.values.value_op[def_values[d]]]
     for r in range(moves):
         home[values + r] = moved_scope[r]
-    for op in range(p.op_class.shape[0]):
+    for op in range(p.ops.shape[0]):
         first, end, operand = p.result_ptr[op], p.result_ptr[op + 1], p.operand_ptr[op]
         for value in range(first, end):
-            inside_loop = p.carry_body[op] >= 0 and value == first
-            home[value] = p.carry_body[op] if inside_loop else p.op_scope[op]
-            if p.is_view[op] and at_def[value] < 0:
+            inside_loop = p.ops.carry_body[op] >= 0 and value == first
+            home[value] = p.ops.carry_body[op] if inside_loop else p.ops.op_scope[op]
+            if p.ops.is_view[op] and at_def[value] < 0:
                 moved = of_use[operand + value - first]
                 kept = moved < 0 or moves_nothing[moved]
-                shows[value] = shows[p.operands[operand + value - first]] if kept else values + moved
-    for use in range(p.operands.shape[0]):
+                shows[value] = shows[p.uses.operands[operand + value - first]] if kept else values + moved
+    for use in range(p.uses.shape[0]):
         moved = of_use[use]
         kept = moved < 0 or moves_nothing[moved]
-        use_buffer[use] = shows[p.operands[use]] if kept else values + moved
+        use_buffer[use] = shows[p.uses.operands[use]] if kept else values + moved
     return shows, use_buffer, left_in, home
 
 
 @njit(cache=True)
 def _op_work(p, native_elements, native_bytes, use_elements):
-    ops = p.op_class.shape[0]
+    ops = p.ops.shape[0]
     vector, in_step, update = np.zeros(ops), np.full(ops, -1.0), np.zeros(ops)
     for op in range(ops):
-        kind, first, end, result = p.op_class[op], p.operand_ptr[op], p.operand_ptr[op + 1], p.result_ptr[op]
+        kind, first, end, result = p.ops.op_class[op], p.operand_ptr[op], p.operand_ptr[op + 1], p.result_ptr[op]
         if kind == ELEMENTWISE:
             in_step[op] = native_elements[result]
-            vector[op] = p.weight[op] * native_elements[result]
+            vector[op] = p.ops.weight[op] * native_elements[result]
         elif kind in (REDUCE, OPAQUE):
             most = 0.0
             for use in range(first, end):
                 most = max(most, use_elements[use])
-            vector[op] = p.weight[op] * most
+            vector[op] = p.ops.weight[op] * most
             if kind == REDUCE:
                 in_step[op] = use_elements[first]
         elif kind == UPDATE:
@@ -217,7 +230,7 @@ def _op_work(p, native_elements, native_bytes, use_elements):
             for use in range(first + 1, end):
                 largest = max(largest, use_elements[use])
             vector[op] = min(native_elements[result], largest)
-            update[op] = min(native_bytes[result], largest * p.element_bytes[result])
+            update[op] = min(native_bytes[result], largest * p.values.element_bytes[result])
     return vector, in_step, update
 
 
@@ -228,7 +241,7 @@ def _sizes(p, values, layouts, axis_sizes, rows, minor):
     in_bytes, elements = np.empty(count), np.empty(count)
     dims = np.ones(p.shape.shape[1])
     for i in range(count):
-        value, rank = values[i], p.rank[values[i]]
+        value, rank = values[i], p.values.rank[values[i]]
         dims[:] = p.shape[value]
         for axis in range(axis_sizes.shape[0]):
             action = action_of(layouts[i], axis)
@@ -238,13 +251,15 @@ def _sizes(p, values, layouts, axis_sizes, rows, minor):
         for d in range(rank):
             plain *= dims[d]
         elements[i] = plain
-        in_bytes[i] = plain * p.element_bytes[value]
+        in_bytes[i] = plain * p.values.element_bytes[value]
         if minor > 1 and rank > 0 and plain > 0:
-            in_bytes[i] = padded_elements(dims[:rank], p.element_bytes[value], rows, minor) * p.element_bytes[value]
+            in_bytes[i] = (
+                padded_elements(dims[:rank], p.values.element_bytes[value], rows, minor) * p.values.element_bytes[value]
+            )
     return in_bytes, elements
 
 
-@njit(cache=True)
+@kernel
 def padded_elements(dims, element_bytes, rows, minor):
     """Elements an array takes in tiles of `rows` 4-byte rows by `minor` columns, minor dims chosen to waste least.
 

@@ -54,13 +54,13 @@ def top_rows(run: Simulation, k: int) -> list[OpRow]:
 
 def node_text(run: Simulation, node: int) -> tuple[str, int, float, str, str]:
     """(what runs, 0, 0.0, source line, path) of a node: an `OpRow` without its figures."""
-    program, graph, index = run.local.program, run.graph, int(run.graph.subject[node])
-    if graph.kind[node] == KERNEL:
+    program, graph, index = run.local.program, run.graph, int(run.graph.nodes["subject"][node])
+    if graph.nodes["kind"][node] == KERNEL:
         value = int(program.result_ptr[index])
         joined = int((run.leader == node).sum()) - 1
         what = program.spec(index).kind + (f" and {joined} joined" if joined else "")
         return f"{what} {_local(run, value, run.local.native)}", 0, 0.0, program.where(index), path(program, value)
-    after_op = graph.kind[node] == DEF_MOVE
+    after_op = graph.nodes["kind"][node] == DEF_MOVE
     value = int(run.local.at_def[index] if after_op else run.local.placement.value[index])
     cost = run.plans[0 if after_op else 1][index]
     kinds = "+".join(f"{s.kind}<{','.join(s.mesh_axes)}>" for s in cost.steps)
@@ -76,7 +76,7 @@ def top_buffers(run: Simulation, k: int) -> list[BufferRow]:
     """The largest buffers that live when most memory is in use; arguments and outputs are among them."""
     program, at = run.local.program, int(run.live.argmax())
     rows = [
-        BufferRow(f"argument {_local(run, v, run.local.settled)}", float(run.arrays.settled_bytes[v]), "",
+        BufferRow(f"argument {_local(run, v, run.local.settled)}", float(run.arrays.values["settled_bytes"][v]), "",
                   path(program, v))
         for v in program.arguments
     ]  # fmt: skip

@@ -21,19 +21,20 @@ SOON_OPS = 100
 
 
 @njit(cache=True)
-def combine_reductions(here, graph, ordered, seconds, group, operand_bytes, latency_s, combine_bytes):
-    """int64[nodes]: the slots of nodes once reductions wait for each other; takes shared latencies off `seconds`.
+def combine_reductions(here, graph, ordered, group, operand_bytes, latency_s, combine_bytes):
+    """(slots of nodes once reductions wait for each other, seconds each saves by sharing a latency).
 
     ordered   slots before; nodes are taken in program order
     group[k]  equal for nodes that may be combined, negative for all others
     """
-    slot, nodes = ordered.copy(), graph.kind.shape[0]
+    slot, nodes = ordered.copy(), graph.nodes.shape[0]
+    saved_s = np.zeros(nodes)
     if nodes == 0 or group.max() < 0:
-        return slot
+        return slot, saved_s
     needed = np.full(here.home.shape[0], np.iinfo(np.int64).max)
     for k in range(nodes):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            needed[graph.read_buffer[i]] = min(needed[graph.read_buffer[i]], ordered[k])
+            needed[graph.reads.read_buffer[i]] = min(needed[graph.reads.read_buffer[i]], ordered[k])
     kinds = group.max() + 1
     held, count, deadline = np.zeros(kinds), np.zeros(kinds, np.int64), np.zeros(kinds, np.int64)
     batch_of, batches = np.full(nodes, -1, np.int64), 0
@@ -46,12 +47,12 @@ def combine_reductions(here, graph, ordered, seconds, group, operand_bytes, late
         if g < 0 or wanted_at - slot[k] < 4 * SOON_OPS:
             continue
         fits = held[g] + operand_bytes[k] <= combine_bytes and count[g] < MOST_COMBINED
-        if open_batch[g] < 0 or not fits or slot[k] >= deadline[g] or scope[g] != graph.scope[k]:
+        if open_batch[g] < 0 or not fits or slot[k] >= deadline[g] or scope[g] != graph.nodes.scope[k]:
             open_batch[g], batches = batches, batches + 1
             held[g], count[g], deadline[g] = 0.0, 0, np.iinfo(np.int64).max
-            scope[g] = graph.scope[k]
+            scope[g] = graph.nodes.scope[k]
         else:
-            seconds[k] -= latency_s[k]
+            saved_s[k] = latency_s[k]
         held[g] += operand_bytes[k]
         count[g] += 1
         deadline[g] = min(deadline[g], wanted_at)
@@ -60,4 +61,4 @@ def combine_reductions(here, graph, ordered, seconds, group, operand_bytes, late
     for k in range(nodes):
         if batch_of[k] >= 0:
             slot[k] = ends[batch_of[k]]
-    return slot
+    return slot, saved_s

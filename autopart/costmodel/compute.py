@@ -26,32 +26,33 @@ def roofline_s(matrix_work, dtype, is_conv, vector_flop, hbm_bytes, row):
 
 
 @njit(cache=True)
-def kernel_seconds(p, here, graph, slot, leader, copied, last, plain, size, row):
+def kernel_seconds(p, here, graph, order, slot, leader, copied, last, plain, size, row):
     """(seconds, HBM bytes) per node, zero where it runs in another; one run of each, loops not multiplied.
 
+    order      nodes by slot
     copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
     """
-    nodes, buffers = graph.kind.shape[0], plain.shape[0]
+    nodes, buffers = graph.nodes.shape[0], plain.shape[0]
     seconds, hbm, work, vector = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
     touched_at, written_by = np.full(buffers, -np.inf), np.full(buffers, -1, np.int64)
     seen = np.full(buffers, -1, np.int64)
-    dtype, is_conv = graph.dtype.copy(), graph.is_conv.copy()
+    dtype, is_conv = graph.nodes.matrix_dtype.copy(), graph.nodes.is_conv.copy()
     now = 0.0
-    for k in np.argsort(slot, kind="mergesort"):
+    for k in order:
         head = leader[k]
-        if graph.kind[k] == KERNEL:
-            work[head] += graph.matrix_work[k]
-            vector[head] += graph.vector_flop[k]
+        if graph.nodes.kind[k] == KERNEL:
+            work[head] += graph.nodes.matrix_work[k]
+            vector[head] += graph.nodes.vector_flop[k]
             if copied[k] > 0:
-                hbm[head] += 2 * (copied[k] + graph.written[k])
-            if graph.matrix_work[k] > 0:
-                dtype[head], is_conv[head] = graph.dtype[k], graph.is_conv[k]
+                hbm[head] += 2 * (copied[k] + graph.nodes.written[k])
+            if graph.nodes.matrix_work[k] > 0:
+                dtype[head], is_conv[head] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
         in_place = False
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            buffer, taken = graph.read_buffer[i], graph.read_bytes[i]
+            buffer, taken = graph.reads.read_buffer[i], graph.reads.read_bytes[i]
             whole = plain[buffer] if plain[buffer] > 0 else taken
             taken = min(taken, whole)
-            if graph.read_how[i] & OVERWRITTEN and last[buffer] <= slot[k]:
+            if graph.reads.read_how[i] & OVERWRITTEN and last[buffer] <= slot[k]:
                 in_place = True
                 continue
             if seen[buffer] == head:
@@ -64,28 +65,28 @@ def kernel_seconds(p, here, graph, slot, leader, copied, last, plain, size, row)
                     written_by[buffer] = -1
             now += taken
             touched_at[buffer] = now
-        if graph.kind[k] != KERNEL:
-            now += graph.written[k]
+        if graph.nodes.kind[k] != KERNEL:
+            now += graph.nodes.written[k]
             touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
             continue
-        op = graph.subject[k]
-        if in_place and p.op_class[op] == UPDATE:
-            hbm[head] += here.update_bytes[op]
+        op = graph.nodes.subject[k]
+        if in_place and p.ops.op_class[op] == UPDATE:
+            hbm[head] += here.ops.update_bytes[op]
             continue
         for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
-            if here.at_def[value] >= 0 or last[value] < 0:
-                hbm[head] += here.native_bytes[value]
+            if here.values.at_def[value] >= 0 or last[value] < 0:
+                hbm[head] += here.values.native_bytes[value]
             elif plain[value] > 0 and not (size[value] == 0 and last[value] == slot[k]):
                 now += plain[value]
                 touched_at[value], written_by[value] = now, head
                 seen[value] = head
             else:
                 seen[value] = head
-    outlive = 4 * p.op_class.shape[0]
+    outlive = 4 * p.ops.shape[0]
     for buffer in range(buffers):
         if written_by[buffer] >= 0 and last[buffer] >= outlive:
             hbm[written_by[buffer]] += plain[buffer]
     for k in range(nodes):
-        if graph.kind[k] == KERNEL and leader[k] == k:
+        if graph.nodes.kind[k] == KERNEL and leader[k] == k:
             seconds[k] = roofline_s(work[k], dtype[k], is_conv[k], vector[k], hbm[k], row)
     return seconds, hbm

@@ -27,15 +27,15 @@ def virtual_values(p, here, into_matmul, duplicate):
     into_matmul  whether matmuls and convolutions take elementwise operands (TPU; not cuBLAS)
     duplicate    whether an expensive elementwise op is computed again for each consumer
     """
-    values = p.value_op.shape[0]
+    values = p.values.shape[0]
     able = _able(p, here, into_matmul)
     virtual, members = np.zeros(values, np.bool_), np.zeros(values)
-    for op in range(p.op_class.shape[0]):
-        if p.result_ptr[op + 1] - p.result_ptr[op] != 1 or p.is_argument[op]:
+    for op in range(p.ops.shape[0]):
+        if p.result_ptr[op + 1] - p.result_ptr[op] != 1 or p.ops.is_argument[op]:
             continue
         value, inside = p.result_ptr[op], 1.0
         for use in range(p.operand_ptr[op], p.operand_ptr[op + 1]):
-            operand = p.operands[use]
+            operand = p.uses.operands[use]
             if operand < value and virtual[operand]:
                 if inside + members[operand] > LIMIT:
                     virtual[operand] = False
@@ -44,34 +44,34 @@ def virtual_values(p, here, into_matmul, duplicate):
         members[value] = inside
         if able[value]:
             users = p.user_ptr[value + 1] - p.user_ptr[value]
-            virtual[value] = users < 2 or p.weight[op] < EXPENSIVE or duplicate
+            virtual[value] = users < 2 or p.ops.weight[op] < EXPENSIVE or duplicate
     return virtual
 
 
 @njit(cache=True)
 def _able(p, here, into_matmul):
     """bool[values]: every consumer could compute the value itself; through a view, every consumer of the view."""
-    able = np.zeros(p.value_op.shape[0], np.bool_)
-    is_output = np.zeros(p.value_op.shape[0], np.bool_)
-    for i in range(p.output_value.shape[0]):
-        is_output[p.output_value[i]] = True
-    for op in range(p.op_class.shape[0] - 1, -1, -1):
-        if not (p.fuses[op] or p.is_view[op]) or p.result_ptr[op + 1] - p.result_ptr[op] != 1:
+    able = np.zeros(p.values.shape[0], np.bool_)
+    is_output = np.zeros(p.values.shape[0], np.bool_)
+    for i in range(p.outputs.shape[0]):
+        is_output[p.outputs.output_value[i]] = True
+    for op in range(p.ops.shape[0] - 1, -1, -1):
+        if not (p.ops.fuses[op] or p.ops.is_view[op]) or p.result_ptr[op + 1] - p.result_ptr[op] != 1:
             continue
         value = p.result_ptr[op]
-        ok = here.at_def[value] < 0 and not is_output[value]
+        ok = here.values.at_def[value] < 0 and not is_output[value]
         for i in range(p.user_ptr[value], p.user_ptr[value + 1]):
             use = p.user[i]
-            consumer = p.use_op[use]
-            unmoved = here.of_use[use] < 0 or here.moves_nothing[here.of_use[use]]
-            if not unmoved or p.use_scope[use] != p.op_scope[op] or p.is_argument[consumer]:
+            consumer = p.uses.use_op[use]
+            unmoved = here.uses.of_use[use] < 0 or here.moves.moves_nothing[here.uses.of_use[use]]
+            if not unmoved or p.uses.use_scope[use] != p.ops.op_scope[op] or p.ops.is_argument[consumer]:
                 ok = False
-            elif p.is_view[consumer]:
+            elif p.ops.is_view[consumer]:
                 ok = ok and able[p.result_ptr[consumer]]
-            elif p.op_class[consumer] == MATMUL or p.op_class[consumer] == CONV:
-                ok = ok and (into_matmul or p.is_splat[value])
+            elif p.ops.op_class[consumer] == MATMUL or p.ops.op_class[consumer] == CONV:
+                ok = ok and (into_matmul or p.values.is_splat[value])
             else:
-                ok = ok and p.takes[consumer]
+                ok = ok and p.ops.takes[consumer]
             if not ok:
                 break
         able[value] = ok

@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from autopart.costmodel.arrays import BODY
-from autopart.costmodel.op_classes import CONV, FREE, MATMUL, SLICING, UPDATE
+from autopart.core.kernels import kernel
+from autopart.costmodel.arrays import BODY, LocalArrays, ProgramArrays, records
+from autopart.costmodel.op_classes import CONV, FREE, SLICING, UPDATE
 
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
 """Kinds of node."""
@@ -29,27 +30,34 @@ through a transpose."""
 
 
 class KernelGraph(NamedTuple):
-    """See the module. `subject` is an op, a redistribution r, or a place d, by `kind`; reads of node k are
-    `read_ptr[k]:read_ptr[k+1]`, in buffers, bytes and how; the buffers it writes are in `write_buffer`."""
+    """See the module; node k reads `read_ptr[k]:read_ptr[k+1]` of `reads`, and writes the buffers
+    `write_buffer[write_ptr[k]:write_ptr[k+1]]`.
 
-    kind: np.ndarray
-    subject: np.ndarray
-    slot: np.ndarray
-    scope: np.ndarray
+    nodes  kind; subject: an op, a redistribution r, or a place d, by kind; slot; scope; matrix_flop; matrix_work: that
+           times passes; vector_flop; matrix_dtype; is_conv; written: bytes, if nothing is in place
+    reads  read_buffer, read_bytes, read_how
+    """
+
+    nodes: np.ndarray
+    reads: np.ndarray
     read_ptr: np.ndarray
-    read_buffer: np.ndarray
-    read_bytes: np.ndarray
-    read_how: np.ndarray
     write_ptr: np.ndarray
     write_buffer: np.ndarray
-    matrix_flop: np.ndarray
-    matrix_work: np.ndarray
-    """float64[nodes]: matrix flop times passes."""
-    vector_flop: np.ndarray
-    dtype: np.ndarray
-    is_conv: np.ndarray
-    written: np.ndarray
-    """float64[nodes]: bytes written if nothing is in place."""
+
+
+def kernel_graph(p: ProgramArrays, here: LocalArrays, virtual: np.ndarray, def_values: np.ndarray) -> KernelGraph:
+    """Builds it; nodes are in slot order. `virtual` is `virtual_values`, `def_values[d]` the value of place d."""
+    kind, subject, slot = _nodes(p, here, virtual, def_values)
+    order = np.argsort(slot, kind="stable")
+    kind, subject, slot = kind[order], subject[order], slot[order]
+    inside = _inside(p, here, virtual)
+    pointers, reads, work = _fill(p, here, inside, kind, subject, def_values)
+    names = ("scope", "matrix_flop", "matrix_work", "vector_flop", "matrix_dtype", "is_conv", "written")
+    return KernelGraph(
+        records(kind=kind, subject=subject, slot=slot, **dict(zip(names, work, strict=True))),
+        records(**dict(zip(("read_buffer", "read_bytes", "read_how"), reads, strict=True))),
+        *pointers,
+    )
 
 
 _READ, _NOTHING = -1, -2
@@ -58,14 +66,14 @@ _READ, _NOTHING = -1, -2
 @njit(cache=True)
 def _inside(p, here, virtual):
     """int32[uses]: the op computed inside the reader, `_READ` for a buffer, `_NOTHING` for constants spread out."""
-    inside, empty = np.full(p.operands.shape[0], _READ, np.int32), np.zeros(p.value_op.shape[0], np.bool_)
-    for op in range(p.op_class.shape[0]):
-        nothing = p.weight[op] == 0 and p.matrix_flop[op] == 0
+    inside, empty = np.full(p.uses.shape[0], _READ, np.int32), np.zeros(p.values.shape[0], np.bool_)
+    for op in range(p.ops.shape[0]):
+        nothing = p.ops.weight[op] == 0 and p.ops.matrix_flop[op] == 0
         for use in range(p.operand_ptr[op], p.operand_ptr[op + 1]):
-            value, moved = p.operands[use], here.of_use[use]
-            source = p.value_op[value]
-            direct = (moved < 0 or here.moves_nothing[moved]) and here.at_def[value] < 0
-            if direct and (p.is_view[source] or virtual[value]):
+            value, moved = p.uses.operands[use], here.uses.of_use[use]
+            source = p.values.value_op[value]
+            direct = (moved < 0 or here.moves.moves_nothing[moved]) and here.values.at_def[value] < 0
+            if direct and (p.ops.is_view[source] or virtual[value]):
                 inside[use] = _NOTHING if empty[value] else source
             nothing = nothing and inside[use] == _NOTHING
         if p.result_ptr[op + 1] - p.result_ptr[op] == 1:
@@ -75,128 +83,135 @@ def _inside(p, here, virtual):
 
 
 @njit(cache=True)
-def kernel_graph(p, here, virtual, def_values):
-    """Builds it; nodes are in slot order. `def_values[d]` is the value of place d."""
-    values, moves, ops = p.value_op.shape[0], here.moved_value.shape[0], p.op_class.shape[0]
-    count = 0
+def _nodes(p, here, virtual, def_values):
+    """(kind, subject, slot) of every node."""
+    moves, ops, count = here.moves.shape[0], p.ops.shape[0], 0
     kind = np.empty(ops + moves + def_values.shape[0], np.int8)
-    index, slot = np.empty(kind.shape[0], np.int32), np.empty(kind.shape[0], np.int64)
+    subject, slot = np.empty(kind.shape[0], np.int32), np.empty(kind.shape[0], np.int64)
     for op in range(ops):
         first, end = p.result_ptr[op], p.result_ptr[op + 1]
-        computed = p.op_class[op] != FREE or (end > first and p.is_splat[first])
+        computed = p.ops.op_class[op] != FREE or (end > first and p.values.is_splat[first])
         if computed and not (end - first == 1 and virtual[first]):
-            kind[count], index[count], slot[count] = KERNEL, op, 4 * op + 1
+            kind[count], subject[count], slot[count] = KERNEL, op, 4 * op + 1
             count += 1
     for r in range(moves):
-        if not here.moves_nothing[r]:
-            kind[count], index[count], slot[count] = USE_MOVE, r, 4 * here.moved_position[r]
+        if not here.moves.moves_nothing[r]:
+            kind[count], subject[count], slot[count] = USE_MOVE, r, 4 * here.moves.moved_position[r]
             count += 1
     for d in range(def_values.shape[0]):
-        kind[count], index[count], slot[count] = DEF_MOVE, d, 4 * p.value_op[def_values[d]] + 2
+        kind[count], subject[count], slot[count] = DEF_MOVE, d, 4 * p.values.value_op[def_values[d]] + 2
         count += 1
-    order = np.argsort(slot[:count], kind="mergesort")
-    kind, index, slot = kind[order], index[order], slot[order]
-    scope, read_ptr = np.zeros(count, np.int32), np.zeros(count + 1, np.int64)
+    return kind[:count], subject[:count], slot[:count]
+
+
+@njit(cache=True)
+def _fill(p, here, inside, kind, subject, def_values):
+    """Reads, writes and work of every node, by a walk through what each root computes inside itself."""
+    values, ops, count = p.values.shape[0], p.ops.shape[0], kind.shape[0]
+    scope, read_ptr, write_ptr = np.zeros(count, np.int32), np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     matrix, work, vector, written = np.zeros(count), np.zeros(count), np.zeros(count), np.zeros(count)
-    write_ptr, writes = np.zeros(count + 1, np.int64), 0
-    write_buffer = np.empty(values + moves + def_values.shape[0], np.int32)
     dtype, is_conv = np.zeros(count, np.int8), np.zeros(count, np.bool_)
-    reads = 0
-    buffer, size, how = np.empty(4 * ops + 64, np.int32), np.empty(4 * ops + 64), np.empty(4 * ops + 64, np.int8)
-    turned = np.zeros(ops, np.bool_)
-    seen_op, seen = np.full(ops, -1, np.int32), np.full(values + moves, -1, np.int64)
-    stack, inside = np.empty(ops + 1, np.int32), _inside(p, here, virtual)
+    write_buffer, writes = np.empty(here.home.shape[0], np.int32), 0
+    reads, room = 0, 4 * ops + 64
+    buffer, size, how = np.empty(room, np.int32), np.empty(room), np.empty(room, np.int8)
+    turned, seen_op, seen = (
+        np.zeros(ops, np.bool_),
+        np.full(ops, -1, np.int32),
+        np.full(here.home.shape[0], -1, np.int64),
+    )
+    stack = np.empty(ops + 1, np.int32)
     for k in range(count):
-        if kind[k] != KERNEL:
-            if kind[k] == USE_MOVE:
-                scope[k], written[k] = here.moved_scope[index[k]], here.moved_bytes[index[k]]
-                source = here.shows[here.moved_value[index[k]]]
-                write_buffer[writes] = values + index[k]
-            else:
-                value = def_values[index[k]]
-                op = p.value_op[value]
-                written[k], source, scope[k] = here.settled_bytes[value], here.left_in[value], p.op_scope[op]
-                if p.is_view[op]:
-                    source = here.use_buffer[p.operand_ptr[op] + value - p.result_ptr[op]]
-                write_buffer[writes] = value
-            writes += 1
+        if reads + ops + 8 > room:
+            room *= 2
+            buffer, size, how = _grown(buffer, room), _grown(size, room), _grown(how, room)
+        if kind[k] == USE_MOVE:
+            r = subject[k]
+            scope[k], written[k] = here.moves.moved_scope[r], here.moves.moved_bytes[r]
+            buffer[reads], size[reads], how[reads] = here.values.shows[here.moves.moved_value[r]], 0.0, 0
+            write_buffer[writes] = values + r
+            reads, writes = reads + 1, writes + 1
+        elif kind[k] == DEF_MOVE:
+            value = def_values[subject[k]]
+            op, source = p.values.value_op[value], here.values.left_in[value]
+            if p.ops.is_view[op]:
+                source = here.uses.use_buffer[p.operand_ptr[op] + value - p.result_ptr[op]]
+            scope[k], written[k] = p.ops.op_scope[op], here.values.settled_bytes[value]
             buffer[reads], size[reads], how[reads] = source, 0.0, 0
-            reads += 1
+            write_buffer[writes] = value
+            reads, writes = reads + 1, writes + 1
         else:
-            root = index[k]
-            scope[k] = p.op_scope[root]
-            first, end = p.result_ptr[root], p.result_ptr[root + 1]
-            for value in range(first, end):
-                written[k] += here.native_bytes[value]
-                write_buffer[writes] = here.left_in[value]
+            root = subject[k]
+            scope[k], dtype[k], in_step = p.ops.op_scope[root], p.ops.matrix_dtype[root], here.ops.in_step[root]
+            for value in range(p.result_ptr[root], p.result_ptr[root + 1]):
+                written[k] += here.values.native_bytes[value]
+                write_buffer[writes] = here.values.left_in[value]
                 writes += 1
-            dtype[k] = p.dtype[root]
-            in_step = here.in_step[root]
-            stack[0], depth, seen_op[root], turned[root] = root, 1, root, p.turns[root]
+            stack[0], depth, seen_op[root], turned[root] = root, 1, root, p.ops.turns[root]
             while depth > 0:
                 depth -= 1
                 op = stack[depth]
-                matrix[k] += p.matrix_flop[op] / here.ways[op]
-                work[k] += p.passes[op] * p.matrix_flop[op] / here.ways[op]
-                vector[k] += here.vector_flop[op]
-                multiplies = p.op_class[op] == MATMUL or p.op_class[op] == CONV
-                if multiplies:
-                    dtype[k], is_conv[k] = p.dtype[op], p.op_class[op] == CONV
+                flop = p.ops.matrix_flop[op] / here.ops.ways[op]
+                matrix[k] += flop
+                work[k] += p.ops.passes[op] * flop
+                vector[k] += here.ops.vector_flop[op]
+                if flop > 0:
+                    dtype[k], is_conv[k] = p.ops.matrix_dtype[op], p.ops.op_class[op] == CONV
                 for use in range(p.operand_ptr[op], p.operand_ptr[op + 1]):
                     source = inside[use]
                     if source >= 0:
                         if seen_op[source] != root:
-                            seen_op[source], turned[source] = root, turned[op] or p.turns[source]
+                            seen_op[source], turned[source] = root, turned[op] or p.ops.turns[source]
                             stack[depth] = source
                             depth += 1
                         continue
                     if source == _NOTHING:
                         continue
-                    read, moved = here.use_buffer[use], here.of_use[use]
-                    taken = here.settled_bytes[read] if read < values else here.moved_bytes[read - values]
-                    whole = taken
+                    read, moved = here.uses.use_buffer[use], here.uses.of_use[use]
+                    if read < values:
+                        whole, elements = here.values.settled_bytes[read], here.values.settled_elements[read]
+                    else:
+                        whole = here.moves.moved_bytes[read - values]
+                        elements = here.moves.moved_elements[read - values]
+                    taken = whole
                     if moved >= 0 and read < values:
-                        taken = min(taken, here.moved_bytes[moved])
-                    if p.op_class[op] == SLICING:
-                        taken = min(taken, here.native_bytes[p.result_ptr[op]])
-                    mark = (MULTIPLIED if p.narrows[op] else 0) | (TURNED if turned[op] else 0)
-                    elements = here.settled_elements[read] if read < values else here.moved_elements[read - values]
+                        taken = min(taken, here.moves.moved_bytes[moved])
+                    if p.ops.op_class[op] == SLICING:
+                        taken = min(taken, here.values.native_bytes[p.result_ptr[op]])
+                    mark = (MULTIPLIED if p.ops.narrows[op] else 0) | (TURNED if turned[op] else 0)
                     if taken == whole and elements == in_step:
                         mark |= STREAMED
-                    if op == root and p.op_class[op] == UPDATE and use == p.operand_ptr[op]:
+                    if op == root and p.ops.op_class[op] == UPDATE and use == p.operand_ptr[op]:
                         mark |= OVERWRITTEN
                     if seen[read] >= read_ptr[k]:
                         also = how[seen[read]]
                         how[seen[read]] = (also | mark) & ~MULTIPLIED | (also & mark & MULTIPLIED)
-                        continue
-                    if reads == buffer.shape[0]:
-                        buffer = np.concatenate((buffer, np.empty_like(buffer)))
-                        size, how = (
-                            np.concatenate((size, np.empty_like(size))),
-                            np.concatenate((how, np.empty_like(how))),
-                        )
-                    seen[read] = reads
-                    buffer[reads], size[reads], how[reads] = read, taken, mark
-                    reads += 1
-        if reads + 8 > buffer.shape[0]:
-            buffer = np.concatenate((buffer, np.empty_like(buffer)))
-            size, how = np.concatenate((size, np.empty_like(size))), np.concatenate((how, np.empty_like(how)))
+                    else:
+                        seen[read] = reads
+                        buffer[reads], size[reads], how[reads] = read, taken, mark
+                        reads += 1
         read_ptr[k + 1], write_ptr[k + 1] = reads, writes
-    return KernelGraph(
-        kind, index, slot, scope, read_ptr, buffer[:reads].copy(), size[:reads].copy(), how[:reads].copy(),
-        write_ptr, write_buffer[:writes].copy(), matrix, work, vector, dtype, is_conv, written,
+    pointers = (read_ptr, write_ptr, write_buffer[:writes].copy())
+    return pointers, (buffer[:reads].copy(), size[:reads].copy(), how[:reads].copy()), (
+        scope, matrix, work, vector, dtype, is_conv, written,
     )  # fmt: skip
 
 
 @njit(cache=True)
-def until(scope_parent, scope_twin, scope_kind, scope_end, defined_in, used_in, slot):
+def _grown(array, room):
+    grown = np.empty(room, array.dtype)
+    grown[: array.shape[0]] = array
+    return grown
+
+
+@kernel
+def until(scopes, defined_in, used_in, slot):
     """The slot until which a buffer of scope `defined_in` must live for a read at `slot` in scope `used_in`.
 
     What a loop reads from outside lives until the loop ends.
     """
     scope = used_in
-    while scope > 0 and scope != defined_in and scope_twin[scope] != defined_in:
-        if scope_kind[scope] == BODY:
-            slot = max(slot, 4 * scope_end[scope])
-        scope = scope_parent[scope]
+    while scope > 0 and scope != defined_in and scopes.scope_twin[scope] != defined_in:
+        if scopes.scope_kind[scope] == BODY:
+            slot = max(slot, 4 * scopes.scope_end[scope])
+        scope = scopes.scope_parent[scope]
     return slot

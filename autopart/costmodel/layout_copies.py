@@ -24,22 +24,22 @@ SMALL_BYTES = 2.0**20
 @njit(cache=True)
 def turned_nodes(p, here, graph):
     """bool[nodes]: elementwise kernels that read a collective's result transposed, or another such kernel's result."""
-    nodes, values = graph.kind.shape[0], p.value_op.shape[0]
+    nodes, values = graph.nodes.shape[0], p.values.shape[0]
     turned, moved, follows = (
         np.zeros(nodes, np.bool_),
         np.zeros(here.home.shape[0], np.bool_),
         np.zeros(here.home.shape[0], np.bool_),
     )
     for k in range(nodes):
-        if graph.kind[k] != KERNEL:
+        if graph.nodes.kind[k] != KERNEL:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 moved[graph.write_buffer[i]] = True
             continue
-        op = graph.subject[k]
-        if p.op_class[op] != ELEMENTWISE or graph.written[k] < SMALL_BYTES:
+        op = graph.nodes.subject[k]
+        if p.ops.op_class[op] != ELEMENTWISE or graph.nodes.written[k] < SMALL_BYTES:
             continue
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            buffer, how = graph.read_buffer[i], graph.read_how[i]
+            buffer, how = graph.reads.read_buffer[i], graph.reads.read_how[i]
             if not how & STREAMED:
                 continue
             if moved[buffer] and how & TURNED:
@@ -55,13 +55,13 @@ def turned_nodes(p, here, graph):
 @njit(cache=True)
 def copied_bytes(p, here, graph, turned):
     """float64[nodes]: bytes of the arguments that a turned kernel reads in step: each is copied first."""
-    copied = np.zeros(graph.kind.shape[0])
+    copied = np.zeros(graph.nodes.shape[0])
     for k in range(copied.shape[0]):
         if not turned[k]:
             continue
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            buffer = graph.read_buffer[i]
-            is_argument = buffer < p.value_op.shape[0] and p.is_argument[p.value_op[buffer]]
-            if is_argument and graph.read_how[i] & STREAMED:
-                copied[k] += here.settled_bytes[buffer]
+            buffer = graph.reads.read_buffer[i]
+            is_argument = buffer < p.values.shape[0] and p.ops.is_argument[p.values.value_op[buffer]]
+            if is_argument and graph.reads.read_how[i] & STREAMED:
+                copied[k] += here.values.settled_bytes[buffer]
     return copied

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from autopart.core.kernels import kernel
 from autopart.costmodel.kernel_graph import KERNEL, STREAMED
 from autopart.costmodel.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE
 
@@ -21,29 +22,37 @@ MOST_RESULTS = 16
 
 
 @njit(cache=True)
-def join_kernels(p, here, graph, slot, made, with_matmul, window_ops):
+def join_kernels(p, here, graph, order, slot, made, with_matmul, window_ops):
     """int64[nodes]: the node that each node runs in, itself where it joins none. Moves joined nodes in `slot`, `made`.
 
+    order        nodes by slot
     with_matmul  whether ops join a matmul or convolution (TPU; not cuBLAS)
     window_ops   ops join a kernel at most this far before them in the program
     """
-    nodes, buffers = graph.kind.shape[0], made.shape[0]
+    nodes, buffers = graph.nodes.shape[0], made.shape[0]
     leader, joined = np.arange(nodes), np.zeros(nodes, np.int32)
     maker, reader = np.full(buffers, -1, np.int64), np.full(buffers, -1, np.int64)
-    for k in np.argsort(slot, kind="mergesort"):
-        if graph.kind[k] != KERNEL:
+    for k in order:
+        if graph.nodes.kind[k] != KERNEL:
             continue
-        op = graph.subject[k]
-        kind, in_step = p.op_class[op], here.in_step[op]
+        op = graph.nodes.subject[k]
+        kind, in_step = p.ops.op_class[op], here.ops.in_step[op]
         if in_step > 1 and kind in (ELEMENTWISE, REDUCE):
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-                if not graph.read_how[i] & STREAMED:
+                if not graph.reads.read_how[i] & STREAMED:
                     continue
-                for other in (maker[graph.read_buffer[i]], reader[graph.read_buffer[i]]):
-                    if other < 0 or joined[other] >= MOST_RESULTS or graph.scope[other] != graph.scope[k]:
+                for other in (maker[graph.reads.read_buffer[i]], reader[graph.reads.read_buffer[i]]):
+                    if other < 0 or joined[other] >= MOST_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
                     if slot[k] - slot[other] <= 4 * window_ops and _ready(
-                        graph.read_ptr, graph.read_buffer, graph.read_how, made, maker, slot[other], k, other
+                        graph.read_ptr,
+                        graph.reads.read_buffer,
+                        graph.reads.read_how,
+                        made,
+                        maker,
+                        slot[other],
+                        k,
+                        other,
                     ):
                         leader[k] = other
                         break
@@ -58,16 +67,16 @@ def join_kernels(p, here, graph, slot, made, with_matmul, window_ops):
         matrix = kind in (MATMUL, CONV)
         if kind == ELEMENTWISE or (matrix and with_matmul):
             for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
-                if here.at_def[value] < 0:
+                if here.values.at_def[value] < 0:
                     maker[value] = head
         if in_step > 1:
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-                if graph.read_how[i] & STREAMED:
-                    reader[graph.read_buffer[i]] = head
+                if graph.reads.read_how[i] & STREAMED:
+                    reader[graph.reads.read_buffer[i]] = head
     return leader
 
 
-@njit(cache=True)
+@kernel
 def _ready(read_ptr, read_buffer, read_how, made, maker, at, k, other):
     """True if node k can run with node `other`: it reads that node's results in step, the rest is there already."""
     for i in range(read_ptr[k], read_ptr[k + 1]):

@@ -61,7 +61,7 @@ EXPENSIVE = 2
 class SpecCosts(NamedTuple):
     """Per distinct op; flop and elements are of the whole, unpartitioned op.
 
-    op_class, dtype   see the module; the dtype class is the first operand's
+    op_class, matrix_dtype   see the module; the dtype class is the first operand's
     matrix_flop       flop of a matmul or convolution
     weight            vector operations per element
     view              the result is the operand's memory
@@ -70,7 +70,7 @@ class SpecCosts(NamedTuple):
     """
 
     op_class: np.ndarray
-    dtype: np.ndarray
+    matrix_dtype: np.ndarray
     matrix_flop: np.ndarray
     weight: np.ndarray
     is_view: np.ndarray
@@ -86,7 +86,7 @@ def spec_costs(program: Program) -> SpecCosts:
     classes = [op_class(s) for s in program.specs]
     return SpecCosts(
         op_class=np.array(classes, np.int8),
-        dtype=np.array([_dtype(s) for s in program.specs], np.int8),
+        matrix_dtype=np.array([_dtype(s) for s in program.specs], np.int8),
         matrix_flop=np.array([matrix_flop(s) for s in program.specs], float),
         weight=np.array([_weight(s) for s in program.specs], float),
         is_view=np.array([_is_view(s) for s in program.specs], np.bool_),

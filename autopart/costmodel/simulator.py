@@ -106,41 +106,69 @@ class Simulator:
 
     def run(self, local: DeviceLocal) -> Simulation:
         """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
-        p, d = self.arrays, self.links.device
+        p, d, place = self.arrays, self.links.device, local.placement
         def_plans = self._plan_costs(local, local.at_def, local.native[local.at_def], local.settled[local.at_def])
-        place = local.placement
         use_plans = self._plan_costs(local, place.value, local.settled[place.value], place.target)
-        moves_nothing = np.array([not c.steps for c in use_plans], np.bool_)
         tile = d.layout_tile if self.options.layout_padding else (1, 1)
-        here = local_arrays(local, p, tile, moves_nothing)
+        here = local_arrays(local, p, tile, np.array([not c.steps for c in use_plans], np.bool_))
         virtual = virtual_values(p, here, d.fuses_into_matmul, self.options.recompute)
-        graph, plans = kernel_graph(p, here, virtual, local.at_def), (use_plans, def_plans)
-        moves = [
-            _of_nodes(
-                graph.kind, graph.subject, *(np.array([getattr(c, name) for c in costs], float) for costs in plans)
-            )
-            for name in ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s")
-        ]
-        totals, arrays = _simulate(
-            p,
-            here,
-            graph,
-            *moves,
-            d.fuses_into_matmul,
-            d.combine_bytes,
-            d.hides_latency,
-            self.options.layout_copies,
-            self.device_row,
-            JOIN_WINDOW_OPS,
-        )
-        leader, slot, node_s, hbm, trips, start_s, made, end, size, live = arrays
-        serial_s, overlapped_s, compute_s, collective_s, peak, output_bytes, flop, hbm_bytes = totals
-        argument_bytes = float(here.settled_bytes[self.program.arguments].sum())
+        graph = kernel_graph(p, here, virtual, local.at_def)
+        moves = _Moves.of(graph.nodes, use_plans, def_plans)
+        structure = structure_reads(p, here)
+        plain = plain_sizes(p, here, graph, structure, d.fuses_into_matmul)
+
+        planned = np.ascontiguousarray(graph.nodes["slot"])
+        if not d.hides_latency:
+            last = last_slots(p, here, graph, planned, structure)
+            planned = order_neighbours(graph, p.ops["matrix_flop"] > 0, plain, last)
+        planned, saved_s = combine_reductions(here, graph, planned, *moves.for_combining, d.combine_bytes)
+        turned = turned_nodes(p, here, graph) & (d.fuses_into_matmul and self.options.layout_copies)
+        copied = copied_bytes(p, here, graph, turned)
+
+        def ranges(slot: np.ndarray, leader: np.ndarray) -> tuple:
+            made, last = made_at(p, here, graph, slot), last_slots(p, here, graph, slot, structure)
+            end, size = live_ranges(p, here, graph, slot, leader, plain, made, last)
+            return made, last, end, size, outputs(p, here, graph, turned, made, last, end, size)
+
+        leader = np.arange(len(graph.nodes))
+        _, last, _, size, _ = ranges(planned, leader)
+        slot = run_early(p, here, graph, planned, size, last)
+        order, made = np.argsort(slot, kind="stable"), made_at(p, here, graph, slot)
+        leader = join_kernels(p, here, graph, order, slot, made, d.fuses_into_matmul, JOIN_WINDOW_OPS)
+        made, last, end, size, output_bytes = ranges(slot, leader)
+        order = np.argsort(slot, kind="stable")
+        kernel_s, hbm = kernel_seconds(p, here, graph, order, slot, leader, copied, last, plain, size, self.device_row)
+        live = live_bytes(made, end, size, 4 * len(p.ops) + 4, slot, moves.extra_bytes + copied)
+
+        node_s, trips = kernel_s + moves.seconds - saved_s, p.scopes["scope_trips"][graph.nodes["scope"]]
+        start_s, overlapped_s = _two_streams(graph, leader, node_s * trips, len(here.home))
+        compute_s, collective_s = kernel_s @ trips, (moves.seconds - saved_s) @ trips
+        argument_bytes = float(here.values["settled_bytes"][self.program.arguments].sum())
         return Simulation(
-            serial_s, overlapped_s, compute_s, collective_s, argument_bytes + output_bytes + peak, argument_bytes,
-            output_bytes, flop, hbm_bytes, local, here, graph, leader, slot, node_s, hbm, trips, start_s, made, end,
-            size, live, (def_plans, use_plans),
-        )  # fmt: skip
+            serial_s=float(compute_s + collective_s),
+            overlapped_s=float(overlapped_s),
+            compute_s=float(compute_s),
+            collective_s=float(collective_s),
+            peak_bytes=float(argument_bytes + output_bytes + live.max()),
+            argument_bytes=argument_bytes,
+            output_bytes=float(output_bytes),
+            flop=float((graph.nodes["matrix_flop"] + graph.nodes["vector_flop"]) @ trips),
+            hbm_bytes=float(hbm @ trips),
+            local=local,
+            arrays=here,
+            graph=graph,
+            leader=leader,
+            slot=slot,
+            node_s=node_s,
+            node_hbm_bytes=hbm,
+            node_trips=trips,
+            node_start_s=start_s,
+            made=made,
+            end=end,
+            size=size,
+            live=live,
+            plans=(def_plans, use_plans),
+        )
 
     def _plan_costs(self, local: DeviceLocal, values, sources, targets) -> list[PlanCost]:
         known, kinds = self.known_plans, local.statics.type_id[values]
@@ -154,81 +182,26 @@ class Simulator:
         return costs
 
 
-@njit(cache=True)
-def _of_nodes(kind, subject, of_use, of_def):
-    """Spreads a number per redistribution over the nodes; 0 for kernels."""
-    out = np.zeros(kind.shape[0])
-    for k in range(kind.shape[0]):
-        if kind[k] == USE_MOVE:
-            out[k] = of_use[subject[k]]
-        elif kind[k] == DEF_MOVE:
-            out[k] = of_def[subject[k]]
-    return out
+@dataclass(frozen=True)
+class _Moves:
+    """Prices of redistributions per node of the graph; zeros for kernels."""
 
+    seconds: np.ndarray
+    extra_bytes: np.ndarray
+    for_combining: tuple[np.ndarray, np.ndarray, np.ndarray]
 
-@njit(cache=True)
-def _simulate(
-    p,
-    here,
-    graph,
-    move_s,
-    extra_bytes,
-    combinable,
-    operand_bytes,
-    latency_s,
-    is_tpu,
-    combine_bytes,
-    hides_latency,
-    with_copies,
-    row,
-    window_ops,
-):
-    """Everything after the kernels are known; see `Simulation` for what is returned."""
-    nodes, ops = graph.kind.shape[0], p.op_class.shape[0]
-    structure = structure_reads(p, here)
-    plain = plain_sizes(p, here, graph, structure, is_tpu)
-    last = last_slots(p, here, graph, graph.slot, structure)
-    ordered = graph.slot.copy() if hides_latency else order_neighbours(graph, p.matrix_flop > 0, plain, last)
-    group = np.where(graph.kind == DEF_MOVE, combinable, 0.0).astype(np.int64) - 1
-    planned = combine_reductions(here, graph, ordered, move_s, group, operand_bytes, latency_s, combine_bytes)
-    turned = turned_nodes(p, here, graph) & (is_tpu and with_copies)
-    copied = copied_bytes(p, here, graph, turned)
-    leader = np.arange(nodes)
-    made = made_at(p, here, graph, planned)
-    last = last_slots(p, here, graph, planned, structure)
-    end, size = live_ranges(p, here, graph, planned, leader, plain, made, last)
-    outputs(p, here, graph, turned, made, last, end, size)
-    slot = run_early(p, here, graph, planned, size, last)
-    made = made_at(p, here, graph, slot)
-    leader = join_kernels(p, here, graph, slot, made, is_tpu, window_ops)
-    made = made_at(p, here, graph, slot)
-    last = last_slots(p, here, graph, slot, structure)
-    end, size = live_ranges(p, here, graph, slot, leader, plain, made, last)
-    output_bytes = outputs(p, here, graph, turned, made, last, end, size)
-    seconds, hbm = kernel_seconds(p, here, graph, slot, leader, copied, last, plain, size, row)
-    live = live_bytes(made, end, size, 4 * ops + 4, slot, extra_bytes + copied)
-    trips = p.scope_trips[graph.scope]
-    seconds += move_s
-    start_s, overlapped_s = _two_streams(graph, leader, seconds * trips, here.home.shape[0])
-    compute_s = collective_s = flop = hbm_bytes = 0.0
-    for k in range(nodes):
-        if graph.kind[k] == KERNEL:
-            compute_s += seconds[k] * trips[k]
-            flop += graph.matrix_flop[k] * trips[k] + graph.vector_flop[k] * trips[k]
-        else:
-            collective_s += seconds[k] * trips[k]
-        hbm_bytes += hbm[k] * trips[k]
-    totals = (
-        compute_s + collective_s,
-        overlapped_s,
-        compute_s,
-        collective_s,
-        live.max(),
-        output_bytes,
-        flop,
-        hbm_bytes,
-    )
-    return totals, (leader, slot, seconds, hbm, trips, start_s, made, end, size, live)
+    @staticmethod
+    def of(nodes: np.ndarray, use_plans: list[PlanCost], def_plans: list[PlanCost]) -> _Moves:
+        rows = np.array(
+            [(c.seconds, c.extra_bytes, c.combinable, c.bytes_in, c.latency_s) for c in (*use_plans, *def_plans)]
+        ).reshape(-1, 5)
+        spread = np.zeros((len(nodes), 5))
+        for kind, first in ((USE_MOVE, 0), (DEF_MOVE, len(use_plans))):
+            at = nodes["kind"] == kind
+            spread[at] = rows[first + nodes["subject"][at]]
+        seconds, extra_bytes, combinable, bytes_in, latency_s = np.ascontiguousarray(spread.T)
+        group = np.where(nodes["kind"] == DEF_MOVE, combinable, 0).astype(np.int64) - 1
+        return _Moves(seconds, extra_bytes, (group, bytes_in, latency_s))
 
 
 @njit(cache=True)
@@ -237,13 +210,13 @@ def _two_streams(graph, leader, seconds, buffers):
 
     In program order: what runs early to free memory would wait for the collective it needs.
     """
-    ready, start = np.zeros(buffers), np.zeros(graph.kind.shape[0])
+    ready, start = np.zeros(buffers), np.zeros(graph.nodes.shape[0])
     free = np.zeros(2)
-    for k in range(graph.kind.shape[0]):
-        stream = 0 if graph.kind[k] == KERNEL else 1
+    for k in range(graph.nodes.shape[0]):
+        stream = 0 if graph.nodes.kind[k] == KERNEL else 1
         at = free[stream]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            at = max(at, ready[graph.read_buffer[i]])
+            at = max(at, ready[graph.reads.read_buffer[i]])
         start[k] = at
         done = at + seconds[k]
         if leader[k] == k:

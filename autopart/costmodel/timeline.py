@@ -35,7 +35,7 @@ def chrome_trace(run: Simulation) -> dict[str, Any]:
         start_us = float(run.node_start_s[node]) * 1e6
         events.append(
             {
-                "name": what, "ph": "X", "pid": 0, "tid": int(run.graph.kind[node] != KERNEL), "ts": start_us,
+                "name": what, "ph": "X", "pid": 0, "tid": int(run.graph.nodes["kind"][node] != KERNEL), "ts": start_us,
                 "dur": float(seconds[node]) * 1e6,
                 "args": {"where": where, "path": path, "runs": int(run.node_trips[node])},
             }

@@ -41,7 +41,8 @@ CLOCK_HZ = {
 class XlaCompile:
     """A cost model that compiles for a TPU topology, such as "v5e:2x4" or "v3:4x4", with one device per mesh position.
 
-    Raises `CallError` if libtpu is missing, or the topology has another number of devices than the mesh.
+    A program that the compiler finds too large is an estimate with `fits=False`, its seconds the simulator's. Raises
+    `CallError` if libtpu is missing, or the topology has fewer devices than the mesh.
     """
 
     topology: str
@@ -50,8 +51,11 @@ class XlaCompile:
         """What the compiler says: `step_s` from estimated cycles and our links, `peak_bytes` from its allocations."""
         devices = topology_devices(self.topology)
         clock_hz = CLOCK_HZ[devices[0].device_kind.lower()]
-        compiled = compile_device_local(local, devices, self.topology)
         ours = estimate(local, mesh)
+        try:
+            compiled = compile_device_local(local, devices, self.topology)
+        except jax.errors.JaxRuntimeError as error:
+            return _too_large(ours, str(error))
         compute_s = estimated_cycles(compiled.as_text()) / clock_hz
         return _with_memory(
             replace(
@@ -72,6 +76,15 @@ class XlaCpuMemory:
         return _with_memory(
             replace(estimate(local, mesh), simulation=None), compile_device_local(local, devices, "this host")
         )
+
+
+def _too_large(ours: Estimate, message: str) -> Estimate:
+    """The estimate of a program that the compiler refuses for its memory; raises `CallError` for any other refusal."""
+    needed = _TEMPORARIES.search(message)
+    if "RESOURCE_EXHAUSTED" not in message or needed is None:
+        raise CallError("the compiler refuses the program", why=message.splitlines()[0])
+    peak = ours.argument_bytes + float(needed.group(1)) * {"M": 2**20, "G": 2**30, "T": 2**40}[needed.group(2)]
+    return replace(ours, peak_bytes=peak, fits=False, why=message.splitlines()[0], simulation=None)
 
 
 def _with_memory(ours: Estimate, compiled: Any) -> Estimate:
@@ -133,9 +146,11 @@ def _spec(local: DeviceLocal, value: int, layout: int) -> PartitionSpec:
     return PartitionSpec(*(tuple(names[a] for a in dim) or None for dim in dims))
 
 
+_TEMPORARIES = re.compile(r"HLO temporaries \(([\d.]+)([MGT])\)")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*? ([\w\-]+)\(")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_BOUND = re.compile(r"= s32\[\]\S* constant\((\d+)\)")
 _CALLED = re.compile(r"(condition|body|calls|to_apply)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 
@@ -160,7 +175,7 @@ def estimated_cycles(hlo_text: str) -> float:
         match = _INSTRUCTION.match(line)
         kind, called = (match.group(1) if match else ""), dict(_CALLED.findall(line))
         if kind == "while":
-            trips = int(found.group(1)) if (found := _TRIPS.search(line)) else 1
+            trips = _trip_count(line, blocks.get(called["condition"], []))
             cycles += trips * total(called["body"]) + (trips + 1) * total(called["condition"])
         elif kind == "conditional":
             branches = _BRANCHES.search(line)
@@ -171,6 +186,15 @@ def estimated_cycles(hlo_text: str) -> float:
         return cycles
 
     return total(entry)
+
+
+def _trip_count(line: str, condition: list[str]) -> int:
+    """How often a loop runs: what XLA notes, else the bound its condition compares a counter from 0 with, else 1."""
+    if noted := _TRIPS.search(line):
+        return int(noted.group(1))
+    bounds = [int(found.group(1)) for text in condition if (found := _BOUND.search(text))]
+    counts = any("direction=LT" in text for text in condition)
+    return max(bounds) if counts and len(bounds) == 1 else 1
 
 
 def _computations(hlo_text: str) -> tuple[dict[str, list[str]], str]:

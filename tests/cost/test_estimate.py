@@ -32,7 +32,7 @@ def three():
 
 
 def matrix_flop(found):
-    return float((found.simulation.graph.matrix_flop * found.simulation.node_trips).sum())
+    return float(found.simulation.graph.nodes["matrix_flop"] @ found.simulation.node_trips)
 
 
 def test_batch_parallelism_divides_the_flop_by_the_axis(three):
