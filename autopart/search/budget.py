@@ -58,6 +58,13 @@ class Meter:
         return float("inf") if self.budget.evaluations is None else self.budget.evaluations - self.evaluations
 
     @property
+    def share(self) -> float:
+        """The share of the budget that is spent: of its evaluations, or where they are not limited of its seconds."""
+        if self.budget.evaluations is not None:
+            return self.evaluations / max(1, self.budget.evaluations)
+        return self.seconds / max(1e-9, self.budget.seconds or 0.0)
+
+    @property
     def spent(self) -> bool:
         """True if nothing is left."""
         return self.evaluations_left <= 0 or time.monotonic() >= self.deadline

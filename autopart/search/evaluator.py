@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autopart.core.errors import PartitionError
 from autopart.core.partitioning import Action, Partitioning, Propagate
 from autopart.costmodel.estimate import CostModel
 from autopart.search.cost import Cost, Objective, Pricing
@@ -20,6 +21,10 @@ from autopart.search.decisions import Decision, Option
 from autopart.search.jobs import Job, Result, State
 from autopart.search.space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions, Statics, lower
+
+
+class TaskError(PartitionError):
+    """A search that only this process can run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +38,18 @@ class Task:
     objective: Objective
 
     def pickled(self) -> bytes:
-        """For other processes; the program's arrays are in it once."""
-        return pickle.dumps(self)
+        """For other processes; the program's arrays are in it once.
+
+        Raises `TaskError` for a cost model or an objective that cannot be pickled.
+        """
+        try:
+            return pickle.dumps(self)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TaskError(
+                "the search cannot be sent to workers",
+                why=str(error),
+                hint="define cost models and objectives at the top level of a module, not as lambdas",
+            ) from None
 
     def worker(self) -> Evaluator:
         """What runs the task's jobs, in whichever process."""

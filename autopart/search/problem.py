@@ -27,6 +27,7 @@ class Problem:
     start           the starting state, costed
     best            the best state yet; `best_feasible` and `least_memory` by their own measures
     evaluations     states costed so far
+    broken          what a worker, the compiler or the cost model raised, if any did: not the optimizer's doing
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Problem:
         self._session, self._meter = session, meter
         self._observe, self._recall, self._remember = observe, recall, remember
         self.history: list[tuple[int, float]] = []
+        self.broken: Exception | None = None
         self.start = self._first()
         self.best = self.least_memory = self.start
         self.recalled = 0
@@ -56,6 +58,11 @@ class Problem:
     def evaluations_left(self) -> float:
         """States that may still be costed; infinite where only seconds count."""
         return self._meter.evaluations_left
+
+    @property
+    def share_spent(self) -> float:
+        """The share of the budget that is spent, 0 to 1."""
+        return self._meter.share
 
     @property
     def seconds(self) -> float:
@@ -82,6 +89,9 @@ class Problem:
                 results[missing[index]] = result
                 if self._remember:
                     self._remember(fitting[missing[index]], result)
+        except Exception as error:
+            self.broken = error
+            raise
         finally:
             for result in results:
                 self._note(result or ())

@@ -14,6 +14,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -67,7 +68,8 @@ class _Worker:
 
 
 def _serve(pipe: Connection) -> None:
-    """The life of a worker: the task, then jobs until the pipe closes."""
+    """The life of a worker: the task, then jobs until the pipe closes. Ctrl-C is for the driver."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     worker = pickle.loads(pipe.recv_bytes()).worker()
     while True:
         try:

@@ -125,6 +125,8 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
     except KeyboardInterrupt:
         return "interrupted", None
     except Exception as error:
+        if error is problem.broken:
+            raise
         best = problem.best
         failure = OptimizerError(
             f"{optimizer!r} raised {error!r} after {problem.evaluations} evaluations",

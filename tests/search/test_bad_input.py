@@ -82,6 +82,19 @@ def test_an_optimizer_that_raises_is_named_and_what_it_found_is_kept(tmp_path):
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+def test_a_lambda_cannot_go_to_workers():
+    with pytest.raises(ap.PartitionError, match="cannot be sent to workers"):
+        run("greedy", objective=lambda cost: cost.step_s, executor=ap.Processes(1))
+
+
+def test_a_cost_model_that_raises_is_not_blamed_on_the_optimizer():
+    def broken(local, mesh):
+        raise ZeroDivisionError("in the cost model")
+
+    with pytest.raises(ZeroDivisionError, match="in the cost model"):
+        run("greedy", cost_model=broken)
+
+
 def test_a_thing_that_is_no_optimizer_is_refused():
     with pytest.raises(ap.OptimizerError, match="is no optimizer"):
         run(object())

@@ -34,7 +34,7 @@ class MCTS:
     width         leaves per wave; part of the answer, unlike the number of workers
     rollout       decisions drawn after each new leaf, by prior and by what they gained elsewhere
     exploration   weight of the priors against the rewards
-    refinement    share of the budget (in evaluations) for refining the best state
+    refinement    share of the budget for refining the best state
     idle          new leaves without a better state after which it refines
     """
 
@@ -50,8 +50,7 @@ class MCTS:
         tree = _Tree(problem, self)
         if self.seeded:
             tree.seed([s for _, s in named_schedules(problem.task.space)])
-        total = problem.evaluations + problem.evaluations_left
-        while problem.evaluations < (1 - self.refinement) * total and tree.idle < self.idle:
+        while problem.share_spent < 1 - self.refinement and tree.idle < self.idle:
             if not tree.wave():
                 break
         refine(problem, problem.best, 2 * self.width)
