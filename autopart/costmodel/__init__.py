@@ -13,6 +13,7 @@ from autopart.costmodel.estimate import CollectiveTotal, CostModel, Estimate, es
 from autopart.costmodel.fabric import CollectiveCurve, DeviceError, Network, Switch, Torus
 from autopart.costmodel.links import Links, mesh_links
 from autopart.costmodel.simulator import Simulation, Simulator, SimulatorOptions
+from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
 
 __all__ = [
     "CollectiveCurve",
@@ -29,6 +30,8 @@ __all__ = [
     "SimulatorOptions",
     "Switch",
     "Torus",
+    "XlaCompile",
+    "XlaCpuMemory",
     "collective_seconds",
     "device",
     "devices",

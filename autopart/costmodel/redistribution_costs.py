@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from autopart.costmodel.collectives import RedistributionSeconds
 from autopart.costmodel.devices import Device
@@ -40,6 +41,11 @@ class PlanCost:
     combinable: int
     bytes_in: float
     latency_s: float
+
+    @cached_property
+    def figures(self) -> tuple[float, ...]:
+        """seconds, extra_bytes, combinable, bytes_in, latency_s: a row for the simulator's arrays."""
+        return (self.seconds, self.extra_bytes, self.combinable, self.bytes_in, self.latency_s)
 
 
 def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:

@@ -192,9 +192,7 @@ class _Moves:
 
     @staticmethod
     def of(nodes: np.ndarray, use_plans: list[PlanCost], def_plans: list[PlanCost]) -> _Moves:
-        rows = np.array(
-            [(c.seconds, c.extra_bytes, c.combinable, c.bytes_in, c.latency_s) for c in (*use_plans, *def_plans)]
-        ).reshape(-1, 5)
+        rows = np.array([c.figures for c in (*use_plans, *def_plans)]).reshape(-1, 5)
         spread = np.zeros((len(nodes), 5))
         for kind, first in ((USE_MOVE, 0), (DEF_MOVE, len(use_plans))):
             at = nodes["kind"] == kind
