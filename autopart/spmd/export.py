@@ -131,6 +131,9 @@ class _Exporter:
         operands = [self._read(u) for u in uses]
         structural = kind in ("tag", "condition")
         results = operands if structural else self._local_op(op, kind, operands, uses, first, last)
+        if last == first + 1 and first not in self._def_plan:
+            self._env[first] = results[0]
+            return
         for value, result in zip(range(first, last), results, strict=False):
             self._define(value, result)
 
@@ -279,7 +282,7 @@ def _again(emitted: ir.Operation, operands: list[ir.Value]) -> list[ir.Value]:
     slots = op.operands
     for position, value in enumerate(operands):
         slots[position] = value
-    return list(op.results)
+    return op.results
 
 
 def _is_dynamic_slice(value: ir.Value) -> bool:

@@ -26,7 +26,8 @@ from autopart.core.op import TensorType
 from autopart.core.op_spec_import import SpecTable
 from autopart.core.program import ROOT, Program, Scope
 
-_CLONED = {"constant", "iota"}
+_CLONED = {"constant", "iota", "broadcast_in_dim"}
+"""Kinds that are computed anew for each use; a broadcast only if it is one of a scalar."""
 
 
 def import_module(
@@ -162,14 +163,20 @@ class _Importer:
     def _replay(self, block: Block, arguments: Sequence[int | Lazy], scope: int, outer: dict | None = None) -> list:
         env: dict[int, int | Lazy] = outer if outer is not None else {}
         env.update(zip(block.arguments, arguments, strict=True))
+        specs = self._specs.specs
         for op in block.ops:
             operands = [env[v] for v in op.operands]
-            if op.spec >= 0:
-                if self._cloned(op, operands):
-                    env[op.results[0]] = Lazy(op.spec, operands, op.source)
+            spec = op.spec
+            if spec >= 0:
+                if op.kind in _CLONED and (op.kind != "broadcast_in_dim" or not specs[spec].operands[0].shape):
+                    env[op.results[0]] = Lazy(spec, operands, op.source)
+                    continue
+                read = [self._materialised(v, scope, op.source) if v.__class__ is Lazy else v for v in operands]
+                made = self._append(spec, read, scope, op.source)
+                if len(made) == 1:
+                    env[op.results[0]] = made.start
                 else:
-                    read = [self._materialised(v, scope, op.source) if isinstance(v, Lazy) else v for v in operands]
-                    env.update(zip(op.results, self._append(op.spec, read, scope, op.source), strict=True))
+                    env.update(zip(op.results, made, strict=True))
                 continue
             match op.kind:
                 case "call":
@@ -211,11 +218,6 @@ class _Importer:
         tagged = self._structural("tag", [value], [kind], [kind], scope, source)[0]
         self._tags.setdefault(name, []).append(tagged)
         return tagged
-
-    def _cloned(self, op: Op, operands: list) -> bool:
-        if op.kind in _CLONED:
-            return True
-        return op.kind == "broadcast_in_dim" and not self._type(operands[0]).shape
 
     def _while(self, op: Op, inits: list, scope: int, env: dict) -> list:
         condition, body = op.blocks

@@ -63,7 +63,7 @@ class Block:
     returned: list[int] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(slots=True)
 class Op:
     """One op of a template. `spec` is -1 for a call, loop, branch or barrier; `blocks` holds what those contain."""
 
@@ -90,10 +90,11 @@ class Reader:
         result = Block([self._define(a) for a in block.arguments])
         for op in block.operations:
             op = op.operation
-            if op.name in ("func.return", "stablehlo.return", "sdy.return"):
+            name = op.name
+            if name in ("func.return", "stablehlo.return", "sdy.return"):
                 result.returned = self._uses(op)
             else:
-                self._read_op(op, result)
+                self._read_op(op, name, result)
         return result
 
     def _define(self, value: ir.Value) -> int:
@@ -104,19 +105,16 @@ class Reader:
     def _uses(self, op: ir.Operation) -> list[int]:
         return [self._number[v] for v in op.operands]
 
-    def _read_op(self, op: ir.Operation, block: Block) -> None:
+    def _read_op(self, op: ir.Operation, name: str, block: Block) -> None:
         operands = self._uses(op)
-        if op.name in _READ_SPECIALLY:
-            entry = self._special(op, operands, block)
-            if entry is None:
-                return
-        else:
-            entry = self._plain(op, operands)
-        entry.results = [self._define(r) for r in op.results]
-        block.ops.append(entry)
+        entry = self._special(op, operands, block) if name in _READ_SPECIALLY else self._plain(op, operands)
+        if entry is not None:
+            entry.results = [self._define(r) for r in op.results]
+            block.ops.append(entry)
 
     def _plain(self, op: ir.Operation, operands: list[int]) -> Op:
-        spec = self._specs.intern(op, tuple([self._types[v] for v in operands]))
+        types = self._types
+        spec = self._specs.intern(op, tuple([types[v] for v in operands]))
         return Op(self._specs.specs[spec].kind, spec, operands, [], op)
 
     def _special(self, op: ir.Operation, operands: list[int], block: Block) -> Op | None:
@@ -154,7 +152,7 @@ class Reader:
             inner = inner.operation
             if inner.name == "sdy.return":
                 return self._uses(inner)
-            self._read_op(inner, block)
+            self._read_op(inner, inner.name, block)
         raise ProgramError("a manual region returns nothing")
 
 

@@ -8,7 +8,7 @@ Start, limit and step must be constants; JAX's scans and fori_loops are such loo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec
 
 
-@dataclass(frozen=True)
-class Lazy:
+class Lazy(NamedTuple):
     """A value that is computed anew for each of its uses."""
 
     spec: int
