@@ -71,19 +71,22 @@ class SpecTable:
         self.representatives: list[ir.Operation | None] = []
         self._number: dict[tuple, int] = {}
         self._types: dict[ir.Type, TensorType] = {}
+        self._has_regions: dict[str, bool] = {}
         self._values: dict[tuple[str, ir.Attribute], Any] = {}
 
-    def intern(self, op: ir.Operation, operands: tuple[ir.Type, ...] | None = None) -> int:
-        """The number of `op`'s spec; a caller that knows the operands' types saves reading them.
+    def intern(self, op: ir.Operation) -> int:
+        """The number of `op`'s spec. Raises `ProgramError` if a type is none an array can have."""
+        types = tuple([v.type for v in op.operands]), tuple([v.type for v in op.results])
+        return self.intern_typed(op, op.name, *types)
 
-        Raises `ProgramError` if a type is none an array can have.
-        """
-        name = op.name
+    def intern_typed(
+        self, op: ir.Operation, name: str, operands: tuple[ir.Type, ...], results: tuple[ir.Type, ...]
+    ) -> int:
+        """As `intern`, for a caller that has read the op's name and types already."""
         attributes = _attributes(op)
-        if operands is None:
-            operands = tuple([v.type for v in op.operands])
-        results = tuple([v.type for v in op.results])
-        regions = tuple([_region_key(r) for r in op.regions]) if len(op.regions) else ()
+        if name not in self._has_regions:
+            self._has_regions[name] = len(op.regions) > 0
+        regions = tuple([_region_key(r) for r in op.regions]) if self._has_regions[name] else ()
         key = (name, attributes, operands, results, regions)
         number = self._number.get(key)
         if number is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import contextmanager
+from typing import cast
 
 from autopart.core.collector import collector_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
@@ -282,7 +283,7 @@ def _again(emitted: ir.Operation, operands: list[ir.Value]) -> list[ir.Value]:
     slots = op.operands
     for position, value in enumerate(operands):
         slots[position] = value
-    return op.results
+    return cast(list, op.results)
 
 
 def _is_dynamic_slice(value: ir.Value) -> bool:

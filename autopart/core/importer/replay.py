@@ -171,7 +171,7 @@ class _Importer:
                 if op.kind in _CLONED and (op.kind != "broadcast_in_dim" or not specs[spec].operands[0].shape):
                     env[op.results[0]] = Lazy(spec, operands, op.source)
                     continue
-                read = [self._materialised(v, scope, op.source) if v.__class__ is Lazy else v for v in operands]
+                read = [self._materialised(v, scope, op.source) if isinstance(v, Lazy) else v for v in operands]
                 made = self._append(spec, read, scope, op.source)
                 if len(made) == 1:
                     env[op.results[0]] = made.start

@@ -106,16 +106,26 @@ class Reader:
         return [self._number[v] for v in op.operands]
 
     def _read_op(self, op: ir.Operation, name: str, block: Block) -> None:
-        operands = self._uses(op)
-        entry = self._special(op, operands, block) if name in _READ_SPECIALLY else self._plain(op, operands)
+        number = self._number
+        operands = [number[v] for v in op.operands]
+        if name not in _READ_SPECIALLY:
+            block.ops.append(self._plain(op, name, operands))
+            return
+        entry = self._special(op, operands, block)
         if entry is not None:
-            entry.results = [self._define(r) for r in op.results]
+            if not entry.results:
+                entry.results = [self._define(r) for r in op.results]
             block.ops.append(entry)
 
-    def _plain(self, op: ir.Operation, operands: list[int]) -> Op:
-        types = self._types
-        spec = self._specs.intern(op, tuple([types[v] for v in operands]))
-        return Op(self._specs.specs[spec].kind, spec, operands, [], op)
+    def _plain(self, op: ir.Operation, name: str, operands: list[int]) -> Op:
+        known, number = self._types, self._number
+        results = list(op.results)
+        types = tuple([r.type for r in results])
+        spec = self._specs.intern_typed(op, name, tuple([known[v] for v in operands]), types)
+        numbers = list(range(len(known), len(known) + len(results)))
+        number.update(zip(results, numbers, strict=True))
+        known.extend(types)
+        return Op(self._specs.specs[spec].kind, spec, operands, numbers, op)
 
     def _special(self, op: ir.Operation, operands: list[int], block: Block) -> Op | None:
         """An op that is more than its spec; None where it is read into `block` already."""
@@ -134,9 +144,9 @@ class Reader:
                 return Op("barrier", -1, operands, [], op)
             case "stablehlo.reshape":
                 tag = _tag_of(op)
-                return Op("alias", -1, operands, [], op, tag=tag) if tag else self._plain(op, operands)
+                return Op("alias", -1, operands, [], op, tag=tag) if tag else self._plain(op, op.name, operands)
             case _:
-                return Op("alias", -1, operands, [], op) if _is_identity(op) else self._plain(op, operands)
+                return Op("alias", -1, operands, [], op) if _is_identity(op) else self._plain(op, op.name, operands)
 
     def read_inline(self, op: ir.Operation, operands: list[int], block: Block) -> list[int]:
         """Reads a one-device manual region as if its body stood in place of the op."""
