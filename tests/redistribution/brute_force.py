@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
 import numpy as np
+
+from autopart.spmd.redistribution import CollectiveCost, Elements
 
 Layout = tuple[tuple[str, ...], ...]
 Node = tuple[Layout, frozenset[str]]
@@ -42,40 +45,55 @@ def with_pending(sizes: dict[str, int], layout: Layout) -> list[Node]:
     return [(layout, frozenset(s)) for s in subsets]
 
 
-def cheapest(sizes: dict[str, int], nodes: list[Node], elements: int) -> np.ndarray:
-    """cost[i, j]: the least Figure 11 cost from node i to node j with no local size above the larger of theirs."""
+FIGURE_11 = Elements()
+
+
+def cheapest(sizes: dict[str, int], nodes: list[Node], elements: int, cost: CollectiveCost = FIGURE_11) -> np.ndarray:
+    """cost[i, j]: the least cost (4-byte elements) from node i to node j, no local size above the larger of theirs."""
     local = np.array([elements // math.prod(sizes[a] for dim in n for a in dim) for n, _ in nodes])
     direct = np.full((len(nodes), len(nodes)), np.inf)
     for i, one in enumerate(nodes):
         for j, other in enumerate(nodes):
-            direct[i, j] = _edge(sizes, one, other, local[i], local[j])
-    cost = np.full_like(direct, np.inf)
+            before, after = int(local[i]), int(local[j])
+            for kind, axes in _edges(sizes, one, other):
+                spans = tuple((a, sizes[a]) for a in sizes if a in axes)
+                direct[i, j] = min(direct[i, j], cost.step_cost(kind, before, after, 4, spans))
+    np.fill_diagonal(direct, 0)
+    best = np.full_like(direct, np.inf)
     for bound in sorted(set(local.tolist())):
         inside = local <= bound
         short = np.where(inside[:, None] & inside[None, :], direct, np.inf)
         for k in np.flatnonzero(inside):
             short = np.minimum(short, short[:, k, None] + short[None, k, :])
         at_bound = np.maximum(local[:, None], local[None, :]) == bound
-        cost[at_bound] = short[at_bound]
-    return cost
+        best[at_bound] = short[at_bound]
+    return best
 
 
-def _edge(sizes: dict[str, int], one: Node, other: Node, before: int, after: int) -> float:
+def _edges(sizes: dict[str, int], one: Node, other: Node) -> Iterator[tuple[str, set[str]]]:
+    """(kind, axes it spans) of each collective that leads from one node straight to the other."""
     (here, pending), (there, left) = one, other
-    longer = [b[: len(a)] == a for a, b in zip(here, there, strict=True)]
-    shorter = [a[: len(b)] == b for a, b in zip(here, there, strict=True)]
+    dims = list(zip(here, there, strict=True))
+    longer = [b[: len(a)] == a for a, b in dims]
+    shorter = [a[: len(b)] == b for a, b in dims]
     used, wanted = ({a for dim in n for a in dim} for n in (here, there))
     if pending != left:
-        if not left < pending:
-            return np.inf
-        if here == there:
-            return 2 * before
-        return before if all(longer) and wanted - used == pending - left else np.inf
-    if here == there or all(longer):
-        return 0
-    if all(shorter):
-        return after
-    if used == wanted and all(a or b for a, b in zip(longer, shorter, strict=True)):
-        return before
-    cuts = [tuple(math.prod(sizes[a] for a in dim) for dim in n) for n in (here, there)]
-    return before if cuts[0] == cuts[1] else np.inf
+        if left < pending and here == there:
+            yield "all_reduce", set(pending - left)
+        elif left < pending and all(longer) and wanted - used == pending - left:
+            yield "reduce_scatter", set(pending - left)
+        return
+    if all(longer):
+        yield "all_slice", wanted - used
+    elif all(shorter):
+        yield "all_gather", used - wanted
+    elif used == wanted and all(a or b for a, b in zip(longer, shorter, strict=True)):
+        yield "all_to_all", {axis for a, b in dims for axis in a[len(b) :]}
+    if all(math.prod(sizes[x] for x in a) == math.prod(sizes[x] for x in b) for a, b in dims):
+        was, is_ = _places(sizes, here), _places(sizes, there)
+        yield "all_permute", {a for a in used | wanted if was.get(a) != is_.get(a)}
+
+
+def _places(sizes: dict[str, int], layout: Layout) -> dict[str, tuple[int, int]]:
+    """Per axis, its dim and into how many parts the axes above it cut the dim."""
+    return {a: (d, math.prod(sizes[x] for x in dim[:n])) for d, dim in enumerate(layout) for n, a in enumerate(dim)}

@@ -29,29 +29,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
 
 from autopart.spmd.redistribution.detour import two_exchanges
 from autopart.spmd.redistribution.device_map import rewritten
 from autopart.spmd.redistribution.exchange import one_exchange
+from autopart.spmd.redistribution.moves import Move
 from autopart.spmd.redistribution.primes import Layout
 from autopart.spmd.redistribution.problem import Problem
 from autopart.spmd.redistribution.weak import Counts, exchange_rounds, meeting_point, nearest_pair, weak_type
-
-
-class Move(NamedTuple):
-    """One collective to the layout `after`.
-
-    parts    prime axes it reduces, for reduce_scatter and all_reduce
-    view     for an all_to_all under another device map: the layout before it, rewritten under `devices`
-    """
-
-    kind: str
-    after: Layout
-    parts: frozenset[int] = frozenset()
-    code: int = 0
-    view: Layout | None = None
-    devices: tuple[int, ...] | None = None
 
 
 def candidates(p: Problem) -> Iterator[list[Move]]:

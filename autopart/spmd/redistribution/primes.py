@@ -104,6 +104,15 @@ def decompositions(
     return tuple(made)
 
 
+def whole_axes(mesh: tuple[tuple[str, int], ...], cuts: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> PrimeAxes:
+    """The axes of `mesh`, cut where they must be and nowhere else; not prime, for who does not need them to be."""
+    wanted, parts = dict(cuts), []
+    for name, size in mesh:
+        marks = sorted({1, size, *wanted.get(name, ())})
+        parts += [SubAxis(name, hi // lo, lo) for lo, hi in reversed(list(itertools.pairwise(marks)))]
+    return PrimeAxes(mesh, tuple(parts))
+
+
 def cuts_of(*kinds: DistributedType) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Strides at which the types cut axes into parts."""
     sizes = dict(kinds[0].mesh)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from autopart.spmd.redistribution.primes import Layout, PrimeAxes, cuts_of, decompositions, valuations
+from autopart.spmd.redistribution.primes import Layout, PrimeAxes, cuts_of, decompositions, valuations, whole_axes
 from autopart.spmd.redistribution.types import DistributedType, DistributedTypeError
 
 
@@ -40,26 +40,32 @@ class Problem:
 
 
 def problems(source: DistributedType, target: DistributedType) -> list[Problem]:
-    """The problem over each way to cut the axes. Raises `DistributedTypeError` where it is none."""
+    """The problem over each way to cut the axes into primes. Raises `DistributedTypeError` where it is none."""
     _check(source, target)
-    made = []
-    for axes in decompositions(source.mesh, cuts_of(source, target)):
-        before, after = axes.layout(source), axes.layout(target)
-        kept = {p for axis, _ in target.pending for p in axes.parts(axis)}
-        reductions: list[tuple[int, frozenset[int]]] = []
-        for axis, code in reversed(source.pending):
-            parts = frozenset(axes.parts(axis)) - kept
-            if not parts:
-                continue
-            if reductions and reductions[-1][0] == code:
-                parts |= reductions.pop()[1]
-            reductions.append((code, parts))
-        taken = {a for dim in before for a in dim} | kept
-        taken.update(p for axis, _ in source.pending for p in axes.parts(axis))
-        room = tuple(tuple(valuations(n, axes.primes)) for n in source.shape)
-        free = frozenset(range(len(axes.axes))) - taken
-        made.append(Problem(axes, source, target, before, after, room, free, tuple(reductions)))
-    return made
+    return [_over(axes, source, target) for axes in decompositions(source.mesh, cuts_of(source, target))]
+
+
+def on_whole_axes(source: DistributedType, target: DistributedType) -> Problem:
+    """The problem over mesh axes that are whole unless source or target cut them."""
+    return _over(whole_axes(source.mesh, cuts_of(source, target)), source, target)
+
+
+def _over(axes: PrimeAxes, source: DistributedType, target: DistributedType) -> Problem:
+    before, after = axes.layout(source), axes.layout(target)
+    kept = {p for axis, _ in target.pending for p in axes.parts(axis)}
+    reductions: list[tuple[int, frozenset[int]]] = []
+    for axis, code in reversed(source.pending):
+        parts = frozenset(axes.parts(axis)) - kept
+        if not parts:
+            continue
+        if reductions and reductions[-1][0] == code:
+            parts |= reductions.pop()[1]
+        reductions.append((code, parts))
+    taken = {a for dim in before for a in dim} | kept
+    taken.update(p for axis, _ in source.pending for p in axes.parts(axis))
+    room = tuple(tuple(valuations(n, axes.primes)) for n in source.shape)
+    free = frozenset(range(len(axes.axes))) - taken
+    return Problem(axes, source, target, before, after, room, free, tuple(reductions))
 
 
 def _check(source: DistributedType, target: DistributedType) -> None:

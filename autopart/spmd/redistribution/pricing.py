@@ -1,0 +1,62 @@
+"""What a sequence of moves costs, and how sequences of equal cost compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autopart.spmd.redistribution.cost import CollectiveCost, Elements, sent_share
+from autopart.spmd.redistribution.moves import Move, group_axes, group_size
+from autopart.spmd.redistribution.primes import Layout, ways
+from autopart.spmd.redistribution.problem import Problem
+
+Price = tuple[float, int, float, int]
+"""(cost, collectives that communicate, elements sent, steps): the smaller the better."""
+
+
+class Pricing:
+    """Prices moves over the axes of one problem; what it is asked twice it looks up."""
+
+    def __init__(self, problem: Problem, element_bytes: float, model: CollectiveCost):
+        self._axes = problem.axes
+        self._source = problem.source
+        self._elements = math.prod(problem.source_type.shape)
+        self._element_bytes = element_bytes
+        self._model = model
+        self._known: dict[tuple[str, int, int, frozenset[int]], float] = {}
+
+    @property
+    def tells_axes_apart(self) -> bool:
+        """False for Figure 11, which counts elements whatever the axis."""
+        return not isinstance(self._model, Elements)
+
+    def local(self, layout: Layout) -> int:
+        """Elements per device."""
+        return self._elements // ways(layout, self._axes.sizes)
+
+    def move(self, here: Layout, move: Move, devices: tuple[int, ...] | None = None) -> float:
+        """The cost of a move from `here`, where tiles are placed under the device map `devices`."""
+        before, after = self.local(here), self.local(move.after)
+        parts = group_axes(self._axes, here, devices, move) if self.tells_axes_apart else frozenset[int]()
+        key = (move.kind, before, after, parts)
+        if key not in self._known:
+            self._known[key] = self._model.step_cost(move.kind, before, after, self._element_bytes, self._spans(parts))
+        return self._known[key]
+
+    def sequence(self, moves: Sequence[Move]) -> Price:
+        """The price of moves that begin at the source."""
+        cost, talking, sent = 0, 0, 0.0
+        here, devices = self._source, None
+        for move in moves:
+            if move.kind != "all_slice":
+                cost += self.move(here, move, devices)
+                talking += 1
+                sent += sent_share(move.kind, group_size(self._axes, here, move)) * self.local(here)
+            here, devices = move.after, move.devices
+        return cost, talking, sent, len(moves)
+
+    def _spans(self, parts: frozenset[int]) -> tuple[tuple[str, int], ...]:
+        sizes: dict[str, int] = {}
+        for a in sorted(parts):
+            sizes[self._axes.axes[a].name] = sizes.get(self._axes.axes[a].name, 1) * self._axes.sizes[a]
+        return tuple(sizes.items())
