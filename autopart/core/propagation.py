@@ -330,8 +330,8 @@ def tile_in_turn(
 ):
     """Tiles each value that may still be tiled (see `dim_to_tile`) and propagates before the next.
 
-    Writes (value, dim) into `tiled` and ops left in conflict into `blocked`; returns how many there are of each, and the
-    last stamp. `stamp` is the last one used.
+    Writes (value, dim) into `tiled` and ops left in conflict into `blocked`; returns how many there are of each, and
+    the last stamp. `stamp` is the last one used.
     """
     count, stuck = 0, 0
     for i in range(values.shape[0]):
