@@ -12,7 +12,7 @@ resolution. 9 blocks down, 12 up (one more a level, each takes one kept activati
 
     460   23 blocks * 2 pairs * (2 norms, 2 convolutions, 1 dense of the time; a scale or weight and a bias each)
      14   1x1 convolutions around blocks that change the number of channels
-     10   attention: norm, query, key, value, out
+     10   attention: norm 2, position 1, query 2, key 1 (softmax undoes a bias on keys), value 2, out 2
       8   convolutions between levels
       9   first convolution 2, last norm 2 and convolution 1, MLP of the time 4
 
@@ -77,7 +77,7 @@ def init(config: Config, key: jax.Array) -> Params:
             shrink.append(_init_convolution(next(keys), 3, width, width))
             kept.append(width)
     middle = [_init_block(config, next(keys), width, width) for _ in range(2)]
-    attention = _init_attention(next(keys), width, config.heads)
+    attention = _init_attention(config, next(keys), width)
     up, grow = [], []
     for level in reversed(range(config.levels)):
         for _ in range(config.blocks + 1):
@@ -131,18 +131,22 @@ def _init_block(config: Config, key: jax.Array, inputs: int, outputs: int) -> Pa
     return {"pairs": pairs} | (around_weight if inputs != outputs else {})
 
 
-def _init_attention(key: jax.Array, channels: int, heads: int) -> Params:
-    head = channels // heads
-    shapes = {name: (channels, heads, head) for name in ("query", "key", "value")} | {"out": (heads, head, channels)}
-    keys = dict(zip(shapes, jax.random.split(key, 4), strict=True))
-    projections = {
-        name: {
-            "weight": jax.random.normal(keys[name], shape) / math.sqrt(channels),
-            "bias": jnp.zeros(shape[-1:] if name == "out" else shape[1:]),
-        }
-        for name, shape in shapes.items()
+def _init_attention(config: Config, key: jax.Array, channels: int) -> Params:
+    head = channels // config.heads
+    shapes = {name: (channels, config.heads, head) for name in ("query", "key", "value")}
+    *projection_keys, out_key, position_key = jax.random.split(key, 5)
+    params = {
+        name: {"weight": jax.random.normal(k, shape) / math.sqrt(channels), "bias": jnp.zeros(shape[1:])}
+        for k, (name, shape) in zip(projection_keys, shapes.items(), strict=True)
     }
-    return projections | {"norm": _init_norm(channels)}
+    del params["key"]["bias"]
+    out = jax.random.normal(out_key, (config.heads, head, channels)) / math.sqrt(channels)
+    params["out"] = {"weight": out, "bias": jnp.zeros(channels)}
+    pixels = (config.resolution >> (config.levels - 1)) ** 2
+    return params | {
+        "norm": _init_norm(channels),
+        "position": jax.random.normal(position_key, (pixels, channels)) / math.sqrt(channels),
+    }
 
 
 def group_norm(params: Params, x: jax.Array, groups: int) -> jax.Array:
@@ -176,15 +180,17 @@ def residual_block(config: Config, params: Params, x: jax.Array, time: jax.Array
 
 def attention(config: Config, params: Params, x: jax.Array) -> jax.Array:
     """Self-attention over the pixels of `x` [b, h, w, c], added to `x`."""
-    pixels = group_norm(params["norm"], x, config.groups).reshape(x.shape[0], -1, x.shape[-1])
-    query, key, value = (
-        jnp.einsum("bpc,chk->bphk", pixels, params[name]["weight"]) + params[name]["bias"]
-        for name in ("query", "key", "value")
-    )
+    pixels = group_norm(params["norm"], x, config.groups).reshape(x.shape[0], -1, x.shape[-1]) + params["position"]
+    query, key, value = (_project(params[name], pixels) for name in ("query", "key", "value"))
     scores = jnp.einsum("bqhk,bphk->bhqp", query, key) / math.sqrt(query.shape[-1])
     mixed = jnp.einsum("bhqp,bphk->bqhk", jax.nn.softmax(scores), value)
     out = jnp.einsum("bqhk,hkc->bqc", mixed, params["out"]["weight"]) + params["out"]["bias"]
     return x + out.reshape(x.shape)
+
+
+def _project(params: Params, x: jax.Array) -> jax.Array:
+    y = jnp.einsum("bpc,chk->bphk", x, params["weight"])
+    return y + params["bias"] if "bias" in params else y
 
 
 def time_embedding(config: Config, params: list[Params], time: jax.Array) -> jax.Array:
