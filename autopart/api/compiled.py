@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import jax
@@ -35,9 +36,8 @@ class Compiled:
         """Runs it. Raises `CallError` where the arguments are not those it was lowered for."""
         leaves, tree = jax.tree.flatten((args, kwargs))
         if tree != self._traced.in_tree:
-            raise CallError(
-                "called with another pytree than it was lowered for", why=f"{tree} is not {self._traced.in_tree}"
-            )
+            found, wanted = (textwrap.shorten(str(t), 300) for t in (tree, self._traced.in_tree))
+            raise CallError("called with another pytree than it was lowered for", why=f"{found} is not {wanted}")
         program = self._traced.program
         for leaf, aval, name in zip(leaves, self._traced.in_avals, program.argument_names, strict=True):
             if np.shape(leaf) != aval.shape or not _castable(leaf, aval.dtype):
