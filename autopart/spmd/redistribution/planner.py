@@ -33,9 +33,9 @@ def plan(
     Raises `DistributedTypeError` where meshes or shapes differ, or the target awaits a reduction the source does not.
 
     >>> mesh = {"x": 4}
-    >>> print(plan(DistributedType.parse("[1{x}8, 8]", mesh), DistributedType.parse("[8, 1{x}8]", mesh)))
-    [1{x}8, 8] -> [8, 1{x}8] on {x:4}: cost 8, height 1
-      all_to_all {0 -> 1} <"x">  [8, 1{x}8]
+    >>> print(plan(DistributedType.parse("[2{x}8, 8]", mesh), DistributedType.parse("[8, 2{x}8]", mesh)))
+    [2{x}8, 8] -> [8, 2{x}8] on {x:4}: cost 16, height 1
+      all_to_all {0 -> 1} <"x">  [8, 2{x}8]
     """
     best = _cheapest(source, target, element_bytes, named_cost(cost))
     if best is None:
