@@ -46,6 +46,7 @@ class Problem:
         self.history: list[tuple[int, float]] = []
         self.broken: Exception | None = None
         self.start = self._first()
+        self._began = meter.seconds
         self.best = self.least_memory = self.start
         self.recalled = 0
 
@@ -63,6 +64,11 @@ class Problem:
     def share_spent(self) -> float:
         """The share of the budget that is spent, 0 to 1."""
         return self._meter.share
+
+    @property
+    def evaluations_per_s(self) -> float:
+        """States costed per second since the workers were ready."""
+        return self._meter.evaluations / max(1e-9, self._meter.seconds - self._began)
 
     @property
     def seconds(self) -> float:

@@ -44,7 +44,7 @@ class ProgressLine:
         bar = "#" * round(BAR * share) + "-" * (BAR - round(BAR * share))
         count = f"{done}/{total:.0f}" if total < float("inf") else f"{done}"
         memory = f"{cost.peak_bytes / 1e9:.3g} GB" + ("" if cost.fits else f" ({1 + cost.excess:.2f} x memory)")
-        rate = done / max(problem.seconds, 1e-9)
+        rate = problem.evaluations_per_s
         return f"search {self._title}  [{bar}]  {count}  {rate:.0f}/s  best {seconds_text(cost.step_s)}  {memory}   "
 
 

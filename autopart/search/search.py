@@ -155,7 +155,7 @@ def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, s
         "evaluations": problem.evaluations,
         "recalled": problem.recalled,
         "seconds": seconds,
-        "evaluations_per_s": problem.evaluations / max(seconds, 1e-9),
+        "evaluations_per_s": problem.evaluations_per_s,
         "decisions": [task.space.describe(d) for d in best.decisions],
         "start": _cost(problem.start.cost),
         "best": _cost(best.cost),
