@@ -8,7 +8,8 @@
     detour       two of them, where primes clash
     device_map   types rewritten under another device map
     candidates   sequences in normal form
-    planner      the cheapest of them
+    axis_search  a shortest path over mesh axes, for costs that tell axes apart
+    planner      the cheapest of all
     cost         Figure 11, and seconds per axis
     shortest_path  the paper's search, as a bound
 
