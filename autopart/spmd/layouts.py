@@ -91,7 +91,9 @@ def layouts(
             native[value] = pack(actions, stamps)
     for value in range(native.shape[0]):
         if not graph.is_argument[graph.value_op[value]]:
-            settled[value] = _settle(graph, maps, state, sizes, shapes, is_output, native, required, value, actions, stamps)
+            settled[value] = _settle(
+                graph, maps, state, sizes, shapes, is_output, native, required, value, actions, stamps
+            )  # fmt: skip
 
 
 @kernel
