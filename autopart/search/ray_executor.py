@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray.exceptions import RayActorError, RayTaskError
 
 from autopart.search.executor import Session, Task
 from autopart.search.process_executor import MOST_DEATHS, WorkerError
@@ -82,13 +83,13 @@ class RaySession:
             place, index = busy.pop(ended[0])
             try:
                 found = ray.get(ended[0])
-            except ray.exceptions.RayActorError:
+            except RayActorError:
                 deaths[index] += 1
                 if deaths[index] >= MOST_DEATHS:
                     raise WorkerError(f"{MOST_DEATHS} workers died over one job", why=f"{jobs[index]}") from None
                 waiting.append(index)
                 self._actors[place] = _REMOTE_ACTOR.remote(self._task)
-            except ray.exceptions.RayTaskError as error:
+            except RayTaskError as error:
                 raise error.cause from None
             else:
                 yield index, found
