@@ -1,0 +1,30 @@
+"""Do real programs import and lower, whole and with the batch tiled, and does every op have a rule?"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import autopart as ap
+from autopart.report.ops_table import coverage
+
+FOLDER = Path(__file__).parents[1] / "data" / "workloads"
+FILES = sorted(FOLDER.glob("*.mlir.gz"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name.removesuffix(".mlir.gz"))
+def test_workload_lowers_whole_and_with_its_batch_tiled(path):
+    arguments = json.loads(gzip.decompress(path.with_name(path.name.replace(".mlir.", ".args.json.")).read_bytes()))
+    names = arguments["arg_names"]
+    program = ap.load(path, argument_names=[f"a{i}" for i in range(len(names))])
+    assert "100" in coverage(program.traced.program)
+    batch = [i for i, name in enumerate(names) if name.startswith("batch")] or [len(names) - 1]
+    tactic = ap.ManualPartition({f"a{i}": ap.FIRST_DIVISIBLE_DIM for i in batch}, axis="batch")
+    whole = ap.jit(program, ap.Mesh({"batch": 2}), []).lower()
+    assert not +whole.program.collectives()
+    tiled = ap.jit(program, ap.Mesh({"batch": 2}), [tactic]).lower()
+    for lowered in (whole, tiled):
+        lowered.exported.operation.verify()
