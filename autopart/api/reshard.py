@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.custom_derivatives import linear_call
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -126,7 +127,7 @@ def _reshard(x: Any, before: Any, after: Any, donate: bool, cost: str | Collecti
             hint="jax.device_put moves arrays between memories",
         )
     mesh = after.mesh if isinstance(after.mesh, jax.sharding.Mesh) else before.mesh
-    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key):
         bits = jax.random.key_data(x)
         return wrap_key(_program(bits.shape, bits.dtype, mesh, before.spec, after.spec, donate, cost)(bits), x.dtype)
     return _program(tuple(x.shape), np.dtype(x.dtype), mesh, before.spec, after.spec, donate, cost)(x)
@@ -135,7 +136,7 @@ def _reshard(x: Any, before: Any, after: Any, donate: bool, cost: str | Collecti
 def _source_of(x: Any) -> Any:
     if not hasattr(x, "shape") or not hasattr(x, "dtype"):
         raise CallError(f"cannot reshard a {type(x).__name__}", hint="a jax.Array, or a pytree of them")
-    if not isinstance(x, jax.core.Tracer):
+    if not isinstance(x, Tracer):
         return getattr(x, "sharding", None)
     known = getattr(jax.typeof(x), "sharding", None)
     if known is None or not any(kind == jax.sharding.AxisType.Explicit for kind in known.mesh.axis_types):

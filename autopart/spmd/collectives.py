@@ -18,8 +18,10 @@ along the leading dim where it touches several dims at once, between a reshape a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -77,12 +79,12 @@ class Emitter:
     def _all_slice(self, step: Step, value: ir.Value) -> ir.Value:
         starts = [_i32(0)] * len(step.target.shape)
         for dim, axes in step.sliced:
-            tile, start = step.target.local_shape[dim], None
+            tile = step.target.local_shape[dim]
+            terms = []
             for axis in axes:
-                term = stablehlo.multiply(self._coordinate(axis), _i32(tile))
-                start = term if start is None else stablehlo.add(start, term)
+                terms.append(stablehlo.multiply(self._coordinate(axis), _i32(tile)))
                 tile *= axis.size
-            starts[dim] = start
+            starts[dim] = functools.reduce(stablehlo.add, terms)
         return stablehlo.dynamic_slice(value, starts, ir.DenseI64ArrayAttr.get(list(step.target.local_shape)))
 
     def _all_gather(self, step: Step, value: ir.Value) -> ir.Value:
@@ -141,7 +143,7 @@ class Emitter:
     def _all_permute(self, step: Step, value: ir.Value) -> ir.Value:
         pairs = source_target_pairs(step)
         attributes = {
-            "source_target_pairs": ir.DenseElementsAttr.get(pairs, shape=pairs.shape),
+            "source_target_pairs": _dense(pairs),
             "channel_handle": stablehlo.ChannelHandle.get(_CHANNEL, 1),
         }
         return _collective("collective_permute", value, step.target.local_shape, attributes)
@@ -158,11 +160,11 @@ class Emitter:
         return place
 
     def _grouped(self, placed: DistributedType, order: Sequence[SubAxis]) -> dict[str, ir.Attribute]:
-        groups = replica_groups(placed, order)
-        return {
-            "replica_groups": ir.DenseElementsAttr.get(groups, shape=groups.shape),
-            "channel_handle": stablehlo.ChannelHandle.get(_CHANNEL, 1),
-        }
+        key = (tuple(order), placed.devices)
+        if key not in self._groups:
+            groups = replica_groups(placed, order)
+            self._groups[key] = _dense(groups)
+        return {"replica_groups": self._groups[key], "channel_handle": stablehlo.ChannelHandle.get(_CHANNEL, 1)}
 
 
 def replica_groups(placed: DistributedType, order: Sequence[SubAxis]) -> np.ndarray:
@@ -175,7 +177,8 @@ def replica_groups(placed: DistributedType, order: Sequence[SubAxis]) -> np.ndar
         offsets = (offsets[:, None] + np.arange(axis.size) * stride).reshape(-1)
         leaders &= points // stride % axis.size == 0
     groups = points[leaders][:, None] + offsets
-    return groups if placed.devices is None else np.array(placed.devices, np.int64)[groups]
+    groups = groups if placed.devices is None else np.array(placed.devices)[groups]
+    return np.ascontiguousarray(groups, np.int64)
 
 
 def source_target_pairs(step: Step) -> np.ndarray:
@@ -277,6 +280,10 @@ def _transpose(value: ir.Value, order: Sequence[int]) -> ir.Value:
     if list(order) == list(range(len(order))):
         return value
     return stablehlo.transpose(value, ir.DenseI64ArrayAttr.get(list(order)))
+
+
+def _dense(numbers: np.ndarray) -> ir.Attribute:
+    return ir.DenseElementsAttr.get(cast(Any, numbers), shape=numbers.shape)
 
 
 def _i64(number: int) -> ir.Attribute:
