@@ -1,4 +1,4 @@
-"""What the TPU compiler says of each pair: memory and estimated cycles, kept in `compiler.json` with date and versions."""
+"""What the TPU compiler says of each pair: memory and estimated cycles, kept in `compiler.json` with the date."""
 
 from __future__ import annotations
 
