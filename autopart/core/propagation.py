@@ -349,9 +349,7 @@ def tile_in_turn(
         for k in range(uses.shape[0]):
             seeds[k + 1] = graph.use_op[uses[k]]
         stamp += 1
-        conflicts = propagate(
-            graph, maps, state, sizes, axis, stamp, np.unique(seeds), heap, queued, found, conflicted
-        )
+        conflicts = propagate(graph, maps, state, sizes, axis, stamp, np.unique(seeds), heap, queued, found, conflicted)
         for k in range(min(conflicts, blocked.shape[0] - stuck)):
             blocked[stuck] = conflicted[k]
             stuck += 1

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -37,13 +39,13 @@ class Task:
     cost_model: CostModel | None
     objective: Objective
 
-    def pickled(self) -> bytes:
+    def pickled(self, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
         """For other processes; the program's arrays are in it once.
 
         Raises `TaskError` for a cost model or an objective that cannot be pickled.
         """
         try:
-            return pickle.dumps(self)
+            return dumps(self)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise TaskError(
                 "the search cannot be sent to workers",
@@ -52,8 +54,11 @@ class Task:
             ) from None
 
     def worker(self) -> Evaluator:
-        """What runs the task's jobs, in whichever process."""
-        return Evaluator(self)
+        """What runs the task's jobs, in whichever process; ready to run them at full speed."""
+        evaluator = Evaluator(self)
+        if self.cost_model is None:
+            evaluator.warm_up()
+        return evaluator
 
 
 class Evaluator:
@@ -67,6 +72,11 @@ class Evaluator:
         self._start = copy.mark()
         self._path: list[tuple[Decision, int, int]] = []
         self._known: dict[tuple[int, int], State] = {}
+
+    def warm_up(self) -> None:
+        """Costs the start and one decision, so that the first job does not wait for the kernels to be loaded."""
+        for option in self._state(()).options[:1]:
+            self._state((option.decision,))
 
     def run(self, job: Job) -> Result:
         """The states that a job asks for."""
@@ -111,10 +121,10 @@ class Evaluator:
 
     def _state(self, decisions: tuple[Decision, ...]) -> State:
         actions = self._go_to(decisions)
-        key = self.partitioning.fingerprint
+        local = lower(self.partitioning, self._options, self._statics)
+        key = self.partitioning.fingerprint ^ local.fingerprint
         known = self._known.get((key, actions))
         if known is None:
-            local = lower(self.partitioning, self._options, self._statics)
             cost = self._price(local, actions)
             if not math.isfinite(cost.score):
                 cost = Cost(cost.step_s, cost.peak_bytes, math.inf, actions, math.inf)

@@ -33,8 +33,8 @@ class Task(Protocol):
         """A worker in this process."""
         ...
 
-    def pickled(self) -> bytes:
-        """The task, for other processes."""
+    def pickled(self, dumps: Callable[[Any], bytes]) -> bytes:
+        """The task as `dumps`, such as `pickle.dumps`, writes it: for other processes."""
         ...
 
 

@@ -45,7 +45,7 @@ class Job:
 class State:
     """A state that was costed.
 
-    key        fingerprint of the partitioning: equal states have equal keys
+    key        fingerprint of the partitioning and its layouts: equal states have equal keys
     options    decisions that are legal there
     """
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
@@ -40,9 +41,9 @@ class MeshTask:
     starts: tuple[Partitioning, ...]
     wanted: Search
 
-    def pickled(self) -> bytes:
+    def pickled(self, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
         """For other processes; the program, which the starts share, is in it once."""
-        return pickle.dumps(self)
+        return dumps(self)
 
     def worker(self) -> MeshTask:
         """Itself: it keeps nothing between jobs."""

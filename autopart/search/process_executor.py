@@ -1,8 +1,8 @@
-"""Jobs in spawned processes of this machine; one that dies is replaced and its job done again.
+"""Jobs in spawned processes of this machine; one that dies is replaced and its jobs done again.
 
-    driver --job 3--> process 0 --result 3--> driver        each process takes its next job when it has done one
-           --job 4--> process 1   (dies)
-           --job 4--> process 2
+    driver --jobs 3, 4--> process 0 --results--> driver     each process takes its next jobs when it has done some
+           --jobs 5, 6--> process 1   (dies)
+           --job 5--> process 2
 
 The program goes to each process once, when it starts. As with everything that spawns, a script that uses it must guard
 its top level with `if __name__ == "__main__":`.
@@ -10,26 +10,20 @@ its top level with `if __name__ == "__main__":`.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
 import pickle
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from autopart.core.errors import PartitionError
-from autopart.search.executor import Session, Task
-
-MOST_DEATHS = 3
-"""Deaths over one job after which it, not the worker, is to blame."""
-
-
-class WorkerError(PartitionError):
-    """Workers keep dying over one job, or a job raised."""
+from autopart.search.dispatch import Pace, Waiting, run_chunk, sendable
+from autopart.search.executor import Task
 
 
 @dataclass(frozen=True)
@@ -38,9 +32,9 @@ class Processes:
 
     workers: int | None = None
 
-    def start(self, task: Task) -> Session:
+    def start(self, task: Task) -> ProcessSession:
         """See `Executor`."""
-        return ProcessSession(task.pickled(), self.workers or os.cpu_count() or 1)
+        return ProcessSession(task.pickled(pickle.dumps), self.workers or os.cpu_count() or 1)
 
 
 class _Worker:
@@ -53,12 +47,14 @@ class _Worker:
         self.process.start()
         theirs.close()
         self.pipe.send_bytes(task)
-        self.job = -1
+        self.chunk = range(0)
 
-    def give(self, index: int, job: Any) -> None:
-        """Starts a job."""
-        self.job = index
-        self.pipe.send(job)
+    def wait(self) -> None:
+        """Until it is ready; raises what kept it from that. One that dies before is found out by its first jobs."""
+        with contextlib.suppress(EOFError, OSError):
+            error = self.pipe.recv()
+            if error is not None:
+                raise error
 
     def end(self) -> None:
         """Ends the process."""
@@ -70,24 +66,29 @@ class _Worker:
 def _serve(pipe: Connection) -> None:
     """The life of a worker: the task, then jobs until the pipe closes. Ctrl-C is for the driver."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    worker = pickle.loads(pipe.recv_bytes()).worker()
+    try:
+        worker = pickle.loads(pipe.recv_bytes()).worker()
+    except Exception as error:
+        pipe.send(sendable(error))
+        return
+    gc.freeze()
+    pipe.send(None)
     while True:
         try:
-            job = pipe.recv()
+            jobs, seconds = pipe.recv()
         except EOFError:
             return
-        try:
-            pipe.send(worker.run(job))
-        except Exception as error:
-            pipe.send(error)
+        pipe.send(run_chunk(worker, jobs, seconds))
 
 
 class ProcessSession:
     """Worker processes that hold one task."""
 
     def __init__(self, task: bytes, workers: int):
-        self._task = task
+        self._task, self._pace = task, Pace()
         self._workers = [_Worker(task) for _ in range(workers)]
+        for worker in self._workers:
+            worker.wait()
 
     @property
     def pids(self) -> list[int]:
@@ -96,44 +97,41 @@ class ProcessSession:
 
     def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
         """See `Session`."""
-        waiting, deaths = list(range(len(jobs)))[::-1], [0] * len(jobs)
+        waiting = Waiting(jobs, len(self._workers), self._pace, deadline)
         busy: dict[Connection, _Worker] = {}
         for worker in self._workers:
-            self._next(worker, waiting, jobs, busy, deadline)
+            self._next(worker, waiting, jobs, busy)
         while busy:
             for pipe in multiprocessing.connection.wait(list(busy)):
                 worker = busy.pop(pipe)  # type: ignore[arg-type]
-                index = worker.job
+                chunk, done = worker.chunk, None
                 try:
-                    found: Any = worker.pipe.recv()
+                    done = worker.pipe.recv()
                 except (EOFError, OSError):
-                    deaths[index] += 1
-                    if deaths[index] >= MOST_DEATHS:
-                        raise WorkerError(f"{MOST_DEATHS} workers died over one job", why=f"{jobs[index]}") from None
-                    waiting.append(index)
+                    waiting.died(chunk)
                     worker = self._replace(worker)
-                else:
-                    if isinstance(found, Exception):
-                        raise found
-                    yield index, found
-                self._next(worker, waiting, jobs, busy, deadline)
+                self._next(worker, waiting, jobs, busy)
+                if done is not None:
+                    yield from waiting.done(chunk, done)
 
-    def _next(self, worker: _Worker, waiting, jobs, busy, deadline) -> None:
-        while waiting and time.monotonic() < deadline:
-            index = waiting.pop()
-            try:
-                worker.give(index, jobs[index])
-            except OSError:
-                waiting.append(index)
-                worker = self._replace(worker)
-                continue
-            busy[worker.pipe] = worker
+    def _next(self, worker: _Worker, waiting: Waiting, jobs: Sequence[Any], busy: dict[Connection, _Worker]) -> None:
+        chunk = waiting.chunk()
+        if not chunk:
             return
+        try:
+            worker.pipe.send((jobs[chunk.start : chunk.stop], waiting.seconds_left))
+        except OSError:
+            waiting.died(chunk)
+            self._next(self._replace(worker), waiting, jobs, busy)
+            return
+        worker.chunk = chunk
+        busy[worker.pipe] = worker
 
     def _replace(self, worker: _Worker) -> _Worker:
         place = self._workers.index(worker)
         worker.end()
         self._workers[place] = _Worker(self._task)
+        self._workers[place].wait()
         return self._workers[place]
 
     def close(self) -> None:

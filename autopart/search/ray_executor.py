@@ -1,23 +1,23 @@
 """Jobs on Ray: on this machine, or on a cluster that runs already.
 
-ray.put(task) once  ->  one actor per worker, each builds its worker from it
-job -> an idle actor -> result;  an actor that dies is replaced and its job done again
+ray.put(task) once  ->  one actor per worker, each builds its worker from it; what a script defines goes along
+some jobs -> an idle actor -> results;  an actor that dies is replaced and its jobs done again
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError
 
-from autopart.search.executor import Session, Task
-from autopart.search.process_executor import MOST_DEATHS, WorkerError
+from autopart.search.dispatch import Done, Pace, Waiting, run_chunk
+from autopart.search.executor import Task
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Ray:
     workers: int | None = None
     address: str | None = None
 
-    def start(self, task: Task) -> Session:
+    def start(self, task: Task) -> RaySession:
         """See `Executor`."""
         if not ray.is_initialized():
             ray.init(address=self.address, include_dashboard=False, log_to_driver=False, num_cpus=self._cpus)
         count = self.workers or int(ray.cluster_resources().get("CPU", 1))
-        return RaySession(task.pickled(), max(1, count))
+        return RaySession(task.pickled(ray.cloudpickle.dumps), max(1, count))  # pyright: ignore
 
     @property
     def _cpus(self) -> int | None:
@@ -49,9 +49,10 @@ class _Actor:
 
     def __init__(self, task: bytes):
         self._worker = pickle.loads(task).worker()
+        gc.freeze()
 
-    def run(self, job: Any) -> Any:
-        return self._worker.run(job)
+    def run(self, jobs: Sequence[Any], seconds: float) -> Done:
+        return run_chunk(self._worker, jobs, seconds)
 
     def pid(self) -> int:
         return os.getpid()
@@ -64,8 +65,9 @@ class RaySession:
     """Actors that hold one task."""
 
     def __init__(self, task: bytes, workers: int):
-        self._task = ray.put(task)
+        self._task, self._pace = ray.put(task), Pace()
         self._actors: list[Any] = [_REMOTE_ACTOR.remote(self._task) for _ in range(workers)]
+        ray.wait([a.pid.remote() for a in self._actors], num_returns=workers)
 
     @property
     def pids(self) -> list[int]:
@@ -74,31 +76,27 @@ class RaySession:
 
     def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
         """See `Session`."""
-        waiting, deaths = list(range(len(jobs)))[::-1], [0] * len(jobs)
-        busy: dict[Any, tuple[int, int]] = {}
+        waiting = Waiting(jobs, len(self._actors), self._pace, deadline)
+        busy: dict[Any, tuple[int, range]] = {}
         for place in range(len(self._actors)):
-            self._next(place, waiting, jobs, busy, deadline)
+            self._next(place, waiting, jobs, busy)
         while busy:
-            ended, _ = ray.wait(list(busy), num_returns=1)
-            place, index = busy.pop(ended[0])
+            [ended], _ = ray.wait(list(busy), num_returns=1)
+            place, chunk = busy.pop(ended)
+            done = None
             try:
-                found = ray.get(ended[0])
-            except RayActorError:
-                deaths[index] += 1
-                if deaths[index] >= MOST_DEATHS:
-                    raise WorkerError(f"{MOST_DEATHS} workers died over one job", why=f"{jobs[index]}") from None
-                waiting.append(index)
+                done = ray.get(ended)
+            except RayActorError as death:
+                waiting.died(chunk, str(death))
                 self._actors[place] = _REMOTE_ACTOR.remote(self._task)
-            except RayTaskError as error:
-                raise error.cause from None
-            else:
-                yield index, found
-            self._next(place, waiting, jobs, busy, deadline)
+            self._next(place, waiting, jobs, busy)
+            if done is not None:
+                yield from waiting.done(chunk, done)
 
-    def _next(self, place: int, waiting, jobs, busy, deadline) -> None:
-        if waiting and time.monotonic() < deadline:
-            index = waiting.pop()
-            busy[self._actors[place].run.remote(jobs[index])] = (place, index)
+    def _next(self, place: int, waiting: Waiting, jobs: Sequence[Any], busy: dict[Any, tuple[int, range]]) -> None:
+        if chunk := waiting.chunk():
+            given = self._actors[place].run.remote(jobs[chunk.start : chunk.stop], waiting.seconds_left)
+            busy[given] = (place, chunk)
 
     def close(self) -> None:
         """Ends the actors; Ray itself goes on, as others may use it."""

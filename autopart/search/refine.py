@@ -20,17 +20,17 @@ MOST_PARTS = 4
 Sequence = tuple[Decision, ...]
 
 
-def refine(problem: Problem, state: State, width: int = 16) -> State:
-    """Hill climbing by rank from `state`, `width` neighbours at a time; returns the best found."""
+def refine(problem: Problem, state: State) -> State:
+    """Hill climbing by rank from `state`, all neighbours of a kind in one wave; returns the best found."""
     tried: set[Sequence] = {state.decisions}
     while True:
-        better = _best_neighbour(problem, state, tried, width)
+        better = _best_neighbour(problem, state, tried)
         if better is None:
             return state
         state = better
 
 
-def _best_neighbour(problem: Problem, state: State, tried: set[Sequence], width: int) -> State | None:
+def _best_neighbour(problem: Problem, state: State, tried: set[Sequence]) -> State | None:
     """The best of the first kind of neighbours that has a better one; the cheaper kinds come first."""
     for kind in (_dropped, _added, _exchanged, _reordered, _ungrouped):
         jobs = []
@@ -39,10 +39,9 @@ def _best_neighbour(problem: Problem, state: State, tried: set[Sequence], width:
                 tried.add(decisions)
                 jobs.append(Job(decisions))
         best = state
-        for first in range(0, len(jobs), width):
-            for (found,) in problem.run(jobs[first : first + width]):
-                if found.cost.rank < best.cost.rank:
-                    best = found
+        for (found,) in problem.run(jobs):
+            if found.cost.rank < best.cost.rank:
+                best = found
         if best is not state:
             return best
     return None

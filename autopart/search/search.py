@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pickle
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autopart.core.collector import collector_paused
 from autopart.core.partitioning import Action, Partitioning
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.estimate import CostModel
@@ -119,7 +121,8 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
     if problem.evaluations_left <= 0:
         return "budget", None
     try:
-        optimizer.search(problem)
+        with contextlib.nullcontext() if problem.task.cost_model else collector_paused():
+            optimizer.search(problem)
     except BudgetSpent:
         return "budget", None
     except KeyboardInterrupt:

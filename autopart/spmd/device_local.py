@@ -24,7 +24,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.op import TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.spmd.layouts import layouts
+from autopart.spmd.layouts import layouts, layouts_hash
 from autopart.spmd.placement import Placement, place, stored_values, use_places
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 
@@ -157,6 +157,11 @@ class DeviceLocal:
                 if step.kind in COLLECTIVES:
                     count[key(step)] += int(trips[scope])
         return count
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """64 bits that identify every layout: programs of one partitioning's table may differ in the order of axes."""
+        return int(layouts_hash(self.native, self.settled, self.required))
 
     def local_type(self, value: int, layout: int) -> TensorType:
         """What one device holds of a value in a layout."""

@@ -97,6 +97,17 @@ def layouts(
 
 
 @kernel
+def layouts_hash(native: np.ndarray, settled: np.ndarray, required: np.ndarray) -> np.uint64:
+    """64 bits that identify all layouts of a program, the order of the axes on a dim included."""
+    h = np.uint64(0xCBF29CE484222325)
+    for layout in (native, settled, required):
+        for i in range(layout.shape[0]):
+            h = (h ^ layout[i]) * np.uint64(0x9E3779B97F4A7C15)
+            h ^= h >> np.uint64(29)
+    return h
+
+
+@kernel
 def _decided(state: StateArrays, op: int, value: int, axis: int) -> int:
     if state.action[value, axis] != 0:
         return state.value_stamp[value, axis]

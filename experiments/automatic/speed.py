@@ -71,7 +71,7 @@ def workers() -> dict[str, Any]:
         warnings.simplefilter("ignore")
         for name, make in (("processes", ap.Processes), ("ray", Ray)):
             batch = [throughput(program, make(count)) for count in (1, 2)]
-            whole = [searched(program, make(count))["evaluations_per_s"] for count in (1, 2)]
+            whole = [searched(program, make(count), ap.Budget())["evaluations_per_s"] for count in (1, 2)]
             rates[name] = {"batch_per_s": batch, "search_per_s": whole}
             for what, (one, two) in (("batch", batch), ("search", whole)):
                 print(f"  {name:9} {what:6} {one:6.1f} and {two:6.1f} evaluations/s: {two / one:.2f} x")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autopart.core.partitioning import Partitioning
+from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Evaluator, Task
 from autopart.search.jobs import Job, State
@@ -28,6 +30,14 @@ def test_results_do_not_depend_on_the_jobs_before(task):
     random = np.random.default_rng(0)
     for place in random.permutation(len(jobs)):
         assert Evaluator(task).run(jobs[place]) == first[place] == worn.run(jobs[place])
+
+
+def test_the_order_of_axes_on_a_dim_is_part_of_a_state():
+    partitioning = Partitioning(two_matrices(), MESH)
+    small = Task(partitioning, DecisionSpace.of(partitioning, ("a", "b")), LoweringOptions(), None, StepSeconds())
+    jobs = [Job((), rollout=4, seed=s) for s in range(150)]
+    forth, back = Evaluator(small), Evaluator(small)
+    assert [forth.run(job) for job in jobs] == [back.run(job) for job in reversed(jobs)][::-1]
 
 
 def test_undoing_everything_returns_to_the_start(task):

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import warnings
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,6 +15,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.cost import StepSeconds
+from autopart.search.dispatch import Done, Pace, Waiting, WorkerError
 from autopart.search.evaluator import Task
 from autopart.search.executor import Here
 from autopart.search.jobs import Job
@@ -111,3 +113,42 @@ def test_an_error_in_a_worker_reaches_the_driver(task):
             results(session, [Job((Decision("given", 7, -1, ""),))])
     finally:
         session.close()
+
+
+@dataclass(frozen=True)
+class _Deadly:
+    """A task whose job 2 always kills its worker."""
+
+    def pickled(self, dumps) -> bytes:
+        return dumps(self)
+
+    def worker(self):
+        return self
+
+    def run(self, job: int) -> int:
+        if job == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return job
+
+
+def test_a_job_that_keeps_killing_workers_is_named():
+    session = Processes(2).start(_Deadly())
+    try:
+        assert results(session, [0, 1, 3, 4]) == [0, 1, 3, 4]
+        with pytest.raises(WorkerError, match="3 workers died over one job"):
+            results(session, [*range(40)])
+    finally:
+        session.close()
+
+
+def test_chunks_shrink_towards_the_end_of_a_wave_and_with_the_length_of_jobs():
+    def sizes(pace):
+        waiting = Waiting([None] * 16, 2, pace, float("inf"))
+        return [len(chunk) for chunk in iter(waiting.chunk, range(16, 16))]
+
+    pace = Pace()
+    assert sizes(pace) == [1] * 16
+    pace.note(Done((0,) * 10, None, 0.1))
+    assert sizes(pace) == [4, 3, 3, 2, 1, 1, 1, 1]
+    pace.note(Done((0,), None, 100.0))
+    assert sizes(pace) == [1] * 16

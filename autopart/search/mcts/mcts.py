@@ -1,6 +1,6 @@
 """MCTS: waves of `width` leaves, each expanded and followed by a short rollout; then refinement of the best.
 
-    wave   select 16 leaves (each makes the next avoid it) -> 16 jobs -> back up in the order of selection
+    wave   select 32 leaves (each makes the next avoid it) -> 32 jobs -> back up in the order of selection
     end    the last `refinement` of the budget climbs from the best state
 
 The order of everything is fixed by the seed: workers only make it faster.
@@ -39,7 +39,7 @@ class MCTS:
     """
 
     seeded: bool = True
-    width: int = 16
+    width: int = 32
     rollout: int = 1
     exploration: float = 0.6
     refinement: float = 0.4
@@ -53,7 +53,7 @@ class MCTS:
         while problem.share_spent < 1 - self.refinement and tree.idle < self.idle:
             if not tree.wave():
                 break
-        refine(problem, problem.best, self.width)
+        refine(problem, problem.best)
         while problem.evaluations_left > 0 and tree.wave():
             if tree.idle >= 2 * self.idle:
                 break
