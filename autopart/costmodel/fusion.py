@@ -19,10 +19,6 @@ from autopart.costmodel.op_classes import CONV, EXPENSIVE, MATMUL
 LIMIT = 200
 """Most ops computed inside one kernel: XLA limits operands to a similar number; it also bounds our own time."""
 
-MOST_REPEATED = 60.0
-"""Vector operations per element that are at most computed again for each of several consumers: a softmax or a gelu is,
-the hundred operations of a random bit are not."""
-
 
 @njit(cache=True)
 def virtual_values(p, here, into_matmul, duplicate):
@@ -33,11 +29,11 @@ def virtual_values(p, here, into_matmul, duplicate):
     """
     values = p.values.shape[0]
     able = _able(p, here, into_matmul)
-    virtual, members, work = np.zeros(values, np.bool_), np.zeros(values), np.zeros(values)
+    virtual, members = np.zeros(values, np.bool_), np.zeros(values)
     for op in range(p.ops.shape[0]):
         if p.result_ptr[op + 1] - p.result_ptr[op] != 1 or p.ops.is_argument[op]:
             continue
-        value, inside, repeated = p.result_ptr[op], 1.0, p.ops.weight[op]
+        value, inside = p.result_ptr[op], 1.0
         for use in range(p.operand_ptr[op], p.operand_ptr[op + 1]):
             operand = p.uses.operands[use]
             if operand < value and virtual[operand]:
@@ -45,12 +41,10 @@ def virtual_values(p, here, into_matmul, duplicate):
                     virtual[operand] = False
                 else:
                     inside += members[operand]
-                    repeated += work[operand]
-        members[value], work[value] = inside, repeated
+        members[value] = inside
         if able[value]:
             users = p.user_ptr[value + 1] - p.user_ptr[value]
-            cheap = repeated <= MOST_REPEATED and (duplicate or p.ops.weight[op] < EXPENSIVE)
-            virtual[value] = users < 2 or cheap or p.ops.is_view[op]
+            virtual[value] = users < 2 or p.ops.weight[op] < EXPENSIVE or duplicate
     return virtual
 
 
