@@ -6,7 +6,7 @@ python -m experiments.automatic mixes              automatic tactics among manua
 python -m experiments.automatic depth              12, 24 and 48 layers
 python -m experiments.automatic workers            two workers over one
 python -m experiments.automatic xla                search time over XLA's compile time
-python -m experiments.automatic referee 4          memory by the TPU compiler, layers of T32
+python -m experiments.automatic referee 4 20       memory by the TPU compiler, layers of T32
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ def run(claim: str, rest: list[str]) -> Any:
             store("quality", list(known.values()))
         return list(known.values())
     if claim == "referee":
-        return referee.judged(int(rest[0]) if rest else 4)
+        known = {r["layers"]: r for r in stored().get("referee", [])}
+        for layers in map(int, rest or ["4"]):
+            known[layers] = referee.judged(layers)
+            store("referee", list(known.values()))
+        return list(known.values())
     return {"mixes": quality.mixes, "depth": speed.depth, "workers": speed.workers, "xla": speed.against_xla}[claim]()
 
 

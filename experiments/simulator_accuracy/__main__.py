@@ -1,7 +1,7 @@
 """Compares the simulator with the TPU compiler.
 
     python -m experiments.simulator_accuracy                    with the compiler's figures that are kept
-    python -m experiments.simulator_accuracy --compile [NAME]   compiles first: pip install libtpu, most of an hour
+    python -m experiments.simulator_accuracy --compile [NAME]   compiles first: pip install libtpu, twenty minutes
 
 Writes results.json and figure.png: estimate minus compiler for seconds and memory, as the paper's Figures 9 and 10.
 """
@@ -87,7 +87,8 @@ def plot(rows: list[dict[str, Any]]) -> None:
     axes[0].set_xscale("symlog", linthresh=1e-3)
     axes[0].set_xlabel("estimated - compiler's step, s")
     axes[1].barh(names, [(r["peak_bytes"] - r["compiler_peak_bytes"]) / 1e9 for r in rows], color=colours)
-    axes[1].set_xlabel("estimated - compiler's peak memory, GB  (grey: rules were chosen on it)")
+    axes[1].set_xlabel("estimated - compiler's peak memory, GB")
+    figure.suptitle("grey: rules were chosen on it; blue: held out")
     for axis in axes:
         axis.axvline(0, color="black", linewidth=0.8)
         axis.invert_yaxis()
