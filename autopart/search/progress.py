@@ -1,4 +1,4 @@
-"""A line that shows how a search is doing.
+"""A line that shows how a search is doing: rewritten on a terminal, now and then a new one in a log.
 
 search batch, model  [#########-----------]  640/1000   81/s   best 2.04 s  21.2 GB (1.23 x memory)
 """
@@ -15,25 +15,32 @@ if TYPE_CHECKING:
 
 BAR = 20
 SECONDS_BETWEEN = 0.2
+SECONDS_BETWEEN_LOGGED = 10.0
+"""Where the stream is no terminal."""
 
 
 class ProgressLine:
-    """An observer of a problem that rewrites one line of a terminal, a few times a second."""
+    """An observer of a problem that shows one line, a few times a second on a terminal."""
 
     def __init__(self, title: str, stream: TextIO | None = None):
-        self._title, self._stream, self._shown = title, stream or sys.stderr, 0.0
+        self._title, self._stream = title, stream or sys.stderr
+        self._rewrites = self._stream.isatty()
+        self._shown = 0.0 if self._rewrites else time.monotonic()
 
     def __call__(self, problem: Problem, state: State, is_best: bool) -> None:
         """Called for every evaluation."""
         now = time.monotonic()
-        if now - self._shown >= SECONDS_BETWEEN:
+        if now - self._shown >= (SECONDS_BETWEEN if self._rewrites else SECONDS_BETWEEN_LOGGED):
             self._shown = now
-            self._stream.write("\r" + self.line(problem))
-            self._stream.flush()
+            self._write(problem, last=False)
 
     def close(self, problem: Problem) -> None:
         """Leaves the last line standing."""
-        self._stream.write("\r" + self.line(problem) + "\n")
+        self._write(problem, last=True)
+
+    def _write(self, problem: Problem, last: bool) -> None:
+        start, end = ("\r", "\n" if last else "") if self._rewrites else ("", "\n")
+        self._stream.write(start + self.line(problem) + end)
         self._stream.flush()
 
     def line(self, problem: Problem) -> str:
@@ -45,7 +52,10 @@ class ProgressLine:
         count = f"{done}/{total:.0f}" if total < float("inf") else f"{done}"
         memory = f"{cost.peak_bytes / 1e9:.3g} GB" + ("" if cost.fits else f" ({1 + cost.excess:.2f} x memory)")
         rate = problem.evaluations_per_s
-        return f"search {self._title}  [{bar}]  {count}  {rate:.0f}/s  best {seconds_text(cost.step_s)}  {memory}   "
+        return (
+            f"search {self._title}  [{bar}]  {count}  {rate:.0f}/s  best {seconds_text(cost.step_s)}  {memory}"
+            + "   " * self._rewrites
+        )
 
 
 def seconds_text(seconds: float) -> str:
