@@ -12,7 +12,7 @@ run nothing, are in `structure` reads.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -183,7 +183,7 @@ def _fill(p, here, inside, kind, subject, def_values):
                     if op == root and p.ops.op_class[op] == UPDATE and use == p.operand_ptr[op]:
                         mark |= OVERWRITTEN
                     if seen[read] >= read_ptr[k]:
-                        also = how[seen[read]]
+                        also: Any = how[seen[read]]
                         how[seen[read]] = (also | mark) & ~MULTIPLIED | (also & mark & MULTIPLIED)
                     else:
                         seen[read] = reads
