@@ -32,8 +32,8 @@ class ProgramArrays(NamedTuple):
 
     ops      op_class, matrix_dtype, matrix_flop, weight, passes, is_view, fuses, takes, narrows, turns (`SpecCosts`),
              op_scope, is_argument, carry_body (the body scope of a carry's loop, -1 for other ops)
-    values   value_op, rank, element_bytes, is_splat (a constant: no memory until it is written out), is_donated (an
-             argument whose memory an output takes over)
+    values   value_op, rank, elements (of the whole array), element_bytes, is_splat (a constant: no memory until it is
+             written out), is_donated (an argument whose memory an output takes over)
     uses     operands, use_op, use_scope, use_position (as in `Program`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
@@ -102,6 +102,7 @@ def program_arrays(program: Program) -> ProgramArrays:
         values=records(
             value_op=program.value_op,
             rank=program.value_rank,
+            elements=program.value_shape.prod(axis=1, dtype=np.float64),
             element_bytes=program.element_bytes,
             is_splat=constant[program.value_op],
             is_donated=is_donated,
@@ -155,7 +156,8 @@ def local_arrays(
     rows, minor = layout_tile
     everything = np.arange(len(p.values), dtype=np.int32)
     native_bytes, native = _sizes(p, everything, local.native, sizes, rows, minor)
-    settled_bytes, settled = _sizes(p, everything, local.settled, sizes, rows, minor)
+    settled_bytes, settled, at = native_bytes.copy(), native.copy(), local.at_def
+    settled_bytes[at], settled[at] = _sizes(p, at, local.settled[at], sizes, rows, minor)
     moved_bytes, moved = _sizes(p, place.value, place.target, sizes, rows, minor)
     _, used = _sizes(p, local.program.operands, local.required, sizes, 1, 1)
     at_def = np.full(len(p.values), -1, np.int32)
@@ -241,18 +243,21 @@ def _sizes(p, values, layouts, axis_sizes, rows, minor):
     in_bytes, elements = np.empty(count), np.empty(count)
     dims = np.ones(p.shape.shape[1])
     for i in range(count):
-        value, rank = values[i], p.values.rank[values[i]]
-        dims[:] = p.shape[value]
-        for axis in range(axis_sizes.shape[0]):
-            action = action_of(layouts[i], axis)
-            if 0 < action <= LAST_TILE:
-                dims[action - 1] /= axis_sizes[axis]
-        plain = 1.0
-        for d in range(rank):
-            plain *= dims[d]
+        value = values[i]
+        plain = p.values.elements[value]
+        if layouts[i] != 0:
+            for axis in range(axis_sizes.shape[0]):
+                if 0 < action_of(layouts[i], axis) <= LAST_TILE:
+                    plain /= axis_sizes[axis]
         elements[i] = plain
         in_bytes[i] = plain * p.values.element_bytes[value]
+        rank = p.values.rank[value]
         if minor > 1 and rank > 0 and plain > 0:
+            dims[:] = p.shape[value]
+            for axis in range(axis_sizes.shape[0]):
+                action = action_of(layouts[i], axis)
+                if 0 < action <= LAST_TILE:
+                    dims[action - 1] /= axis_sizes[axis]
             in_bytes[i] = (
                 padded_elements(dims[:rank], p.values.element_bytes[value], rows, minor) * p.values.element_bytes[value]
             )

@@ -153,6 +153,11 @@ def _settle(
 ) -> np.uint64:
     axes = sizes.shape[0]
     op = graph.value_op[value]
+    as_it_is = True
+    for axis in range(axes):
+        as_it_is &= state.action[value, axis] == 0 and action_of(native[value], axis) <= LAST_TILE
+    if as_it_is:
+        return native[value]
     for axis in range(axes):
         stamps[axis] = _decided(state, op, value, axis)
         left = action_of(native[value], axis)
