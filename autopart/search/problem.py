@@ -90,6 +90,7 @@ class Problem:
         results: list[Result | None] = [self._recall(job) if self._recall else None for job in fitting]
         self.recalled += sum(r is not None for r in results)
         missing = [i for i, r in enumerate(results) if r is None]
+        missing.sort(key=lambda i: fitting[i].decisions)  # neighbours share first decisions: workers go back less
         try:
             for index, result in self._session.run([fitting[i] for i in missing], self._meter.deadline):
                 results[missing[index]] = result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autopart.search.decisions import Decision
@@ -28,25 +29,38 @@ class Scale:
         return min(1.0, max(0.0, (reward - self._low) / width)) if width > 0 else 0.0
 
 
+@dataclass(eq=False, slots=True)
+class Gain:
+    """Mean gain in reward of one decision over all states in which it was taken, drawn towards 0 while rare."""
+
+    total: float = 0.0
+    count: int = 0
+    mean: float = 0.0
+
+    def note(self, gain: float) -> None:
+        """One more observation; it counts for at most a factor of ten either way."""
+        self.total += max(-2.3, min(2.3, gain))
+        self.count += 1
+        self.mean = self.total / (1 + self.count)
+
+
 class Gains:
-    """Mean gain in reward of each decision over all states in which it was taken, drawn towards 0 while rare."""
+    """The gain of each decision."""
 
     def __init__(self) -> None:
-        self._total: dict[Decision, float] = {}
-        self._count: dict[Decision, int] = {}
+        self._of: dict[Decision, Gain] = {}
 
-    def note(self, decision: Decision, gain: float) -> None:
-        """One more observation; it counts for at most a factor of ten either way."""
-        self._total[decision] = self._total.get(decision, 0.0) + max(-2.3, min(2.3, gain))
-        self._count[decision] = self._count.get(decision, 0) + 1
-
-    def of(self, decision: Decision) -> float:
-        """The mean gain; 0 for a decision never taken."""
-        return self._total.get(decision, 0.0) / (1 + self._count.get(decision, 0))
+    def of(self, decision: Decision) -> Gain:
+        """The gain of a decision; it stays the same object."""
+        gain = self._of.get(decision)
+        if gain is None:
+            gain = self._of[decision] = Gain()
+        return gain
 
     def bias(self, strength: float) -> tuple[tuple[Decision, float], ...]:
         """For rollouts: the gains of all decisions, times `strength`, in the order of the decisions."""
-        return tuple((d, strength * self.of(d)) for d in sorted(self._total) if math.isfinite(self.of(d)))
+        seen = sorted(d for d, gain in self._of.items() if gain.count)
+        return tuple((d, strength * self._of[d].mean) for d in seen if math.isfinite(self._of[d].mean))
 
 
 def back_up(nodes: Sequence[Node], edges: Sequence[Edge], reward: float) -> None:

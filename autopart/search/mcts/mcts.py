@@ -134,5 +134,5 @@ class _Tree:
 
     def _learn(self, before: State, after: State) -> None:
         if after.decisions:
-            self.gains.note(after.decisions[-1], reward_of(after) - reward_of(before))
+            self.gains.of(after.decisions[-1]).note(reward_of(after) - reward_of(before))
         self.scale.see(reward_of(after))

@@ -13,15 +13,17 @@ from dataclasses import dataclass, field
 
 from autopart.search.decisions import Decision
 from autopart.search.jobs import State
+from autopart.search.mcts.backup import Gain
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Edge:
     """One decision at a node; `decision` None is STOP.
 
     visits, total, best   of the rewards that came back through it
     pending               jobs below it in the current wave
     done                  nothing is left to find below
+    gain                  what its decision gained anywhere; None until somebody asked
     """
 
     decision: Decision | None
@@ -32,6 +34,7 @@ class Edge:
     pending: int = 0
     done: bool = False
     child: Node | None = None
+    gain: Gain | None = None
 
 
 @dataclass(eq=False)

@@ -61,6 +61,8 @@ def _worth(edge: Edge, node: Node, scale: Scale, gains: Gains) -> float:
     if edge.decision is None:
         return scale(node.reward)
     if not edge.visits:
-        return scale(node.reward + gains.of(edge.decision))
+        if edge.gain is None:
+            edge.gain = gains.of(edge.decision)
+        return scale(node.reward + edge.gain.mean)
     seen = edge.visits / (edge.visits + edge.pending)
     return (0.5 * scale(edge.total / edge.visits) + 0.5 * scale(edge.best)) * seen
