@@ -17,7 +17,7 @@ from typing import Any
 from autopart.core.errors import PartitionError
 from autopart.search.executor import Worker
 
-CHUNK_S = 0.1
+CHUNK_S = 0.3
 """Seconds that a chunk of several jobs should take at most."""
 
 MOST_DEATHS = 3

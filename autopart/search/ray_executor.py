@@ -19,6 +19,9 @@ from ray.exceptions import RayActorError
 from autopart.search.dispatch import Done, Pace, Waiting, run_chunk
 from autopart.search.executor import Task
 
+IN_FLIGHT = 2
+"""Chunks that an actor has at a time, so that the next is there when one is done."""
+
 
 @dataclass(frozen=True)
 class Ray:
@@ -76,27 +79,29 @@ class RaySession:
 
     def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
         """See `Session`."""
-        waiting = Waiting(jobs, len(self._actors), self._pace, deadline)
-        busy: dict[Any, tuple[int, range]] = {}
-        for place in range(len(self._actors)):
+        waiting = Waiting(jobs, IN_FLIGHT * len(self._actors), self._pace, deadline)
+        busy: dict[Any, tuple[Any, int, range]] = {}
+        for place in [*range(len(self._actors))] * IN_FLIGHT:
             self._next(place, waiting, jobs, busy)
         while busy:
             [ended], _ = ray.wait(list(busy), num_returns=1)
-            place, chunk = busy.pop(ended)
+            actor, place, chunk = busy.pop(ended)
             done = None
             try:
                 done = ray.get(ended)
             except RayActorError as death:
                 waiting.died(chunk, str(death))
-                self._actors[place] = _REMOTE_ACTOR.remote(self._task)
+                if self._actors[place] is actor:
+                    self._actors[place] = _REMOTE_ACTOR.remote(self._task)
             self._next(place, waiting, jobs, busy)
             if done is not None:
                 yield from waiting.done(chunk, done)
 
-    def _next(self, place: int, waiting: Waiting, jobs: Sequence[Any], busy: dict[Any, tuple[int, range]]) -> None:
+    def _next(self, place: int, waiting: Waiting, jobs: Sequence[Any], busy: dict[Any, tuple[Any, int, range]]) -> None:
         if chunk := waiting.chunk():
-            given = self._actors[place].run.remote(jobs[chunk.start : chunk.stop], waiting.seconds_left)
-            busy[given] = (place, chunk)
+            actor = self._actors[place]
+            given = actor.run.remote(jobs[chunk.start : chunk.stop], waiting.seconds_left)
+            busy[given] = (actor, place, chunk)
 
     def close(self) -> None:
         """Ends the actors; Ray itself goes on, as others may use it."""
