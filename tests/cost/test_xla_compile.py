@@ -90,6 +90,7 @@ def test_too_few_devices_say_how_to_get_more():
 
 
 @needs_libtpu
+@pytest.mark.xdist_group("libtpu")
 @pytest.mark.slow
 def test_tpu_compiler_and_simulator_agree_on_a_small_step():
     local = t32_local({"batch": 4, "model": 2})
@@ -100,6 +101,7 @@ def test_tpu_compiler_and_simulator_agree_on_a_small_step():
 
 
 @needs_libtpu
+@pytest.mark.xdist_group("libtpu")
 @pytest.mark.slow
 def test_unknown_topology_is_an_error_that_names_a_known_one():
     with pytest.raises(CallError, match="no TPU topology") as error:
