@@ -108,9 +108,16 @@ class Waiting:
         if done.error is not None:
             raise done.error
 
-    def died(self, chunk: range, how: str = "") -> None:
-        """Takes a chunk back. Raises `WorkerError` where one job has killed `MOST_DEATHS` workers on its own."""
+    def back(self, chunk: range) -> None:
+        """Takes back a chunk that was not begun."""
         self._again += chunk
+
+    def died(self, chunk: range, how: str = "") -> None:
+        """Takes back a chunk over which a worker died.
+
+        Raises `WorkerError` where one job has killed `MOST_DEATHS` workers on its own.
+        """
+        self.back(chunk)
         if len(chunk) == 1:
             self._deaths[chunk[0]] += 1
             if self._deaths[chunk[0]] >= MOST_DEATHS:

@@ -87,8 +87,12 @@ class ProcessSession:
     def __init__(self, task: bytes, workers: int):
         self._task, self._pace = task, Pace()
         self._workers = [_Worker(task) for _ in range(workers)]
-        for worker in self._workers:
-            worker.wait()
+        try:
+            for worker in self._workers:
+                worker.wait()
+        except Exception:
+            self.close()
+            raise
 
     @property
     def pids(self) -> list[int]:

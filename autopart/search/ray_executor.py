@@ -90,9 +90,11 @@ class RaySession:
             try:
                 done = ray.get(ended)
             except RayActorError as death:
-                waiting.died(chunk, str(death))
                 if self._actors[place] is actor:
+                    waiting.died(chunk, str(death))
                     self._actors[place] = _REMOTE_ACTOR.remote(self._task)
+                else:
+                    waiting.back(chunk)  # it was queued behind the chunk over which the actor died
             self._next(place, waiting, jobs, busy)
             if done is not None:
                 yield from waiting.done(chunk, done)

@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import json
 import pickle
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from autopart.search import cache
 from autopart.search.budget import Budget, BudgetSpent, Meter
 from autopart.search.compress import compressed
 from autopart.search.cost import Cost, Objective, StepSeconds
-from autopart.search.evaluator import Evaluator, Task
+from autopart.search.evaluator import Task
 from autopart.search.executor import Executor, executor_of
 from autopart.search.jobs import State
 from autopart.search.optimizer import Optimizer, OptimizerError, optimizer_of
@@ -143,21 +142,19 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
 
 
 def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, stopped: str) -> Found:
-    best = problem.best
-    evaluator = Evaluator(task)
-    parts: list[Sequence[Action]] = []
-    for decision in best.decisions:
-        parts.append(task.space.apply(evaluator.partitioning, decision))
-    evaluator.partitioning.undo(task.partitioning.mark())
-    actions = compressed(evaluator.partitioning, parts)
-    seconds = problem.seconds
+    """The result; leaves the task's partitioning in the best state."""
+    best, partitioning = problem.best, task.partitioning
+    start = partitioning.mark()
+    parts = [task.space.apply(partitioning, decision) for decision in best.decisions]
+    partitioning.undo(start)
+    actions = compressed(partitioning, parts)
     report = {
         "optimizer": repr(optimizer),
         "seed": wanted.seed,
         "stopped": stopped,
         "evaluations": problem.evaluations,
         "recalled": problem.recalled,
-        "seconds": seconds,
+        "seconds": problem.seconds,
         "evaluations_per_s": problem.evaluations_per_s,
         "decisions": [task.space.describe(d) for d in best.decisions],
         "start": _cost(problem.start.cost),
@@ -166,16 +163,16 @@ def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, s
         "cached": False,
     }
     if not best.cost.fits:
-        report["does_not_fit"] = _blocked_by(evaluator, task, best.cost)
+        report["does_not_fit"] = _blocked_by(task, best.cost)
     return Found(tuple(actions), report, best)
 
 
-def _blocked_by(evaluator: Evaluator, task: Task, cost: Cost) -> list[str]:
+def _blocked_by(task: Task, cost: Cost) -> list[str]:
     """What fills the memory of a state that does not fit, in words."""
     lines = [f"nothing found fits: the least is {_gb(cost.peak_bytes)}, {1 + cost.excess:.2f} x the device's memory"]
-    mesh = evaluator.partitioning.mesh
     if task.cost_model is None:
-        run = Simulator.of(evaluator.partitioning.program, mesh).run(lower(evaluator.partitioning, task.options))
+        partitioning = task.partitioning
+        run = Simulator.of(partitioning.program, partitioning.mesh).run(lower(partitioning, task.options))
         lines += [f"{_gb(row.bytes)}  {row.what}  {row.path}  {row.where}".rstrip() for row in top_buffers(run, 5)]
     return lines
 
