@@ -28,19 +28,19 @@ from autopart.core.errors import (
 )
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
-from autopart.core.registry import register_custom_call
+from autopart.core.ops.registry import register_custom_call
 from autopart.costmodel import register_device
 from autopart.costmodel.estimate import CostModel, Estimate
-from autopart.search.annealing import Annealing
 from autopart.search.budget import Budget
 from autopart.search.cost import Cost, StepSeconds
-from autopart.search.executor import Here
-from autopart.search.exhaustive import Exhaustive
-from autopart.search.greedy import Beam, Greedy
+from autopart.search.execution.executor import Serial
+from autopart.search.execution.processes import Processes
 from autopart.search.mcts.mcts import MCTS
-from autopart.search.optimizer import Optimizer, OptimizerError, optimizers, register_optimizer
-from autopart.search.process_executor import Processes
-from autopart.search.random_search import RandomSearch
+from autopart.search.optimizers.annealing import Annealing
+from autopart.search.optimizers.exhaustive import Exhaustive
+from autopart.search.optimizers.greedy import Beam, Greedy
+from autopart.search.optimizers.random_search import RandomSearch
+from autopart.search.optimizers.registry import Optimizer, OptimizerError, optimizers, register_optimizer
 from autopart.spmd.device_local import LoweringOptions
 
 __all__ = [
@@ -60,7 +60,6 @@ __all__ = [
     "Estimate",
     "Exhaustive",
     "Greedy",
-    "Here",
     "LoadedProgram",
     "Lowered",
     "LoweringOptions",
@@ -77,6 +76,7 @@ __all__ = [
     "RandomSearch",
     "Replay",
     "SearchWarning",
+    "Serial",
     "StepSeconds",
     "Sweep",
     "Tactic",

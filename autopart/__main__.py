@@ -11,7 +11,7 @@ import sys
 
 from autopart.api.trace import load
 from autopart.core.errors import PartitionError
-from autopart.report.ops_table import coverage, ops_table
+from autopart.core.ops.ops_table import coverage, ops_table
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -23,8 +23,8 @@ from autopart.core.partitioning import Action, Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
-from autopart.search.executor import Executor
-from autopart.search.optimizer import Optimizer
+from autopart.search.execution.executor import Executor
+from autopart.search.optimizers.registry import Optimizer
 from autopart.search.search import DEFAULT_BUDGET, DEFAULT_OBJECTIVE, Search, search
 from autopart.spmd.device_local import LoweringOptions
 
@@ -49,7 +49,7 @@ class AutomaticPartition:
     optimizer   "mcts", "beam", "greedy", "annealing", "random", "exhaustive", any registered name, or an instance
     budget      evaluations and seconds at most; `Budget(0)` leaves everything as the earlier tactics did
     seed        same seed, same budget in evaluations: same result, on any number of workers
-    executor    "here", "processes", "ray", or an instance such as `Ray(address=..., workers=8)`
+    executor    "serial", "processes", "ray", or an instance such as `Ray(address=..., workers=8)`
     objective   `Cost -> float` to minimise; default: step seconds with a penalty above the device's memory
     cost_model  default: the one of `ap.jit`, else the simulator, for which the mesh must name a device
     seeds       schedules to start from besides the named ones; the result is never worse than the best of them
@@ -68,7 +68,7 @@ class AutomaticPartition:
     budget: Budget = DEFAULT_BUDGET
     seed: int = 0
     name: str = ""
-    executor: str | Executor = "here"
+    executor: str | Executor = "serial"
     objective: Objective = DEFAULT_OBJECTIVE
     cost_model: CostModel | None = None
     options: LoweringOptions | None = None

@@ -22,8 +22,8 @@ from autopart.core.text import core_text
 from autopart.costmodel.estimate import Estimate
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
+from autopart.spmd.hlo_text import hlo_text
 from autopart.spmd.run import device_local_function, output_layouts
-from autopart.spmd.text import hlo_text
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from autopart.api.as_code import schedule_code
+from autopart.api.schedule_code import schedule_code
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 from autopart.costmodel.estimate import Estimate
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal

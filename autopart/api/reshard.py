@@ -25,7 +25,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from autopart.core.errors import CallError
 from autopart.core.jax_internals import device_local_call, element_type, func, ir, make_context, wrap_key
 from autopart.core.mesh import Mesh
-from autopart.spmd.collectives import Emitter
+from autopart.spmd.emitter import Emitter
 from autopart.spmd.redistribution import CollectiveCost, DistributedType, DistributedTypeError, Plan, plan
 
 

@@ -13,8 +13,8 @@ from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, Estimate, estimate_of
-from autopart.costmodel.simulator import Simulator
-from autopart.spmd.device_local import DeviceLocal, LoweringOptions, Statics, lower
+from autopart.costmodel.simulator.simulator import Simulator
+from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, lower
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def run_schedule(
     a conflict, or an op that blocks propagation.
     """
     partitioning = Partitioning(program, mesh)
-    statics = Statics.of(program)
+    statics = LoweringContext.of(program)
     price = _pricing(program, mesh, cost_model)
     lowered = lower(partitioning, options, statics)
     reports: list[TacticReport] = []

@@ -27,11 +27,11 @@ from autopart.core.partitioning import Action, Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
-from autopart.search.executor import Executor, executor_of
+from autopart.search.execution.executor import Executor, executor_of
 from autopart.search.mesh_search import MeshTask, search_meshes
-from autopart.search.optimizer import Optimizer
+from autopart.search.optimizers.registry import Optimizer
 from autopart.search.progress import seconds_text
-from autopart.search.search import DEFAULT_OBJECTIVE, Found, Search
+from autopart.search.search import DEFAULT_OBJECTIVE, Search, SearchResult
 from autopart.spmd.device_local import LoweringOptions
 
 SWEEP_BUDGET = Budget(400)
@@ -160,7 +160,7 @@ def sweep(
     optimizer: str | Optimizer = "mcts",
     budget: Budget = SWEEP_BUDGET,
     seed: int = 0,
-    executor: str | Executor = "here",
+    executor: str | Executor = "serial",
     objective: Objective = DEFAULT_OBJECTIVE,
     cost_model: CostModel | None = None,
     options: LoweringOptions = LoweringOptions(),
@@ -204,7 +204,7 @@ def sweep(
     return Sweep(tuple(rows), device)
 
 
-def _row(start: Partitioning, found: Found, searched: bool) -> SweepRow:
+def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:
     best = found.report["best"]
     return SweepRow(
         mesh=start.mesh,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autopart.costmodel.devices import device
+from autopart.costmodel.hardware.devices import device
 
 if TYPE_CHECKING:
     from autopart.api.sweep import Sweep

@@ -6,13 +6,13 @@ collectives           seconds of a collective
 compute               seconds of an op
 """
 
-from autopart.costmodel import gpus, tpus  # noqa: F401  (their entries register on import)
-from autopart.costmodel.collectives import RedistributionSeconds, collective_seconds
-from autopart.costmodel.devices import Device, device, devices, register_device
 from autopart.costmodel.estimate import CollectiveTotal, CostModel, Estimate, estimate, estimate_of
-from autopart.costmodel.fabric import CollectiveCurve, DeviceError, Network, Switch, Torus
-from autopart.costmodel.links import Links, mesh_links
-from autopart.costmodel.simulator import Simulation, Simulator, SimulatorOptions
+from autopart.costmodel.hardware import gpus, tpus  # noqa: F401  (their entries register on import)
+from autopart.costmodel.hardware.devices import Device, device, devices, register_device
+from autopart.costmodel.hardware.fabric import CollectiveCurve, DeviceError, Network, Switch, Torus
+from autopart.costmodel.hardware.links import Links, mesh_links
+from autopart.costmodel.simulator.collective_seconds import RedistributionSeconds, collective_seconds
+from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
 
 __all__ = [

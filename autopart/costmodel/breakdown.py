@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autopart.core.program import Program
-from autopart.costmodel.kernel_graph import DEF_MOVE, KERNEL
-from autopart.costmodel.simulator import Simulation
+from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL
+from autopart.costmodel.simulator.simulator import Simulation
 
 STEPS_TO_A_NAME = 12
 """How many ops a path is looked for, backwards and forwards."""

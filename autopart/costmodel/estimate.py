@@ -15,8 +15,8 @@ from typing import Any
 
 from autopart.core.mesh import Mesh
 from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
-from autopart.costmodel.fabric import COLLECTIVE_KINDS
-from autopart.costmodel.simulator import Simulation, Simulator, SimulatorOptions
+from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS
+from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.timeline import chrome_trace
 from autopart.spmd.device_local import DeviceLocal
 

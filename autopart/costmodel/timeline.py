@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from autopart.costmodel.breakdown import node_text
-from autopart.costmodel.kernel_graph import KERNEL
-from autopart.costmodel.simulator import Simulation
+from autopart.costmodel.simulator.kernel_graph import KERNEL
+from autopart.costmodel.simulator.simulator import Simulation
 
-MOST_MEMORY_POINTS = 4096
+MAX_MEMORY_POINTS = 4096
 """Changes of live memory that the counter row shows at most."""
 
 
@@ -27,7 +27,7 @@ def chrome_trace(run: Simulation) -> dict[str, Any]:
     ]
     fixed = run.argument_bytes + run.output_bytes
     seconds = run.node_s * run.node_trips
-    step = max(1, len(seconds) // MOST_MEMORY_POINTS)
+    step = max(1, len(seconds) // MAX_MEMORY_POINTS)
     for node in range(len(seconds)):
         if run.leader[node] != node:
             continue

@@ -36,7 +36,7 @@ class Budget:
             raise BudgetError("a budget without limits", hint="Budget(evaluations=1000), or Budget(seconds=60)")
 
 
-class Meter:
+class BudgetMeter:
     """Counts what has been spent of a budget since it was made."""
 
     def __init__(self, budget: Budget):

@@ -24,9 +24,9 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.search.budget import Budget
 from autopart.search.evaluator import Evaluator, Task
-from autopart.search.executor import Session
+from autopart.search.execution.executor import Session
 from autopart.search.jobs import Job, Result
-from autopart.search.search import Found, Search, search
+from autopart.search.search import Search, SearchResult, search
 
 MESH = Mesh({"a": 4, "b": 2}, device="tpu_v3")
 
@@ -64,7 +64,7 @@ def two_matrices() -> Program:
     return import_module(module, argument_names=["params/w1", "params/w2", "x"], ties={0: 0, 1: 1})
 
 
-def run(optimizer: Any, budget: Budget = ENOUGH, seed: int = 0, **settings: Any) -> Found:
+def run(optimizer: Any, budget: Budget = ENOUGH, seed: int = 0, **settings: Any) -> SearchResult:
     """A search on the small problem."""
     wanted = Search(axes=("a", "b"), optimizer=optimizer, budget=budget, seed=seed, cache=False, **settings)
     return search(Partitioning(two_matrices(), MESH), wanted)

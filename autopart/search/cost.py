@@ -15,9 +15,9 @@ from typing import Any
 from autopart.core.errors import MeshError
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
-from autopart.costmodel.devices import device
 from autopart.costmodel.estimate import CostModel
-from autopart.costmodel.simulator import Simulator
+from autopart.costmodel.hardware.devices import device
+from autopart.costmodel.simulator.simulator import Simulator
 from autopart.spmd.device_local import DeviceLocal
 
 

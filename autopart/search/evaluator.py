@@ -19,10 +19,10 @@ from autopart.core.errors import PartitionError
 from autopart.core.partitioning import Action, Partitioning, Propagate
 from autopart.costmodel.estimate import CostModel
 from autopart.search.cost import Cost, Objective, Pricing
-from autopart.search.decisions import Decision, Option
 from autopart.search.jobs import Job, Result, State
-from autopart.search.space import DecisionSpace
-from autopart.spmd.device_local import LoweringOptions, Statics, lower
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.decisions import Decision, Option
+from autopart.spmd.device_local import LoweringContext, LoweringOptions, lower
 
 
 class TaskError(PartitionError):
@@ -67,7 +67,7 @@ class Evaluator:
     def __init__(self, task: Task):
         copy: Partitioning = pickle.loads(pickle.dumps(task.partitioning))
         self.partitioning, self.space = copy, task.space
-        self._options, self._statics = task.options, Statics.of(copy.program)
+        self._options, self._statics = task.options, LoweringContext.of(copy.program)
         self._price = Pricing(copy.program, copy.mesh, task.cost_model, task.objective)
         self._start = copy.mark()
         self._path: list[tuple[Decision, int, int]] = []

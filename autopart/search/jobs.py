@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autopart.search.cost import Cost
-from autopart.search.decisions import Decision, Option
+from autopart.search.space.decisions import Decision, Option
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Job:
     stop: float = 0.0
 
     @property
-    def most_evaluations(self) -> int:
+    def max_evaluations(self) -> int:
         """States that it costs at most."""
         return (max(1, len(self.decisions)) if self.each else 1) + self.rollout
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
-from autopart.search.executor import Session
-from autopart.search.search import Found, Search, search
+from autopart.search.execution.executor import Session
+from autopart.search.search import Search, SearchResult, search
 
 HOPELESS = 1.5
 """A mesh whose first result is so many times worse than the best first result is not searched further."""
@@ -49,14 +49,14 @@ class MeshTask:
         """Itself: it keeps nothing between jobs."""
         return self
 
-    def run(self, job: MeshJob) -> Found:
+    def run(self, job: MeshJob) -> SearchResult:
         """A search on one mesh."""
         start = self.starts[job.mesh]
         axes = tuple(a for a in self.wanted.axes if start.mesh.shape[a] > 1)
         return search(start, dataclasses.replace(self.wanted, axes=axes, budget=job.budget))
 
 
-def search_meshes(session: Session, count: int, budget: Budget) -> list[tuple[Found, bool]]:
+def search_meshes(session: Session, count: int, budget: Budget) -> list[tuple[SearchResult, bool]]:
     """(result, whether it was searched to the end) per mesh, in order."""
     first = _run(session, [MeshJob(mesh, _share(budget)) for mesh in range(count)])
     scores = [_score(found) for found in first]
@@ -65,7 +65,7 @@ def search_meshes(session: Session, count: int, budget: Budget) -> list[tuple[Fo
     return [(second.get(mesh, first[mesh]), mesh in second) for mesh in range(count)]
 
 
-def _run(session: Session, jobs: Sequence[MeshJob]) -> list[Found]:
+def _run(session: Session, jobs: Sequence[MeshJob]) -> list[SearchResult]:
     found = dict(session.run(jobs, float("inf")))
     return [found[i] for i in range(len(jobs))]
 
@@ -75,5 +75,5 @@ def _share(budget: Budget) -> Budget:
     return Budget(evaluations, None if budget.seconds is None else FIRST_SHARE * budget.seconds)
 
 
-def _score(found: Found) -> float:
+def _score(found: SearchResult) -> float:
     return float(found.report["best"]["score"])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autopart.search.budget import BudgetSpent, Meter
+from autopart.search.budget import BudgetMeter, BudgetSpent
 from autopart.search.evaluator import Task
-from autopart.search.executor import Session
+from autopart.search.execution.executor import Session
 from autopart.search.jobs import Job, Result, State
 
 Observer = Callable[["Problem", State, bool], None]
@@ -34,7 +34,7 @@ class Problem:
         self,
         task: Task,
         session: Session,
-        meter: Meter,
+        meter: BudgetMeter,
         seed: int,
         observe: Observer | None = None,
         recall: Recall | None = None,
@@ -83,7 +83,7 @@ class Problem:
         left, asked = self._meter.evaluations_left, 0
         fitting: list[Job] = []
         for job in jobs:
-            asked += job.most_evaluations
+            asked += job.max_evaluations
             if asked > left:
                 break
             fitting.append(job)

@@ -1,7 +1,7 @@
 """A search from beginning to end: cache, records, workers, optimizer, and the actions of the best state.
 
     search(partitioning, Search(axes=("batch", "model"), optimizer=MCTS(), budget=Budget(1000)))
-      ->  Found(actions=[tile<...>, ..., propagate<batch>], report={...})
+      ->  SearchResult(actions=[tile<...>, ..., propagate<batch>], report={...})
 
 `partitioning` is where the search starts, and it is left as it was.
 """
@@ -16,24 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autopart.core.collector import collector_paused
+from autopart.core.gc_pause import gc_paused
 from autopart.core.partitioning import Action, Partitioning
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.estimate import CostModel
-from autopart.costmodel.simulator import Simulator
-from autopart.search import cache
-from autopart.search.budget import Budget, BudgetSpent, Meter
-from autopart.search.compress import compressed
+from autopart.costmodel.simulator.simulator import Simulator
+from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
 from autopart.search.cost import Cost, Objective, StepSeconds
 from autopart.search.evaluator import Task
-from autopart.search.executor import Executor, executor_of
+from autopart.search.execution.executor import Executor, executor_of
 from autopart.search.jobs import State
-from autopart.search.optimizer import Optimizer, OptimizerError, optimizer_of
+from autopart.search.merge_propagations import with_merged_propagations
+from autopart.search.optimizers.registry import Optimizer, OptimizerError, optimizer_of
 from autopart.search.problem import Problem
 from autopart.search.progress import ProgressLine, seconds_text
-from autopart.search.records import Recorder, read_records
-from autopart.search.space import DecisionSpace
-from autopart.search.twins import twin_axes
+from autopart.search.space.axis_symmetry import symmetric_axes
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.storage import cache
+from autopart.search.storage.records import Recorder, read_records
 from autopart.spmd.device_local import LoweringOptions, lower
 
 DEFAULT_BUDGET = Budget()
@@ -48,7 +48,7 @@ class Search:
     optimizer: str | Optimizer = "mcts"
     budget: Budget = DEFAULT_BUDGET
     seed: int = 0
-    executor: str | Executor = "here"
+    executor: str | Executor = "serial"
     objective: Objective = DEFAULT_OBJECTIVE
     cost_model: CostModel | None = None
     options: LoweringOptions = LoweringOptions()
@@ -60,7 +60,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """What a search found: the actions to take, the state they lead to, and plain values about how it went."""
 
     actions: tuple[Action, ...]
@@ -68,7 +68,7 @@ class Found:
     best: State | None = None
 
 
-def search(partitioning: Partitioning, wanted: Search) -> Found:
+def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     """Runs a search, or recalls it.
 
     Raises `MeshError` for an axis that is not in the mesh, or where there is nothing to price with; `UnknownNameError`
@@ -81,10 +81,10 @@ def search(partitioning: Partitioning, wanted: Search) -> Found:
     key = {**header, "optimizer": repr(optimizer), "budget": dataclasses.asdict(wanted.budget), "seed": wanted.seed}
     directory = _cache_directory(wanted)
     if directory is not None and (known := cache.load(directory, key)) is not None:
-        return Found(tuple(known[0]), {**known[1], "cached": True})
+        return SearchResult(tuple(known[0]), {**known[1], "cached": True})
     own: Partitioning = pickle.loads(pickle.dumps(partitioning))
     axes = [a for a in wanted.axes if partitioning.mesh.shape[a] > 1]
-    twins = twin_axes(own, axes) if wanted.cost_model is None else {}
+    twins = symmetric_axes(own, axes) if wanted.cost_model is None else {}
     space = DecisionSpace.of(own, axes, twins=twins, given=wanted.given)
     task = Task(own, space, wanted.options, wanted.cost_model, wanted.objective)
     found = _searched(task, optimizer, executor, wanted, header)
@@ -93,11 +93,13 @@ def search(partitioning: Partitioning, wanted: Search) -> Found:
     return found
 
 
-def _searched(task: Task, optimizer: Optimizer, executor: Executor, wanted: Search, header: dict[str, Any]) -> Found:
+def _searched(
+    task: Task, optimizer: Optimizer, executor: Executor, wanted: Search, header: dict[str, Any]
+) -> SearchResult:
     line = ProgressLine(", ".join(wanted.axes)) if wanted.progress else None
     recalled = read_records(wanted.resume, header) if wanted.resume is not None else {}
     recorder = Recorder(wanted.records, header) if wanted.records is not None else None
-    meter, session = Meter(wanted.budget), executor.start(task)
+    meter, session = BudgetMeter(wanted.budget), executor.start(task)
     try:
         problem = Problem(
             task, session, meter, wanted.seed, line,
@@ -120,7 +122,7 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
     if problem.evaluations_left <= 0:
         return "budget", None
     try:
-        with contextlib.nullcontext() if problem.task.cost_model else collector_paused():
+        with contextlib.nullcontext() if problem.task.cost_model else gc_paused():
             optimizer.search(problem)
     except BudgetSpent:
         return "budget", None
@@ -141,13 +143,13 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
     return "done", None
 
 
-def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, stopped: str) -> Found:
+def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, stopped: str) -> SearchResult:
     """The result; leaves the task's partitioning in the best state."""
     best, partitioning = problem.best, task.partitioning
     start = partitioning.mark()
     parts = [task.space.apply(partitioning, decision) for decision in best.decisions]
     partitioning.undo(start)
-    actions = compressed(partitioning, parts)
+    actions = with_merged_propagations(partitioning, parts)
     report = {
         "optimizer": repr(optimizer),
         "seed": wanted.seed,
@@ -164,7 +166,7 @@ def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, s
     }
     if not best.cost.fits:
         report["does_not_fit"] = _blocked_by(task, best.cost)
-    return Found(tuple(actions), report, best)
+    return SearchResult(tuple(actions), report, best)
 
 
 def _blocked_by(task: Task, cost: Cost) -> list[str]:

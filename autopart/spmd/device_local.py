@@ -46,7 +46,7 @@ class LoweringOptions:
 
 
 @dataclass(frozen=True)
-class Statics:
+class LoweringContext:
     """What lowering needs of a program whatever its partitioning; computed once."""
 
     stored: np.ndarray
@@ -56,14 +56,14 @@ class Statics:
     """int32[values]: equal for values of equal shape and element type."""
 
     @staticmethod
-    def of(program: Program) -> Statics:
+    def of(program: Program) -> LoweringContext:
         """Collects them from a program."""
         is_output = np.zeros(program.value_count, np.bool_)
         is_output[[v for i, v in enumerate(program.outputs) if i not in program.ties]] = True
         kinds: dict[TensorType, int] = {}
         rows = [kinds.setdefault(kind, len(kinds)) for spec in program.specs for kind in spec.results]
         type_id = np.array(rows, np.int32)[program._value_type_row]
-        return Statics(stored_values(program), use_places(program), is_output, type_id)
+        return LoweringContext(stored_values(program), use_places(program), is_output, type_id)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class DeviceLocal:
     passing: np.ndarray
     at_def: np.ndarray
     placement: Placement
-    statics: Statics = field(repr=False)
+    statics: LoweringContext = field(repr=False)
 
     def distributed_type(self, value: int, layout: int) -> DistributedType:
         """A value in a layout, in the redistribution paper's terms."""
@@ -181,11 +181,11 @@ class DeviceLocal:
 
 
 def lower(
-    partitioning: Partitioning, options: LoweringOptions = LoweringOptions(), statics: Statics | None = None
+    partitioning: Partitioning, options: LoweringOptions = LoweringOptions(), statics: LoweringContext | None = None
 ) -> DeviceLocal:
     """The device-local program of a partitioning, as it stands now."""
     program, state = partitioning.program, partitioning.state
-    statics = statics if statics is not None else Statics.of(program)
+    statics = statics if statics is not None else LoweringContext.of(program)
     native, settled = np.zeros(program.value_count, np.uint64), np.zeros(program.value_count, np.uint64)
     required = np.zeros(len(program.operands), np.uint64)
     passing = np.zeros(program.op_count, np.uint8)

@@ -15,13 +15,13 @@ from collections import defaultdict
 from contextlib import contextmanager
 from typing import cast
 
-from autopart.core.collector import collector_paused
+from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
+from autopart.core.ops.registry import localize
 from autopart.core.program import ROOT
-from autopart.core.registry import localize
-from autopart.spmd.collectives import Emitter
 from autopart.spmd.device_local import DeviceLocal
+from autopart.spmd.emitter import Emitter
 from autopart.spmd.local_op import MlirLocalOp, mlir_type, reusable
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
@@ -32,7 +32,7 @@ def export(local: DeviceLocal) -> ir.Module:
     source = local.program.source
     if source is None:
         raise ValueError("the program was unpickled without its module; export where it was imported")
-    with collector_paused(), source.module.context, ir.Location.unknown():
+    with gc_paused(), source.module.context, ir.Location.unknown():
         return _Exporter(local).run()
 
 

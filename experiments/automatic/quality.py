@@ -9,7 +9,7 @@ from typing import Any
 
 import autopart as ap
 from autopart.api.schedule import run_schedule
-from autopart.costmodel.devices import device
+from autopart.costmodel.hardware.devices import device
 from autopart.search.progress import seconds_text
 from experiments.automatic.cases import CASES, MESH, Case
 from experiments.models.tactics import BP, MP, Z3

@@ -14,7 +14,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.evaluator import Task
 from autopart.search.jobs import Job
 from autopart.search.search import Search, search
-from autopart.search.space import DecisionSpace
+from autopart.search.space.decision_space import DecisionSpace
 from experiments.automatic.cases import CASES, MESH, T32_SCHEDULES, traced
 from experiments.automatic.quality import row
 from experiments.models import t32
@@ -23,7 +23,7 @@ BUDGET = ap.Budget(400)
 """Enough for T32: what is found is better than every manual schedule, which `against_xla` checks."""
 
 
-def searched(program: Any, executor: Any = "here", budget: ap.Budget = BUDGET) -> dict[str, Any]:
+def searched(program: Any, executor: Any = "serial", budget: ap.Budget = BUDGET) -> dict[str, Any]:
     """The report of an unseeded search, and all of its seconds: of the clock, and of this process's CPU."""
     start, cpu = time.perf_counter(), time.process_time()
     wanted = Search(("batch", "model"), ap.MCTS(seeded=False), budget, executor=executor, cache=False)
@@ -61,7 +61,7 @@ def depth() -> list[dict[str, Any]]:
 
 def workers() -> dict[str, Any]:
     """Evaluations per second of two workers over one, on processes and on Ray: a batch of jobs, and a whole search."""
-    from autopart.search.ray_executor import Ray
+    from autopart.search.execution.ray import Ray
 
     warm()
     program = traced(t32, t32.Config())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autopart.costmodel.fabric import CollectiveCurve
+from autopart.costmodel.hardware.fabric import CollectiveCurve
 from experiments.collective_accuracy.fitting import fit_curve, fit_matmul, predict, predict_matmul
 from experiments.collective_accuracy.measured import (
     KINDS,

@@ -15,7 +15,7 @@ from matplotlib import pyplot
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Writes the plot of the timed problems to `path`."""
-    xla, ours = (np.array([row["least_s"][name] for row in rows]) for name in ("xla", "ours"))
+    xla, ours = (np.array([row["min_s"][name] for row in rows]) for name in ("xla", "ours"))
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4))
     left.loglog(xla * 1e3, ours * 1e3, "o", markersize=4)
     ends = [min(xla.min(), ours.min()) * 800, max(xla.max(), ours.max()) * 1250]

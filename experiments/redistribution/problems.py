@@ -20,15 +20,15 @@ ELEMENT_BYTES = 4
 
 @dataclass(frozen=True)
 class ProblemSet:
-    """A family of problems: `count` problems on `mesh`, of `least_bytes` to `most_bytes` float32."""
+    """A family of problems: `count` problems on `mesh`, of `min_bytes` to `max_bytes` float32."""
 
     name: str
     mesh: tuple[tuple[str, int], ...]
     count: int
     seed: int
     multiple: int
-    least_bytes: float
-    most_bytes: float
+    min_bytes: float
+    max_bytes: float
     ranks: tuple[int, int] = (2, 6)
 
 
@@ -78,13 +78,13 @@ def draw(family: ProblemSet) -> list[Problem]:
 
 
 def _shape(random: np.random.Generator, family: ProblemSet, rank: int) -> tuple[int, ...]:
-    wanted = np.exp(random.uniform(math.log(family.least_bytes), math.log(family.most_bytes))) / ELEMENT_BYTES
+    wanted = np.exp(random.uniform(math.log(family.min_bytes), math.log(family.max_bytes))) / ELEMENT_BYTES
     above = math.log(wanted) - rank * math.log(family.multiple)
     if above < 0:
         return ()
     weights = random.dirichlet(np.ones(rank))
     shape = tuple(int(family.multiple * max(1, round(math.exp(above * w)))) for w in weights)
-    inside = family.least_bytes <= math.prod(shape) * ELEMENT_BYTES <= family.most_bytes
+    inside = family.min_bytes <= math.prod(shape) * ELEMENT_BYTES <= family.max_bytes
     return shape if inside else ()
 
 

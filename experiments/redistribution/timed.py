@@ -38,7 +38,7 @@ def measure() -> dict[str, Any]:
                 "target": str(steps.target),
                 "bytes": problem.bytes,
                 "cost": {"xla": collectives_in(xla.as_text()).cost, "ours": steps.cost},
-                "least_s": {name: significant(min(s)) for name, s in seconds.items()},
+                "min_s": {name: significant(min(s)) for name, s in seconds.items()},
                 "median_s": {name: significant(float(np.median(s))) for name, s in seconds.items()},
                 "temporary_tiles": {
                     name: significant(p.memory_analysis().temp_size_in_bytes / held) for name, p in programs.items()
@@ -46,7 +46,7 @@ def measure() -> dict[str, Any]:
             }
         )
     result = {"problems": rows, "repetitions": REPETITIONS}
-    for name in ("least_s", "median_s"):
+    for name in ("min_s", "median_s"):
         quotients = [row[name]["xla"] / row[name]["ours"] for row in rows]
         result[f"xla_over_ours_{name}"] = {
             "geomean": significant(geomean(quotients)),

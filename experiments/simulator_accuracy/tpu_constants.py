@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from autopart.costmodel import devices
+from autopart.costmodel.hardware import devices
 from autopart.costmodel.xla_compile import CLOCK_HZ, estimated_cycles, topology_devices
 
 TOPOLOGIES = {

@@ -21,7 +21,7 @@ from autopart.costmodel import (
     mesh_links,
     register_device,
 )
-from autopart.costmodel.fabric import COLLECTIVE_KINDS
+from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS
 
 MB = 1e6
 W, A = 100e9, 1e-6

@@ -8,7 +8,7 @@ import pytest
 
 from autopart.core.errors import UnknownNameError
 from autopart.costmodel import Device, DeviceError, Network, Switch, device, devices, register_device
-from autopart.costmodel.devices import DTYPE_CLASSES, device_row
+from autopart.costmodel.hardware.devices import DTYPE_CLASSES, device_row
 
 SHIPPED = (
     "tpu_v2", "tpu_v3", "tpu_v4", "tpu_v5e", "tpu_v5p", "tpu_v6e", "tpu_v7", "a100_40gb", "a100_80gb", "h100", "h200",

@@ -7,8 +7,8 @@ import pytest
 from autopart.core.errors import MeshError, UnknownNameError
 from autopart.core.mesh import Mesh
 from autopart.costmodel import Device, Switch, mesh_links, register_device
-from autopart.costmodel.fabric import CHIP, FAST, NETWORK
-from autopart.costmodel.links import AXIS, FABRIC, RING, SIZE, STRIDE
+from autopart.costmodel.hardware.fabric import CHIP, FAST, NETWORK
+from autopart.costmodel.hardware.links import AXIS, FABRIC, RING, SIZE, STRIDE
 
 
 def wires(axes, device, links=None):

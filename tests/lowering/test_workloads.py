@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import autopart as ap
-from autopart.report.ops_table import coverage
+from autopart.core.ops.ops_table import coverage
 
 FOLDER = Path(__file__).parents[1] / "data" / "workloads"
 FILES = sorted(FOLDER.glob("*.mlir.gz"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autopart.core import registry
 from autopart.core.op import MAX, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.registry import (
+from autopart.core.ops import registry
+from autopart.core.ops.registry import (
     RegistryError,
     Rule,
     is_linear,

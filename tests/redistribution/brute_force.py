@@ -17,11 +17,11 @@ import numpy as np
 
 from autopart.spmd.redistribution import CollectiveCost, Elements
 
-Layout = tuple[tuple[str, ...], ...]
-Node = tuple[Layout, frozenset[str]]
+PrimeLayout = tuple[tuple[str, ...], ...]
+Node = tuple[PrimeLayout, frozenset[str]]
 
 
-def layouts(sizes: dict[str, int], rank: int, shape: tuple[int, ...] | None = None) -> list[Layout]:
+def layouts(sizes: dict[str, int], rank: int, shape: tuple[int, ...] | None = None) -> list[PrimeLayout]:
     """All ways to put distinct axes on the dims, in any order; where a shape is given, those that divide it."""
     found = []
     for count in range(len(sizes) + 1):
@@ -38,7 +38,7 @@ def layouts(sizes: dict[str, int], rank: int, shape: tuple[int, ...] | None = No
     ]
 
 
-def with_pending(sizes: dict[str, int], layout: Layout) -> list[Node]:
+def with_pending(sizes: dict[str, int], layout: PrimeLayout) -> list[Node]:
     """The layout with a sum pending on every subset of the axes that it does not use."""
     spare = [a for a in sizes if not any(a in dim for dim in layout)]
     subsets = itertools.chain.from_iterable(itertools.combinations(spare, n) for n in range(len(spare) + 1))
@@ -94,6 +94,6 @@ def _edges(sizes: dict[str, int], one: Node, other: Node) -> Iterator[tuple[str,
         yield "all_permute", {a for a in used | wanted if was.get(a) != is_.get(a)}
 
 
-def _places(sizes: dict[str, int], layout: Layout) -> dict[str, tuple[int, int]]:
+def _places(sizes: dict[str, int], layout: PrimeLayout) -> dict[str, tuple[int, int]]:
     """Per axis, its dim and into how many parts the axes above it cut the dim."""
     return {a: (d, math.prod(sizes[x] for x in dim[:n])) for d, dim in enumerate(layout) for n, a in enumerate(dim)}

@@ -8,10 +8,10 @@ import pytest
 import autopart as ap
 from autopart.core.partitioning import Atomic, Partitioning, Propagate, Tile
 from autopart.search.contract import two_matrices
-from autopart.search.decisions import Decision
-from autopart.search.roles import roles
-from autopart.search.space import DecisionSpace
-from autopart.search.twins import twin_axes
+from autopart.search.space.axis_symmetry import symmetric_axes
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.decisions import Decision
+from autopart.search.space.value_groups import roles
 from experiments.models.tactics import BP
 from tests.search.steps import MEGATRON, MESH, decoder, decoder_partitioning
 
@@ -167,11 +167,11 @@ def test_of_axes_that_are_alike_only_the_first_is_offered_until_it_is_used():
     mesh = ap.Mesh({"a": 4, "b": 4}, device="h100", links={"a": "nvlink", "b": "nvlink"})
     try:
         partitioning = Partitioning(decoder(), mesh)
-        twins = twin_axes(partitioning, ("a", "b"))
+        twins = symmetric_axes(partitioning, ("a", "b"))
     except ap.MeshError:
         mesh = ap.Mesh({"a": 2, "b": 2}, device="h100")
         partitioning = Partitioning(decoder(), mesh)
-        twins = twin_axes(partitioning, ("a", "b"))
+        twins = symmetric_axes(partitioning, ("a", "b"))
     assert twins == {"b": "a"}
     space = space_of(partitioning, ("a", "b"), twins=twins)
     assert {o.decision.axis for o in space.options(partitioning)} == {"a"}
@@ -180,4 +180,4 @@ def test_of_axes_that_are_alike_only_the_first_is_offered_until_it_is_used():
 
 
 def test_axes_of_other_sizes_are_no_twins():
-    assert twin_axes(decoder_partitioning(), AXES) == {}
+    assert symmetric_axes(decoder_partitioning(), AXES) == {}

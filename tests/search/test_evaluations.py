@@ -10,7 +10,7 @@ from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Evaluator, Task
 from autopart.search.jobs import Job, State
-from autopart.search.space import DecisionSpace
+from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
 from experiments.models.tactics import BP
 from tests.search.steps import MEGATRON, decoder_partitioning, lowered

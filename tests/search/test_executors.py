@@ -15,12 +15,12 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.cost import StepSeconds
-from autopart.search.dispatch import Done, Pace, Waiting, WorkerError
 from autopart.search.evaluator import Task
-from autopart.search.executor import Here
+from autopart.search.execution.executor import Serial
+from autopart.search.execution.job_queue import Done, JobQueue, Throughput, WorkerError
+from autopart.search.execution.processes import Processes
 from autopart.search.jobs import Job
-from autopart.search.process_executor import Processes
-from autopart.search.space import DecisionSpace
+from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
 
 BUDGET = Budget(80)
@@ -60,7 +60,7 @@ def jobs_for(task: Task, count: int = 200) -> list[Job]:
 
 def test_a_process_that_is_killed_is_replaced_and_nothing_is_lost(task):
     jobs = jobs_for(task)
-    expected = results(Here().start(task), jobs)
+    expected = results(Serial().start(task), jobs)
     session = Processes(2).start(task)
     try:
         assert results(session, jobs[:4]) == expected[:4]
@@ -76,13 +76,13 @@ def test_a_process_that_is_killed_is_replaced_and_nothing_is_lost(task):
 
 
 def test_ray_finds_what_one_process_finds_and_survives_a_death(ray, task):
-    from autopart.search.ray_executor import Ray
+    from autopart.search.execution.ray import Ray
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert run("mcts", BUDGET, executor=Ray(2)).actions == run("mcts", BUDGET).actions
         jobs = jobs_for(task, 60)
-        expected = results(Here().start(task), jobs)
+        expected = results(Serial().start(task), jobs)
         session = Ray(2).start(task)
         try:
             before = session.pids
@@ -96,7 +96,7 @@ def test_ray_finds_what_one_process_finds_and_survives_a_death(ray, task):
 
 
 def test_a_deadline_leaves_out_the_jobs_that_were_not_begun(task):
-    for executor in (Here(), Processes(1)):
+    for executor in (Serial(), Processes(1)):
         session = executor.start(task)
         try:
             assert dict(session.run(jobs_for(task, 5), time.monotonic() - 1)) == {}
@@ -105,7 +105,7 @@ def test_a_deadline_leaves_out_the_jobs_that_were_not_begun(task):
 
 
 def test_an_error_in_a_worker_reaches_the_driver(task):
-    from autopart.search.decisions import Decision
+    from autopart.search.space.decisions import Decision
 
     session = Processes(1).start(task)
     try:
@@ -143,10 +143,10 @@ def test_a_job_that_keeps_killing_workers_is_named():
 
 def test_chunks_shrink_towards_the_end_of_a_wave_and_with_the_length_of_jobs():
     def sizes(pace):
-        waiting = Waiting([None] * 16, 2, pace, float("inf"))
+        waiting = JobQueue([None] * 16, 2, pace, float("inf"))
         return [len(chunk) for chunk in iter(waiting.chunk, range(16, 16))]
 
-    pace = Pace()
+    pace = Throughput()
     assert sizes(pace) == [1] * 16
     pace.note(Done((0,) * 10, None, 0.1))
     assert sizes(pace) == [4, 3, 3, 2, 1, 1, 1, 1]

@@ -6,9 +6,9 @@ import pytest
 
 from autopart.search.budget import Budget
 from autopart.search.contract import OptimizerContract, run
-from autopart.search.exhaustive import Exhaustive
 from autopart.search.mcts.mcts import MCTS
-from autopart.search.optimizer import optimizers
+from autopart.search.optimizers.exhaustive import Exhaustive
+from autopart.search.optimizers.registry import optimizers
 
 for name, make in optimizers().items():
     title = f"Test{name.title()}"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 
 from autopart.core.partitioning import Partitioning
-from autopart.search.budget import Budget, Meter
+from autopart.search.budget import Budget, BudgetMeter
 from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Task
-from autopart.search.executor import Here
+from autopart.search.execution.executor import Serial
 from autopart.search.jobs import Job
 from autopart.search.problem import Problem
 from autopart.search.progress import ProgressLine
-from autopart.search.space import DecisionSpace
+from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
 
 
@@ -26,7 +26,7 @@ def shown(stream: io.StringIO) -> str:
     partitioning = Partitioning(two_matrices(), MESH)
     task = Task(partitioning, DecisionSpace.of(partitioning, ("a",)), LoweringOptions(), None, StepSeconds())
     line = ProgressLine("a", stream)
-    problem = Problem(task, Here().start(task), Meter(Budget(10)), 0, line)
+    problem = Problem(task, Serial().start(task), BudgetMeter(Budget(10)), 0, line)
     problem.run([Job((), rollout=2, seed=s) for s in range(3)])
     line.close(problem)
     return stream.getvalue()

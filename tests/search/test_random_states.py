@@ -12,7 +12,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Evaluator, Task
 from autopart.search.jobs import Job
-from autopart.search.space import DecisionSpace
+from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions, lower
 
 MESH = ap.Mesh({"a": 4, "b": 2, "c": 3}, device="tpu_v3")

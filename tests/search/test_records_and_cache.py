@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pytest
 
 from autopart.core.partitioning import Partitioning
-from autopart.search import cache
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.cost import StepSeconds
-from autopart.search.records import RecordWarning
 from autopart.search.search import Search, search
+from autopart.search.storage import cache
+from autopart.search.storage.records import RecordWarning
 
 
 def cached(directory, **settings):

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from autopart.core.collector import collector_paused
 from autopart.core.errors import ProgramError
+from autopart.core.gc_pause import gc_paused
 from autopart.core.importer.locations import Source
 from autopart.core.importer.template import Block, Op, Reader
 from autopart.core.importer.trip_count import Lazy, trip_count
@@ -44,7 +44,7 @@ def import_module(
     `tf.aliasing_output` attributes. Raises `ProgramError` on dynamic shapes, missing functions, tokens, or a program
     that already communicates between devices.
     """
-    with collector_paused():
+    with gc_paused():
         return _Importer(module).run(argument_names, output_names, ties, donated)
 
 

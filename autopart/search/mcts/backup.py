@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autopart.search.decisions import Decision
+from autopart.search.space.decisions import Decision
 
 if TYPE_CHECKING:
     from autopart.search.mcts.node import Edge, Node
 
 
-class Scale:
+class RewardNormaliser:
     """Maps rewards to 0..1 by the best seen and the start's, which is 0; worse ones are 0 too."""
 
     def __init__(self, start: float):
@@ -30,7 +30,7 @@ class Scale:
 
 
 @dataclass(eq=False, slots=True)
-class Gain:
+class DecisionValue:
     """Mean gain in reward of one decision over all states in which it was taken, drawn towards 0 while rare."""
 
     total: float = 0.0
@@ -44,17 +44,17 @@ class Gain:
         self.mean = self.total / (1 + self.count)
 
 
-class Gains:
+class DecisionValues:
     """The gain of each decision."""
 
     def __init__(self) -> None:
-        self._of: dict[Decision, Gain] = {}
+        self._of: dict[Decision, DecisionValue] = {}
 
-    def of(self, decision: Decision) -> Gain:
+    def of(self, decision: Decision) -> DecisionValue:
         """The gain of a decision; it stays the same object."""
         gain = self._of.get(decision)
         if gain is None:
-            gain = self._of[decision] = Gain()
+            gain = self._of[decision] = DecisionValue()
         return gain
 
     def bias(self, strength: float) -> tuple[tuple[Decision, float], ...]:

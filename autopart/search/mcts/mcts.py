@@ -12,15 +12,15 @@ import itertools
 from dataclasses import dataclass
 
 from autopart.search.jobs import Job, State
-from autopart.search.mcts.backup import Gains, Scale, back_up
+from autopart.search.mcts.backup import DecisionValues, RewardNormaliser, back_up
 from autopart.search.mcts.node import Graph, reward_of
 from autopart.search.mcts.selection import Path, select
-from autopart.search.named_schedules import named_schedules
-from autopart.search.optimizer import register_optimizer
+from autopart.search.optimizers.refine import refine
+from autopart.search.optimizers.registry import register_optimizer
 from autopart.search.problem import Problem
-from autopart.search.refine import refine
+from autopart.search.space.named_schedules import named_schedules
 
-MOST_STOPS = 10_000
+MAX_STOPS = 10_000
 """STOP edges followed while filling one wave; they cost nothing and end by themselves."""
 
 
@@ -64,8 +64,8 @@ class _Tree:
 
     def __init__(self, problem: Problem, settings: MCTS):
         self.problem, self.settings = problem, settings
-        self.graph, self.gains = Graph(problem.start), Gains()
-        self.scale = Scale(self.graph.root.reward)
+        self.graph, self.gains = Graph(problem.start), DecisionValues()
+        self.scale = RewardNormaliser(self.graph.root.reward)
         self.idle, self._jobs = 0, 0
 
     def seed(self, sequences) -> None:
@@ -95,7 +95,7 @@ class _Tree:
     def wave(self) -> bool:
         """One wave; False if there was nothing left to try."""
         paths: list[Path] = []
-        for _ in range(MOST_STOPS):
+        for _ in range(MAX_STOPS):
             if len(paths) == self.settings.width:
                 break
             path = select(self.graph, self.scale, self.gains, self.settings.exploration)

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from autopart.search.decisions import Decision
 from autopart.search.jobs import State
-from autopart.search.mcts.backup import Gain
+from autopart.search.mcts.backup import DecisionValue
+from autopart.search.space.decisions import Decision
 
 
 @dataclass(eq=False, slots=True)
@@ -34,7 +34,7 @@ class Edge:
     pending: int = 0
     done: bool = False
     child: Node | None = None
-    gain: Gain | None = None
+    gain: DecisionValue | None = None
 
 
 @dataclass(eq=False)

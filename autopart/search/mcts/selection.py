@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from autopart.search.mcts.backup import Gains, Scale
+from autopart.search.mcts.backup import DecisionValues, RewardNormaliser
 from autopart.search.mcts.node import Edge, Graph, Node
 
 
@@ -29,7 +29,7 @@ class Path:
         return tuple(e.decision for e in self.edges if e.decision is not None)
 
 
-def select(graph: Graph, scale: Scale, gains: Gains, exploration: float) -> Path | None:
+def select(graph: Graph, scale: RewardNormaliser, gains: DecisionValues, exploration: float) -> Path | None:
     """A path to an edge that has not been tried; None if all of them are under way or done. Notes nothing."""
     node, nodes, edges = graph.root, [], []
     while True:
@@ -44,7 +44,7 @@ def select(graph: Graph, scale: Scale, gains: Gains, exploration: float) -> Path
         node = edge.child
 
 
-def _best_edge(node: Node, scale: Scale, gains: Gains, exploration: float) -> Edge | None:
+def _best_edge(node: Node, scale: RewardNormaliser, gains: DecisionValues, exploration: float) -> Edge | None:
     root_visits = math.sqrt(node.visits + 1)
     chosen, most = None, -math.inf
     for edge in node.edges:
@@ -57,7 +57,7 @@ def _best_edge(node: Node, scale: Scale, gains: Gains, exploration: float) -> Ed
     return chosen
 
 
-def _worth(edge: Edge, node: Node, scale: Scale, gains: Gains) -> float:
+def _worth(edge: Edge, node: Node, scale: RewardNormaliser, gains: DecisionValues) -> float:
     if edge.decision is None:
         return scale(node.reward)
     if not edge.visits:

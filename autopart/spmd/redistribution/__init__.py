@@ -17,7 +17,7 @@ It follows "Memory-efficient array redistribution through portable collective co
 docs/redistribution.md says where it goes beyond.
 """
 
-from autopart.spmd.redistribution.cost import AlphaBeta, CollectiveCost, Elements
+from autopart.spmd.redistribution.collective_cost import AlphaBeta, CollectiveCost, Elements
 from autopart.spmd.redistribution.planner import plan
 from autopart.spmd.redistribution.rules import verify
 from autopart.spmd.redistribution.shortest_path import weak_shortest_path

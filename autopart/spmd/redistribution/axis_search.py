@@ -18,10 +18,10 @@ import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 
-from autopart.spmd.redistribution.moves import Move
+from autopart.spmd.redistribution.planned_steps import PlannedStep
+from autopart.spmd.redistribution.planning_problem import PlanningProblem
 from autopart.spmd.redistribution.pricing import Pricing
-from autopart.spmd.redistribution.primes import Layout, ways
-from autopart.spmd.redistribution.problem import Problem
+from autopart.spmd.redistribution.primes import PrimeLayout, ways
 
 EDGES = 12_000
 """Edges looked at before giving up."""
@@ -29,16 +29,16 @@ EDGES = 12_000
 ORDERS = 24
 """Orders of mesh axes in which a final gather is cut up."""
 
-Node = tuple[Layout, frozenset[int]]
+Node = tuple[PrimeLayout, frozenset[int]]
 """A layout, and the axes that are still pending."""
 
 
-def shortest_path(p: Problem, price: Pricing, bound: float) -> list[Move] | None:
+def shortest_path(p: PlanningProblem, price: Pricing, bound: float) -> list[PlannedStep] | None:
     """The cheapest moves on few axes at a time, merged where that is cheaper; None if nothing is below `bound`."""
     most = max(price.local(p.source), price.local(p.target))
     start: Node = (p.source, p.pending)
     best: dict[Node, float] = {start: 0.0}
-    came: dict[Node, tuple[Node, Move]] = {}
+    came: dict[Node, tuple[Node, PlannedStep]] = {}
     numbers = itertools.count()
     queue = [(0.0, next(numbers), start)]
     edges = 0
@@ -59,7 +59,7 @@ def shortest_path(p: Problem, price: Pricing, bound: float) -> list[Move] | None
     return None
 
 
-def split_gathers(p: Problem, moves: list[Move]) -> Iterator[list[Move]]:
+def split_gathers(p: PlanningProblem, moves: list[PlannedStep]) -> Iterator[list[PlannedStep]]:
     """The moves with a final gather over several mesh axes cut up by axis, in different orders."""
     if not moves or moves[-1].kind != "all_gather":
         return
@@ -74,20 +74,20 @@ def split_gathers(p: Problem, moves: list[Move]) -> Iterator[list[Move]]:
             for name in order:
                 shorter = tuple(_peeled(p, s, t, name) for s, t in zip(here, p.target, strict=True))
                 if shorter != here:
-                    gathers.append(Move("all_gather", shorter))
+                    gathers.append(PlannedStep("all_gather", shorter))
                     here = shorter
         if tuple(gathers) not in seen:
             seen.add(tuple(gathers))
             yield [*moves[:-1], *gathers]
 
 
-def _peeled(p: Problem, parts: tuple[int, ...], goal: tuple[int, ...], name: str) -> tuple[int, ...]:
+def _peeled(p: PlanningProblem, parts: tuple[int, ...], goal: tuple[int, ...], name: str) -> tuple[int, ...]:
     while len(parts) > len(goal) and p.axes.axes[parts[-1]].name == name:
         parts = parts[:-1]
     return parts
 
 
-def _back(came: dict[Node, tuple[Node, Move]], node: Node) -> list[Move]:
+def _back(came: dict[Node, tuple[Node, PlannedStep]], node: Node) -> list[PlannedStep]:
     moves = []
     while node in came:
         node, move = came[node]
@@ -98,44 +98,44 @@ def _back(came: dict[Node, tuple[Node, Move]], node: Node) -> list[Move]:
 # ---- edges
 
 
-def _edges(p: Problem, node: Node) -> Iterator[tuple[Move, frozenset[int]]]:
+def _edges(p: PlanningProblem, node: Node) -> Iterator[tuple[PlannedStep, frozenset[int]]]:
     layout, pending = node
     used = {a for dim in layout for a in dim}
     spare = [a for a in sorted(p.free | p.pending) if a not in used and a not in pending]
     grown = {a: list(_with(p, layout, a)) for a in spare}
     for a in spare:
-        yield from ((Move("all_slice", after), pending) for after in grown[a])
+        yield from ((PlannedStep("all_slice", after), pending) for after in grown[a])
     for code, parts in p.reductions:
         waiting = parts & pending
         if waiting:
-            yield Move("all_reduce", layout, waiting, code), pending - waiting
+            yield PlannedStep("all_reduce", layout, waiting, code), pending - waiting
             for a in sorted(waiting):
                 done = frozenset((a,))
                 yield from (
-                    (Move("reduce_scatter", after, done, code), pending - done) for after in _with(p, layout, a)
+                    (PlannedStep("reduce_scatter", after, done, code), pending - done) for after in _with(p, layout, a)
                 )
             break
     if all(s[: len(t)] == t for s, t in zip(layout, p.target, strict=True)) and layout != p.target:
-        yield Move("all_gather", p.target), pending
+        yield PlannedStep("all_gather", p.target), pending
     for dim, parts in enumerate(layout):
         for count in range(1, len(parts) + 1):
             kept = _changed(layout, {dim: parts[:-count]})
-            yield Move("all_gather", kept), pending
+            yield PlannedStep("all_gather", kept), pending
             for other, others in enumerate(kept):
                 longer = (*others, *parts[-count:])
                 if other != dim and _fits(p, other, longer):
-                    yield Move("all_to_all", _changed(kept, {other: longer})), pending
-    yield from ((Move("all_permute", after), pending) for after in _swapped(p, layout, spare))
+                    yield PlannedStep("all_to_all", _changed(kept, {other: longer})), pending
+    yield from ((PlannedStep("all_permute", after), pending) for after in _swapped(p, layout, spare))
 
 
-def _with(p: Problem, layout: Layout, axis: int) -> Iterator[Layout]:
+def _with(p: PlanningProblem, layout: PrimeLayout, axis: int) -> Iterator[PrimeLayout]:
     for dim, parts in enumerate(layout):
         longer = (*parts, axis)
         if _fits(p, dim, longer):
             yield _changed(layout, {dim: longer})
 
 
-def _swapped(p: Problem, layout: Layout, spare: Sequence[int]) -> Iterator[Layout]:
+def _swapped(p: PlanningProblem, layout: PrimeLayout, spare: Sequence[int]) -> Iterator[PrimeLayout]:
     """Two axes of equal size change places, on the array or with one that is not on it."""
     placed = [a for dim in layout for a in dim]
     for one, other in (*itertools.combinations(placed, 2), *itertools.product(placed, spare)):
@@ -144,18 +144,18 @@ def _swapped(p: Problem, layout: Layout, spare: Sequence[int]) -> Iterator[Layou
             yield tuple(tuple(turned.get(a, a) for a in dim) for dim in layout)
 
 
-def _fits(p: Problem, dim: int, parts: tuple[int, ...]) -> bool:
+def _fits(p: PlanningProblem, dim: int, parts: tuple[int, ...]) -> bool:
     return p.source_type.shape[dim] % ways((parts,), p.axes.sizes) == 0
 
 
-def _changed(layout: Layout, dims: dict[int, tuple[int, ...]]) -> Layout:
+def _changed(layout: PrimeLayout, dims: dict[int, tuple[int, ...]]) -> PrimeLayout:
     return tuple(dims.get(d, parts) for d, parts in enumerate(layout))
 
 
 # ---- merging neighbours
 
 
-def _merged(p: Problem, price: Pricing, moves: list[Move]) -> list[Move]:
+def _merged(p: PlanningProblem, price: Pricing, moves: list[PlannedStep]) -> list[PlannedStep]:
     """`moves` with neighbours of one kind merged where that is cheaper, or as cheap."""
     number = 0
     while number + 1 < len(moves):
@@ -170,7 +170,7 @@ def _merged(p: Problem, price: Pricing, moves: list[Move]) -> list[Move]:
     return moves
 
 
-def _both(here: Layout, one: Move, other: Move) -> Move | None:
+def _both(here: PrimeLayout, one: PlannedStep, other: PlannedStep) -> PlannedStep | None:
     """One collective that does what two do, if there is one."""
     if (one.kind, one.code) != (other.kind, other.code):
         return None
@@ -179,4 +179,4 @@ def _both(here: Layout, one: Move, other: Move) -> Move | None:
         ends = [s[: len(t)] == t or t[: len(s)] == s for s, t in zip(here, other.after, strict=True)]
         if used != wanted or not all(ends):
             return None
-    return Move(one.kind, other.after, one.parts | other.parts, one.code)
+    return PlannedStep(one.kind, other.after, one.parts | other.parts, one.code)

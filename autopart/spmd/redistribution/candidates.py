@@ -30,16 +30,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 
-from autopart.spmd.redistribution.detour import two_exchanges
 from autopart.spmd.redistribution.device_map import rewritten
 from autopart.spmd.redistribution.exchange import one_exchange
-from autopart.spmd.redistribution.moves import Move
-from autopart.spmd.redistribution.primes import Layout
-from autopart.spmd.redistribution.problem import Problem
+from autopart.spmd.redistribution.planned_steps import PlannedStep
+from autopart.spmd.redistribution.planning_problem import PlanningProblem
+from autopart.spmd.redistribution.primes import PrimeLayout
+from autopart.spmd.redistribution.two_step_exchange import two_exchanges
 from autopart.spmd.redistribution.weak import Counts, exchange_rounds, meeting_point, nearest_pair, weak_type
 
 
-def candidates(p: Problem) -> Iterator[list[Move]]:
+def candidates(p: PlanningProblem) -> Iterator[list[PlannedStep]]:
     """Sequences of collectives from source to target, each correct, never above the larger of the two."""
     wanted = {a for dim in p.target for a in dim}
     scatters = [p.pending] if p.pending <= wanted else [p.pending, p.pending & wanted]
@@ -47,7 +47,7 @@ def candidates(p: Problem) -> Iterator[list[Move]]:
         yield from _with_scattered(p, scattered)
 
 
-def _with_scattered(p: Problem, scattered: frozenset[int]) -> Iterator[list[Move]]:
+def _with_scattered(p: PlanningProblem, scattered: frozenset[int]) -> Iterator[list[PlannedStep]]:
     used = {a for dim in (*p.source, *p.target) for a in dim}
     idle = [a for a in sorted(p.free) if a not in used and not p.pending]
     free = [*(a for a in sorted(p.free) if a in used), *idle, *sorted(scattered)]
@@ -76,19 +76,21 @@ def _with_scattered(p: Problem, scattered: frozenset[int]) -> Iterator[list[Move
                 yield _normal_form(p, scattered, *found)
 
 
-def _normal_form(p: Problem, scattered: frozenset[int], start: Layout, *exchanged: Layout) -> list[Move]:
+def _normal_form(
+    p: PlanningProblem, scattered: frozenset[int], start: PrimeLayout, *exchanged: PrimeLayout
+) -> list[PlannedStep]:
     """Slices to `start`, an all_to_all to each of `exchanged`, and the gather."""
     moves, here = _begin(p, scattered, start), start
     for layout in exchanged:
         if layout != here:
-            moves.append(Move("all_to_all", layout))
+            moves.append(PlannedStep("all_to_all", layout))
             here = layout
     if here != p.target:
-        moves.append(Move("all_gather", p.target))
+        moves.append(PlannedStep("all_gather", p.target))
     return moves
 
 
-def _begin(p: Problem, scattered: frozenset[int], start: Layout) -> list[Move]:
+def _begin(p: PlanningProblem, scattered: frozenset[int], start: PrimeLayout) -> list[PlannedStep]:
     """Slices, and reductions in their order, that lead from the source to `start`."""
     here, moves = list(p.source), []
 
@@ -102,27 +104,27 @@ def _begin(p: Problem, scattered: frozenset[int], start: Layout) -> list[Move]:
         return here != before
 
     if grow(p.free):
-        moves.append(Move("all_slice", tuple(here)))
+        moves.append(PlannedStep("all_slice", tuple(here)))
     for code, parts in p.reductions:
         rest = set(parts)
         while rest & scattered:
             before = {a for dim in here for a in dim}
             if grow(frozenset(rest & scattered)):
                 done = frozenset({a for dim in here for a in dim} - before)
-                moves.append(Move("reduce_scatter", tuple(here), done, code))
+                moves.append(PlannedStep("reduce_scatter", tuple(here), done, code))
                 rest -= done
             elif grow(p.free | (p.pending - _still_pending(p, code, rest))):
-                moves.append(Move("all_slice", tuple(here)))
+                moves.append(PlannedStep("all_slice", tuple(here)))
             else:
                 break
         if rest:
-            moves.append(Move("all_reduce", tuple(here), frozenset(rest), code))
+            moves.append(PlannedStep("all_reduce", tuple(here), frozenset(rest), code))
     if grow(p.free | p.pending):
-        moves.append(Move("all_slice", tuple(here)))
+        moves.append(PlannedStep("all_slice", tuple(here)))
     return moves
 
 
-def _still_pending(p: Problem, code: int, rest: set[int]) -> frozenset[int]:
+def _still_pending(p: PlanningProblem, code: int, rest: set[int]) -> frozenset[int]:
     """Axes whose reduction is not done when `rest` is what is left of the reductions by `code`."""
     later, found = set(rest), False
     for other, parts in p.reductions:
@@ -136,8 +138,8 @@ def _still_pending(p: Problem, code: int, rest: set[int]) -> frozenset[int]:
 
 
 def _by_local_sizes(
-    p: Problem, scattered: frozenset[int], free: Sequence[int], may_gather: bool, over: bool
-) -> Iterator[list[Move]]:
+    p: PlanningProblem, scattered: frozenset[int], free: Sequence[int], may_gather: bool, over: bool
+) -> Iterator[list[PlannedStep]]:
     source, target = weak_type(p.axes, p.source), weak_type(p.axes, p.target)
     primes = range(len(p.axes.primes))
     room = [[dim[k] for dim in p.room] for k in primes]
@@ -171,8 +173,8 @@ def _by_local_sizes(
 
 
 def _exchanged_and_permuted(
-    p: Problem, scattered: frozenset[int], start: Layout, end: Layout, starts: Counts, ends: Counts
-) -> list[Move]:
+    p: PlanningProblem, scattered: frozenset[int], start: PrimeLayout, end: PrimeLayout, starts: Counts, ends: Counts
+) -> list[PlannedStep]:
     rounds = exchange_rounds(starts, ends)
     moves = _begin(p, scattered, start)
     orders = itertools.permutations(rounds) if len(rounds) > 1 else [rounds]
@@ -180,24 +182,26 @@ def _exchanged_and_permuted(
     here, devices = (exchanged[-1].after, exchanged[-1].devices) if exchanged else (start, None)
     moves += exchanged
     if here != end or devices is not None:
-        moves.append(Move("all_permute", end))
+        moves.append(PlannedStep("all_permute", end))
     if end != p.target:
-        moves.append(Move("all_gather", p.target))
+        moves.append(PlannedStep("all_gather", p.target))
     return moves
 
 
-def _count(p: Problem, parts: Collection[int]) -> list[int]:
+def _count(p: PlanningProblem, parts: Collection[int]) -> list[int]:
     counts = [0] * len(p.axes.primes)
     for a in parts:
         counts[p.axes.which[a]] += 1
     return counts
 
 
-def _device_maps(moves: Sequence[Move]) -> int:
+def _device_maps(moves: Sequence[PlannedStep]) -> int:
     return sum(m.devices is not None for m in moves)
 
 
-def _refined(p: Problem, layout: Layout, counts: Counts, spare: Sequence[int], alike: Sequence[Layout]) -> Layout:
+def _refined(
+    p: PlanningProblem, layout: PrimeLayout, counts: Counts, spare: Sequence[int], alike: Sequence[PrimeLayout]
+) -> PrimeLayout:
     """`layout` cut further until each dim has `counts`, by `spare` axes, preferring those that stand so in `alike`."""
     have, left = weak_type(p.axes, layout), list(spare)
     dims = list(layout)
@@ -219,7 +223,9 @@ def _refined(p: Problem, layout: Layout, counts: Counts, spare: Sequence[int], a
     return tuple(dims)
 
 
-def _exchanges(p: Problem, start: Layout, starts: Counts, ends: Counts, rounds: list[list[int]]) -> list[Move]:
+def _exchanges(
+    p: PlanningProblem, start: PrimeLayout, starts: Counts, ends: Counts, rounds: list[list[int]]
+) -> list[PlannedStep]:
     """One all_to_all per round. The axes to move are the minor-most of their primes, brought to the end if need be."""
     here, devices, moves = start, None, []
     for primes in rounds:
@@ -247,14 +253,14 @@ def _exchanges(p: Problem, start: Layout, starts: Counts, ends: Counts, rounds: 
         if tuple(view) != here:
             devices = rewritten(p.axes, here, tuple(view), devices)
         here = tuple(after)
-        moves.append(Move("all_to_all", here, view=tuple(view), devices=devices))
+        moves.append(PlannedStep("all_to_all", here, view=tuple(view), devices=devices))
     return moves
 
 
 # ---- slices that come last
 
 
-def _slicing_last(p: Problem, scattered: frozenset[int], free: Sequence[int]) -> Iterator[list[Move]]:
+def _slicing_last(p: PlanningProblem, scattered: frozenset[int], free: Sequence[int]) -> Iterator[list[PlannedStep]]:
     """One all_to_all to a target without its minor free axes, which are sliced at the end."""
     shorter = []
     for s, t in zip(p.source, p.target, strict=True):
@@ -270,6 +276,6 @@ def _slicing_last(p: Problem, scattered: frozenset[int], free: Sequence[int]) ->
     start, end = found
     moves = _begin(p, scattered, start)
     if start != end:
-        moves.append(Move("all_to_all", end))
-    moves.append(Move("all_slice", p.target))
+        moves.append(PlannedStep("all_to_all", end))
+    moves.append(PlannedStep("all_slice", p.target))
     yield moves

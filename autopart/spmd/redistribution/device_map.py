@@ -14,11 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autopart.spmd.redistribution.primes import Layout, PrimeAxes
+from autopart.spmd.redistribution.primes import PrimeAxes, PrimeLayout
 from autopart.spmd.redistribution.types import device_strides
 
 
-def rewritten(axes: PrimeAxes, layout: Layout, view: Layout, devices: Sequence[int] | None) -> tuple[int, ...]:
+def rewritten(
+    axes: PrimeAxes, layout: PrimeLayout, view: PrimeLayout, devices: Sequence[int] | None
+) -> tuple[int, ...]:
     """The device map under which `view` places the tiles as `layout` does under `devices`.
 
     `view` cuts each dim by the same axes as `layout`, in another order.

@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from autopart.spmd.redistribution.primes import Layout, PrimeAxes
+from autopart.spmd.redistribution.primes import PrimeAxes, PrimeLayout
 
 Room = Sequence[Sequence[int]]
 Dims = list[tuple[int, ...]]
@@ -35,12 +35,12 @@ MAX_CHANGED_ROLES = 2
 def one_exchange(
     axes: PrimeAxes,
     room: Room,
-    source: Layout,
-    target: Layout,
+    source: PrimeLayout,
+    target: PrimeLayout,
     free: Axes,
     extras: Axes,
     may_gather: bool,
-) -> tuple[Layout, Layout] | None:
+) -> tuple[PrimeLayout, PrimeLayout] | None:
     """(start, end) such that slices make start of source, at most one all_to_all makes end of it, gathers the target.
 
     room[dim][k]  how often the k-th prime divides the global dim

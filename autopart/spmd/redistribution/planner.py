@@ -6,13 +6,13 @@ from functools import lru_cache
 
 from autopart.spmd.redistribution.axis_search import shortest_path, split_gathers
 from autopart.spmd.redistribution.candidates import candidates
-from autopart.spmd.redistribution.cost import CollectiveCost, named_cost
-from autopart.spmd.redistribution.moves import Move
+from autopart.spmd.redistribution.collective_cost import CollectiveCost, named_cost
+from autopart.spmd.redistribution.planned_steps import PlannedStep
+from autopart.spmd.redistribution.planning_problem import PlanningProblem, on_whole_axes, problems
 from autopart.spmd.redistribution.pricing import Price, Pricing
-from autopart.spmd.redistribution.problem import Problem, on_whole_axes, problems
 from autopart.spmd.redistribution.step import Plan
+from autopart.spmd.redistribution.to_typed_steps import typed_steps
 from autopart.spmd.redistribution.types import DistributedType
-from autopart.spmd.redistribution.writing import typed_steps
 
 
 @lru_cache(maxsize=1 << 16)
@@ -51,10 +51,10 @@ def plan(
 
 def _cheapest(
     source: DistributedType, target: DistributedType, element_bytes: float, model: CollectiveCost
-) -> tuple[Price, Problem, list[Move]] | None:
-    best: tuple[Price, Problem, list[Move]] | None = None
+) -> tuple[Price, PlanningProblem, list[PlannedStep]] | None:
+    best: tuple[Price, PlanningProblem, list[PlannedStep]] | None = None
 
-    def offer(problem: Problem, pricing: Pricing, moves: list[Move]) -> None:
+    def offer(problem: PlanningProblem, pricing: Pricing, moves: list[PlannedStep]) -> None:
         nonlocal best
         price = pricing.sequence(moves)
         if best is None or price < best[0]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autopart.spmd.redistribution.cost import CollectiveCost, Elements, sent_share
-from autopart.spmd.redistribution.moves import Move, group_axes, group_size
-from autopart.spmd.redistribution.primes import Layout, ways
-from autopart.spmd.redistribution.problem import Problem
+from autopart.spmd.redistribution.collective_cost import CollectiveCost, Elements, sent_share
+from autopart.spmd.redistribution.planned_steps import PlannedStep, group_axes, group_size
+from autopart.spmd.redistribution.planning_problem import PlanningProblem
+from autopart.spmd.redistribution.primes import PrimeLayout, ways
 
 Price = tuple[float, int, float, int]
 """(cost, collectives that communicate, elements sent, steps): the smaller the better."""
@@ -17,7 +17,7 @@ Price = tuple[float, int, float, int]
 class Pricing:
     """Prices moves over the axes of one problem; what it is asked twice it looks up."""
 
-    def __init__(self, problem: Problem, element_bytes: float, model: CollectiveCost):
+    def __init__(self, problem: PlanningProblem, element_bytes: float, model: CollectiveCost):
         self._axes = problem.axes
         self._source = problem.source
         self._elements = math.prod(problem.source_type.shape)
@@ -30,11 +30,11 @@ class Pricing:
         """False for Figure 11, which counts elements whatever the axis."""
         return not isinstance(self._model, Elements)
 
-    def local(self, layout: Layout) -> int:
+    def local(self, layout: PrimeLayout) -> int:
         """Elements per device."""
         return self._elements // ways(layout, self._axes.sizes)
 
-    def move(self, here: Layout, move: Move, devices: tuple[int, ...] | None = None) -> float:
+    def move(self, here: PrimeLayout, move: PlannedStep, devices: tuple[int, ...] | None = None) -> float:
         """The cost of a move from `here`, where tiles are placed under the device map `devices`."""
         before, after = self.local(here), self.local(move.after)
         parts = group_axes(self._axes, here, devices, move) if self.tells_axes_apart else frozenset[int]()
@@ -43,7 +43,7 @@ class Pricing:
             self._known[key] = self._model.step_cost(move.kind, before, after, self._element_bytes, self._spans(parts))
         return self._known[key]
 
-    def sequence(self, moves: Sequence[Move]) -> Price:
+    def sequence(self, moves: Sequence[PlannedStep]) -> Price:
         """The price of moves that begin at the source."""
         cost, talking, sent = 0, 0, 0.0
         here, devices = self._source, None

@@ -2,7 +2,7 @@
 
     {x:4, y:6}  ->  {x1:2, x2:2, y1:3, y2:2}     so that half of x, or a third of y, can move on its own
 
-The parts are numbered, and during planning a type is a `Layout` of numbers, per dim major to minor, so that what a
+The parts are numbered, and during planning a type is a `PrimeLayout` of numbers, per dim major to minor, so that what a
 collective adds or takes away is at the end:
 
     [3{x}12, 2{y}12]  ->  ((x2, x1), (y2, y1))  =  ((0, 1), (2, 3))
@@ -20,7 +20,7 @@ from functools import cache
 
 from autopart.spmd.redistribution.types import DistributedType, DistributedTypeError, SubAxis, merged
 
-Layout = tuple[tuple[int, ...], ...]
+PrimeLayout = tuple[tuple[int, ...], ...]
 """Per dim the numbers of the prime axes that cut it, major to minor."""
 
 MAX_DECOMPOSITIONS = 6
@@ -68,7 +68,7 @@ class PrimeAxes:
             stride *= self.sizes[part]
         return tuple(reversed(found))
 
-    def layout(self, kind: DistributedType) -> Layout:
+    def layout(self, kind: DistributedType) -> PrimeLayout:
         """The type as a layout."""
         return tuple(tuple(p for axis in reversed(dim) for p in self.parts(axis)) for dim in kind.axes)
 
@@ -135,7 +135,7 @@ def valuations(n: int, primes: tuple[int, ...]) -> list[int]:
     return counts
 
 
-def ways(layout: Layout, sizes: tuple[int, ...]) -> int:
+def ways(layout: PrimeLayout, sizes: tuple[int, ...]) -> int:
     """Into how many tiles the layout cuts the array."""
     return math.prod([sizes[a] for dim in layout for a in dim])
 

@@ -15,8 +15,8 @@ import itertools
 import math
 from collections.abc import Iterator
 
+from autopart.spmd.redistribution.planning_problem import problems
 from autopart.spmd.redistribution.primes import valuations
-from autopart.spmd.redistribution.problem import problems
 from autopart.spmd.redistribution.types import DistributedType
 from autopart.spmd.redistribution.weak import weak_type
 

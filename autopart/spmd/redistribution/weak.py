@@ -18,13 +18,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from autopart.spmd.redistribution.primes import Layout, PrimeAxes
+from autopart.spmd.redistribution.primes import PrimeAxes, PrimeLayout
 
 Counts = list[list[int]]
 """counts[k][dim]: how often the k-th prime cuts the dim."""
 
 
-def weak_type(axes: PrimeAxes, layout: Layout) -> Counts:
+def weak_type(axes: PrimeAxes, layout: PrimeLayout) -> Counts:
     """How often each prime cuts each dim."""
     counts = [[0] * len(layout) for _ in axes.primes]
     for dim, parts in enumerate(layout):

@@ -1,0 +1,1 @@
+"""What is known of ops: rules with their traits, the registry, and the table made from it."""

@@ -1,0 +1,121 @@
+"""What the registry knows, as text: `python -m autopart ops`.
+
+    reshape
+      f32[4,6] -> f32[24]
+        (0) -> tile 0, at most 4 ways
+
+and how much of a program it covers: `python -m autopart ops --coverage FILE`.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
+from autopart.core.ops.example_import import example_op
+from autopart.core.ops.registry import Rule, mappings_of, rule_of, rules, target_of
+from autopart.core.program import Program
+
+_WIDTH = 110
+
+
+def ops_table() -> str:
+    """Every op kind with a rule, by family, with the tile mappings of an example; then those that block, and why."""
+    families: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    blocked: defaultdict[str, list[str]] = defaultdict(list)
+    for rule in rules():
+        if rule.reason:
+            blocked[rule.reason].append(rule.kind)
+        else:
+            families[rule.family][_mappings_text(rule)].append(rule.kind)
+    lines = [
+        "Tile mappings: (dim sliced per operand, _ is whole) -> action per result, on one example per kind.",
+        "",
+    ]
+    for family in sorted(families):
+        lines.append(family)
+        for text, kinds in families[family].items():
+            lines += textwrap.wrap(", ".join(kinds), _WIDTH, initial_indent="  ", subsequent_indent="  ")
+            lines += [f"      {line}" for line in text.splitlines()]
+        lines.append("")
+    lines.append("known, and not partitioned")
+    for reason, kinds in sorted(blocked.items()):
+        lines += textwrap.wrap(f"{', '.join(kinds)}: {reason}", _WIDTH, initial_indent="  ", subsequent_indent="      ")
+    return "\n".join(lines)
+
+
+def _mappings_text(rule: Rule) -> str:
+    """The example's types, and a line per mapping."""
+    if rule.structural:
+        return "every dim, in operands and results alike" if rule.kind not in _MARKS else "marks of control flow"
+    spec = example_op(rule.examples[0]).spec
+    types = ", ".join(map(str, spec.operands)), ", ".join(map(str, spec.results))
+    head = f"{types[0]} -> {types[1]}".strip()
+    return "\n".join([head, *(f"  {mapping_text(m)}" for m in mappings_of(spec) or ())])
+
+
+_MARKS = ("while", "case", "if", "condition")
+
+
+def mapping_text(mapping: TileMapping) -> str:
+    """A mapping as `(1, 0) -> sum, at most 16 ways`: operand dims, _ where whole, and an action per result."""
+    operands = ", ".join("_" if d == WHOLE else str(d) for d in mapping.operands)
+    return f"({operands}) -> {', '.join(map(action_text, mapping.results))}, at most {mapping.extent} ways"
+
+
+def action_text(action: int) -> str:
+    """A result entry of a mapping: `tile 0`, `sum`, `any`."""
+    return "any" if action == ANY else REDUCTION_NAMES.get(action, f"tile {action}")
+
+
+def coverage(program: Program) -> str:
+    """How many of a program's ops have a rule, and which do not; which have one and yet no mapping, and why."""
+    counts = Counter(program.op_spec.tolist())
+    structural = {i for i, s in enumerate(program.specs) if (r := rule_of(s)) is not None and r.structural}
+    ops = [(spec, counts[i], i) for i, spec in enumerate(program.specs) if i not in structural]
+    total = sum(count for _, count, _ in ops)
+    unknown = [(_kind(s), n, _place(program, i)) for s, n, i in ops if mappings_of(s) is None]
+    blocked = [(f"{_kind(s)}: {_reason(s)}", n, _place(program, i)) for s, n, i in ops if _blocks(s)]
+    known = total - sum(n for _, n, _ in unknown)
+    share = 100 * known / total if total else 100.0
+    lines = [f"{known:,} of {total:,} ops have a rule ({share:.2f} %), in {len(ops):,} distinct forms."]
+    lines += _listed("without a rule (they block propagation; register_custom_call adds rules)", unknown)
+    lines += _listed("with a rule, and no tile mapping in this form", blocked)
+    return "\n".join(lines)
+
+
+def _kind(spec: OpSpec) -> str:
+    return f"custom_call @{target_of(spec)}" if spec.kind == "custom_call" else spec.kind
+
+
+def _blocks(spec: OpSpec) -> bool:
+    """True if an op has results that could be tiled, and a rule that says they cannot."""
+    return mappings_of(spec) == () and any(size > 1 for t in spec.results for size in t.shape)
+
+
+def _reason(spec: OpSpec) -> str:
+    rule = rule_of(spec)
+    if rule is not None and rule.reason:
+        return rule.reason
+    types = " -> ".join(", ".join(map(str, group)) for group in (spec.operands[:3], spec.results[:1]))
+    return f"{types}: no dim of it can be sliced"
+
+
+def _place(program: Program, spec: int) -> str:
+    first = int((program.op_spec == spec).argmax())
+    return program.where(first)
+
+
+def _listed(title: str, rows: Iterable[tuple[str, int, str]]) -> list[str]:
+    """Rows of equal text added up, most frequent first, each with the first place it occurs."""
+    counts: Counter[str] = Counter()
+    places: dict[str, str] = {}
+    for text, count, place in rows:
+        counts[text] += count
+        places.setdefault(text, place)
+    if not counts:
+        return []
+    body = [f"  {n:>7,}  {text}" + (f"   {places[text]}" if places[text] else "") for text, n in counts.most_common()]
+    return ["", f"{title}:", *body]

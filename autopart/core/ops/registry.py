@@ -1,0 +1,359 @@
+"""The tile-mapping registry (TMR): which ops can become loops over a mesh axis, and how.
+
+    @rule("transpose", examples=(...))                        one family file in core/rules per kind of op
+    def transpose(spec):                                      spec: kind, attributes and types, nothing else
+        return [TileMapping((d,), (r,), size) for ...]
+
+    mappings_of(spec)    the tile mappings of an op; () if it blocks by nature; None if nobody registered its kind
+    localize(local)      the op on slices; by default the same op with local types
+
+A rule's `examples` are what tests prove it on: every mapping against XLA, and that no sound mapping is missing, unless
+`reasons` says why. A kind that no mapping fits is registered with `blocked` and its reason, so that "unknown" and
+"blocks by nature" stay apart. Custom calls are registered under their target name.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from autopart.core.errors import PartitionError, closest
+from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TensorType, TileMapping
+
+Value = Any
+"""A device-local value; whatever the emitter works with."""
+
+
+class LocalOp(Protocol):
+    """One op inside its loop nest, as `localize` sees it: what it was globally, and what arrives on one device.
+
+    `operands` are local values of `operand_types`; `localize` returns one value per entry of `result_types`.
+    """
+
+    spec: OpSpec
+    mappings: Sequence[TileMapping]
+    operands: Sequence[Value]
+    operand_types: Sequence[TensorType]
+    result_types: Sequence[TensorType]
+
+    def ways(self, mapping: int) -> int:
+        """Into how many slices the loops that take mapping number `mapping` cut: the product of their axes."""
+        ...
+
+    def position(self, mapping: int) -> Value:
+        """i32 scalar: which of those slices this device holds; outer loops are major."""
+        ...
+
+    def clone(
+        self,
+        operands: Sequence[Value] | None = None,
+        result_types: Sequence[TensorType] | None = None,
+        **attributes: Any,
+    ) -> list[Value]:
+        """The op itself, regions included, on local operands; `attributes` replaces some, given as Python values."""
+        ...
+
+    def splat(self, operand: int) -> np.generic | None:
+        """The value of an operand all of whose elements are the same constant; None where that is not known."""
+        ...
+
+    def type_of(self, value: Value) -> TensorType:
+        """Shape and element type of a value."""
+        ...
+
+    def constant(self, value: Any, dtype: str, shape: Sequence[int] = ()) -> Value:
+        """A constant: `value` everywhere, or a nested sequence of numbers of shape `shape`."""
+        ...
+
+    def iota(self, type_: TensorType, dim: int) -> Value:
+        """0, 1, 2, ... along `dim`."""
+        ...
+
+    def unary(self, kind: str, a: Value) -> Value:
+        """An elementwise op of one operand ("not", "negate")."""
+        ...
+
+    def binary(self, kind: str, a: Value, b: Value) -> Value:
+        """An elementwise op of two operands of equal type ("add", "subtract", "multiply", "and", "maximum")."""
+        ...
+
+    def compare(self, a: Value, b: Value, direction: str) -> Value:
+        """i1 values: `a` against `b`, direction EQ, NE, LT, LE, GT or GE."""
+        ...
+
+    def select(self, predicate: Value, a: Value, b: Value) -> Value:
+        """`a` where the predicate (a scalar, or of a's shape) holds, else `b`."""
+        ...
+
+    def convert(self, a: Value, dtype: str) -> Value:
+        """`a` with another element type."""
+        ...
+
+    def broadcast(self, a: Value, shape: Sequence[int], dims: Sequence[int] = ()) -> Value:
+        """`a` broadcast to `shape`; dim i of `a` becomes dim `dims[i]`."""
+        ...
+
+    def reshape(self, a: Value, shape: Sequence[int]) -> Value:
+        """`a` with another shape of as many elements."""
+        ...
+
+    def slice(self, a: Value, starts: Sequence[int], limits: Sequence[int]) -> Value:
+        """`a[starts:limits]`, static bounds per dim."""
+        ...
+
+    def pad(self, a: Value, value: Value, low: Sequence[int], high: Sequence[int]) -> Value:
+        """`a` with `value` before and after each dim."""
+        ...
+
+    def concatenate(self, parts: Sequence[Value], dim: int) -> Value:
+        """The parts one after the other along `dim`."""
+        ...
+
+    def dynamic_slice(self, a: Value, starts: Sequence[Value], sizes: Sequence[int]) -> Value:
+        """A window of `a`; `starts` are scalars, clamped to where the window fits."""
+        ...
+
+    def dynamic_update_slice(self, a: Value, update: Value, starts: Sequence[Value]) -> Value:
+        """`a` with a window replaced; `starts` are scalars, clamped to where the window fits."""
+        ...
+
+
+Mappings = Callable[[OpSpec], Iterable[TileMapping]]
+Localize = Callable[[LocalOp], list[Value]]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One op on which a rule is tested: MLIR's generic form over operands %0, %1, ...
+
+    text       `"stablehlo.abs"(%0) : (tensor<4x6xf32>) -> tensor<4x6xf32>`
+    operands   what to feed, per operand: (low, high) for whole numbers in that range, high left out for integers;
+               a range of floats for any number in it; "spd" for symmetric positive definite matrices; None for anything
+    functions  functions of the module that the op refers to
+    tolerance  relative, where slices are not computed bit by bit as the whole
+    """
+
+    text: str
+    operands: tuple[Any, ...] = ()
+    functions: str = ""
+    tolerance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Omission:
+    """Mappings that are sound and yet not declared: `why`, and which ones (`covers(spec, mapping)`)."""
+
+    why: str
+    covers: Callable[[OpSpec, TileMapping], bool]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is registered for an op kind.
+
+    family      the file it stands in
+    reason      why the kind has no mappings at all, if so
+    reasons     which sound mappings are left out, and why
+    linear      sums pending on its operands may be added before they are reduced
+    structural  no op of the module has this kind: it is made when a program is read
+    """
+
+    kind: str
+    family: str
+    mappings: Mappings
+    localize: Localize | None = None
+    examples: tuple[Example, ...] = ()
+    reason: str = ""
+    reasons: tuple[Omission, ...] = ()
+    linear: bool = False
+    structural: bool = False
+
+
+class RegistryError(PartitionError):
+    """A rule registered twice, or one whose mappings make no sense."""
+
+
+_rules: dict[str, Rule] = {}
+_custom_calls: dict[str, Rule] = {}
+
+
+def rule(
+    *kinds: str,
+    localize: Localize | None = None,
+    examples: Sequence[Example] | Callable[[str], Sequence[Example]] = (),
+    reasons: Sequence[Omission] = (),
+    pending_linear: bool = False,
+    structural: bool = False,
+) -> Callable[[Mappings], Mappings]:
+    """Registers a function from `OpSpec` to tile mappings for op kinds ("add"; "chlo.erf" with its prefix).
+
+    The order of the mappings is their identity. Factors shorter than two may be given; they are dropped. Each dim of
+    an operand or result may be in one mapping only. `examples` may be a function of the kind. Raises `RegistryError` if
+    a kind has a rule already.
+    """
+
+    def register(mappings: Mappings) -> Mappings:
+        for kind in kinds:
+            tested = tuple(examples(kind) if callable(examples) else examples)
+            family = mappings.__module__.rpartition(".")[2]
+            new = Rule(kind, family, mappings, localize, tested, "", tuple(reasons), pending_linear, structural)
+            _add(_rules, kind, new)
+        return mappings
+
+    return register
+
+
+def blocked(*kinds: str, reason: str, family: str, examples: Sequence[Example] = ()) -> None:
+    """Registers op kinds that cannot be sliced at all: known, and the reason is shown to users."""
+    for kind in kinds:
+        _add(_rules, kind, Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason))
+
+
+def register_custom_call(
+    target_name: str,
+    *,
+    localize: Localize | None = None,
+    examples: Sequence[Example] = (),
+    reasons: Sequence[Omission] = (),
+) -> Callable[[Mappings], Mappings]:
+    """Registers a rule for the custom call `target_name`, as `rule` does for an op kind.
+
+        @ap.register_custom_call("my_attention")
+        def my_attention(spec):                     # q, k, v, out: [batch, heads, tokens, features]
+            sizes = spec.operands[0].shape
+            return [ap.TileMapping((d, d, d), (d,), sizes[d]) for d in (0, 1)]
+
+    Raises `RegistryError` if the target has a rule already.
+    """
+
+    def register(mappings: Mappings) -> Mappings:
+        family = mappings.__module__.rpartition(".")[2]
+        _load()
+        kind = f"custom_call @{target_name}"
+        _add(_custom_calls, target_name, Rule(kind, family, mappings, localize, tuple(examples), "", tuple(reasons)))
+        return mappings
+
+    return register
+
+
+def _add(table: dict[str, Rule], key: str, new: Rule) -> None:
+    if key in table:
+        raise RegistryError(
+            f'"{new.kind}" has a tile-mapping rule already',
+            why=f"registered first by {table[key].family}, now again by {new.family}",
+        )
+    table[key] = new
+
+
+@functools.cache
+def _load() -> None:
+    """Imports the families, which register themselves."""
+    importlib.import_module("autopart.core.ops.rules")
+
+
+def known_kinds() -> tuple[str, ...]:
+    """All registered op kinds, sorted; custom calls, as "custom_call @target", come last."""
+    return tuple(rule.kind for rule in rules())
+
+
+def rules() -> tuple[Rule, ...]:
+    """All rules, op kinds first, each group sorted by name."""
+    _load()
+    return tuple(table[k] for table in (_rules, _custom_calls) for k in sorted(table))
+
+
+def target_of(spec: OpSpec) -> str:
+    """The target name of a custom call."""
+    return str(spec.attributes.get("call_target_name", ""))
+
+
+def rule_of(spec: OpSpec) -> Rule | None:
+    """The rule of an op; None if its kind, or the custom call's target, has none.
+
+    A custom call without a rule of its own, which declares that its leading dims are a batch, falls under that.
+    """
+    _load()
+    if spec.kind != "custom_call":
+        return _rules.get(spec.kind)
+    own = _custom_calls.get(target_of(spec))
+    return own or (_rules["custom_call"] if batch_dims_of(spec) else None)
+
+
+def batch_dims_of(spec: OpSpec) -> int:
+    """How many leading dims of all operands and results a custom call declares to be a batch, as jax writes it."""
+    declared = spec.attributes.get("mhlo.frontend_attributes", {})
+    return int(declared.get("num_batch_dims", 0))
+
+
+def mappings_of(spec: OpSpec) -> tuple[TileMapping, ...] | None:
+    """The tile mappings of an op, in the rule's order; None if it has no rule.
+
+    Raises `RegistryError` if the rule returns mappings that do not fit the op.
+    """
+    found = rule_of(spec)
+    if found is None:
+        return None
+    mappings = tuple(m for m in found.mappings(spec) if m.extent > 1)
+    _check(found, spec, mappings)
+    return mappings
+
+
+def localize(local: LocalOp) -> list[Value]:
+    """The values that the op leaves on one device, emitted by its rule."""
+    found = rule_of(local.spec)
+    if found is None or found.localize is None:
+        return local.clone()
+    return found.localize(local)
+
+
+def is_linear(spec: OpSpec) -> bool:
+    """True if sums pending on all operands may be added first and reduced once."""
+    found = rule_of(spec)
+    return found is not None and found.linear
+
+
+def _check(found: Rule, spec: OpSpec, mappings: tuple[TileMapping, ...]) -> None:
+    seen: set[tuple[int, int]] = set()
+    for mapping in mappings:
+        why = _misfit(mapping, spec, seen)
+        if why:
+            raise RegistryError(
+                f'the rule of "{found.kind}" returns {mapping}',
+                by=f"{found.family}, for {describe(spec)}",
+                why=why,
+                hint=f"dims, WHOLE = {WHOLE}, or {closest('SUM', [n.upper() for n in REDUCTION_NAMES.values()])}",
+            )
+
+
+def _misfit(mapping: TileMapping, spec: OpSpec, seen: set[tuple[int, int]]) -> str:
+    if len(mapping.operands) != len(spec.operands) or len(mapping.results) != len(spec.results):
+        return f"the op has {len(spec.operands)} operands and {len(spec.results)} results"
+    for position, (dim, type_) in enumerate(zip(mapping.operands, spec.operands, strict=True)):
+        if dim == WHOLE:
+            continue
+        if not 0 <= dim < len(type_.shape) or type_.shape[dim] % mapping.extent:
+            return f"operand {position} is {type_}: dim {dim} must exist and be a multiple of {mapping.extent}"
+        if (position, dim) in seen:
+            return f"dim {dim} of operand {position} is sliced by another mapping already"
+        seen.add((position, dim))
+    for position, (action, type_) in enumerate(zip(mapping.results, spec.results, strict=True)):
+        if action in REDUCTION_NAMES or action == ANY:
+            continue
+        if not 0 <= action < len(type_.shape) or type_.shape[action] % mapping.extent:
+            return f"result {position} is {type_}: dim {action} must exist and be a multiple of {mapping.extent}"
+        if (-1 - position, action) in seen:
+            return f"dim {action} of result {position} is tiled by another mapping already"
+        seen.add((-1 - position, action))
+    return ""
+
+
+def describe(spec: OpSpec) -> str:
+    """An op as one line: `dot_general (f32[8,16], f32[16,4]) -> (f32[8,4])`."""
+    name = f"custom_call @{target_of(spec)}" if spec.kind == "custom_call" else spec.kind
+    types = [", ".join(map(str, group)) for group in (spec.operands, spec.results)]
+    return f"{name} ({types[0]}) -> ({types[1]})"

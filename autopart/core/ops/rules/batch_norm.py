@@ -1,0 +1,45 @@
+"""Tile mappings of the batch_norm ops, which some frontends emit.
+
+x[b,f], scale[f], offset[f] -> y[b,f], mean[f], variance[f]
+
+f  (1, 0, 0) -> tile 1, tile 0, tile 0
+b  blocked in training: the statistics are over the batch; tiles in inference, where they are given
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.registry import Example, rule
+from autopart.core.ops.rules.example_text import op
+
+
+def _example(kind: str, types: str) -> Example:
+    return op(kind, types, "epsilon = 0.1 : f32, feature_index = 1 : i64", feed=(None,) * 3 + ((1, 4),), tolerance=1e-4)
+
+
+@rule(
+    "batch_norm_training",
+    "batch_norm_grad",
+    "batch_norm_inference",
+    examples=lambda kind: [
+        _example(
+            kind,
+            {
+                "batch_norm_training": "4x6x2xf32, 6xf32, 6xf32 -> 4x6x2xf32, 6xf32, 6xf32",
+                "batch_norm_grad": "4x6x2xf32, 6xf32, 6xf32, 6xf32, 4x6x2xf32 -> 4x6x2xf32, 6xf32, 6xf32",
+                "batch_norm_inference": "4x6x2xf32, 6xf32, 6xf32, 6xf32, 6xf32 -> 4x6x2xf32",
+            }[kind],
+        )
+    ],
+)
+def batch_norm(spec: OpSpec) -> Iterable[TileMapping]:
+    """Features; in inference also all other dims."""
+    shape, feature = spec.operands[0].shape, spec.attributes["feature_index"]
+    for d, size in enumerate(shape):
+        if d != feature and spec.kind != "batch_norm_inference":
+            continue
+        small = 0 if d == feature else WHOLE
+        operands = tuple(d if t.shape == shape else small for t in spec.operands)
+        yield TileMapping(operands, tuple(d if t.shape == shape else small for t in spec.results), size)

@@ -1,0 +1,136 @@
+"""Tile mappings of convolution.
+
+    lhs[b,f,x] * rhs[o,f,k] -> out[b,o,y]
+
+    b  (0, _) -> tile 0        batch
+    o  (_, 0) -> tile 1        output features
+    f  (1, 1) -> sum           input features: partial sums
+    g  (1, 0) -> tile 1        feature groups, instead of o and f, where there are any
+    x  (2, _) -> tile 2        space, where every window stays inside one slice
+
+Windows stay inside where they do not overlap and nothing is padded: 1x1 kernels, patches (kernel no larger than the
+stride), and the two gradients of patches. Elsewhere neighbours would have to exchange borders: blocked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.registry import Example, LocalOp, Value, rule
+from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.rules.factors import reduction_code
+from autopart.core.ops.rules.windows import Window
+
+
+def _windows(spec: OpSpec) -> list[Window]:
+    numbers, attributes = spec.attributes["dimension_numbers"], spec.attributes
+    lhs, rhs = (t.shape for t in spec.operands)
+    out = spec.results[0].shape
+    rank = len(numbers["input_spatial_dimensions"])
+    ones = (1,) * rank
+    columns = zip(
+        [lhs[d] for d in numbers["input_spatial_dimensions"]],
+        [rhs[d] for d in numbers["kernel_spatial_dimensions"]],
+        [out[d] for d in numbers["output_spatial_dimensions"]],
+        attributes.get("window_strides") or ones,
+        [low for low, _ in attributes.get("padding") or ((0, 0),) * rank],
+        [high for _, high in attributes.get("padding") or ((0, 0),) * rank],
+        attributes.get("lhs_dilation") or ones,
+        attributes.get("rhs_dilation") or ones,
+        attributes.get("window_reversal") or (False,) * rank,
+        strict=True,
+    )
+    return [Window(*column) for column in columns]
+
+
+def _conv(types: str, numbers: str, groups: str = "1, 1", extra: str = "") -> Example:
+    feature, batch = groups.split(", ")
+    attributes = (
+        f"dimension_numbers = #stablehlo.conv<{numbers}>, feature_group_count = {feature} : i64, "
+        f"batch_group_count = {batch} : i64{', ' + extra if extra else ''}"
+    )
+    return op("convolution", types, attributes)
+
+
+_IMAGES = "[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]"
+_LINES = "[b, f, 0]x[o, i, 0]->[b, f, 0]"
+
+
+def _localize(local: LocalOp) -> list[Value]:
+    """Groups are cut along with the features that they group."""
+    counts = {}
+    for m, mapping in enumerate(local.mappings):
+        if (name := _group_of(local.spec, mapping)) and local.ways(m) > 1:
+            counts[name] = local.spec.attributes[name] // local.ways(m)
+    return local.clone(**counts)
+
+
+def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
+    """Which group count a mapping divides: that of groups cuts lhs and the kernel's output features together."""
+    numbers = spec.attributes["dimension_numbers"]
+    if mapping.operands[1] != numbers["kernel_output_feature_dimension"]:
+        return ""
+    if mapping.operands[0] == numbers["input_feature_dimension"]:
+        return "feature_group_count"
+    return "batch_group_count" if mapping.operands[0] == numbers["input_batch_dimension"] else ""
+
+
+@rule(
+    "convolution",
+    localize=_localize,
+    examples=(
+        _conv("4x6x6x2xf32, 3x3x2x4xf32 -> 4x4x4x4xf32", _IMAGES),
+        _conv("2x4x4xf32, 6x4x1xf32 -> 2x6x4xf32", _LINES),
+        _conv("2x8x4xf32, 12x2x1xf32 -> 2x12x4xf32", _LINES, "4, 1"),
+        _conv("2x4x4xf32, 4x1x3xf32 -> 2x4x2xf32", _LINES, "4, 1"),
+        _conv("8x4x4xf32, 4x4x1xf32 -> 2x4x4xf32", _LINES, "1, 4"),
+        _conv("2x2x8xf32, 4x2x2xf32 -> 2x4x4xf32", _LINES, extra="window_strides = array<i64: 2>"),
+        _conv(
+            "2x2x12xf32, 4x2x2xf32 -> 2x4x4xf32",
+            _LINES,
+            extra="window_strides = array<i64: 3>, padding = dense<[[0, -1]]> : tensor<1x2xi64>",
+        ),
+        _conv(
+            "2x2x4xf32, 4x2x2xf32 -> 2x4x8xf32",
+            _LINES,
+            extra="lhs_dilation = array<i64: 2>, padding = dense<[[1, 1]]> : tensor<1x2xi64>",
+        ),
+        _conv(
+            "2x2x8xf32, 4x2x4xf32 -> 2x4x2xf32",
+            _LINES,
+            extra="rhs_dilation = array<i64: 2>",
+        ),
+        _conv("2x2x4xf32, 4x2x4xf32 -> 2x4x1xf32", _LINES),
+        _conv(
+            "2x2x4xf32, 4x2x4xf32 -> 2x4x1xf32",
+            _LINES,
+            extra="window_reversal = array<i1: true>",
+        ),
+        _conv("2x2x4xf32, 4x2x3xf32 -> 2x4x4xf32", _LINES, extra="padding = dense<1> : tensor<1x2xi64>"),
+        _conv("4x6xi32, 6x8xi32 -> 4x8xi32", "[b, f]x[i, o]->[b, f]"),
+    ),
+)
+def convolution(spec: OpSpec) -> Iterable[TileMapping]:
+    """Batch, output features, input features or groups, and space where windows stay inside a slice."""
+    n = spec.attributes["dimension_numbers"]
+    feature_groups, batch_groups = spec.attributes["feature_group_count"], spec.attributes["batch_group_count"]
+    lhs, rhs = (t.shape for t in spec.operands)
+    batch, features, space = n["input_batch_dimension"], n["input_feature_dimension"], n["input_spatial_dimensions"]
+    inputs, outputs = n["kernel_input_feature_dimension"], n["kernel_output_feature_dimension"]
+    code = reduction_code("add", spec.results[0])
+    if batch_groups > 1:
+        yield TileMapping((batch, outputs), (n["output_feature_dimension"],), batch_groups)
+    else:
+        yield TileMapping((batch, WHOLE), (n["output_batch_dimension"],), lhs[batch])
+    if feature_groups > 1:
+        yield TileMapping((features, outputs), (n["output_feature_dimension"],), feature_groups)
+    elif batch_groups == 1:
+        yield TileMapping((WHOLE, outputs), (n["output_feature_dimension"],), rhs[outputs])
+    if feature_groups == 1 and code is not None:
+        yield TileMapping((features, inputs), (code,), lhs[features])
+    for i, window in enumerate(_windows(spec)):
+        if window.tiles:
+            yield TileMapping((space[i], WHOLE), (n["output_spatial_dimensions"][i],), window.extent)
+        elif window.covers and code is not None:
+            yield TileMapping((space[i], n["kernel_spatial_dimensions"][i]), (code,), window.window)

@@ -1,0 +1,100 @@
+"""Tile mappings of dot_general.
+
+    lhs[b,m,k] . rhs[b,k,n] -> out[b,m,n]
+
+    b  (0, 0) -> tile 0    batch: both sliced
+    m  (1, _) -> tile 1    rows of lhs; rhs whole
+    n  (_, 2) -> tile 2    columns of rhs; lhs whole
+    k  (2, 1) -> sum       partial sums: an all_reduce, unless a consumer slices
+
+The older `dot` contracts the last dim of lhs with the first of rhs; `einsum` names its dims by letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.registry import Example, rule
+from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.rules.factors import reduction_code
+
+DOT = (
+    "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [{}], rhs_batching_dimensions = [{}], "
+    "lhs_contracting_dimensions = [{}], rhs_contracting_dimensions = [{}]>"
+)
+"""Its dimension numbers, to be filled in: batching and contracting dims."""
+
+
+def _dot(types: str, *dims: str) -> Example:
+    return op("dot_general", types, DOT.format(*dims))
+
+
+@rule(
+    "dot_general",
+    examples=(
+        _dot("4x6xf32, 6x2xf32 -> 4x2xf32", "", "", "1", "0"),
+        _dot("2x4x6xf32, 2x6x8xf32 -> 2x4x8xf32", "0", "0", "2", "1"),
+        _dot("4x2x6xf32, 6x8x2xf32 -> 2x4x8xf32", "1", "2", "2", "0"),
+        _dot("4x6x2xi32, 2x6x4xi32 -> 4x4xi32", "", "", "1, 2", "1, 0"),
+        _dot("4x6xbf16, 6x2xbf16 -> 4x2xf32", "", "", "1", "0"),
+        _dot("4x6xcomplex<f32>, 6x2xcomplex<f32> -> 4x2xcomplex<f32>", "", "", "1", "0"),
+        _dot("6xf32, 6xf32 -> f32", "", "", "0", "0"),
+    ),
+)
+def dot_general(spec: OpSpec) -> Iterable[TileMapping]:
+    """Batch, lhs rows, rhs columns and contracting dims."""
+    numbers = spec.attributes["dot_dimension_numbers"]
+    batch = list(zip(numbers["lhs_batching_dimensions"], numbers["rhs_batching_dimensions"], strict=True))
+    contracting = list(zip(numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"], strict=True))
+    lhs, rhs = spec.operands
+    rows = [d for d in range(len(lhs.shape)) if d not in {a for a, _ in batch + contracting}]
+    columns = [d for d in range(len(rhs.shape)) if d not in {b for _, b in batch + contracting}]
+    pairs = [*batch, *((d, WHOLE) for d in rows), *((WHOLE, d) for d in columns)]
+    return _factors(spec, pairs, contracting)
+
+
+@rule("dot", examples=(op("dot", "4x6xf32, 6x2xf32 -> 4x2xf32"), op("dot", "6xf32, 6x2xf32 -> 2xf32")))
+def dot(spec: OpSpec) -> Iterable[TileMapping]:
+    """A matrix or vector product."""
+    lhs, rhs = (len(t.shape) for t in spec.operands)
+    pairs = [*((d, WHOLE) for d in range(lhs - 1)), *((WHOLE, d) for d in range(1, rhs))]
+    return _factors(spec, pairs, [(lhs - 1, 0)])
+
+
+def _factors(
+    spec: OpSpec, pairs: Sequence[tuple[int, int]], contracting: Sequence[tuple[int, int]]
+) -> Iterable[TileMapping]:
+    """Tiles for `pairs`, which are the result's dims in order; sums for `contracting`."""
+    for result, operands in enumerate(pairs):
+        yield TileMapping(operands, (result,), spec.results[0].shape[result])
+    code = reduction_code("add", spec.results[0])
+    for lhs, rhs in contracting:
+        if code is not None:
+            yield TileMapping((lhs, rhs), (code,), spec.operands[0].shape[lhs])
+
+
+def _einsum(types: str, config: str) -> Example:
+    return op("einsum", types, f'einsum_config = "{config}"')
+
+
+@rule(
+    "einsum",
+    examples=(
+        _einsum("4x6xf32, 6x2xf32 -> 4x2xf32", "ij,jk->ik"),
+        _einsum("2x4x6xf32, 2x6x8xf32 -> 2x8x4xf32", "bij,bjk->bki"),
+    ),
+)
+def einsum(spec: OpSpec) -> Iterable[TileMapping]:
+    """One factor per letter; a letter that the result lacks is summed over."""
+    inputs, output = spec.attributes["einsum_config"].split("->")
+    terms = inputs.split(",")
+    if "." in inputs or any(len(set(term)) < len(term) for term in (*terms, output)):
+        return
+    for letter in sorted(set("".join(terms))):
+        operands = tuple(term.find(letter) for term in terms)
+        position, dim = next((i, d) for i, d in enumerate(operands) if d != WHOLE)
+        result = output.find(letter)
+        code = result if result >= 0 else reduction_code("add", spec.results[0])
+        if code is not None:
+            yield TileMapping(operands, (code,), spec.operands[position].shape[dim])

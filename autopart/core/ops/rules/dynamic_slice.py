@@ -1,0 +1,108 @@
+"""Tile mappings of dynamic_slice.
+
+    x[i,j], start -> y[i,k]        i kept whole, k elements of j from `start`
+
+    i  (0, _, _) -> tile 0
+    j  (1, _, _) -> sum            the device whose slice holds an element yields it, the others yield zero
+
+One element (a scan reading its layer) is read where it is and masked. A longer window may lie across two slices: each
+device reads the nearest part of its own slice, and shifts it to where it stands in the window:
+
+    slices |abcd|efgh|, window of 3 from 2    ->    cd0  and  00e
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.registry import Example, LocalOp, Value, rule
+from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.rules.factors import one_hot_sum
+from autopart.core.ops.rules.positions import between, clamped_index, offset, shifted
+
+
+def cut_dims(local: LocalOp, sizes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """(mapping, dim) of the sliced dims of operand 0 of which only a window of `sizes` is touched."""
+    whole = local.spec.operands[0].shape
+    for m, mapping in enumerate(local.mappings):
+        dim = mapping.operands[0]
+        if local.ways(m) > 1 and dim != WHOLE and sizes[dim] != whole[dim]:
+            yield m, dim
+
+
+def clamped_starts(local: LocalOp, starts: list[Value], sizes: tuple[int, ...]) -> list[Value]:
+    """Start indices of the whole op as i32, clamped to where its window of `sizes` fits; 0 for dims taken whole."""
+    whole = local.spec.operands[0].shape
+    return [
+        local.constant(0, "i32") if size == n else clamped_index(local, start, n - size)
+        for start, size, n in zip(starts, sizes, whole, strict=True)
+    ]
+
+
+def _localize(local: LocalOp) -> list[Value]:
+    whole_sizes = local.spec.results[0].shape
+    cut = list(cut_dims(local, whole_sizes))
+    if not cut:
+        return local.clone(slice_sizes=local.result_types[0].shape)
+    sizes = list(local.result_types[0].shape)
+    starts = clamped_starts(local, list(local.operands[1:]), whole_sizes)
+    shifts: list[tuple[int, Value]] = []
+    held: list[Value] = []
+    for m, dim in cut:
+        length, window = local.operand_types[0].shape[dim], whole_sizes[dim]
+        starts[dim] = shifted(local, starts[dim], offset(local, m, length))
+        if window == 1:
+            held.append(between(local, starts[dim], length))
+            continue
+        sizes[dim] = min(window, length)
+        nearest = _clamp(local, starts[dim], length - sizes[dim])
+        shifts.append((dim, local.binary("subtract", starts[dim], nearest)))
+        starts[dim] = nearest
+    value = local.dynamic_slice(local.operands[0], starts, sizes)
+    for dim, shift in shifts:
+        value = moved(local, value, dim, shift, whole_sizes[dim])
+    for mask in held:
+        zero = local.constant(0, local.result_types[0].dtype, local.result_types[0].shape)
+        value = local.select(mask, value, zero)
+    return [value]
+
+
+def _clamp(local: LocalOp, index: Value, highest: int) -> Value:
+    index = local.binary("maximum", index, local.constant(0, "i32"))
+    return local.binary("minimum", index, local.constant(highest, "i32"))
+
+
+def moved(local: LocalOp, value: Value, dim: int, shift: Value, size: int) -> Value:
+    """`size` elements of `value` along `dim` from element `shift` on; zeros before its first and after its last."""
+    type_ = local.type_of(value)
+    edges = [size if d == dim else 0 for d in range(len(type_.shape))]
+    padded = local.pad(value, local.constant(0, type_.dtype), edges, edges)
+    starts = [local.constant(0, "i32")] * len(type_.shape)
+    starts[dim] = local.binary("add", shift, local.constant(size, "i32"))
+    return local.dynamic_slice(padded, starts, [size if d == dim else n for d, n in enumerate(type_.shape)])
+
+
+def _slice(types: str, sizes: str, *feed: tuple[int, int]) -> Example:
+    return op("dynamic_slice", types, f"slice_sizes = array<i64: {sizes}>", feed=(None, *feed))
+
+
+@rule(
+    "dynamic_slice",
+    localize=_localize,
+    examples=(
+        _slice("6x4xf32, i32, i32 -> 1x4xf32", "1, 4", (-2, 8), (-2, 8)),
+        _slice("6x4xf32, i32, i32 -> 6x1xf32", "6, 1", (0, 8), (3, 4)),
+        _slice("8x4xf32, i32, i32 -> 3x2xf32", "3, 2", (2, 4), (1, 2)),
+        _slice("8x4xi1, i32, i32 -> 5x4xi1", "5, 4", (1, 3), (0, 1)),
+        _slice("8xi32, i64 -> 7xi32", "7", (1, 2)),
+        _slice("8xi32, ui8 -> 1xi32", "1", (5, 6)),
+    ),
+)
+def dynamic_slice(spec: OpSpec) -> Iterable[TileMapping]:
+    """Dims taken whole tile; of the others, the slices that hold a part of the window are summed."""
+    source, target = spec.operands[0].shape, spec.results[0].shape
+    starts = (WHOLE,) * (len(spec.operands) - 1)
+    for d, (size, window) in enumerate(zip(source, target, strict=True)):
+        if window:
+            yield TileMapping((d, *starts), (d if size == window else one_hot_sum(spec.results[0]),), size)

@@ -1,0 +1,148 @@
+"""Tile mappings of elementwise ops.
+
+    a[i,j] + b[i,j] -> c[i,j]
+
+    i  (0, 0) -> tile 0
+    j  (1, 1) -> tile 1
+
+Scalar operands (the bounds of clamp, the predicate of select) stay whole. A bitcast between widths has one more, minor
+dim on the narrow side, which is not sliced. The `chlo.broadcast_*` ops align trailing dims and stretch those of size 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.registry import Example, rule
+from autopart.core.ops.rules.example_text import op, reducer
+from autopart.core.ops.rules.factors import common_dims
+
+_NEAR = 2e-5
+"""Vectorised and scalar code of one function differ in the last bits."""
+
+_FLOAT_UNARY = (
+    "cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "rsqrt", "sine",
+    "sqrt", "tan", "tanh", "ceil", "floor", "round_nearest_afz", "round_nearest_even", "abs", "negate", "sign",
+)  # fmt: skip
+_INT_UNARY = ("not", "popcnt", "count_leading_zeros")
+_NUMBER_BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "remainder")
+_INT_BINARY = ("and", "or", "xor", "shift_left", "shift_right_arithmetic", "shift_right_logical")
+_CHLO_UNARY = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "cosh", "digamma", "erf", "erf_inv", "erfc",
+    "lgamma", "sinh", "square", "tan", "conj", "is_inf", "is_neg_inf", "is_pos_inf", "constant_like",
+)  # fmt: skip
+_CHLO_BINARY = ("next_after", "polygamma", "zeta", "mulhi")
+_CHLO_BROADCAST = (
+    "add", "and", "atan2", "compare", "complex", "divide", "maximum", "minimum", "multiply", "next_after", "or",
+    "polygamma", "power", "remainder", "select", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+    "subtract", "xor", "zeta",
+)  # fmt: skip
+
+
+def _examples(kind: str) -> Iterable[Example]:
+    float_, int_ = "4x6xf32", "4x6xi32"
+    match kind.removeprefix("chlo."):
+        case name if name in _INT_UNARY:
+            yield op(kind, f"{int_} -> {int_}")
+        case "conj":
+            yield op(kind, "4x6xcomplex<f32> -> 4x6xcomplex<f32>")
+        case "is_finite" | "is_inf" | "is_neg_inf" | "is_pos_inf":
+            yield op(kind, f"{float_} -> 4x6xi1")
+        case "constant_like":
+            yield op(kind, f"{float_} -> {float_}", "value = 2.0 : f32")
+        case "real" | "imag":
+            yield op(kind, "4x6xcomplex<f32> -> 4x6xf32")
+        case "complex":
+            yield op(kind, f"{float_}, {float_} -> 4x6xcomplex<f32>")
+        case "convert":
+            yield from (op(kind, f"{float_} -> {to}") for to in ("4x6xbf16", "4x6xi32", "4x6xi1"))
+        case "reduce_precision":
+            yield op(kind, f"{float_} -> {float_}", "exponent_bits = 5 : i32, mantissa_bits = 7 : i32")
+        case "bitcast_convert":
+            yield op(kind, f"{float_} -> 4x6xi32")
+            yield op(kind, f"{float_} -> 4x6x4xui8")
+            yield op(kind, "4x6x2xui16 -> 4x6xui32")
+        case "compare":
+            direction = "comparison_direction = #stablehlo<comparison_direction LT>"
+            yield op(kind, f"{float_}, {float_} -> 4x6xi1", direction)
+        case "select":
+            yield op(kind, f"4x6xi1, {float_}, {float_} -> {float_}")
+            yield op(kind, f"i1, {float_}, {float_} -> {float_}")
+        case "clamp":
+            yield op(kind, f"{float_}, {float_}, {float_} -> {float_}")
+            yield op(kind, f"f32, {float_}, f32 -> {float_}")
+        case "map":
+            yield op(kind, f"{float_}, {float_} -> {float_}", "dimensions = array<i64: 0, 1>", reducer("add f32"))
+        case "mulhi" | "shift_left" | "shift_right_arithmetic" | "shift_right_logical" | "and" | "or" | "xor":
+            yield op(kind, f"{int_}, {int_} -> {int_}", feed=((0, 31), (0, 31)))
+        case name if name in _NUMBER_BINARY:
+            yield op(kind, f"{float_}, {float_} -> {float_}", feed=((1, 4), (1, 4)), tolerance=_NEAR)
+            yield op(kind, "8xi32, 8xi32 -> 8xi32", feed=((1, 4), (1, 4)))
+        case "atan2" | "next_after" | "polygamma" | "zeta":
+            yield op(kind, f"{float_}, {float_} -> {float_}", feed=((1, 4), (1, 4)), tolerance=_NEAR)
+        case _:
+            yield op(kind, f"{float_} -> {float_}", feed=((0.05, 0.95),), tolerance=_NEAR)
+
+
+@rule(
+    *_FLOAT_UNARY,
+    *_INT_UNARY,
+    *_INT_BINARY,
+    *(k for k in _NUMBER_BINARY if k != "add"),
+    *(f"chlo.{k}" for k in (*_CHLO_UNARY, *_CHLO_BINARY)),
+    *(
+        "atan2",
+        "clamp",
+        "compare",
+        "complex",
+        "convert",
+        "imag",
+        "is_finite",
+        "map",
+        "real",
+        "reduce_precision",
+        "select",
+    ),
+    examples=lambda kind: list(_examples(kind)),
+)
+@rule("add", examples=lambda kind: list(_examples(kind)), pending_linear=True)
+def elementwise(spec: OpSpec) -> Iterable[TileMapping]:
+    """Every dim, in all operands and results at once."""
+    return common_dims(spec, range(len(spec.results[0].shape)))
+
+
+@rule("bitcast_convert", examples=lambda kind: list(_examples(kind)))
+def bitcast_convert(spec: OpSpec) -> Iterable[TileMapping]:
+    """The dims that both sides have; the minor dim of the narrow side holds the parts of one element."""
+    return common_dims(spec, range(min(len(spec.operands[0].shape), len(spec.results[0].shape))))
+
+
+def _broadcast_examples(kind: str) -> Iterable[Example]:
+    dtype = "i32" if kind.split("_", 1)[1].startswith(("and", "or", "xor", "shift")) else "f32"
+    out = {"chlo.broadcast_compare": "i1", "chlo.broadcast_complex": "complex<f32>"}.get(kind, dtype)
+    extra = "comparison_direction = #chlo<comparison_direction LT>" if kind == "chlo.broadcast_compare" else ""
+    if kind == "chlo.broadcast_select":
+        yield op(kind, "i1, 4x6xf32, 6xf32 -> 4x6xf32")
+        yield op(kind, "4x6xi1, 4x6xf32, 4x6xf32 -> 4x6xf32")
+        return
+    for left, right in (("4x6x", "6x"), ("4x1x", "1x6x"), ("", "4x6x")):
+        types = f"{left}{dtype}, {right}{dtype} -> 4x6x{out}"
+        yield op(kind, types, extra, feed=((1, 4), (1, 4)), tolerance=_NEAR)
+
+
+@rule(*(f"chlo.broadcast_{k}" for k in _CHLO_BROADCAST), examples=lambda kind: list(_broadcast_examples(kind)))
+def broadcasting_elementwise(spec: OpSpec) -> Iterable[TileMapping]:
+    """Every result dim; an operand is sliced where it has the dim at full size, aligned as the op says."""
+    shape = spec.results[0].shape
+    explicit = spec.attributes.get("broadcast_dimensions")
+    longest = max(len(t.shape) for t in spec.operands)
+    for d, size in enumerate(shape):
+        operands = []
+        for type_ in spec.operands:
+            dims = list(range(len(shape) - len(type_.shape), len(shape)))
+            if explicit is not None and len(type_.shape) < longest:
+                dims = list(explicit)
+            own = dims.index(d) if d in dims else WHOLE
+            operands.append(own if own != WHOLE and type_.shape[own] == size else WHOLE)
+        yield TileMapping(tuple(operands), (d,), size)

@@ -1,0 +1,62 @@
+"""Tile mappings of fft, cholesky and triangular_solve: batch dims, and the columns of a right-hand side.
+
+a[b,n,n] x = y[b,n,k] -> x[b,n,k]     b  (0, 0) -> tile 0     k  (_, 2) -> tile 2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.registry import Example, rule
+from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.rules.factors import common_dims
+
+_NEAR = 1e-4
+
+
+def _fft(kind: str, types: str, length: str) -> Example:
+    return op(
+        "fft", types, f"fft_type = #stablehlo<fft_type {kind}>, fft_length = array<i64: {length}>", tolerance=_NEAR
+    )
+
+
+@rule(
+    "fft",
+    examples=(
+        _fft("FFT", "4x2x6xcomplex<f32> -> 4x2x6xcomplex<f32>", "6"),
+        _fft("RFFT", "4x6xf32 -> 4x4xcomplex<f32>", "6"),
+        _fft("IRFFT", "4x2x4xcomplex<f32> -> 4x2x6xf32", "2, 6"),
+    ),
+)
+def fft(spec: OpSpec) -> Iterable[TileMapping]:
+    """The dims that are not transformed."""
+    return common_dims(spec, range(len(spec.results[0].shape) - len(spec.attributes["fft_length"])))
+
+
+@rule("cholesky", examples=(op("cholesky", "4x3x3xf32 -> 4x3x3xf32", "lower = true", feed=("spd",), tolerance=_NEAR),))
+def cholesky(spec: OpSpec) -> Iterable[TileMapping]:
+    """Batch dims."""
+    return common_dims(spec, range(len(spec.results[0].shape) - 2))
+
+
+def _solve(types: str, side: str) -> Example:
+    attributes = (
+        f"left_side = {side}, lower = true, unit_diagonal = false, transpose_a = #stablehlo<transpose NO_TRANSPOSE>"
+    )
+    return op("triangular_solve", types, attributes, feed=("spd",), tolerance=_NEAR)
+
+
+@rule(
+    "triangular_solve",
+    examples=(
+        _solve("4x3x3xf32, 4x3x2xf32 -> 4x3x2xf32", "true"),
+        _solve("4x3x3xf32, 4x2x3xf32 -> 4x2x3xf32", "false"),
+    ),
+)
+def triangular_solve(spec: OpSpec) -> Iterable[TileMapping]:
+    """Batch dims, and the right-hand sides, which are solved one by one."""
+    rank = len(spec.results[0].shape)
+    yield from common_dims(spec, range(rank - 2))
+    free = rank - 1 if spec.attributes["left_side"] else rank - 2
+    yield TileMapping((WHOLE, free), (free,), spec.results[0].shape[free])

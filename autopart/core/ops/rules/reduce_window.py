@@ -1,0 +1,102 @@
+"""Tile mappings of reduce_window: pooling, and what cumulative sums lower to.
+
+    x[i,j], init -> y[i,k]     windows of 2 along j, stride 2
+
+    i  (0, _) -> tile 0        no window
+    k  (1, _) -> tile 1        windows that do not overlap stay inside a slice
+
+Windows that overlap (cumsum is one as long as the dim) would need the neighbours' elements: blocked. A window that
+covers a dim exactly is a reduction over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
+from autopart.core.ops.registry import LocalOp, Value, rule
+from autopart.core.ops.rules.example_text import op, reducer
+from autopart.core.ops.rules.factors import reduction_codes
+from autopart.core.ops.rules.reduce import initial_values
+from autopart.core.ops.rules.windows import Window
+
+
+def windows(spec: OpSpec, out: tuple[int, ...]) -> list[Window]:
+    """The windows over operand 0, per dim, with outputs of shape `out`; attributes left out have their defaults."""
+    shape, attributes = spec.operands[0].shape, spec.attributes
+    ones = (1,) * len(shape)
+    padding = attributes.get("padding") or ((0, 0),) * len(shape)
+    columns = zip(
+        shape,
+        attributes.get("window_dimensions") or ones,
+        out,
+        attributes.get("window_strides") or ones,
+        [low for low, _ in padding],
+        [high for _, high in padding],
+        attributes.get("base_dilations") or ones,
+        attributes.get("window_dilations") or ones,
+        strict=True,
+    )
+    return [Window(*column) for column in columns]
+
+
+def _localize(local: LocalOp) -> list[Value]:
+    count = len(local.result_types)
+    sizes = list(local.spec.attributes["window_dimensions"])
+    for m, mapping in enumerate(local.mappings):
+        if mapping.results[0] in REDUCTION_NAMES:
+            sizes[mapping.operands[0]] //= local.ways(m)
+    return local.clone([*local.operands[:count], *initial_values(local)], window_dimensions=sizes)
+
+
+def _window(sizes: str, *more: str) -> str:
+    return ", ".join([f"window_dimensions = array<i64: {sizes}>", *more])
+
+
+@rule(
+    "reduce_window",
+    localize=_localize,
+    examples=(
+        op(
+            "reduce_window",
+            "4x8xf32, f32 -> 4x4xf32",
+            _window("1, 2", "window_strides = array<i64: 1, 2>"),
+            reducer("maximum f32"),
+        ),
+        op(
+            "reduce_window",
+            "4x6xf32, f32 -> 4x6xf32",
+            _window("1, 6", "padding = dense<[[0, 0], [5, 0]]> : tensor<2x2xi64>"),
+            reducer("add f32"),
+        ),
+        op(
+            "reduce_window",
+            "4x4xf32, f32 -> 4x8xf32",
+            _window("1, 2", "base_dilations = array<i64: 1, 2>", "padding = dense<[[0, 0], [1, 1]]> : tensor<2x2xi64>"),
+            reducer("add f32"),
+        ),
+        op("reduce_window", "4x6xf32, f32 -> 4x1xf32", _window("1, 6"), reducer("add f32")),
+        op(
+            "reduce_window",
+            "4x12xf32, f32 -> 4x4xf32",
+            _window("1, 2", "window_strides = array<i64: 1, 3>", "window_dilations = array<i64: 1, 2>"),
+            reducer("add f32"),
+        ),
+        op(
+            "reduce_window",
+            "4x8xf32, 4x8xi32, f32, i32 -> 4x4xf32, 4x4xi32",
+            _window("1, 2", "window_strides = array<i64: 1, 2>"),
+            reducer("add f32", "minimum i32"),
+        ),
+    ),
+)
+def reduce_window(spec: OpSpec) -> Iterable[TileMapping]:
+    """Dims whose windows stay inside a slice, and dims that one window covers."""
+    count = len(spec.results)
+    codes = reduction_codes(spec.region, spec.results)
+    for d, window in enumerate(windows(spec, spec.results[0].shape)):
+        operands = (d,) * count + (WHOLE,) * count
+        if window.tiles:
+            yield TileMapping(operands, (d,) * count, window.extent)
+        elif window.covers and window.window_dilation == 1 and codes is not None:
+            yield TileMapping(operands, codes, window.size)

@@ -1,0 +1,20 @@
+"""Tile mappings of reverse.
+
+x[i,j] -> y[i,-j]     i  (0) -> tile 0     j is blocked: the first slice would have to go to the last device
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.registry import rule
+from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.rules.factors import common_dims
+
+
+@rule("reverse", examples=(op("reverse", "4x6xf32 -> 4x6xf32", "dimensions = array<i64: 1>"),))
+def reverse(spec: OpSpec) -> Iterable[TileMapping]:
+    """The dims that keep their order."""
+    turned = spec.attributes["dimensions"]
+    return common_dims(spec, [d for d in range(len(spec.results[0].shape)) if d not in turned])

@@ -1,0 +1,65 @@
+"""Tile mappings of collectives and sharding marks in a program for one device, where they change nothing.
+
+    all_reduce over groups of one: x[i,j] -> x[i,j]      i  (0) -> tile 0      j  (0) -> tile 1
+
+A one-device `shard_map` leaves them behind. On several devices the op must not run, so what remains is its operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.registry import Example, LocalOp, Value, register_custom_call, rule
+from autopart.core.ops.rules.example_text import op, reducer
+from autopart.core.ops.rules.factors import common_dims
+
+_GROUPS = "replica_groups = dense<0> : tensor<1x1xi64>"
+
+
+def _examples(kind: str) -> list[Example]:
+    types, region = "4x6xf32 -> 4x6xf32", ""
+    more = {
+        "all_gather": ", all_gather_dim = 0 : i64",
+        "all_to_all": ", split_dimension = 0 : i64, concat_dimension = 1 : i64, split_count = 1 : i64",
+        "reduce_scatter": ", scatter_dimension = 0 : i64",
+    }.get(kind, "")
+    if kind in ("all_reduce", "reduce_scatter"):
+        region = reducer("add f32")
+    if kind == "collective_permute":
+        return [op(kind, types, "source_target_pairs = dense<0> : tensor<1x2xi64>")]
+    return [op(kind, types, _GROUPS + more, region)]
+
+
+def _operands(local: LocalOp) -> list[Value]:
+    return list(local.operands)
+
+
+@rule(
+    "all_reduce",
+    "all_gather",
+    "all_to_all",
+    "reduce_scatter",
+    "collective_permute",
+    "collective_broadcast",
+    "cross-replica-sum",
+    localize=_operands,
+    examples=_examples,
+)
+def one_device_collective(spec: OpSpec) -> Iterable[TileMapping]:
+    """Every dim, if the op leaves shapes as they are."""
+    return _identity(spec)
+
+
+def _identity(spec: OpSpec) -> Iterable[TileMapping]:
+    if spec.operands != spec.results:
+        return ()
+    return common_dims(spec, range(len(spec.results[0].shape))) if len(spec.results) == 1 else ()
+
+
+for _target in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"):
+    register_custom_call(
+        _target,
+        localize=_operands,
+        examples=[op("custom_call", "4x6xf32 -> 4x6xf32", f'call_target_name = "{_target}"')],
+    )(_identity)

@@ -1,0 +1,55 @@
+"""Tile mappings of slice.
+
+x[i,j] -> y[i,k] = x[:, 2:6]       i  (0) -> tile 0      j is cut: blocked
+x[i,2k] -> y[i,k] = x[:, 1::2]     k  (1) -> tile 1      one of every two, in every slice alike
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.registry import Example, LocalOp, Value, rule
+from autopart.core.ops.rules.example_text import op
+
+
+def _localize(local: LocalOp) -> list[Value]:
+    starts, strides = local.spec.attributes["start_indices"], local.spec.attributes["strides"]
+    sizes = local.result_types[0].shape
+    limits = [
+        limit if size == whole else start + (size - 1) * stride + 1
+        for start, stride, size, whole, limit in zip(
+            starts, strides, sizes, local.spec.results[0].shape, local.spec.attributes["limit_indices"], strict=True
+        )
+    ]
+    return local.clone(limit_indices=limits)
+
+
+def _slice(types: str, starts: str, limits: str, strides: str) -> Example:
+    return op(
+        "slice",
+        types,
+        f"start_indices = array<i64: {starts}>, limit_indices = array<i64: {limits}>, strides = array<i64: {strides}>",
+    )
+
+
+@rule(
+    "slice",
+    localize=_localize,
+    examples=(
+        _slice("4x8xf32 -> 4x4xf32", "0, 2", "4, 6", "1, 1"),
+        _slice("4x8xf32 -> 4x4xf32", "0, 1", "4, 8", "1, 2"),
+        _slice("4x8xf32 -> 4x4xf32", "0, 0", "4, 7", "1, 2"),
+        _slice("4x12xf32 -> 2x4xf32", "2, 2", "4, 12", "1, 3"),
+        _slice("4x9xf32 -> 4x4xf32", "0, 0", "4, 8", "1, 2"),
+    ),
+)
+def slice_(spec: OpSpec) -> Iterable[TileMapping]:
+    """Dims kept whole, or thinned evenly."""
+    source, target = spec.operands[0].shape, spec.results[0].shape
+    starts, strides = spec.attributes["start_indices"], spec.attributes["strides"]
+    return [
+        TileMapping((d,), (d,), target[d])
+        for d in range(len(source))
+        if starts[d] < strides[d] and source[d] == target[d] * strides[d]
+    ]

@@ -1,0 +1,38 @@
+"""Tile mappings of sort and top_k.
+
+keys[i,j], values[i,j], sorted along j     i  (0, 0) -> tile 0, tile 0     j is blocked: elements change slices
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.registry import rule
+from autopart.core.ops.rules.example_text import comparator, op
+from autopart.core.ops.rules.factors import common_dims
+
+
+@rule(
+    "sort",
+    examples=(
+        op("sort", "4x6xf32 -> 4x6xf32", "dimension = 1 : i64, is_stable = true", comparator("LT", "f32")),
+        op(
+            "sort",
+            "4x6xf32, 4x6xi32 -> 4x6xf32, 4x6xi32",
+            "dimension = 0 : i64, is_stable = true",
+            comparator("GT", "f32", "i32"),
+        ),
+    ),
+)
+def sort(spec: OpSpec) -> Iterable[TileMapping]:
+    """Every dim but the sorted one."""
+    rank = len(spec.results[0].shape)
+    along = spec.attributes["dimension"] % rank if rank else 0
+    return common_dims(spec, [d for d in range(rank) if d != along])
+
+
+@rule("chlo.top_k", examples=(op("chlo.top_k", "4x2x6xf32 -> 4x2x3xf32, 4x2x3xi32", "k = 3 : i64"),))
+def top_k(spec: OpSpec) -> Iterable[TileMapping]:
+    """Every dim but the last, along which it chooses."""
+    return common_dims(spec, range(len(spec.results[0].shape) - 1))

@@ -1,0 +1,189 @@
+"""The device registry: what one device can do, each number with its source.
+
+A device is what JAX calls one: on TPU v2, v3, v4 and v7 a core with its half of the chip's memory, flop and
+bandwidth; on every other TPU a chip. Adding one takes five lines:
+
+    register_device(Device(
+        "my_chip", peak_flop_per_s={"bf16": 500e12}, hbm_bytes=64e9, hbm_bytes_per_s=2e12,
+        fast=Switch(domain=8, bytes_per_s=200e9, latency_s=5e-6), network=Network(25e9, 50e-6),
+        source="datasheet of My Chip, rev. 3",
+    ))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autopart.core.errors import UnknownNameError, closest
+from autopart.costmodel.hardware.fabric import DeviceError, Network, Switch, Torus, positive
+
+DEFAULT_MATMUL_EFFICIENCY = 0.7
+"""Lower of the two bf16 fits (H100 0.76, B200 0.67), rounded: for a device nobody has measured."""
+
+DEFAULT_HBM_EFFICIENCY = 0.8
+"""The fitted share of HBM bandwidth of H100 and B200, and of the TPU compiler's model of v5e."""
+
+VECTOR_SHARE = 1 / 32
+"""Elementwise flop/s over bf16 matmul flop/s where an entry says nothing: v3 and v5e by the TPU compiler are 1/32."""
+
+DTYPE_CLASSES = ("f64", "f32", "bf16", "i8", "f8", "f4")
+"""Classes of matmul speed; `dtype_class` maps element types to them."""
+
+
+def dtype_class(dtype: str) -> str:
+    """The class of matmul speed an element type belongs to; types no matrix unit knows run as f32.
+
+    >>> dtype_class("f16"), dtype_class("f8E4M3FN"), dtype_class("ui8"), dtype_class("i32")
+    ('bf16', 'f8', 'i8', 'f32')
+    """
+    if dtype in ("bf16", "f16"):
+        return "bf16"
+    if dtype in ("f64", "complex<f64>"):
+        return "f64"
+    for prefix, group in (("f8", "f8"), ("f4", "f4"), ("ui8", "i8"), ("i8", "i8"), ("i4", "i8"), ("ui4", "i8")):
+        if dtype.startswith(prefix):
+            return group
+    return "f32"
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of a mesh. Bytes, seconds and flop per second; one multiply-add is two flop.
+
+    peak_flop_per_s    matmul peak by dtype class; a class that is missing takes the next wider one's
+    hbm_bytes          memory one device may use
+    hbm_bytes_per_s    its nominal bandwidth; `hbm_efficiency` is the share a streaming kernel gets
+    source             where the numbers are from: one text, or a text per field
+    fast               the wiring between devices of a slice or node; None: a lone device
+    network            the wiring between slices or nodes; None: there is none
+    cores              devices per chip, sharing its links; `chip` is the wiring between them
+    vector_flop_per_s  elementwise f32 rate
+    matmul_efficiency  share of peak a large matmul reaches, by dtype class ("" for every other)
+    conv_efficiency    the same for convolutions; None: as matmul
+    launch_s           fixed cost of a kernel; `matmul_launch_s` of a matmul or convolution
+    matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it
+    on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
+    fuses_into_matmul  its compiler computes elementwise ops inside matmuls, and stores what only f32 matmuls at default
+                       precision read as bf16 (XLA on TPU)
+    combine_bytes      reductions are combined up to this size; 0: none are
+    hides_latency      its compiler orders ops to hide collectives, not to save memory
+    layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
+
+    Raises `DeviceError` for a number that is not positive, or has no source.
+    """
+
+    name: str
+    peak_flop_per_s: Mapping[str, float]
+    hbm_bytes: float
+    hbm_bytes_per_s: float
+    source: str | Mapping[str, str]
+    fast: Switch | Torus | None = None
+    network: Network | None = None
+    cores: int = 1
+    chip: Switch | None = None
+    vector_flop_per_s: float | None = None
+    hbm_efficiency: float = DEFAULT_HBM_EFFICIENCY
+    matmul_efficiency: Mapping[str, float] = field(default_factory=lambda: {"": DEFAULT_MATMUL_EFFICIENCY})
+    conv_efficiency: float | None = None
+    launch_s: float = 1e-6
+    matmul_launch_s: float = 1e-6
+    matmul_tile: tuple[int, int, int] = (1, 1, 1)
+    layout_tile: tuple[int, int] = (1, 1)
+    on_chip_bytes: float = 0.0
+    fuses_into_matmul: bool = False
+    combine_bytes: float = 0.0
+    hides_latency: bool = True
+
+    def __post_init__(self) -> None:
+        owner = f'device "{self.name}"'
+        if unknown := set(self.peak_flop_per_s) - set(DTYPE_CLASSES):
+            raise DeviceError(f"{owner}: peak of {sorted(unknown)[0]!r}", hint=", ".join(DTYPE_CLASSES))
+        positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s, cores=self.cores)
+        positive(owner, hbm_efficiency=self.hbm_efficiency, launch_s=self.launch_s)
+        positive(owner, matmul_launch_s=self.matmul_launch_s, vector_flop_per_s=self.vector_rate)
+        for dtype, rate in {**self.peak_flop_per_s, **self.matmul_efficiency}.items():
+            positive(owner, **{f"rate of {dtype or 'matmul'}": rate})
+        if self.cores > 1 and self.chip is None:
+            raise DeviceError(f"{owner}: {self.cores} cores but no wiring between them", hint="chip=Switch(...)")
+        if not self.source:
+            raise DeviceError(f"{owner}: no source", why="every number says where it is from", hint='source="..."')
+
+    @property
+    def vector_rate(self) -> float:
+        """Elementwise f32 flop/s: the entry's, or `VECTOR_SHARE` of the fastest of bf16 and f32."""
+        if self.vector_flop_per_s is not None:
+            return self.vector_flop_per_s
+        return VECTOR_SHARE * max(self.peak("bf16"), self.peak("f32"))
+
+    def peak(self, dtype: str) -> float:
+        """Matmul flop/s for element type `dtype` at default precision.
+
+        A class without an entry takes the next one in f4, f8, i8, bf16, f32 that has one.
+        """
+        order = ("f4", "f8", "i8", "bf16", "f32", "f64")
+        start = order.index(dtype_class(dtype))
+        for group in order[start:] + order[start::-1]:
+            if group in self.peak_flop_per_s:
+                return self.peak_flop_per_s[group]
+        raise DeviceError(f'device "{self.name}" has no matmul peak', hint='peak_flop_per_s={"bf16": ...}')
+
+    def efficiency(self, dtype: str) -> float:
+        """Share of `peak(dtype)` that a large matmul reaches."""
+        by_class = self.matmul_efficiency
+        return by_class.get(dtype_class(dtype), by_class.get("", DEFAULT_MATMUL_EFFICIENCY))
+
+
+_DEVICES: dict[str, Device] = {}
+
+
+def register_device(device: Device) -> Device:
+    """Adds `device` to the registry and returns it; raises `DeviceError` if the name is taken."""
+    if device.name in _DEVICES:
+        taken = _DEVICES[device.name]
+        raise DeviceError(f'device "{device.name}" is registered already', why=f"source of the first: {taken.source}")
+    _DEVICES[device.name] = device
+    return device
+
+
+def devices() -> dict[str, Device]:
+    """Every registered device by name."""
+    return dict(_DEVICES)
+
+
+def device(name: str) -> Device:
+    """The registered device called `name`; raises `UnknownNameError` listing all of them."""
+    if name not in _DEVICES:
+        raise UnknownNameError(
+            f'device "{name}" is not registered',
+            why="known devices: " + ", ".join(sorted(_DEVICES)),
+            hint=f"{closest(name, _DEVICES)}, or register_device(Device({name!r}, ...))",
+        )
+    return _DEVICES[name]
+
+
+# The kernels read a device as one row of numbers: the matmul rate of dtype class c at place c, then these.
+(
+    VECTOR,
+    HBM,
+    LAUNCH,
+    MATMUL_LAUNCH,
+    CONV_SHARE,
+    TILE_M,
+    TILE_N,
+    TILE_K,
+    LAYOUT_ROWS,
+    LAYOUT_MINOR,
+    HBM_BYTES,
+    ON_CHIP,
+) = range(len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 12)
+
+
+def device_row(d: Device) -> np.ndarray:
+    """`d` as the float64 row that the kernels read: effective rates, so peaks times efficiencies."""
+    conv_share = 1.0 if d.conv_efficiency is None else d.conv_efficiency / d.efficiency("bf16")
+    rates = [d.peak(c) * d.efficiency(c) for c in DTYPE_CLASSES]
+    rest = (d.vector_rate, d.hbm_bytes_per_s * d.hbm_efficiency, d.launch_s, d.matmul_launch_s, conv_share)
+    return np.array([*rates, *rest, *d.matmul_tile, *d.layout_tile, d.hbm_bytes, d.on_chip_bytes], np.float64)

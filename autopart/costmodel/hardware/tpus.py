@@ -1,0 +1,241 @@
+"""TPU v2 to v7: entries per JAX device, a core where a chip has two.
+
+Sources, and what each is trusted for:
+
+    [G]  docs.cloud.google.com/tpu/docs/{v3,v4,v5e,v5p,v6e,tpu7x}: flop, HBM, pods, ICI per chip
+    [S]  jax-ml scaling-book, tpus.md: one-way ICI per link (0.9 of nominal), 1 us per hop, DCN per chip
+    [P]  PartIR paper, A.2: v2 and v3
+    [L]  libtpu 0.0.51, `estimated_cycles` of compiled programs at the clock named in the entry, by
+         `python -m experiments.simulator_accuracy.tpu_constants`: HBM and matmul efficiency, vector rate
+    [M]  from memory, not verified
+
+All-reduces are combined up to 120 MiB and VMEM holds what was just written: seen in programs compiled by [L], 16 MiB of
+VMEM on v2 and v3 and 128 MiB from v4 on (v4 counts CMEM). Collectives are asynchronous on v5e, not on v2 and v3 [L].
+
+A dimension closes to a ring on 16 (v5e, v6e) or every multiple of 4 (v4, v5p, v7) [G]; on v2 and v3 only where it
+spans the pod [M]. Two cores of a chip reach each other at half their HBM bandwidth: an assumption, no figure is
+published, except v7 whose die-to-die link is six ICI links [M].
+"""
+
+from __future__ import annotations
+
+from autopart.costmodel.hardware.devices import Device, register_device
+from autopart.costmodel.hardware.fabric import Network, Switch, Torus
+
+GIB, MIB = 2**30, 2**20
+HOP_S = 1e-6
+"""ICI latency per hop [S]."""
+
+DCN_LATENCY_S = 50e-6
+"""A message between slices: as XLA's round trip between GPU nodes (46.67 and 68.89 us); no figure for TPUs."""
+
+TPU_TILE = (8, 128, 128)
+"""A matmul is cut in (8, 128) tiles of the left operand against 128 x 128 of the right one [L]."""
+
+_ICI = "ICI per link, 1 us per hop, DCN [S]; rings [G]"
+_FITS = "vector rate, HBM and matmul efficiency [L]"
+
+register_device(
+    Device(
+        "tpu_v2",
+        peak_flop_per_s={"bf16": 22.8e12, "f32": 22.8e12},
+        hbm_bytes=8 * GIB,
+        hbm_bytes_per_s=350e9,
+        fast=Torus(pod=(16, 16), bytes_per_s=62e9, hop_s=HOP_S, wrap_multiple=16),
+        network=Network(3.125e9, DCN_LATENCY_S),
+        cores=2,
+        chip=Switch(2, 175e9, 1e-6),
+        vector_flop_per_s=1.43e12,
+        hbm_efficiency=0.89,
+        matmul_efficiency={"": 0.98},
+        matmul_tile=TPU_TILE,
+        layout_tile=(8, 128),
+        on_chip_bytes=16 * MIB,
+        fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
+        hides_latency=False,
+        source={
+            "peak_flop_per_s": "45 TFLOP/s a chip [P], 22.8 a core [L]; f32 runs as one bf16 pass",
+            "hbm_bytes": "16 GiB a chip [P]",
+            "hbm_bytes_per_s": "700 GB/s a chip [M]",
+            "fast": "496 Gbit/s per link [M], 1 us per hop [S]",
+            "network": "25 Gbit/s a core, as v5e [S]",
+            "fits": _FITS + ", 0.70 GHz",
+        },
+    )
+)
+
+register_device(
+    Device(
+        "tpu_v3",
+        peak_flop_per_s={"bf16": 61.5e12, "f32": 61.5e12},
+        hbm_bytes=16 * GIB,
+        hbm_bytes_per_s=450e9,
+        fast=Torus(pod=(32, 32), bytes_per_s=70e9, hop_s=HOP_S, wrap_multiple=32),
+        network=Network(3.125e9, DCN_LATENCY_S),
+        cores=2,
+        chip=Switch(2, 225e9, 1e-6),
+        vector_flop_per_s=1.925e12,
+        hbm_efficiency=0.936,
+        matmul_efficiency={"": 0.97},
+        matmul_tile=TPU_TILE,
+        layout_tile=(8, 128),
+        on_chip_bytes=16 * MIB,
+        fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
+        hides_latency=False,
+        source={
+            "peak_flop_per_s": "123 TFLOP/s a chip [G][P], 61.4 a core [L]; f32 runs as one bf16 pass",
+            "hbm_bytes": "32 GiB a chip [G]",
+            "hbm_bytes_per_s": "900 GB/s a chip [G]",
+            "fast": "70 GB/s per link [P]; 82 [M] and 100 [S] disagree, the lowest is taken; 1 us per hop [S]",
+            "network": "25 Gbit/s a core, as v5e [S]",
+            "fits": _FITS + ", 0.94 GHz",
+        },
+    )
+)
+
+
+def _tpu_v4(name: str, cores: int) -> Device:
+    """A v4 core, or with megacore (`cores` = 1) a whole chip as one device."""
+    share = 1 / cores
+    return Device(
+        name,
+        peak_flop_per_s={"bf16": 275e12 * share, "f32": 275e12 * share, "i8": 275e12 * share},
+        hbm_bytes=32 * GIB * share,
+        hbm_bytes_per_s=1200e9 * share,
+        fast=Torus(pod=(16, 16, 16), bytes_per_s=45e9, hop_s=HOP_S, wrap_multiple=4),
+        network=Network(6.25e9 * share, DCN_LATENCY_S),
+        cores=cores,
+        chip=Switch(2, 300e9, 1e-6) if cores > 1 else None,
+        vector_flop_per_s=4.3e12 * share,
+        hbm_efficiency=0.79,
+        matmul_efficiency={"": 0.90},
+        matmul_tile=TPU_TILE,
+        layout_tile=(8, 128),
+        on_chip_bytes=128 * MIB * share,
+        fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
+        source={
+            "peak_flop_per_s": "275 T a chip in bf16 and int8 [G], 137 a core [L]",
+            "hbm_bytes": "32 GiB a chip [G]",
+            "hbm_bytes_per_s": "1200 GB/s a chip [G]",
+            "fast": _ICI,
+            "network": "50 Gbit/s a chip [S]",
+            "fits": _FITS + ", 1.05 GHz",
+        },
+    )
+
+
+register_device(_tpu_v4("tpu_v4", cores=2))
+register_device(_tpu_v4("tpu_v4_megacore", cores=1))
+
+register_device(
+    Device(
+        "tpu_v5e",
+        peak_flop_per_s={"bf16": 197e12, "f32": 197e12, "i8": 393e12},
+        hbm_bytes=16 * GIB,
+        hbm_bytes_per_s=819e9,
+        fast=Torus(pod=(16, 16), bytes_per_s=45e9, hop_s=HOP_S, wrap_multiple=16),
+        network=Network(3.125e9, DCN_LATENCY_S),
+        vector_flop_per_s=6.14e12,
+        hbm_efficiency=0.80,
+        matmul_efficiency={"": 0.88},
+        matmul_tile=TPU_TILE,
+        layout_tile=(8, 128),
+        on_chip_bytes=128 * MIB,
+        fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
+        source={
+            "peak_flop_per_s": "197 bf16, 393 int8 T [G]",
+            "hbm_bytes": "16 GB [G], binary as the runtime counts it [M]",
+            "hbm_bytes_per_s": "819 GB/s [G]",
+            "fast": _ICI,
+            "network": "25 Gbit/s a chip [S]",
+            "fits": _FITS + ", 1.5 GHz",
+        },
+    )
+)
+
+register_device(
+    Device(
+        "tpu_v5p",
+        peak_flop_per_s={"bf16": 459e12, "f32": 459e12, "i8": 918e12, "f8": 459e12},
+        hbm_bytes=95 * GIB,
+        hbm_bytes_per_s=2765e9,
+        fast=Torus(pod=(16, 20, 28), bytes_per_s=90e9, hop_s=HOP_S, wrap_multiple=4),
+        network=Network(6.25e9, DCN_LATENCY_S),
+        vector_flop_per_s=14.3e12,
+        hbm_efficiency=0.71,
+        matmul_efficiency={"": 0.90},
+        matmul_tile=TPU_TILE,
+        layout_tile=(8, 128),
+        on_chip_bytes=128 * MIB,
+        fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
+        source={
+            "peak_flop_per_s": "459 bf16 and fp8 [G], 918 int8 [S]",
+            "hbm_bytes": "95 GiB [G]",
+            "hbm_bytes_per_s": "2765 GB/s [G]",
+            "fast": _ICI,
+            "network": "50 Gbit/s a chip [G][S]",
+            "fits": _FITS + ", 1.75 GHz",
+        },
+    )
+)
+
+register_device(
+    Device(
+        "tpu_v6e",
+        peak_flop_per_s={"bf16": 918e12, "f32": 918e12, "i8": 1836e12, "f8": 918e12},
+        hbm_bytes=32 * GIB,
+        hbm_bytes_per_s=1638e9,
+        fast=Torus(pod=(16, 16), bytes_per_s=90e9, hop_s=HOP_S, wrap_multiple=16),
+        network=Network(12.5e9, DCN_LATENCY_S),
+        vector_flop_per_s=7.17e12,
+        hbm_efficiency=0.81,
+        matmul_efficiency={"": 0.70},
+        matmul_tile=(8, 256, 256),
+        layout_tile=(8, 128),
+        on_chip_bytes=128 * MIB,
+        fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
+        source={
+            "peak_flop_per_s": "918 bf16 and fp8, 1836 int8 [G]",
+            "hbm_bytes": "32 GB [G], binary as the runtime counts it [M]",
+            "hbm_bytes_per_s": "1638 GB/s [G]",
+            "fast": _ICI,
+            "network": "100 Gbit/s a chip [G][S]",
+            "fits": _FITS + ", 1.75 GHz",
+        },
+    )
+)
+
+register_device(
+    Device(
+        "tpu_v7",
+        peak_flop_per_s={"bf16": 1153.5e12, "f32": 1153.5e12, "f8": 2307e12},
+        hbm_bytes=96 * GIB,
+        hbm_bytes_per_s=3690e9,
+        fast=Torus(pod=(16, 24, 24), bytes_per_s=90e9, hop_s=HOP_S, wrap_multiple=4),
+        network=Network(6.25e9, DCN_LATENCY_S),
+        cores=2,
+        chip=Switch(2, 540e9, 1e-6),
+        vector_flop_per_s=9.0e12,
+        hbm_efficiency=0.75,
+        matmul_efficiency={"": 0.81},
+        matmul_tile=(8, 256, 256),
+        layout_tile=(8, 128),
+        on_chip_bytes=64 * MIB,
+        fuses_into_matmul=True,
+        combine_bytes=120 * MIB,
+        source={
+            "peak_flop_per_s": "2307 bf16, 4614 fp8 a chip of two devices [G]",
+            "hbm_bytes": "192 GiB a chip [G]",
+            "hbm_bytes_per_s": "7380 GB/s a chip [G]",
+            "fast": _ICI + "; pod of 9216 chips [G], its shape here is one of several",
+            "network": "100 Gbit/s a chip [G][S]",
+            "fits": _FITS + ", 2.2 GHz (peak over 4 matrix units of 256 x 256)",
+        },
+    )
+)

@@ -1,0 +1,1 @@
+"""The simulator: seconds and bytes of a device-local program, by kernels over arrays."""

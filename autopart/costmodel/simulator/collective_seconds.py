@@ -1,0 +1,180 @@
+"""Seconds of a collective, by kind, wiring and the mesh axes it spans.
+
+With m bytes per device before, S bytes of the whole array, n devices in the group, W bytes/s one way, a the latency:
+
+                    switch                                    torus, g chips in each of k dimensions
+    all_gather      (n-1) a + (n-1)/n S/W                     sum(hops) a + (n-1)/n S/sum(links W)
+    reduce_scatter  the same                                  the same
+    all_reduce      twice                                     twice
+    all_to_all      a + (n-1)/n m/W                           sum(hops) a + max(g) m/(8 W) in rings, /(4 W) in lines
+    all_permute     a + m/W                                   max(hops) a + m/W
+
+hops is g/2 and links 2 in a ring, g-1 and 1 in a line. Switches with measured curves use `CollectiveCurve` instead.
+A group over several fabrics works hierarchically: reduce within the chip and the fast fabric, exchange the shards
+over the network, gather back. all_slice moves nothing.
+
+Formulas: collective algorithms as in the scaling book and NCCL's tuning; they are the kernels below, which search
+calls, and the Python functions call the same kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from autopart.core.errors import MeshError, UnknownNameError
+from autopart.core.mesh import Mesh
+from autopart.costmodel.hardware.fabric import (
+    ALL_GATHER,
+    ALL_PERMUTE,
+    ALL_REDUCE,
+    ALL_SLICE,
+    ALL_TO_ALL,
+    COLLECTIVE_KINDS,
+    REDUCE_SCATTER,
+)
+from autopart.costmodel.hardware.links import AXIS, DIMENSION, FABRIC, FAST, RING, SIZE, STRIDE, Links, mesh_links
+
+
+@njit(cache=True)
+def curve_s(kind, n, whole_bytes, row):
+    """Seconds through a switch: `whole_bytes` is S for gathers and reductions, m for all_to_all and all_permute."""
+    wire, local, steps = whole_bytes, 0.0, 0.0
+    if kind != ALL_PERMUTE:
+        wire, local, steps = whole_bytes * (n - 1) / n, whole_bytes / n, n - 1.0
+    if kind == ALL_REDUCE:
+        wire, steps = 2 * wire, 2 * steps
+    fast_s = max(wire * row[2], min(wire, row[6]) * row[5])
+    return row[0] + row[1] * steps + fast_s + local * row[3] + math.sqrt(row[4] * wire)
+
+
+@njit(cache=True)
+def _torus_s(kind, n, whole_bytes, mask, segments, link_bytes_per_s, hop_s):
+    all_hops, max_hops, links, congestion = 0.0, 0.0, 0.0, 0.0
+    for i in range(segments.shape[0]):
+        if segments[i, FABRIC] != FAST or not mask >> int(segments[i, AXIS]) & 1:
+            continue
+        first, g, stride = True, 1.0, np.inf
+        for j in range(segments.shape[0]):
+            same = segments[j, FABRIC] == FAST and segments[j, DIMENSION] == segments[i, DIMENSION]
+            if same and mask >> int(segments[j, AXIS]) & 1:
+                first = first and j >= i
+                g *= segments[j, SIZE]
+                stride = min(stride, segments[j, STRIDE])
+        if not first:
+            continue
+        ring = segments[i, RING] > 0 and g * stride == segments[i, RING]
+        hops = g * stride / 2 if ring else (g - 1) * stride
+        all_hops += hops
+        max_hops = max(max_hops, hops)
+        links += (2 if ring else 1) / stride
+        congestion = max(congestion, g * stride / (8 if ring else 4))
+    if kind == ALL_TO_ALL:
+        return all_hops * hop_s + congestion * whole_bytes / link_bytes_per_s
+    if kind == ALL_PERMUTE:
+        return max_hops * hop_s + whole_bytes / link_bytes_per_s
+    rounds = 2 if kind == ALL_REDUCE else 1
+    return rounds * (all_hops * hop_s + (n - 1) / n * whole_bytes / (links * link_bytes_per_s))
+
+
+@njit(cache=True)
+def _stage_s(kind, fabric, n, whole_bytes, mask, segments, fabrics, curves):
+    """One fabric's part of a collective."""
+    if fabrics[fabric, 0] == 2:
+        return _torus_s(kind, n, whole_bytes, mask, segments, fabrics[fabric, 1], fabrics[fabric, 2])
+    in_switch = kind == ALL_REDUCE and 0 < fabrics[fabric, 3] <= n
+    return curve_s(kind, n, whole_bytes, curves[fabric, 5 if in_switch else kind])
+
+
+@njit(cache=True)
+def collective_s(kind, bytes_in, mask, segments, fabrics, curves):
+    """Seconds of one collective; the arrays are those of `Links`.
+
+    kind      code of `COLLECTIVE_KINDS`
+    bytes_in  bytes on each device before it
+    mask      bit a is set for every mesh axis a of the group
+    """
+    sizes = np.ones(3)
+    for i in range(segments.shape[0]):
+        if mask >> int(segments[i, AXIS]) & 1:
+            sizes[int(segments[i, FABRIC])] *= segments[i, SIZE]
+    if kind == ALL_SLICE or bytes_in <= 0 or sizes.max() == 1:
+        return 0.0
+    outermost = 2
+    while sizes[outermost] == 1:
+        outermost -= 1
+    seconds, part = 0.0, bytes_in
+    if kind == ALL_GATHER:
+        part = bytes_in * sizes[0] * sizes[1] * sizes[2]
+    for fabric in range(outermost + 1):
+        n = sizes[fabric]
+        if n == 1:
+            continue
+        if kind == ALL_PERMUTE:
+            seconds = max(seconds, _stage_s(kind, fabric, n, bytes_in, mask, segments, fabrics, curves))
+        elif kind == ALL_TO_ALL:
+            seconds += _stage_s(kind, fabric, n, bytes_in, mask, segments, fabrics, curves)
+        elif kind == ALL_REDUCE and fabric < outermost:
+            seconds += _stage_s(REDUCE_SCATTER, fabric, n, part, mask, segments, fabrics, curves)
+            seconds += _stage_s(ALL_GATHER, fabric, n, part, mask, segments, fabrics, curves)
+            part /= n
+        else:
+            seconds += _stage_s(kind, fabric, n, part, mask, segments, fabrics, curves)
+            part /= n
+    return seconds
+
+
+def collective_seconds(links: Links, kind: str, bytes_in: float, axes: tuple[str, ...] | str) -> float:
+    """Seconds of the collective `kind` of `bytes_in` bytes per device (before it) over mesh `axes`.
+
+    Raises `UnknownNameError` for an unknown kind, `MeshError` for an unknown axis or negative bytes.
+    """
+    if kind not in COLLECTIVE_KINDS:
+        raise UnknownNameError(f'no collective is called "{kind}"', hint=", ".join(COLLECTIVE_KINDS))
+    if not bytes_in >= 0:
+        raise MeshError(f"{kind} of {bytes_in} bytes", why="bytes are zero or more")
+    names = (axes,) if isinstance(axes, str) else axes
+    mask = sum({1 << links.mesh.index(a) for a in names})
+    code = COLLECTIVE_KINDS.index(kind)
+    return float(collective_s(code, float(bytes_in), mask, links.segments, links.fabrics, links.curves))
+
+
+@dataclass(frozen=True)
+class RedistributionSeconds:
+    """Edge costs of a redistribution in seconds, for its shortest path; equal for equal meshes, so plans are cached.
+
+    Raises `MeshError` on first use if the mesh names no device or an axis has no link.
+    """
+
+    mesh: Mesh
+
+    def step_cost(
+        self, kind: str, elements_in: int, elements_out: int, element_bytes: float, axes: tuple[tuple[str, int], ...]
+    ) -> float:
+        """Seconds of one collective of `kind` from `elements_in` elements per device.
+
+        `axes` are the (mesh axis, size) it spans; a size below the mesh axis's is priced as its minor part.
+        """
+        links = mesh_links(self.mesh)
+        segments, mask = _group_segments(links, axes)
+        code, bytes_in = COLLECTIVE_KINDS.index(kind), float(elements_in) * element_bytes
+        return float(collective_s(code, bytes_in, mask, segments, links.fabrics, links.curves))
+
+
+def _group_segments(links: Links, axes: tuple[tuple[str, int], ...]) -> tuple[np.ndarray, int]:
+    """Segments of a group whose members may be parts of mesh axes, minor segments first, and its mask."""
+    rows, mask = [], 0
+    for name, wanted in axes:
+        axis = links.mesh.index(name)
+        mask |= 1 << axis
+        for row in links.segments[links.segments[:, AXIS] == axis]:
+            part = math.gcd(wanted, int(row[SIZE]))
+            wanted //= part
+            if part > 1:
+                row = row.copy()
+                row[SIZE] = part
+                rows.append(row)
+    return np.array(rows, np.float64).reshape(-1, 6), mask

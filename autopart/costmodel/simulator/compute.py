@@ -1,0 +1,92 @@
+"""Seconds of kernels: a roofline, over memory behind a cache.
+
+    seconds = launch + max(matrix flop / matrix rate, vector flop / vector rate, bytes / HBM rate)
+
+Bytes are those that pass HBM. What was touched a short while ago is still on the chip (VMEM that the TPU compiler
+assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, and a result that is read only
+so is never written out. Kernels joined by `multi_output.py` launch once and read what they share once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from autopart.costmodel.hardware.devices import CONV_SHARE, HBM, LAUNCH, MATMUL_LAUNCH, ON_CHIP, VECTOR
+from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN
+from autopart.costmodel.simulator.op_classes import UPDATE
+
+
+@njit(cache=True)
+def roofline_s(matrix_work, dtype, is_conv, vector_flop, hbm_bytes, row):
+    """Seconds of one kernel on the device of `row` (`device_row`)."""
+    rate = row[dtype] * (row[CONV_SHARE] if is_conv else 1.0)
+    launch_s = row[MATMUL_LAUNCH] if matrix_work > 0 else row[LAUNCH]
+    return launch_s + max(matrix_work / rate, vector_flop / row[VECTOR], hbm_bytes / row[HBM])
+
+
+@njit(cache=True)
+def kernel_seconds(p, here, graph, order, slot, leader, copied, last, plain, size, row):
+    """(seconds, HBM bytes) per node, zero where it runs in another; one run of each, loops not multiplied.
+
+    order      nodes by slot
+    copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
+    """
+    nodes, buffers = graph.nodes.shape[0], plain.shape[0]
+    seconds, hbm, work, vector = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
+    touched_at, written_by = np.full(buffers, -np.inf), np.full(buffers, -1, np.int64)
+    seen = np.full(buffers, -1, np.int64)
+    dtype, is_conv = graph.nodes.matrix_dtype.copy(), graph.nodes.is_conv.copy()
+    now = 0.0
+    for k in order:
+        head = leader[k]
+        if graph.nodes.kind[k] == KERNEL:
+            work[head] += graph.nodes.matrix_work[k]
+            vector[head] += graph.nodes.vector_flop[k]
+            if copied[k] > 0:
+                hbm[head] += 2 * (copied[k] + graph.nodes.written[k])
+            if graph.nodes.matrix_work[k] > 0:
+                dtype[head], is_conv[head] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
+        in_place = False
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            buffer, taken = graph.reads.read_buffer[i], graph.reads.read_bytes[i]
+            whole = plain[buffer] if plain[buffer] > 0 else taken
+            taken = min(taken, whole)
+            if graph.reads.read_how[i] & OVERWRITTEN and last[buffer] <= slot[k]:
+                in_place = True
+                continue
+            if seen[buffer] == head:
+                continue
+            seen[buffer] = head
+            if now - touched_at[buffer] + whole > row[ON_CHIP]:
+                hbm[head] += taken
+                if written_by[buffer] >= 0:
+                    hbm[written_by[buffer]] += whole
+                    written_by[buffer] = -1
+            now += taken
+            touched_at[buffer] = now
+        if graph.nodes.kind[k] != KERNEL:
+            now += graph.nodes.written[k]
+            touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
+            continue
+        op = graph.nodes.subject[k]
+        if in_place and p.ops.op_class[op] == UPDATE:
+            hbm[head] += here.ops.update_bytes[op]
+            continue
+        for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
+            if here.values.at_def[value] >= 0 or last[value] < 0:
+                hbm[head] += here.values.native_bytes[value]
+            elif plain[value] > 0 and not (size[value] == 0 and last[value] == slot[k]):
+                now += plain[value]
+                touched_at[value], written_by[value] = now, head
+                seen[value] = head
+            else:
+                seen[value] = head
+    outlive = 4 * p.ops.shape[0]
+    for buffer in range(buffers):
+        if written_by[buffer] >= 0 and last[buffer] >= outlive:
+            hbm[written_by[buffer]] += plain[buffer]
+    for k in range(nodes):
+        if graph.nodes.kind[k] == KERNEL and leader[k] == k:
+            seconds[k] = roofline_s(work[k], dtype[k], is_conv[k], vector[k], hbm[k], row)
+    return seconds, hbm

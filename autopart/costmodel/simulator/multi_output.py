@@ -1,0 +1,89 @@
+"""Kernels that run as one, with several results: XLA's multi-output fusion.
+
+    %g = dot %x %d            one kernel: %g is never written, %m, %v and %w are updated as it is made
+    %m' = add %m %g
+    %v' = add %v (%g * %g)
+
+An elementwise op or a reduction joins the kernel that makes what it reads in step, or one that reads the same array in
+step, if everything else it reads is there when that kernel runs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from autopart.core.kernels import kernel
+from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE
+
+MAX_RESULTS = 16
+"""Most kernels that join one."""
+
+
+@njit(cache=True)
+def join_kernels(p, here, graph, order, slot, made, with_matmul, window_ops):
+    """int64[nodes]: the node that each node runs in, itself where it joins none. Moves joined nodes in `slot`, `made`.
+
+    order        nodes by slot
+    with_matmul  whether ops join a matmul or convolution (TPU; not cuBLAS)
+    window_ops   ops join a kernel at most this far before them in the program
+    """
+    nodes, buffers = graph.nodes.shape[0], made.shape[0]
+    leader, joined = np.arange(nodes), np.zeros(nodes, np.int32)
+    maker, reader = np.full(buffers, -1, np.int64), np.full(buffers, -1, np.int64)
+    for k in order:
+        if graph.nodes.kind[k] != KERNEL:
+            continue
+        op = graph.nodes.subject[k]
+        kind, in_step = p.ops.op_class[op], here.ops.in_step[op]
+        if in_step > 1 and kind in (ELEMENTWISE, REDUCE):
+            for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+                if not graph.reads.read_how[i] & STREAMED:
+                    continue
+                for other in (maker[graph.reads.read_buffer[i]], reader[graph.reads.read_buffer[i]]):
+                    if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
+                        continue
+                    if slot[k] - slot[other] <= 4 * window_ops and _ready(
+                        graph.read_ptr,
+                        graph.reads.read_buffer,
+                        graph.reads.read_how,
+                        made,
+                        maker,
+                        slot[other],
+                        k,
+                        other,
+                    ):
+                        leader[k] = other
+                        break
+                if leader[k] != k:
+                    break
+        head = leader[k]
+        if head != k:
+            joined[head] += 1
+            slot[k] = slot[head]
+            for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+                made[graph.write_buffer[i]] = slot[k]
+        matrix = kind in (MATMUL, CONV)
+        if kind == ELEMENTWISE or (matrix and with_matmul):
+            for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
+                if here.values.at_def[value] < 0:
+                    maker[value] = head
+        if in_step > 1:
+            for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+                if graph.reads.read_how[i] & STREAMED:
+                    reader[graph.reads.read_buffer[i]] = head
+    return leader
+
+
+@kernel
+def _ready(read_ptr, read_buffer, read_how, made, maker, at, k, other):
+    """True if node k can run with node `other`: it reads that node's results in step, the rest is there already."""
+    for i in range(read_ptr[k], read_ptr[k + 1]):
+        buffer = read_buffer[i]
+        if maker[buffer] == other:
+            if not read_how[i] & STREAMED:
+                return False
+        elif made[buffer] >= at:
+            return False
+    return True

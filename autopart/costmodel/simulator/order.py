@@ -1,0 +1,96 @@
+"""Neighbouring matmuls in the order that needs less memory, as the compiler's scheduler would have them.
+
+    %dw = dot %dy, %x         524 MB that stay             %dx first: its gathered %w is gone before %dw is made
+    %wg = all_gather %w       524 MB that go again
+    %dx = dot %dy, %wg         50 MB
+
+A compiler that hides the latency of collectives orders for that instead, and this is left out. Only neighbours that do
+not depend on each other change places, each with the redistributions that belong to it.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from autopart.core.kernels import kernel
+from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE
+
+WORTH_BYTES = 2.0**20
+"""Neighbours change places to save at least this much."""
+
+
+@njit(cache=True)
+def order_neighbours(graph, matrix_ops, size, last):
+    """int64[nodes]: slots once neighbouring matmuls have changed places; `matrix_ops` marks matmuls, convolutions."""
+    slot, nodes = graph.nodes.slot.copy(), graph.nodes.shape[0]
+    k = 0
+    while k < nodes:
+        first, middle = _unit(graph, matrix_ops, k)
+        if middle < 0:
+            k += 1
+            continue
+        second, end = _unit(graph, matrix_ops, middle)
+        free = second == middle and end > 0 and graph.nodes.scope[first] == graph.nodes.scope[second]
+        if free and not _depends(graph, first, middle, end):
+            as_is, swapped = _peaks(graph, size, last, first, middle, end)
+            if swapped < as_is - WORTH_BYTES:
+                a, b = slot[first] // 4 * 4, slot[second] // 4 * 4
+                for node in range(first, middle):
+                    slot[node] += b - a
+                for node in range(middle, end):
+                    slot[node] -= b - a
+                middle = end
+        k = middle
+    return slot
+
+
+@kernel
+def _unit(graph, matrix_ops, k):
+    """(k, end) if nodes k..end are redistributions, one matmul, and redistributions of its result; else (k, -1)."""
+    start, nodes = k, graph.nodes.shape[0]
+    while k < nodes and graph.nodes.kind[k] == USE_MOVE:
+        k += 1
+    if k == nodes or graph.nodes.kind[k] != KERNEL or not matrix_ops[graph.nodes.subject[k]]:
+        return start, -1
+    op_slot = graph.nodes.slot[k] // 4
+    if k > start and graph.nodes.slot[start] // 4 != op_slot:
+        return start, -1
+    k += 1
+    while k < nodes and graph.nodes.kind[k] == DEF_MOVE and graph.nodes.slot[k] // 4 == op_slot:
+        k += 1
+    return start, k
+
+
+@kernel
+def _depends(graph, first, middle, end):
+    """True if a node of the second unit reads what one of the first writes."""
+    for k in range(first, middle):
+        for w in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            for i in range(graph.read_ptr[middle], graph.read_ptr[end]):
+                if graph.reads.read_buffer[i] == graph.write_buffer[w]:
+                    return True
+    return False
+
+
+@kernel
+def _peaks(graph, size, last, first, middle, end):
+    """Most bytes above the start while both units run: (first one first, second one first)."""
+    high_a, net_a = _bytes(graph, size, last, first, middle, graph.nodes.slot[end - 1])
+    high_b, net_b = _bytes(graph, size, last, middle, end, graph.nodes.slot[end - 1])
+    return max(high_a, net_a + high_b), max(high_b, net_b + high_a)
+
+
+@kernel
+def _bytes(graph, size, last, start, end, pair_end):
+    """(most, remaining) bytes of a unit: what it writes, and of that what is still read after the pair.
+
+    What both units read, and no one after them, is freed by whichever comes second, so it counts for neither.
+    """
+    most = stays = 0.0
+    for k in range(start, end):
+        for w in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            buffer = graph.write_buffer[w]
+            most += size[buffer]
+            if last[buffer] > pair_end or last[buffer] < 0:
+                stays += size[buffer]
+    return most, stays

@@ -1,0 +1,224 @@
+"""The simulator: runs a device-local program on paper.
+
+    lowering arrays  ->  local sizes  ->  fusion  ->  kernels  ->  when each runs  ->  seconds, bytes, live memory
+                         arrays.py        fusion.py   kernel_graph  lifetimes.py        compute.py, memory.py
+                                                                    multi_output.py
+
+A `Simulator` belongs to one program and mesh and keeps what they fix: the program's arrays, the mesh's links, and the
+price of every redistribution seen so far. Search calls `run` for each state; `estimate` puts a run into words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numba import njit
+
+from autopart.core.mesh import Mesh
+from autopart.core.program import Program
+from autopart.costmodel.hardware.devices import device_row
+from autopart.costmodel.hardware.links import Links, mesh_links
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, local_arrays, program_arrays
+from autopart.costmodel.simulator.combine import combine_reductions
+from autopart.costmodel.simulator.compute import kernel_seconds
+from autopart.costmodel.simulator.fusion import fused_away_values
+from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph, kernel_graph
+from autopart.costmodel.simulator.layout_copies import copied_bytes, transposed_nodes
+from autopart.costmodel.simulator.liveness import last_slots, made_at, run_early, structure_reads
+from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs, plain_sizes
+from autopart.costmodel.simulator.multi_output import join_kernels
+from autopart.costmodel.simulator.order import order_neighbours
+from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
+from autopart.spmd.device_local import DeviceLocal
+
+JOIN_WINDOW_OPS = 100
+"""How far behind a kernel an op may be to join it: about one block of a transformer."""
+
+
+@dataclass(frozen=True)
+class SimulatorOptions:
+    """What is assumed.
+
+    overlap         collectives run beside compute that does not need them; else one after the other
+    layout_padding  arrays take whole layout tiles in memory, on devices that have them
+    layout_copies   updates from a transposed collective are made on copies (`layout_copies.py`), on TPU
+    recompute       expensive elementwise ops are fused into each of several consumers; False estimates more memory
+    """
+
+    overlap: bool = False
+    layout_padding: bool = True
+    layout_copies: bool = True
+    recompute: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """One run: totals first, then arrays per node and buffer for whoever wants to look closer.
+
+    serial_s, overlapped_s   seconds of a step with collectives in turn, and beside independent compute
+    """
+
+    serial_s: float
+    overlapped_s: float
+    compute_s: float
+    collective_s: float
+    peak_bytes: float
+    argument_bytes: float
+    output_bytes: float
+    flop: float
+    hbm_bytes: float
+    local: DeviceLocal = field(repr=False)
+    arrays: LocalArrays = field(repr=False)
+    graph: KernelGraph = field(repr=False)
+    leader: np.ndarray = field(repr=False)
+    slot: np.ndarray = field(repr=False)
+    node_s: np.ndarray = field(repr=False)
+    node_hbm_bytes: np.ndarray = field(repr=False)
+    node_trips: np.ndarray = field(repr=False)
+    node_start_s: np.ndarray = field(repr=False)
+    made: np.ndarray = field(repr=False)
+    end: np.ndarray = field(repr=False)
+    size: np.ndarray = field(repr=False)
+    live: np.ndarray = field(repr=False)
+    plans: tuple[list[PlanCost], list[PlanCost]] = field(repr=False)
+    """Prices of the redistributions after ops (`at_def`) and before uses (`placement`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulator:
+    """Estimates of one program on one mesh; make it with `Simulator.of`."""
+
+    program: Program
+    links: Links
+    options: SimulatorOptions
+    arrays: ProgramArrays = field(repr=False)
+    device_row: np.ndarray = field(repr=False)
+    known_plans: dict[tuple[int, int, int], PlanCost] = field(repr=False)
+
+    @staticmethod
+    def of(program: Program, mesh: Mesh, options: SimulatorOptions | None = None) -> Simulator:
+        """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
+        links = mesh_links(mesh)
+        return Simulator(
+            program, links, options or SimulatorOptions(), program_arrays(program), device_row(links.device), {}
+        )
+
+    def run(self, local: DeviceLocal) -> Simulation:
+        """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
+        p, d, place = self.arrays, self.links.device, local.placement
+        def_plans = self._plan_costs(local, local.at_def, local.native[local.at_def], local.settled[local.at_def])
+        use_plans = self._plan_costs(local, place.value, local.settled[place.value], place.target)
+        tile = d.layout_tile if self.options.layout_padding else (1, 1)
+        here = local_arrays(local, p, tile, np.array([not c.steps for c in use_plans], np.bool_))
+        fused_away = fused_away_values(p, here, d.fuses_into_matmul, self.options.recompute)
+        graph = kernel_graph(p, here, fused_away, local.at_def)
+        moves = _Moves.of(graph.nodes, use_plans, def_plans)
+        structure = structure_reads(p, here)
+        plain = plain_sizes(p, here, graph, structure, d.fuses_into_matmul)
+
+        planned = np.ascontiguousarray(graph.nodes["slot"])
+        if not d.hides_latency:
+            last = last_slots(p, here, graph, planned, structure)
+            planned = order_neighbours(graph, p.ops["matrix_flop"] > 0, plain, last)
+        planned, saved_s = combine_reductions(here, graph, planned, *moves.for_combining, d.combine_bytes)
+        transposed = transposed_nodes(p, here, graph) & (d.fuses_into_matmul and self.options.layout_copies)
+        copied = copied_bytes(p, here, graph, transposed)
+
+        def ranges(slot: np.ndarray, leader: np.ndarray) -> tuple:
+            made, last = made_at(p, here, graph, slot), last_slots(p, here, graph, slot, structure)
+            end, size = live_ranges(p, here, graph, slot, leader, plain, made, last)
+            return made, last, end, size, outputs(p, here, graph, transposed, made, last, end, size)
+
+        leader = np.arange(len(graph.nodes))
+        _, last, _, size, _ = ranges(planned, leader)
+        slot = run_early(p, here, graph, planned, size, last)
+        order, made = np.argsort(slot, kind="stable"), made_at(p, here, graph, slot)
+        leader = join_kernels(p, here, graph, order, slot, made, d.fuses_into_matmul, JOIN_WINDOW_OPS)
+        made, last, end, size, output_bytes = ranges(slot, leader)
+        order = np.argsort(slot, kind="stable")
+        kernel_s, hbm = kernel_seconds(p, here, graph, order, slot, leader, copied, last, plain, size, self.device_row)
+        live = live_bytes(made, end, size, 4 * len(p.ops) + 4, slot, moves.extra_bytes + copied)
+
+        node_s, trips = kernel_s + moves.seconds - saved_s, p.scopes["scope_trips"][graph.nodes["scope"]]
+        start_s, overlapped_s = _two_streams(graph, leader, node_s * trips, len(here.home))
+        compute_s, collective_s = kernel_s @ trips, (moves.seconds - saved_s) @ trips
+        argument_bytes = float(here.values["settled_bytes"][self.program.arguments].sum())
+        return Simulation(
+            serial_s=float(compute_s + collective_s),
+            overlapped_s=float(overlapped_s),
+            compute_s=float(compute_s),
+            collective_s=float(collective_s),
+            peak_bytes=float(argument_bytes + output_bytes + live.max()),
+            argument_bytes=argument_bytes,
+            output_bytes=float(output_bytes),
+            flop=float((graph.nodes["matrix_flop"] + graph.nodes["vector_flop"]) @ trips),
+            hbm_bytes=float(hbm @ trips),
+            local=local,
+            arrays=here,
+            graph=graph,
+            leader=leader,
+            slot=slot,
+            node_s=node_s,
+            node_hbm_bytes=hbm,
+            node_trips=trips,
+            node_start_s=start_s,
+            made=made,
+            end=end,
+            size=size,
+            live=live,
+            plans=(def_plans, use_plans),
+        )
+
+    def _plan_costs(self, local: DeviceLocal, values, sources, targets) -> list[PlanCost]:
+        known, kinds = self.known_plans, local.statics.type_id[values]
+        costs = []
+        for value, *key in zip(values.tolist(), kinds.tolist(), sources.tolist(), targets.tolist(), strict=True):
+            cost = known.get(tuple(key))
+            if cost is None:
+                plan = local.plan_between(value, key[1], key[2])
+                cost = known[tuple(key)] = plan_cost(plan, self.program.type_of(value).element_bytes, self.links)
+            costs.append(cost)
+        return costs
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """Prices of redistributions per node of the graph; zeros for kernels."""
+
+    seconds: np.ndarray
+    extra_bytes: np.ndarray
+    for_combining: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+    @staticmethod
+    def of(nodes: np.ndarray, use_plans: list[PlanCost], def_plans: list[PlanCost]) -> _Moves:
+        rows = np.array([c.figures for c in (*use_plans, *def_plans)]).reshape(-1, 5)
+        spread = np.zeros((len(nodes), 5))
+        for kind, first in ((USE_MOVE, 0), (DEF_MOVE, len(use_plans))):
+            at = nodes["kind"] == kind
+            spread[at] = rows[first + nodes["subject"][at]]
+        seconds, extra_bytes, combinable, bytes_in, latency_s = np.ascontiguousarray(spread.T)
+        group = np.where(nodes["kind"] == DEF_MOVE, combinable, 0).astype(np.int64) - 1
+        return _Moves(seconds, extra_bytes, (group, bytes_in, latency_s))
+
+
+@njit(cache=True)
+def _two_streams(graph, leader, seconds, buffers):
+    """(start of each node, end of the step) if collectives queue beside compute, each waiting for what it reads.
+
+    In program order: what runs early to free memory would wait for the collective it needs.
+    """
+    ready, start = np.zeros(buffers), np.zeros(graph.nodes.shape[0])
+    free = np.zeros(2)
+    for k in range(graph.nodes.shape[0]):
+        stream = 0 if graph.nodes.kind[k] == KERNEL else 1
+        at = free[stream]
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            at = max(at, ready[graph.reads.read_buffer[i]])
+        start[k] = at
+        done = at + seconds[k]
+        if leader[k] == k:
+            free[stream] = done
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            ready[graph.write_buffer[i]] = done
+    return start, max(free[0], free[1])

@@ -1,1 +1,0 @@
-"""Tables and texts for people, made from what the registries and programs know."""

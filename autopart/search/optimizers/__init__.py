@@ -1,0 +1,1 @@
+"""Optimizers behind one registry, and the refinement they share."""

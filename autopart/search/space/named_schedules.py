@@ -1,0 +1,69 @@
+"""Schedules that people use, found in any program by its structure: where a seeded search starts.
+
+    replicated   nothing
+    BP           an input that the program does not update, on dim 0: the one with most at stake first
+    Megatron     matrices on dims that do not spread to all the others: heads, hidden dims; what is left is inferred
+    Z2, Z3       optimizer state; optimizer state and parameters, on their first divisible dim
+
+Each alone on each axis, and BP on one with Megatron on another, with Z2 or Z3 on either: 30 sequences for two axes.
+"""
+
+from __future__ import annotations
+
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.decisions import Decision
+
+NARROW = 0.6
+"""Of the largest stake on an axis: a decision with more spreads over the whole program, as the model dim does."""
+
+Sequence = tuple[Decision, ...]
+
+
+def named_schedules(space: DecisionSpace) -> list[tuple[str, Sequence]]:
+    """(name, decisions) of each; empty ones are left out, equal ones are listed once."""
+    found: list[tuple[str, Sequence]] = []
+    batch = {axis: _batch(space, axis) for axis in space.axes}
+    megatron = {axis: _megatron(space, axis) for axis in space.axes}
+    for a in space.axes:
+        found += [(f"{name}({a})", s) for name, s in _sharded(a, "BP", batch[a])]
+        found += [(f"{name}({a})", s) for name, s in _sharded(a, "Megatron", megatron[a])]
+        for b in space.axes:
+            if a != b:
+                both = (*batch[a], *megatron[b])
+                found += [(f"{name}({a},{b})", s) for name, s in _sharded(a, "BP+Megatron", both)]
+                found += [(f"BP+BP({a},{b})", (*batch[a], *batch[b]))]
+                found += [(f"{name}({b})", s) for name, s in _sharded(b, f"BP({a})+", batch[a])]
+    unique = {s: name for name, s in reversed(found) if s}
+    return [(name, s) for s, name in reversed(list(unique.items()))]
+
+
+def _sharded(axis: str, name: str, decisions: Sequence) -> list[tuple[str, Sequence]]:
+    return [
+        (name, decisions),
+        (f"{name}+Z2", (*decisions, Decision("slots", 0, -1, axis))),
+        (f"{name}+Z3", (*decisions, Decision("stored", 0, -1, axis))),
+    ]
+
+
+def _batch(space: DecisionSpace, axis: str) -> Sequence:
+    updated = set(space.updated.tolist())
+    for trial in space.trials:
+        d = trial.decision
+        if d.axis == axis and d.dim == 0 and not updated & set(space.values(d).tolist()) and not _is_matrix(space, d):
+            return (d,)
+    return ()
+
+
+def _megatron(space: DecisionSpace, axis: str) -> Sequence:
+    """Narrow decisions about matrices, one per role, those with most at stake first."""
+    on_axis = [t for t in space.trials if t.decision.axis == axis and t.first]
+    most = max((t.stake for t in on_axis), default=0.0)
+    found: dict[int, Decision] = {}
+    for trial in on_axis:
+        if trial.stake <= NARROW * most and _is_matrix(space, trial.decision):
+            found.setdefault(trial.decision.target, trial.decision)
+    return tuple(found.values())
+
+
+def _is_matrix(space: DecisionSpace, decision: Decision) -> bool:
+    return bool(space.read_by_matrix[space.values(decision)[0]])

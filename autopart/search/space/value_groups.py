@@ -1,0 +1,120 @@
+"""Value groups: which values play the same part in repeated layers, so that one decision stands for all of them.
+
+    params/blocks/0/up  f32[64,256]  read by a dot_general of activations [8,16,64]
+    params/blocks/1/up  f32[64,256]  read by a dot_general of activations [8,16,64]      -> the same role
+
+A role is found by colour refinement: an op's first colour is its kind, its reducer and the ranks of its operands and
+results, an argument's also its path without digits; then each op's colour is hashed with those of the producers of its
+operands and of the readers of its results. Attributes are left out (layers may slice a stacked array at different
+offsets), and so are sizes: the blocks of a UNet play the same part with more channels. `exact` roles look at sizes too;
+an optimizer splits a role into these, and then into its values, when it refines a result.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from autopart.core.op import OpSpec, TensorType
+from autopart.core.program import Program
+
+ROUNDS = 1
+"""Hops that a role looks at: the op that reads a matrix. One more would tell the last layer from the others."""
+
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class ValueGroups:
+    """ValueGroups of a program's values, numbered by their first value.
+
+    of[v]      the role of value v
+    members    values of each role, CSR: those of role r are `members[pointer[r]:pointer[r+1]]`, in program order
+    """
+
+    of: np.ndarray
+    pointer: np.ndarray
+    members: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Number of roles."""
+        return len(self.pointer) - 1
+
+    def values(self, role: int) -> np.ndarray:
+        """The values of a role, in program order."""
+        return self.members[self.pointer[role] : self.pointer[role + 1]]
+
+
+def roles(program: Program, *, exact: bool = False, rounds: int = ROUNDS) -> ValueGroups:
+    """Colours every value; see the module."""
+    colour = _first_colours(program, exact or not _names_tell(program))
+    for _ in range(rounds):
+        colour = _refine(program, colour)
+    position = np.arange(program.value_count) - program.result_ptr[program.value_op]
+    return _numbered(_mix(colour[program.value_op], position.astype(np.uint64)))
+
+
+def _numbered(colours: np.ndarray) -> ValueGroups:
+    _, first, inverse = np.unique(colours, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int32)
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first), dtype=np.int32)
+    of = rank[inverse.reshape(-1)]
+    pointer = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=len(first)))]).astype(np.int32)
+    return ValueGroups(of, pointer, np.argsort(of, kind="stable").astype(np.int32))
+
+
+def path_without_digits(name: str) -> str:
+    """An argument's path with its numbers taken off: "blocks/3/up" and "blocks/12/up" are alike."""
+    return _DIGITS.sub("#", name)
+
+
+def _names_tell(program: Program) -> bool:
+    """False where most arguments have one name (arg0, arg1, ...): then only sizes can tell matrices apart."""
+    names = Counter(map(path_without_digits, program.argument_names))
+    return not names or names.most_common(1)[0][1] <= max(1, len(program.argument_names) // 2)
+
+
+def _first_colours(program: Program, exact: bool) -> np.ndarray:
+    colour = np.array([_digest(_spec_text(s, exact)) for s in program.specs], np.uint64)[program.op_spec]
+    for value, name in zip(program.arguments, program.argument_names, strict=True):
+        op = program.value_op[value]
+        colour[op] ^= _digest(path_without_digits(name))
+    return colour
+
+
+def _spec_text(spec: OpSpec, exact: bool) -> str:
+    def text(kind: TensorType) -> str:
+        return str(kind) if exact else str(len(kind.shape))
+
+    operands, results = ",".join(map(text, spec.operands)), ",".join(map(text, spec.results))
+    return f"{spec.kind}({operands})->{results} {spec.region}"
+
+
+def _digest(text: str) -> np.uint64:
+    return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little"))
+
+
+def _refine(program: Program, colour: np.ndarray) -> np.ndarray:
+    """One round: each use tells its producer what reads it where, and its reader what it reads there."""
+    producer = program.value_op[program.operands]
+    place = (np.arange(len(program.operands)) - program.operand_ptr[program.use_op]).astype(np.uint64)
+    result = (program.operands - program.result_ptr[producer]).astype(np.uint64)
+    told_reader = _mix(_mix(colour[producer], result), place + np.uint64(1))
+    told_producer = _mix(_mix(colour[program.use_op], place), result + np.uint64(1 << 20))
+    above, below = np.zeros_like(colour), np.zeros_like(colour)
+    np.add.at(above, program.use_op, told_reader)
+    np.add.at(below, producer, told_producer)
+    return _mix(_mix(colour, above), below + np.uint64(1 << 40))
+
+
+def _mix(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A 64-bit hash of pairs (splitmix64 finaliser)."""
+    h = a * np.uint64(0x9E3779B97F4A7C15) ^ (b + np.uint64(0x165667B19E3779F9)) * np.uint64(0xC2B2AE3D27D4EB4F)
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return h ^ (h >> np.uint64(31))

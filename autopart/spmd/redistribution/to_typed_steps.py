@@ -1,0 +1,74 @@
+"""From moves between layouts to typed steps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from autopart.spmd.redistribution.planned_steps import PlannedStep, group_axes
+from autopart.spmd.redistribution.planning_problem import PlanningProblem
+from autopart.spmd.redistribution.primes import PrimeAxes, PrimeLayout
+from autopart.spmd.redistribution.step import Step, spanned_axes
+from autopart.spmd.redistribution.types import DistributedType, SubAxis, merged
+
+Pending = tuple[tuple[SubAxis, int], ...]
+Side = list[tuple[int, tuple[int, ...]]]
+
+
+def typed_steps(p: PlanningProblem, moves: Sequence[PlannedStep]) -> Iterator[Step]:
+    """The moves from the problem's source to its target, as steps."""
+    here, layout, pending = p.source_type, p.source, p.source_type.pending
+    for number, move in enumerate(moves):
+        if move.parts:
+            pending = _still(p.axes, pending, move.parts)
+        after = p.target_type if number + 1 == len(moves) else _type(p, move.after, pending, move.devices)
+        seen = layout if move.view is None else move.view
+        view = here if move.devices in (None, here.devices) else _type(p, seen, here.pending, move.devices)
+        gathered, sliced = (
+            ((), ()) if move.kind in ("all_permute", "all_reduce") else _changes(p.axes, seen, move.after)
+        )
+        parts = group_axes(p.axes, layout, here.devices, move)
+        axes = spanned_axes(tuple(p.axes.axes[a] for a in parts), p.axes.mesh)
+        yield Step(move.kind, here, after, view, gathered, sliced, axes, move.code)
+        here, layout = after, move.after
+
+
+def _type(
+    p: PlanningProblem, layout: PrimeLayout, pending: Pending, devices: tuple[int, ...] | None
+) -> DistributedType:
+    axes = tuple(p.axes.minor_first(parts) for parts in layout)
+    return DistributedType(p.source_type.shape, axes, p.axes.mesh, pending, devices)
+
+
+def _still(axes: PrimeAxes, pending: Pending, done: frozenset[int]) -> Pending:
+    """`pending` without the axes that are done."""
+    left = []
+    for axis, code in pending:
+        rest = [a for a in reversed(axes.parts(axis)) if a not in done]
+        left += [(part, code) for part in merged([axes.axes[a] for a in rest])]
+    return tuple(left)
+
+
+def _changes(axes: PrimeAxes, before: PrimeLayout, after: PrimeLayout):
+    """(dim, axes minor to major) taken away and added, both cut into the same pieces."""
+    taken = [(d, s[len(t) :]) for d, (s, t) in enumerate(zip(before, after, strict=True)) if len(s) > len(t)]
+    added = [(d, t[len(s) :]) for d, (s, t) in enumerate(zip(before, after, strict=True)) if len(t) > len(s)]
+    joined = set.intersection(*(_neighbours(axes, side) for side in (taken, added) if side))
+    return tuple(tuple((d, _pieces(axes, parts, joined)) for d, parts in side) for side in (taken, added))
+
+
+def _neighbours(axes: PrimeAxes, side: Side) -> set[tuple[int, int]]:
+    """Pairs (major, minor) of neighbouring parts of one mesh axis that stand next to each other."""
+    pairs = {pair for _, parts in side for pair in itertools.pairwise(parts)}
+    return {(a, b) for a, b in pairs if len(merged((axes.axes[b], axes.axes[a]))) == 1}
+
+
+def _pieces(axes: PrimeAxes, parts: tuple[int, ...], joined: set[tuple[int, int]]) -> tuple[SubAxis, ...]:
+    pieces: list[SubAxis] = []
+    for k, a in enumerate(parts):
+        axis = axes.axes[a]
+        if k and (parts[k - 1], a) in joined:
+            major = pieces.pop()
+            axis = SubAxis(axis.name, major.size * axis.size, axis.stride)
+        pieces.append(axis)
+    return tuple(reversed(pieces))
