@@ -28,7 +28,7 @@ from autopart.core.errors import (
 )
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
-from autopart.core.ops.registry import register_custom_call
+from autopart.core.ops.rule import register_custom_call
 from autopart.costmodel import register_device
 from autopart.costmodel.estimate import CostModel, Estimate
 from autopart.search.budget import Budget
@@ -39,8 +39,8 @@ from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.annealing import Annealing
 from autopart.search.optimizers.exhaustive import Exhaustive
 from autopart.search.optimizers.greedy import Beam, Greedy
+from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, optimizers, register_optimizer
 from autopart.search.optimizers.random_search import RandomSearch
-from autopart.search.optimizers.registry import Optimizer, OptimizerError, optimizers, register_optimizer
 from autopart.spmd.device_local import LoweringOptions
 
 __all__ = [

@@ -24,7 +24,7 @@ from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
 from autopart.search.execution.executor import Executor
-from autopart.search.optimizers.registry import Optimizer
+from autopart.search.optimizers.optimizer import Optimizer
 from autopart.search.search import DEFAULT_BUDGET, DEFAULT_OBJECTIVE, Search, search
 from autopart.spmd.device_local import LoweringOptions
 

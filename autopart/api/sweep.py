@@ -29,7 +29,7 @@ from autopart.search.budget import Budget
 from autopart.search.cost import Objective
 from autopart.search.execution.executor import Executor, executor_of
 from autopart.search.mesh_search import MeshTask, search_meshes
-from autopart.search.optimizers.registry import Optimizer
+from autopart.search.optimizers.optimizer import Optimizer
 from autopart.search.progress import seconds_text
 from autopart.search.search import DEFAULT_OBJECTIVE, Search, SearchResult
 from autopart.spmd.device_local import LoweringOptions

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import OpSpec, TileMapping
-from autopart.core.ops.registry import is_linear, mappings_of
+from autopart.core.ops.rule import is_linear, mappings_of
 
 
 class MappingArrays(NamedTuple):

@@ -27,7 +27,7 @@ from autopart.search.evaluator import Task
 from autopart.search.execution.executor import Executor, executor_of
 from autopart.search.jobs import State
 from autopart.search.merge_propagations import with_merged_propagations
-from autopart.search.optimizers.registry import Optimizer, OptimizerError, optimizer_of
+from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, optimizer_of
 from autopart.search.problem import Problem
 from autopart.search.progress import ProgressLine, seconds_text
 from autopart.search.space.axis_symmetry import symmetric_axes

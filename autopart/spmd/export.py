@@ -18,7 +18,7 @@ from typing import cast
 from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
-from autopart.core.ops.registry import localize
+from autopart.core.ops.rule import localize
 from autopart.core.program import ROOT
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.emitter import Emitter

@@ -19,7 +19,7 @@ from autopart.core.attributes import encode
 from autopart.core.jax_internals import ir, numpy_dtype, stablehlo
 from autopart.core.op import OpSpec, TensorType, TileMapping
 from autopart.core.op_spec_import import PLACEMENT_ATTRIBUTES, spec_of, tensor_type
-from autopart.core.ops.registry import localize
+from autopart.core.ops.rule import localize
 
 
 class AxisPositions(Protocol):

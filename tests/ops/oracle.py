@@ -22,7 +22,7 @@ from autopart.core.jax_internals import device_local_call, func, ir, numpy_dtype
 from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.op_spec_import import tensor_type
 from autopart.core.ops.example_import import example_op
-from autopart.core.ops.registry import Example
+from autopart.core.ops.rule import Example
 from autopart.spmd.local_op import MlirLocalOp, emit_local_op, mlir_type
 from tests.ops.stand_ins import replace_what_cpu_lacks
 

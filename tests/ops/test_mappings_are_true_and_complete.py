@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from autopart.core.op import ANY, MAX, REDUCTION_NAMES, SUM, TileMapping
-from autopart.core.ops.registry import Example, Rule, describe, mappings_of, rules
+from autopart.core.ops.rule import Example, Rule, describe, mappings_of, rules
 from autopart.core.ops.rules.dot_general import DOT
 from autopart.core.ops.rules.example_text import op
 from tests.ops.oracle import (

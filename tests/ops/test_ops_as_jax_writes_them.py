@@ -13,7 +13,7 @@ from jax import lax
 from autopart.core.jax_internals import ir, parse_module
 from autopart.core.op import OpSpec
 from autopart.core.op_spec_import import SpecTable
-from autopart.core.ops.registry import Example, describe, rule_of
+from autopart.core.ops.rule import Example, describe, rule_of
 from tests.ops.oracle import subject_of
 from tests.ops.test_mappings_are_true_and_complete import declared_by, prove
 

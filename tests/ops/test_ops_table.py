@@ -7,7 +7,7 @@ from pathlib import Path
 import autopart as ap
 from autopart.__main__ import main
 from autopart.core.ops.ops_table import coverage, ops_table
-from autopart.core.ops.registry import known_kinds
+from autopart.core.ops.rule import known_kinds
 
 PROGRAM = """
 func.func @main(%x: tensor<4x6xf32>, %s: tensor<2xui64>) -> (tensor<4x6xf32>, tensor<4x6xui32>) {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from autopart.core.op import MAX, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.ops import registry
-from autopart.core.ops.registry import (
+from autopart.core.ops import rule as registry
+from autopart.core.ops.rule import (
     RegistryError,
     Rule,
     is_linear,

@@ -8,7 +8,7 @@ from autopart.search.budget import Budget
 from autopart.search.contract import OptimizerContract, run
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.exhaustive import Exhaustive
-from autopart.search.optimizers.registry import optimizers
+from autopart.search.optimizers.optimizer import optimizers
 
 for name, make in optimizers().items():
     title = f"Test{name.title()}"

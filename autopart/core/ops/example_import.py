@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from autopart.core.jax_internals import ir, make_context
 from autopart.core.op import OpSpec
 from autopart.core.op_spec_import import spec_of
-from autopart.core.ops.registry import Example
+from autopart.core.ops.rule import Example
 
 _TYPES = re.compile(r": \(([^()]*)\) -> ([^{}]*)$")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.example_import import example_op
-from autopart.core.ops.registry import Rule, mappings_of, rule_of, rules, target_of
+from autopart.core.ops.rule import Rule, mappings_of, rule_of, rules, target_of
 from autopart.core.program import Program
 
 _WIDTH = 110

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autopart.core.errors import UnknownNameError, closest
+from autopart.core.registry import Registry
 from autopart.costmodel.hardware.fabric import DeviceError, Network, Switch, Torus, positive
 
 DEFAULT_MATMUL_EFFICIENCY = 0.7
@@ -136,32 +136,22 @@ class Device:
         return by_class.get(dtype_class(dtype), by_class.get("", DEFAULT_MATMUL_EFFICIENCY))
 
 
-_DEVICES: dict[str, Device] = {}
+DEVICES: Registry[Device] = Registry("device", entry_points="autopart.devices", error=DeviceError)
 
 
 def register_device(device: Device) -> Device:
     """Adds `device` to the registry and returns it; raises `DeviceError` if the name is taken."""
-    if device.name in _DEVICES:
-        taken = _DEVICES[device.name]
-        raise DeviceError(f'device "{device.name}" is registered already', why=f"source of the first: {taken.source}")
-    _DEVICES[device.name] = device
-    return device
+    return DEVICES.add(device.name, device, device.source)
 
 
 def devices() -> dict[str, Device]:
     """Every registered device by name."""
-    return dict(_DEVICES)
+    return dict(DEVICES)
 
 
 def device(name: str) -> Device:
     """The registered device called `name`; raises `UnknownNameError` listing all of them."""
-    if name not in _DEVICES:
-        raise UnknownNameError(
-            f'device "{name}" is not registered',
-            why="known devices: " + ", ".join(sorted(_DEVICES)),
-            hint=f"{closest(name, _DEVICES)}, or register_device(Device({name!r}, ...))",
-        )
-    return _DEVICES[name]
+    return DEVICES.named(name)
 
 
 # The kernels read a device as one row of numbers: the matmul rate of dtype class c at place c, then these.

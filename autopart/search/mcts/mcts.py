@@ -15,8 +15,8 @@ from autopart.search.jobs import Job, State
 from autopart.search.mcts.backup import DecisionValues, RewardNormaliser, back_up
 from autopart.search.mcts.node import Graph, reward_of
 from autopart.search.mcts.selection import Path, select
+from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.optimizers.refine import refine
-from autopart.search.optimizers.registry import register_optimizer
 from autopart.search.problem import Problem
 from autopart.search.space.named_schedules import named_schedules
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from autopart.search.evaluator import draw
 from autopart.search.jobs import Job, State
-from autopart.search.optimizers.registry import register_optimizer
+from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem
 
 

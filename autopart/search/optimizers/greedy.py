@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopart.search.jobs import Job, State
-from autopart.search.optimizers.registry import register_optimizer
+from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem
 
 

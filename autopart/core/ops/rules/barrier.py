@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import ANY, WHOLE, OpSpec, TileMapping
-from autopart.core.ops.registry import Omission, rule
+from autopart.core.ops.rule import Omission, rule
 from autopart.core.ops.rules.example_text import op
 
 

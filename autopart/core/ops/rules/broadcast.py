@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
-from autopart.core.ops.registry import LocalOp, Value, rule
+from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TensorType, TileMapping, splat_value
-from autopart.core.ops.registry import LocalOp, Value, rule
+from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
 from autopart.core.ops.rules.positions import offset

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
-from autopart.core.ops.registry import Example, LocalOp, Value, rule
+from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
 from autopart.core.ops.rules.windows import Window

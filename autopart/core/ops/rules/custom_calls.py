@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
-from autopart.core.ops.registry import Example, batch_dims_of, register_custom_call, rule
+from autopart.core.ops.rule import Example, batch_dims_of, register_custom_call, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
-from autopart.core.ops.registry import Example, LocalOp, Value, rule
+from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import one_hot_sum
 from autopart.core.ops.rules.positions import between, clamped_index, offset, shifted

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.ops.registry import Example, LocalOp, Value, rule
+from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.dynamic_slice import clamped_starts, cut_dims, moved
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.positions import between, offset, shifted

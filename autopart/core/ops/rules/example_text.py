@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from autopart.core.ops.registry import Example
+from autopart.core.ops.rule import Example
 
 
 def op(

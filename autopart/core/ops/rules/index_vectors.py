@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autopart.core.ops.registry import LocalOp, Value
+from autopart.core.ops.rule import LocalOp, Value
 
 
 def components(local: LocalOp, indices: Value, vector_dim: int) -> list[Value]:

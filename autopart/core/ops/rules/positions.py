@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from autopart.core.ops.registry import LocalOp, Value
+from autopart.core.ops.rule import LocalOp, Value
 
 
 def is_first(local: LocalOp, mappings: Sequence[int]) -> Value:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autopart.core.op import WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.ops.registry import Example, LocalOp, Omission, Value, rule
+from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
 from autopart.core.ops.rules.positions import offset

@@ -7,7 +7,7 @@ jax draws by threefry in elementwise ops over an iota instead, which tile. (`jax
 
 from __future__ import annotations
 
-from autopart.core.ops.registry import blocked
+from autopart.core.ops.rule import blocked
 from autopart.core.ops.rules.example_text import op
 
 blocked(

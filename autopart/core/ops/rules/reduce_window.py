@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
-from autopart.core.ops.registry import LocalOp, Value, rule
+from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import reduction_codes
 from autopart.core.ops.rules.reduce import initial_values

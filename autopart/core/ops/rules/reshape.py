@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from autopart.core.op import OpSpec, TileMapping
-from autopart.core.ops.registry import rule
+from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.ops.registry import Example, LocalOp, Omission, Value, rule
+from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import reduction_codes
 from autopart.core.ops.rules.index_vectors import assembled, components

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
-from autopart.core.ops.registry import rule
+from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.reduce_window import windows
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
-from autopart.core.ops.registry import Example, LocalOp, Value, register_custom_call, rule
+from autopart.core.ops.rule import Example, LocalOp, Value, register_custom_call, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import common_dims
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
-from autopart.core.ops.registry import Example, LocalOp, Value, rule
+from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
-from autopart.core.ops.registry import rule
+from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import comparator, op
 from autopart.core.ops.rules.factors import common_dims
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autopart.core.ops.registry import blocked
+from autopart.core.ops.rule import blocked
 
 
 def _blocked(reason: str, *kinds: str) -> None:

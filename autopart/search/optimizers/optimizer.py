@@ -18,14 +18,12 @@ entry point group "autopart.optimizers". `autopart.search.contract` tests what e
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from autopart.core.errors import PartitionError, UnknownNameError, closest
+from autopart.core.errors import PartitionError
+from autopart.core.registry import Registry
 from autopart.search.problem import Problem
-
-ENTRY_POINTS = "autopart.optimizers"
 
 
 @runtime_checkable
@@ -46,41 +44,28 @@ class OptimizerError(PartitionError):
     best: Any = None
 
 
-_OPTIMIZERS: dict[str, Callable[[], Optimizer]] = {}
 T = TypeVar("T")
+
+OPTIMIZERS: Registry[Callable[[], Optimizer]] = Registry(
+    "optimizer", entry_points="autopart.optimizers", error=OptimizerError
+)
+"""What makes an optimizer with default settings, by name."""
 
 
 def register_optimizer(name: str) -> Callable[[type[T]], type[T]]:
     """Class decorator: `optimizer="name"` then means an instance with default fields. A name can be taken once."""
-
-    def register(cls: type[T]) -> type[T]:
-        if name in _OPTIMIZERS:
-            raise OptimizerError(f'optimizer "{name}" is registered already', why=f"by {_OPTIMIZERS[name]}")
-        _OPTIMIZERS[name] = cls  # type: ignore[assignment]
-        return cls
-
-    return register
+    return OPTIMIZERS.register(name)
 
 
 def optimizers() -> dict[str, Callable[[], Optimizer]]:
     """Every registered optimizer by name, entry points included."""
-    found = dict(_OPTIMIZERS)
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
-        found.setdefault(entry.name, entry.load())
-    return found
+    return dict(OPTIMIZERS)
 
 
 def optimizer_of(optimizer: str | Optimizer) -> Optimizer:
     """The optimizer a user means; raises `UnknownNameError` listing the known ones, `OptimizerError` otherwise."""
     if isinstance(optimizer, str):
-        known = optimizers()
-        if optimizer not in known:
-            raise UnknownNameError(
-                f'no optimizer is called "{optimizer}"',
-                why="known: " + ", ".join(sorted(known)),
-                hint=closest(optimizer, known),
-            )
-        return known[optimizer]()
+        return OPTIMIZERS.named(optimizer)()
     if not isinstance(optimizer, Optimizer):
         raise OptimizerError(
             f"{optimizer!r} is no optimizer",
