@@ -31,6 +31,7 @@ __all__ = [
     "device_local_call",
     "func",
     "ir",
+    "least_number",
     "make_context",
     "numpy_dtype",
     "parse_module",
@@ -74,6 +75,11 @@ def numpy_dtype(dtype: str) -> np.dtype:
     if dtype not in _dtypes():
         raise ProgramError(f"element type {dtype} has no NumPy counterpart", hint=", ".join(sorted(_dtypes())))
     return _dtypes()[dtype]
+
+
+def least_number(dtype: np.dtype) -> float:
+    """The least finite number of a float type, also of those that NumPy does not know."""
+    return float(jax.numpy.finfo(dtype).min)
 
 
 def element_type(dtype: Any) -> ir.Type:

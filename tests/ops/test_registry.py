@@ -120,9 +120,15 @@ def test_only_addition_passes_pending_sums_through():
     assert is_linear(OpSpec("add", {}, (tensor(4), tensor(4)), (tensor(4),)))
 
 
-def test_dims_of_size_one_and_zero_are_in_no_mapping():
-    spec = OpSpec("add", {}, (tensor(1, 0, 6),) * 2, (tensor(1, 0, 6),))
-    assert mappings_of(spec) == (TileMapping((2, 2), (2,), 6),)
+def test_dims_of_size_one_are_in_no_mapping():
+    spec = OpSpec("add", {}, (tensor(1, 3, 6),) * 2, (tensor(1, 3, 6),))
+    assert mappings_of(spec) == (TileMapping((1, 1), (1,), 3), TileMapping((2, 2), (2,), 6))
+
+
+def test_values_without_elements_are_in_no_mapping():
+    assert mappings_of(OpSpec("add", {}, (tensor(4, 0, 6),) * 2, (tensor(4, 0, 6),))) == ()
+    parts = OpSpec("concatenate", {"dimension": 1}, (tensor(4, 0), tensor(4, 3)), (tensor(4, 3),))
+    assert mappings_of(parts) == ()
 
 
 @pytest.mark.parametrize(

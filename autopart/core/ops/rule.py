@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -160,6 +160,7 @@ class Rule:
     reason      why the kind has no mappings at all, if so
     reasons     which sound mappings are left out, and why
     linear      sums pending on its operands may be added before they are reduced
+    defaults    values of attributes that a program may leave out; a spec has them all
     structural  no op of the module has this kind: it is made when a program is read
     """
 
@@ -172,6 +173,7 @@ class Rule:
     reasons: tuple[Omission, ...] = ()
     linear: bool = False
     structural: bool = False
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 class RegistryError(PartitionError):
@@ -189,6 +191,7 @@ def rule(
     reasons: Sequence[Omission] = (),
     pending_linear: bool = False,
     structural: bool = False,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Mappings], Mappings]:
     """Registers a function from `OpSpec` to tile mappings for op kinds ("add"; "chlo.erf" with its prefix).
 
@@ -201,7 +204,8 @@ def rule(
         for kind in kinds:
             tested = tuple(examples(kind) if callable(examples) else examples)
             family = mappings.__module__.rpartition(".")[2]
-            new = Rule(kind, family, mappings, localize, tested, "", tuple(reasons), pending_linear, structural)
+            why, known = tuple(reasons), dict(defaults or {})
+            new = Rule(kind, family, mappings, localize, tested, "", why, pending_linear, structural, known)
             _add(_rules, kind, new)
         return mappings
 
@@ -290,8 +294,14 @@ def batch_dims_of(spec: OpSpec) -> int:
     return int(declared.get("num_batch_dims", 0))
 
 
+def default_attributes(kind: str) -> Mapping[str, Any]:
+    """The values that StableHLO gives to attributes which an op of this kind leaves out, where its rule reads them."""
+    _load()
+    return _rules[kind].defaults if kind in _rules else {}
+
+
 def mappings_of(spec: OpSpec) -> tuple[TileMapping, ...] | None:
-    """The tile mappings of an op, in the rule's order; None if it has no rule.
+    """The tile mappings of an op, in the rule's order; None if it has no rule. Values without elements are not sliced.
 
     Raises `RegistryError` if the rule returns mappings that do not fit the op.
     """
@@ -300,7 +310,13 @@ def mappings_of(spec: OpSpec) -> tuple[TileMapping, ...] | None:
         return None
     mappings = tuple(m for m in found.mappings(spec) if m.extent > 1)
     _check(found, spec, mappings)
-    return mappings
+    return tuple(m for m in mappings if not _cuts_nothing(m, spec))
+
+
+def _cuts_nothing(mapping: TileMapping, spec: OpSpec) -> bool:
+    """True if the mapping slices a value that has no elements, which jax cannot place in parts."""
+    values = zip((*mapping.operands, *mapping.results), (*spec.operands, *spec.results), strict=True)
+    return any(0 in type_.shape and 0 <= action < len(type_.shape) for action, type_ in values)
 
 
 def localize(local: LocalOp) -> list[Value]:

@@ -79,8 +79,13 @@ _GREATER = (
     ),
 )
 def approximate_top_k(spec: OpSpec) -> Iterable[TileMapping]:
-    """Every dim but the one along which it chooses; the initial values, which come last, stay whole."""
-    along = spec.attributes["mhlo.backend_config"]["reduction_dim"]
+    """Every dim but the one along which it chooses; the initial values, which come last, stay whole.
+
+    None where the call does not say along which dim.
+    """
+    along = spec.attributes.get("mhlo.backend_config", {}).get("reduction_dim")
+    if along is None:
+        return
     count = len(spec.results)
     for d, size in enumerate(spec.results[0].shape):
         if d != along:

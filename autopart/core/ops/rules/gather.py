@@ -80,6 +80,7 @@ _ALONG = (
 @rule(
     "gather",
     localize=_localize,
+    defaults={"indices_are_sorted": False},
     examples=(
         _gather("8x6xf32, 2x4x1xi32 -> 2x4x6xf32", _ROWS, "1, 6", (-3, 12)),
         _gather("8x6xf32, 2x4xi32 -> 2x4x6xf32", _ROWS, "1, 6", (-3, 12)),

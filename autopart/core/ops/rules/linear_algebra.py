@@ -34,7 +34,11 @@ def fft(spec: OpSpec) -> Iterable[TileMapping]:
     return common_dims(spec, range(len(spec.results[0].shape) - len(spec.attributes["fft_length"])))
 
 
-@rule("cholesky", examples=(op("cholesky", "4x3x3xf32 -> 4x3x3xf32", "lower = true", feed=("spd",), tolerance=_NEAR),))
+@rule(
+    "cholesky",
+    defaults={"lower": False},
+    examples=(op("cholesky", "4x3x3xf32 -> 4x3x3xf32", "lower = true", feed=("spd",), tolerance=_NEAR),),
+)
 def cholesky(spec: OpSpec) -> Iterable[TileMapping]:
     """Batch dims."""
     return common_dims(spec, range(len(spec.results[0].shape) - 2))

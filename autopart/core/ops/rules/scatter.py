@@ -150,6 +150,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
 @rule(
     "scatter",
     localize=_localize,
+    defaults={"indices_are_sorted": False, "unique_indices": False},
     examples=(
         *(
             _scatter(f"8x6x{t}, 4x1xi32, 4x6x{t} -> 8x6x{t}", _ROWS, (f"{kind} {t}",), None, (-2, 10))

@@ -15,6 +15,7 @@ from autopart.core.ops.rules.factors import common_dims
 
 @rule(
     "sort",
+    defaults={"dimension": -1, "is_stable": False},
     examples=(
         op("sort", "4x6xf32 -> 4x6xf32", "dimension = 1 : i64, is_stable = true", comparator("LT", "f32")),
         op(
