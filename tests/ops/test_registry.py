@@ -17,6 +17,7 @@ from autopart.core.ops.rule import (
     rule,
     rules,
 )
+from autopart.core.ops.traits import Elementwise
 
 
 def tensor(*shape: int, dtype: str = "f32") -> TensorType:
@@ -46,7 +47,7 @@ def test_a_second_registration_names_the_first():
     with pytest.raises(
         RegistryError, match=r"(?s)\"transpose\".*registered first by transpose, now again by test_registry"
     ):
-        rule("transpose")(lambda spec: ())
+        rule("transpose", traits=Elementwise(0))(lambda spec: ())
 
 
 def test_a_second_rule_for_a_custom_call_names_the_first(attention):
@@ -116,7 +117,7 @@ def test_every_registered_kind_is_tested_or_says_why_it_blocks():
 
 
 def test_only_addition_passes_pending_sums_through():
-    assert [r.kind for r in rules() if r.linear] == ["add"]
+    assert [r.kind for r in rules() if r.traits.linear] == ["add"]
     assert is_linear(OpSpec("add", {}, (tensor(4), tensor(4)), (tensor(4),)))
 
 

@@ -21,6 +21,7 @@ from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import one_hot_sum
 from autopart.core.ops.rules.index_vectors import assembled, components
 from autopart.core.ops.rules.positions import between, clamped_index, offset, shifted
+from autopart.core.ops.traits import Slicing
 
 
 def _localize(local: LocalOp) -> list[Value]:
@@ -79,6 +80,7 @@ _ALONG = (
 
 @rule(
     "gather",
+    traits=Slicing(indexed=True),
     localize=_localize,
     defaults={"indices_are_sorted": False},
     examples=(

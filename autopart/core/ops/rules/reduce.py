@@ -30,6 +30,7 @@ from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import reduction_codes
 from autopart.core.ops.rules.positions import is_first
+from autopart.core.ops.traits import Reduction
 
 _COMBINE = {SUM: "add", MUL: "multiply", MAX: "maximum", MIN: "minimum", AND: "and", OR: "or"}
 _COUNTED_ONCE = (SUM, MUL)
@@ -107,6 +108,10 @@ def _over(*dims: int) -> str:
 
 @rule(
     "reduce",
+    traits=Reduction(
+        shown=("dimensions",),
+        flop_reason="one operation per element of the largest operand; XLA counts the reducer's, less one",
+    ),
     localize=_localize,
     examples=(
         op("reduce", "4x6xf32, f32 -> 4xf32", _over(1), reducer("add f32"), feed=(None, (0.0, 0.0))),

@@ -12,6 +12,7 @@ counts in every part of a sum or product: blocked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TileMapping
@@ -20,6 +21,7 @@ from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import reduction_codes
 from autopart.core.ops.rules.reduce import reduced_in_parts
 from autopart.core.ops.rules.windows import Window
+from autopart.core.ops.traits import Reduction, elements
 
 
 def windows(spec: OpSpec, out: tuple[int, ...]) -> list[Window]:
@@ -53,8 +55,15 @@ def _window(sizes: str, *more: str) -> str:
     return ", ".join([f"window_dimensions = array<i64: {sizes}>", *more])
 
 
+def _flop(spec: OpSpec) -> float:
+    """All elements of a window are combined into one, in each result."""
+    combined = math.prod(spec.attributes["window_dimensions"]) - 1
+    return combined * sum(map(elements, spec.results))
+
+
 @rule(
     "reduce_window",
+    traits=Reduction(flop=_flop),
     localize=_localize,
     examples=(
         op(
