@@ -46,7 +46,8 @@ def jit(
     donated argument and the output that updates it keep one layout. `mesh` may be a `jax.sharding.Mesh`,
     whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call.
     `cost_model` replaces the simulator (which needs the mesh to name a device). `strict` raises where propagation stops
-    at a conflict or at an op without a rule, instead of reporting it.
+    at a conflict or at an op without a rule, and where a mesh axis that tiles arguments divides next to no flop in the
+    end, instead of reporting it.
     """
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):

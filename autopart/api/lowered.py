@@ -20,8 +20,11 @@ from autopart.core.layout import axes_by_dim
 from autopart.core.mesh import Mesh
 from autopart.core.text import core_text
 from autopart.costmodel.estimate import Estimate
+from autopart.costmodel.hardware.links import mesh_links
+from autopart.costmodel.simulator.redistribution_costs import axis_seconds
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
+from autopart.spmd.gathered import Price, gathered
 from autopart.spmd.hlo_text import hlo_text
 from autopart.spmd.run import device_local_function, output_layouts
 
@@ -56,7 +59,15 @@ class Lowered:
             tactics=self.scheduled.reports,
             in_specs=dict(zip(program.argument_names, map(self._axes, self._input_layouts), strict=True)),
             out_specs=dict(zip(outputs, map(self._axes, self._output_layouts), strict=True)),
+            flop_divided={use.axis: use.share for use in self.scheduled.uses},
+            gathered=tuple(gathered(self.scheduled.partitioning, self.program, self._price())),
         )
+
+    def _price(self) -> Price | None:
+        if self.mesh.device is None:
+            return None
+        links = mesh_links(self.mesh)
+        return lambda plan, element_bytes, axis: axis_seconds(plan, element_bytes, links, axis)
 
     @property
     def in_shardings(self) -> Any:

@@ -3,8 +3,10 @@
     tactic  actions  all_reduce  all_gather  reduce_scatter  all_to_all  all_permute  step_s  peak_bytes
     BP            2         290           0               0           0            0  ...
     MP          129         418           0               0           0            0  ...
+    flop divided: batch 99 %, model 97 %
 
-Each row describes the program after its tactic, so a strategy shows what it adds.
+Each row describes the program after its tactic, so a strategy shows what it adds. Below the table stands what did not
+go as one may think: axes that divide little, ops that read whole what is held in tiles, conflicts, ops without a rule.
 """
 
 from __future__ import annotations
@@ -16,10 +18,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from autopart.api.names import dead_tags
 from autopart.api.schedule_code import schedule_code
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 from autopart.costmodel.estimate import Estimate
+from autopart.costmodel.flop_shares import AxisUse, percent
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
+from autopart.spmd.gathered import Gathered
+
+GATHERED_LINES = 8
+"""Lines that a printed table spends on gathers; `Metadata.gathered` has all of them."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,8 @@ class TacticReport:
     unpartitioned        op kinds that blocked propagation -> source lines, or op numbers where the module has none
     step_s, peak_bytes   estimates for one device; None where the mesh names no device
     report               whatever an automatic tactic says about its search
+    flop_divided         mesh axis -> share of the program's flop (0 to 1) in ops that have a loop over the axis
+    notes                axes that are used but divide less than half the flop, tags of values that nothing uses
     """
 
     name: str
@@ -44,13 +54,17 @@ class TacticReport:
     step_s: float | None = None
     peak_bytes: float | None = None
     report: Mapping[str, Any] = field(default_factory=dict)
+    flop_divided: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Metadata:
     """One report per tactic, and where inputs and outputs live.
 
-    in_specs, out_specs map full names ("params/w", "outputs/0") to the mesh axes of each dim.
+    in_specs, out_specs map full names ("params/w", "outputs/0") to the mesh axes of each dim. `flop_divided` is the
+    share of the flop that each axis divides in the end. `gathered` lists the ops that an axis does not divide although
+    what they read is tiled along it, with the reason; gathers that a tactic asked for are not among them.
     """
 
     mesh: Mapping[str, int]
@@ -58,6 +72,8 @@ class Metadata:
     tactics: tuple[TacticReport, ...]
     in_specs: Mapping[str, tuple[tuple[str, ...], ...]]
     out_specs: Mapping[str, tuple[tuple[str, ...], ...]]
+    flop_divided: Mapping[str, float] = field(default_factory=dict)
+    gathered: tuple[Gathered, ...] = ()
 
     def __str__(self) -> str:
         header = ["tactic", "actions", *COLLECTIVES]
@@ -74,6 +90,10 @@ class Metadata:
             for r in [header, *rows]
         ]
         last = self.tactics[-1] if self.tactics else None
+        if last:
+            shares = ", ".join(f"{axis} {percent(share)}" for axis, share in self.flop_divided.items())
+            lines += [f"flop divided: {shares}", *last.notes]
+        lines += _gathered_lines(self.gathered)
         if last and last.conflicts:
             lines.append(f"{len(last.conflicts)} conflicts, the first: {last.conflicts[0]}")
         if last and last.unpartitioned:
@@ -103,6 +123,7 @@ class Metadata:
                     "actions": tuple(t["actions"]),
                     "conflicts": tuple(t["conflicts"]),
                     "unpartitioned": {k: tuple(v) for k, v in t["unpartitioned"].items()},
+                    "notes": tuple(t["notes"]),
                 }
             )
             for t in data["tactics"]
@@ -111,7 +132,8 @@ class Metadata:
             key: {name: tuple(map(tuple, dims)) for name, dims in data[key].items()}
             for key in ("in_specs", "out_specs")
         }
-        return Metadata(**{**data, **specs, "tactics": tuple(reports)})
+        rows = tuple(Gathered(**row) for row in data["gathered"])
+        return Metadata(**{**data, **specs, "tactics": tuple(reports), "gathered": rows})
 
 
 def report_tactic(
@@ -121,6 +143,7 @@ def report_tactic(
     lowered: DeviceLocal,
     estimate: Estimate | None,
     report: Mapping[str, Any] = MappingProxyType({}),
+    uses: tuple[AxisUse, ...] = (),
 ) -> TacticReport:
     """The row of a tactic, from the state it left behind."""
     program, count = partitioning.program, lowered.collectives()
@@ -137,6 +160,8 @@ def report_tactic(
         step_s=estimate.step_s if estimate else None,
         peak_bytes=estimate.peak_bytes if estimate else None,
         report=dict(report),
+        flop_divided={use.axis: use.share for use in uses},
+        notes=(*(str(use) for use in uses if use.is_partial), *map(_dead_tag, dead_tags(program))),
     )
 
 
@@ -151,10 +176,39 @@ def describe(action: Action, partitioning: Partitioning) -> str:
             return f"propagate<{axis}>"
 
 
+def _dead_tag(tag: str) -> str:
+    return f'tag "{tag}": nothing uses the values that carry it, so they are no part of the program'
+
+
+def _gathered_lines(rows: tuple[Gathered, ...]) -> list[str]:
+    """Gathers by source line, kind, axis and reason, the most bytes first."""
+    groups: dict[tuple[str, ...], list[Gathered]] = {}
+    for row in rows:
+        groups.setdefault((row.where.split(" ")[0], row.kind, row.axis, row.reason), []).append(row)
+    ranked = sorted(groups.items(), key=lambda group: -sum(row.bytes for row in group[1]))
+    many = "op reads" if len(rows) == 1 else "ops read"
+    lines = [f"gathered because {len(rows)} {many} whole what is tiled:"] if rows else []
+    for (where, kind, axis, reason), members in ranked[:GATHERED_LINES]:
+        cost = _scaled(sum(row.bytes for row in members))
+        if members[0].seconds is not None:
+            cost += f", {_seconds(sum(row.seconds or 0.0 for row in members))}"
+        count = f"{len(members)} x " if len(members) > 1 else ""
+        lines.append(f'  {count}{kind} on "{axis}", {cost}: {reason}' + (f"  at {where}" if where else ""))
+    left = ranked[GATHERED_LINES:]
+    return lines + ([f"  and {sum(len(members) for _, members in left)} more ops"] if left else [])
+
+
 def _seconds(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.3g} s" if value >= 1 else f"{value * 1e3:.3g} ms"
+
+
+def _scaled(in_bytes: float) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if in_bytes >= size:
+            return f"{in_bytes / size:.3g} {unit}"
+    return f"{in_bytes:.0f} B"
 
 
 def _bytes(value: float | None) -> str:

@@ -13,7 +13,7 @@ globs over the rest of the path, nested as deep as the user likes.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +55,15 @@ def is_glob(pattern: str) -> bool:
     return any(c in pattern for c in "*?[")
 
 
-def select(named: list[Named], key: str) -> list[tuple[Named, str]]:
+def dead_tags(program: Program) -> tuple[str, ...]:
+    """Tags of values that nothing uses: those are no part of the program, so a decision about them does nothing."""
+    return tuple(tag for tag, values in program.tags.items() if not values)
+
+
+def select(named: list[Named], key: str, dead: Collection[str] = ()) -> list[tuple[Named, str]]:
     """The values that a top-level key names, each with the path that is left below the key.
+
+    A key that only matches one of the `dead` tags names no value, and is no error.
 
     "%12" names value number 12 of the program, as `Metadata.as_schedule` writes those without a name.
 
@@ -67,7 +74,7 @@ def select(named: list[Named], key: str) -> list[tuple[Named, str]]:
     found = [(n, n.below) for n in named if n.head == key]
     if not found and ("/" in key or is_glob(key)):
         found = [(n, rest) for n in named for rest in _matches(n.name, key)]
-    if not found:
+    if not found and not any(fnmatch.fnmatchcase(tag, key) for tag in dead):
         known = sorted({n.head for n in named} | {n.name for n in named})
         what = "glob" if is_glob(key) else "name"
         raise UnknownNameError(
@@ -80,7 +87,7 @@ def select(named: list[Named], key: str) -> list[tuple[Named, str]]:
 
 def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator[tuple[Named, Any]]:
     """Follows nested dicts of globs below a key; yields each value with what the user wants for it."""
-    if not isinstance(wanted, Mapping):
+    if not found or not isinstance(wanted, Mapping):
         yield from ((named, wanted) for named, _ in found)
         return
     for pattern, inner in wanted.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autopart.api.automatic import AutomaticPartition
@@ -13,18 +13,23 @@ from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, Estimate, estimate_of
+from autopart.costmodel.flop_shares import AxisUse, axis_uses, op_flop
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, lower
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """The state after the last tactic, its device-local program and estimate, and the report of each tactic."""
+    """The state after the last tactic, its device-local program and estimate, and the report of each tactic.
+
+    `uses` says of each mesh axis what it is used for in the end, and which share of the flop it divides.
+    """
 
     partitioning: Partitioning
     device_local: DeviceLocal
     reports: tuple[TacticReport, ...]
     estimate: Estimate | None
+    uses: tuple[AxisUse, ...] = ()
 
 
 def run_schedule(
@@ -39,14 +44,16 @@ def run_schedule(
 
     After each tactic the program is lowered and, where the mesh names a device or a cost model is given, priced. Errors
     name the tactic that caused them and its place in the schedule. `strict` raises `BlockedError` where a tactic leaves
-    a conflict, or an op that blocks propagation.
+    a conflict, or an op that blocks propagation, and where the whole schedule leaves an axis that tiles arguments but
+    divides (almost) no flop of the program.
     """
     partitioning = Partitioning(program, mesh)
     statics = LoweringContext.of(program)
-    price = _pricing(program, mesh, cost_model)
+    price, flop = _pricing(program, mesh, cost_model), op_flop(program)
     lowered = lower(partitioning, options, statics)
     reports: list[TacticReport] = []
-    estimate = None
+    estimate, uses = None, axis_uses(flop, partitioning, lowered)
+    used_by: dict[str, tuple[Tactic, int]] = {}
     for position, tactic in enumerate(schedule, 1):
         if not isinstance(tactic, Tactic):
             raise TypeError(f"a schedule holds tactics such as ap.ManualPartition, not {tactic!r}")
@@ -58,10 +65,30 @@ def run_schedule(
         lowered = lower(partitioning, options, statics)
         estimate = price(lowered)
         report = getattr(actions, "report", {})
-        reports.append(report_tactic(tactic.name, actions, partitioning, lowered, estimate, report))
+        uses = axis_uses(flop, partitioning, lowered)
+        used_by = {use.axis: (tactic, position) for use in uses if use.users} | used_by
+        reports.append(report_tactic(tactic.name, actions, partitioning, lowered, estimate, report, uses))
         if strict:
             _check_unblocked(reports[-1], tactic, position, len(schedule))
-    return Scheduled(partitioning, lowered, tuple(reports), estimate if schedule else price(lowered))
+    if strict:
+        _check_busy(uses, used_by, len(schedule))
+    return Scheduled(partitioning, lowered, tuple(reports), estimate if schedule else price(lowered), uses)
+
+
+def _check_busy(uses: tuple[AxisUse, ...], used_by: Mapping[str, tuple[Tactic, int]], count: int) -> None:
+    """Raises where an axis is used and divides nothing; asked at the end, since a later tactic may put it to use."""
+    idle = [use for use in uses if use.is_idle]
+    if idle:
+        raise blamed(
+            BlockedError(
+                f"strict mode: {len(idle)} mesh {'axes divide' if len(idle) > 1 else 'axis divides'} next to no work",
+                why="\n       ".join(map(str, idle)),
+                hint="tile a dim that the ops compute over, not one that a loop walks along: for k microbatches, "
+                "x.reshape(-1, k, d).swapaxes(0, 1) and not x.reshape(k, -1, d)",
+            ),
+            *used_by[idle[0].axis],
+            count,
+        )
 
 
 def _check_unblocked(report: TacticReport, tactic: Tactic, position: int, count: int) -> None:

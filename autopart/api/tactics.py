@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
-from autopart.api.names import Named, named_values, resolve, select
+from autopart.api.names import Named, dead_tags, named_values, resolve, select
 from autopart.core.errors import PartitionError, TileError
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 
@@ -100,10 +100,10 @@ class ManualPartition:
         return [*actions, *map(Propagate, self.axes)]
 
     def _decisions(self, partitioning: Partitioning) -> Iterator[tuple[int, Named, tuple[Any, ...]]]:
-        named = named_values(partitioning.program)
+        named, dead = named_values(partitioning.program), dead_tags(partitioning.program)
         decided: dict[int, tuple[str, tuple[Any, ...]]] = {}
         for key, wanted in self.inputs.items():
-            for target, decision in resolve(select(named, key), wanted, key):
+            for target, decision in resolve(select(named, key, dead), wanted, key):
                 each = self._per_axis(decision, target, partitioning)
                 if target.value in decided and decided[target.value][1] != each:
                     raise TileError(

@@ -271,6 +271,11 @@ class Partitioning:
                     found.append(Conflict(op, self.program.spec(op).kind, name, ways, self.program.where(op)))
         return found
 
+    def candidate_count(self, op: int, axis: str) -> int:
+        """How many mappings of `op` the layouts around it speak for, along `axis`; more than one is a conflict."""
+        index = self.mesh.index(axis)
+        return candidates(self.graph, self.table.arrays, self.state, self.sizes, op, index, self._found)
+
     def unpartitioned(self) -> dict[str, list[int]]:
         """Ops that block propagation, by kind: no rule is known, or none can be, while a neighbour is sliced."""
         maps, blocked = self.table.arrays, {}

@@ -13,6 +13,7 @@ share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,11 +39,11 @@ class Placement:
     of_use: np.ndarray
 
 
-def stored_values(program: Program) -> np.ndarray:
-    """bool[values]: arguments, and what follows from one by layout changes and casts alone."""
+def stored_values(program: Program, arguments: Sequence[int] | None = None) -> np.ndarray:
+    """bool[values]: arguments (default all), and what follows from one by layout changes and casts alone."""
     cheap = np.array([traits_of(s).cheap_to_regather for s in program.specs], np.bool_)
     is_argument = np.zeros(program.op_count, np.bool_)
-    is_argument[program.value_op[program.arguments]] = True
+    is_argument[program.value_op[np.array(program.arguments if arguments is None else arguments, np.int64)]] = True
     return _stored(cheap[program.op_spec], is_argument, program.operand_ptr, program.operands, program.result_ptr)
 
 

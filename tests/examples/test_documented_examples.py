@@ -22,7 +22,7 @@ def run(page: str) -> str:
     """What the page's Python blocks print, run one after the other in one namespace."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile("\n".join(blocks(page, "python")), page, "exec"), {})
+        exec(compile("\n".join(blocks(page, "python")), "train.py", "exec"), {})
     return printed.getvalue()
 
 
@@ -37,3 +37,7 @@ def test_getting_started_runs_and_its_figures_hold(monkeypatch: pytest.MonkeyPat
     assert re.search(r"^BP +\d+ +20 ", printed, re.MULTILINE)
     assert re.search(r"^MP +\d+ +28 ", printed, re.MULTILINE)
     assert printed.endswith("(None, None, 'model')\n")
+
+
+def test_schedules_print_what_the_page_shows():
+    assert run("docs/schedules.md") == "".join(blocks("docs/schedules.md", ""))

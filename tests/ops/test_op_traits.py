@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import autopart as ap
-from autopart.core import op_traits, registry
 from autopart.core.op import OpSpec, TensorType
+from autopart.core.ops import rule as registry
+from autopart.core.ops import traits as op_traits
 from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import RegistryError, blocked, known_kinds, register_custom_call, rule, rules, traits_of
 from autopart.core.ops.rules.example_text import comparator, op

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import compress
+
 from autopart.core.jax_internals import ir
 
 
@@ -17,6 +20,15 @@ class Source:
     ):
         self.module, self.representatives = module, representatives
         self._op_source, self._call_site = op_source, call_site
+
+    def kept(self, ops: Sequence[bool], specs: list[int]) -> Source:
+        """Of the ops that are True in `ops`, and of the specs that are left."""
+        return Source(
+            self.module,
+            [self.representatives[s] for s in specs],
+            list(compress(self._op_source, ops)),
+            list(compress(self._call_site, ops)),
+        )
 
     def source_of(self, op: int) -> ir.Operation | None:
         """The MLIR op that op number `op` was made from."""

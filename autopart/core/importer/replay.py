@@ -1,4 +1,4 @@
-"""StableHLO module -> `Program`: calls inlined, control flow flattened, constants cloned per use.
+"""StableHLO module -> `Program`: calls inlined, control flow flattened, constants cloned per use, dead code left out.
 
     func.func @main(%arg0)                      argument "x"
       %0 = call @square(%arg0)          ->      multiply
@@ -18,6 +18,7 @@ import numpy as np
 
 from autopart.core.errors import ProgramError
 from autopart.core.gc_pause import gc_paused
+from autopart.core.importer.dead_code import without_dead_code
 from autopart.core.importer.locations import Source
 from autopart.core.importer.template import Block, Op, Reader
 from autopart.core.importer.trip_count import Lazy, trip_count
@@ -69,6 +70,7 @@ class _Importer:
         self._scopes: list[Scope] = [Scope("program", -1, -1, 0, 0)]
         self._tags: dict[str, list[int]] = {}
         self._owners: dict[int, int] = {}
+        self._barriers: list[range] = []
 
     def run(self, argument_names, output_names, ties, donated) -> Program:
         name = "main" if "main" in self._functions else next(iter(self._functions), None)
@@ -99,7 +101,7 @@ class _Importer:
             self._operands[self._operand_ptr[op]] = outputs[output]
         self._scopes[ROOT] = Scope("program", -1, -1, 0, len(self._op_spec))
         default = [a.get("jax.result_info", f"result[{i}]").strip('"') for i, a in enumerate(results)]
-        return Program(
+        program = Program(
             specs=self._specs.specs,
             op_spec=np.array(self._op_spec, np.int32),
             operand_ptr=np.array(self._operand_ptr, np.int32),
@@ -117,6 +119,7 @@ class _Importer:
             donated=donated,
             source=Source(self._module, self._specs.representatives, self._op_source, self._call_site),
         )
+        return without_dead_code(program, self._barriers)
 
     # ---- reading functions into templates
 
@@ -200,6 +203,8 @@ class _Importer:
         """One op per operand, one after the other: a barrier says nothing about how its operands tile together."""
         read = [self._materialised(v, scope, op.source) for v in operands]
         kinds = [self._types[v] for v in read]
+        first = len(self._op_spec)
+        self._barriers.append(range(first, first + len(read)))
         return [
             self._structural("optimization_barrier", [v], [kind], [kind], scope, op.source)[0]
             for v, kind in zip(read, kinds, strict=True)

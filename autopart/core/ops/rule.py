@@ -165,6 +165,7 @@ class Rule:
     traits      its work, and what others need to know of it
     defaults    values of attributes that a program may leave out; a spec has them all
     structural  no op of the module has this kind: it is made when a program is read
+    effect      the op does something besides computing its results, so it runs even where nobody reads them
     """
 
     kind: str
@@ -177,6 +178,7 @@ class Rule:
     traits: Traits = UNKNOWN_FLOP
     structural: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    effect: bool = False
 
 
 class RegistryError(PartitionError):
@@ -215,10 +217,12 @@ def rule(
     return register
 
 
-def blocked(*kinds: str, reason: str, family: str, traits: Traits, examples: Sequence[Example] = ()) -> None:
+def blocked(
+    *kinds: str, reason: str, family: str, traits: Traits, examples: Sequence[Example] = (), effect: bool = False
+) -> None:
     """Registers op kinds that cannot be sliced at all: known, and the reason is shown to users."""
     for kind in kinds:
-        new = Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason, traits=traits)
+        new = Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason, traits=traits, effect=effect)
         _add(_rules, kind, new)
 
 
@@ -347,6 +351,12 @@ def traits_of(spec: OpSpec) -> Traits:
 def is_linear(spec: OpSpec) -> bool:
     """True if sums pending on all operands may be added first and reduced once."""
     return traits_of(spec).linear
+
+
+def has_effect(spec: OpSpec) -> bool:
+    """True if the op does more than compute its results: a host callback, say, or a custom call that declares it."""
+    found = rule_of(spec)
+    return bool(spec.attributes.get("has_side_effect", False)) or (found is not None and found.effect)
 
 
 def _check(found: Rule, spec: OpSpec, mappings: tuple[TileMapping, ...]) -> None:

@@ -66,6 +66,11 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
     return PlanCost(tuple(steps), sum(s.seconds for s in steps), extra, combinable, bytes_in, latency_s)
 
 
+def axis_seconds(plan: Plan, element_bytes: float, links: Links, axis: str) -> float:
+    """Seconds of the collectives of a plan that run over a mesh axis."""
+    return sum(step.seconds for step in plan_cost(plan, element_bytes, links).steps if axis in step.mesh_axes)
+
+
 def _aligned(step: Step, device: Device) -> bool:
     """Whether shards are whole layout tiles; if not, XLA on TPU gathers and scatters by an all_reduce of the whole.
 

@@ -6,8 +6,8 @@ from autopart.core.ops.rule import blocked
 from autopart.core.ops.traits import UNKNOWN_FLOP
 
 
-def _blocked(reason: str, *kinds: str) -> None:
-    blocked(*kinds, reason=reason, family="unsupported", traits=UNKNOWN_FLOP)
+def _blocked(reason: str, *kinds: str, effect: bool = False) -> None:
+    blocked(*kinds, reason=reason, family="unsupported", traits=UNKNOWN_FLOP, effect=effect)
 
 
 _blocked(
@@ -19,6 +19,7 @@ _blocked("quantized types are not supported", "uniform_quantize", "uniform_dequa
 _blocked(
     "it talks to the host or to another program",
     *["infeed", "outfeed", "send", "recv", "after_all", "create_token", "async_start", "async_done"],
+    effect=True,
 )
 _blocked("tuples are not arrays; return the elements instead", "tuple", "get_tuple_element")
 _blocked("XLA cannot run it", "unary_einsum", "chlo.asin_acos_kernel")

@@ -1,0 +1,132 @@
+"""Dead code: ops that neither an output nor an effect needs are left out of the program.
+
+    def step(w, xs):                                     loss, grad = value_and_grad(...) in a scan over xs
+        for m in xs: acc += grad(loss)(w, m)             the loss itself is returned by no one
+        return w - acc
+
+    while                                                kept: `acc` leaves it
+    carry acc        -> next acc = add ...               kept
+    carry total loss -> next total = add ...             left out: it feeds nothing but itself
+    reduce (the loss)                                    left out: only the dead carry reads it
+
+An op is live if an output needs it, if it has an effect (a host callback, `has_side_effect = true`), or if a live op
+needs it. A live op needs
+
+    its operands           and of a carry or join, the while or case that owns it
+    the op around it       the while or case in whose scope it stands
+    of a while             its condition
+    of a barrier's part    the other parts: what comes after a barrier waits for all that goes into it
+
+So a result of a branch that nobody reads is left out of every branch, and a loop without a live carry or effect is
+left out whole. Arguments stay, live or not: they are what the caller passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+from numba import njit
+
+from autopart.core.ops.rule import has_effect
+from autopart.core.program import ROOT, Program, Scope
+
+
+def without_dead_code(program: Program, barriers: Iterable[range] = ()) -> Program:
+    """The program without its dead ops; ops and values are numbered anew, arguments and outputs keep their order.
+
+    `barriers` are the ops of each optimization barrier. A tag keeps its name where all values that carried it are dead;
+    it then names no value.
+    """
+    live = live_ops(program, barriers)
+    return program if live.all() else _kept(program, live)
+
+
+def live_ops(program: Program, barriers: Iterable[range] = ()) -> np.ndarray:
+    """bool[ops]: the op is needed; see the module."""
+    effects = np.array([has_effect(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    ends = program.value_op[np.array([*program.arguments, *program.outputs], np.int64)]
+    roots = np.concatenate([ends, np.flatnonzero(effects)]).astype(np.int64)
+    around = np.array([scope.op for scope in program.scopes], np.int64)[program.op_scope]
+    also = _also_needed(program, barriers)
+    return _reached(roots, also, around, program.operand_ptr, program.operands, program.value_op)
+
+
+def _also_needed(program: Program, barriers: Iterable[range]) -> np.ndarray:
+    """int64[ops]: an op that each op needs besides its operands and the op around it, or -1."""
+    also = np.full(program.op_count, -1, np.int64)
+    for op, owner in program.owners.items():
+        also[op] = owner
+    for scope in program.scopes:
+        if scope.kind == "condition":
+            also[scope.op] = scope.end - 1
+    for parts in barriers:
+        also[parts.start : parts.stop] = np.roll(np.arange(parts.start, parts.stop), -1)
+    return also
+
+
+@njit(cache=True)
+def _reached(roots, also, around, operand_ptr, operands, value_op):
+    live = np.zeros(also.shape[0], np.bool_)
+    stack = np.empty(also.shape[0] + 1, np.int64)
+    for root in roots:
+        size = _push(root, live, stack, 0)
+        while size > 0:
+            size -= 1
+            op = stack[size]
+            size = _push(also[op], live, stack, size)
+            size = _push(around[op], live, stack, size)
+            for use in range(operand_ptr[op], operand_ptr[op + 1]):
+                size = _push(value_op[operands[use]], live, stack, size)
+    return live
+
+
+@njit(cache=True)
+def _push(op, live, stack, size):
+    if op < 0 or live[op]:
+        return size
+    live[op] = True
+    stack[size] = op
+    return size + 1
+
+
+def _kept(program: Program, live: np.ndarray) -> Program:
+    """The live ops alone; every number that refers to an op, value, scope or spec is replaced by its new one."""
+    operands, results = np.diff(program.operand_ptr), np.diff(program.result_ptr)
+    op, value = _new_numbers(live), _new_numbers(np.repeat(live, results))
+    live_scope = np.array([index == ROOT or live[s.op] for index, s in enumerate(program.scopes)], np.bool_)
+    scope = _new_numbers(live_scope)
+    used, op_spec = np.unique(program.op_spec[live], return_inverse=True)
+    return replace(
+        program,
+        specs=[program.specs[s] for s in used.tolist()],
+        op_spec=op_spec.astype(np.int32),
+        operand_ptr=_pointers(operands[live]),
+        operands=value[program.operands[np.repeat(live, operands)]].astype(np.int32),
+        result_ptr=_pointers(results[live]),
+        op_scope=scope[program.op_scope[live]].astype(np.int32),
+        scopes=[_renumbered(s, op, scope) for s, kept in zip(program.scopes, live_scope, strict=True) if kept],
+        arguments=value[program.arguments].tolist(),
+        outputs=value[program.outputs].tolist(),
+        tags={name: [int(value[v]) for v in of if live[program.value_op[v]]] for name, of in program.tags.items()},
+        owners={int(op[part]): int(op[owner]) for part, owner in program.owners.items() if live[part]},
+        source=program.source.kept(live, used.tolist()),
+    )
+
+
+def _new_numbers(live: np.ndarray) -> np.ndarray:
+    """int64[n + 1]: how many live things stand before each; that is the new number of a live one, and of the end."""
+    return np.concatenate([[0], np.cumsum(live)])
+
+
+def _pointers(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+
+def _renumbered(old: Scope, op: np.ndarray, scope: np.ndarray) -> Scope:
+    if old.op < 0:
+        return replace(old, end=int(op[old.end]))
+    return replace(
+        old, op=int(op[old.op]), parent=int(scope[old.parent]), start=int(op[old.start]), end=int(op[old.end])
+    )

@@ -1,0 +1,162 @@
+"""Is every gather that nobody asked for listed, with its reason, and none that somebody did?"""
+
+from __future__ import annotations
+
+import importlib
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+import autopart as ap
+
+MESH = ap.Mesh({"batch": 4})
+BP = ap.ManualPartition({"x": 0}, axis="batch", name="BP")
+X = jax.ShapeDtypeStruct((64, 16), "float32")
+INDEX = jax.ShapeDtypeStruct((), "int32")
+KEY = jax.ShapeDtypeStruct((4,), "uint32")
+WHOLE = 64 * 16 * 4 * 3 / 4
+"""Bytes of x that a device lacks."""
+
+CASES = {
+    "fft": (lambda x: jnp.fft.fft(x, axis=0), (X,), "fft", "fft needs dim 1 of complex<f32>[16,64] whole", 2 * WHOLE),
+    "sort": (lambda x: jnp.sort(x, axis=0), (X,), "sort", "sort needs dim 0 of f32[64,16] whole", WHOLE),
+    "argmax": (lambda x: jnp.argmax(x, axis=0), (X,), "reduce", "reduce needs dim 0 of f32[64,16] whole", WHOLE),
+    "cumsum": (lambda x: jnp.cumsum(x, axis=0), (X,), "reduce_window", "reduce_window needs dim 0 of", WHOLE),
+    "top_k": (lambda x: lax.top_k(x.T, 4), (X,), "chlo.top_k", "chlo.top_k needs dim 1 of f32[16,64] whole", WHOLE),
+    "reverse": (lambda x: x[::-1], (X,), "reverse", "reverse needs dim 0 of f32[64,16] whole", WHOLE),
+    "slice": (lambda x: x[8:16], (X,), "slice", "slice needs dim 0 of f32[64,16] whole", WHOLE),
+    "concatenate": (lambda x: jnp.concatenate([x, x]), (X,), "concatenate", "concatenate needs dim 0 of", WHOLE),
+    "axis does not divide": (lambda x: x.reshape(2, -1), (X,), "reshape", "2 is not a multiple of 4", WHOLE),
+    "minor factor": (lambda x: x.T.reshape(-1), (X,), "reshape", "reshape needs dim 1 of f32[16,64] whole", WHOLE),
+    "window": (
+        lambda x, i: lax.dynamic_slice(x, (i, 0), (8, 16)),
+        (X, INDEX),
+        "dynamic_slice",
+        "it moves along dim 0, which is tiled",
+        8 * 16 * 4,
+    ),
+    "scan": (
+        lambda x: lax.scan(lambda c, row: (c + row, None), x[0] * 0, x)[0],
+        (X,),
+        "dynamic_slice",
+        "it moves along dim 0, which is tiled",
+        64 * 16 * 4,
+    ),
+    "random bits": (
+        lambda x, k: x + lax.rng_bit_generator(k, x.shape)[1].astype("float32"),
+        (X, KEY),
+        "rng_bit_generator",
+        "every device makes all of it: a slice of the bits cannot be drawn",
+        0,
+    ),
+    "custom call": (
+        lambda x: jnp.linalg.qr(x),
+        (X,),
+        "custom_call @lapack_sgeqrf_ffi",
+        "no rule for custom_call @lapack_sgeqrf_ffi",
+        WHOLE,
+    ),
+    "conflict": (lambda x: x @ x.T, (X,), "dot_general", "several mappings fit: a conflict", None),
+}
+
+
+def lowered(fun, args, schedule=(BP,), mesh=MESH, **options):
+    return ap.jit(fun, mesh, schedule, **options).lower(*args)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gather_nobody_asked_for_is_listed_with_its_reason_line_and_bytes(case):
+    fun, args, kind, reason, in_bytes = CASES[case]
+    rows = lowered(fun, args).metadata.gathered
+    row = next(row for row in rows if row.kind == kind)
+    assert row.axis == "batch"
+    assert row.reason.startswith(reason)
+    assert "test_gathered.py:" in row.where
+    assert row.seconds is None
+    if in_bytes is not None:
+        assert sum(r.bytes for r in rows if r.kind == kind) == in_bytes
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_are_priced_where_a_device_is_known_and_printed(case):
+    fun, args, kind, reason, _ = CASES[case]
+    low = lowered(fun, args, mesh=ap.Mesh({"batch": 4}, device="cpu_host"))
+    rows = low.metadata.gathered
+    assert all(row.seconds > 0 or row.bytes == 0 for row in rows)
+    assert sum(row.seconds for row in rows) <= low.estimate.collective_s * (1 + 1e-9)
+    printed = str(low.metadata)
+    assert f'{kind} on "batch"' in printed
+    assert reason in printed
+    assert ap.Metadata.from_json(low.metadata.to_json()) == low.metadata
+
+
+def test_equal_rows_of_one_line_are_printed_once_with_their_number():
+    def fun(x):
+        for _ in range(20):
+            x = jnp.tanh(jnp.sort(x, axis=0)) + x
+        return x
+
+    metadata = lowered(fun, (X,)).metadata
+    assert [row.kind for row in metadata.gathered].count("sort") == 20
+    lines = [line for line in str(metadata).splitlines() if "sort needs" in line]
+    assert len(lines) == 1
+    assert "20 x sort" in lines[0]
+
+
+def test_gather_that_several_ops_share_is_paid_by_the_first():
+    def fun(x):
+        y = x * 2
+        return jnp.sort(y, axis=0), jnp.cumsum(y, axis=0)
+
+    rows = lowered(fun, (X,)).metadata.gathered
+    assert sorted(row.bytes for row in rows) == [0, WHOLE]
+
+
+def test_only_the_axis_that_is_lost_is_named():
+    mesh = ap.Mesh({"batch": 4, "model": 2})
+    schedule = [BP, ap.ManualPartition({"x": 1}, axis="model")]
+    (row,) = lowered(lambda x: jnp.sort(x, axis=1), (X,), schedule, mesh).metadata.gathered
+    assert row.axis == "model"
+
+
+def momentum_step(params, x):
+    w = params.reshape(2, 8, 16).astype("bfloat16").reshape(16, 16).astype("float32")
+    return params - jax.grad(lambda w: jnp.tanh(x @ w).sum())(w)
+
+
+def test_stored_state_that_is_gathered_on_its_way_is_asked_for():
+    args = jax.ShapeDtypeStruct((16, 16), "float32"), X
+    schedule = [BP, ap.ManualPartition({"params": 0}, axis="batch", name="Z3")]
+    stored = lowered(momentum_step, args, schedule, donate_argnums=0)
+    assert "all_gather" in stored.metadata.tactics[-1].collectives_by_axis["batch"]
+    assert stored.metadata.gathered == ()
+    data = lowered(momentum_step, args, schedule)
+    assert [row.reason for row in data.metadata.gathered][:1] == ["2 is not a multiple of 4"]
+
+
+def test_value_that_a_tactic_keeps_whole_is_asked_for():
+    def fun(x):
+        return jnp.sort(ap.tag("whole", x * 2), axis=0)
+
+    keep = ap.ManualPartition({"whole": ap.REPLICATED}, axis="batch")
+    assert lowered(fun, (X,), [keep, BP]).metadata.gathered == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "schedule"),
+    [
+        ("decoder_unrolled", "BP+MP+Z3"),
+        pytest.param("decoder_scan_flax", "BP+Z3", marks=pytest.mark.slow),
+        pytest.param("encoder_decoder_nnx", "BP+Z3", marks=pytest.mark.slow),
+    ],
+)
+def test_known_strategies_have_no_gather_that_nobody_asked_for(model, schedule):
+    case = importlib.import_module(f"tests.models.{model}").case()
+    mesh, donated = ap.Mesh({"batch": 4, "model": 2}), tuple(range(case.state))
+    metadata = lowered(case.step, case.args, case.schedules[schedule], mesh, donate_argnums=donated).metadata
+    assert "all_gather" in metadata.tactics[-1].collectives_by_axis["batch"]
+    assert metadata.gathered == ()
+    assert metadata.tactics[-1].notes == ()
+    assert metadata.flop_divided["batch"] > 0.95
