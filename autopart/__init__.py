@@ -26,6 +26,7 @@ from autopart.core.errors import (
     TileError,
     UnknownNameError,
 )
+from autopart.core.limits import Limits
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
 from autopart.core.ops import traits as op_traits
@@ -61,6 +62,7 @@ __all__ = [
     "Estimate",
     "Exhaustive",
     "Greedy",
+    "Limits",
     "LoadedProgram",
     "Lowered",
     "LoweringOptions",

@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from autopart.api.names import dead_tags
+from autopart.api.names import dead_tags, keys
 from autopart.api.schedule_code import schedule_code
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.core.quoting import one_line
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import AxisUse, percent
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
@@ -43,6 +44,8 @@ class TacticReport:
     report               whatever an automatic tactic says about its search
     flop_divided         mesh axis -> share of the program's flop (0 to 1) in ops that have a loop over the axis
     notes                axes that are used but divide less than half the flop, tags of values that nothing uses
+    decisions            the actions as data: ("tile", key, dim, axis), ("atomic", key, axis), ("propagate", axis);
+                         `key` names the value, and no other, in a tactic
     """
 
     name: str
@@ -56,6 +59,7 @@ class TacticReport:
     report: Mapping[str, Any] = field(default_factory=dict)
     flop_divided: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    decisions: tuple[tuple[Any, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Metadata:
         header = ["tactic", "actions", *COLLECTIVES]
         timed = any(t.step_s is not None for t in self.tactics)
         rows = [
-            [t.name, str(len(t.actions)), *(str(t.collectives[k]) for k in COLLECTIVES)]
+            [one_line(t.name), str(len(t.actions)), *(str(t.collectives[k]) for k in COLLECTIVES)]
             + ([_seconds(t.step_s), _bytes(t.peak_bytes)] if timed else [])
             for t in self.tactics
         ]
@@ -95,7 +99,7 @@ class Metadata:
             lines += [f"flop divided: {shares}", *last.notes]
         lines += _gathered_lines(self.gathered)
         if last and last.conflicts:
-            lines.append(f"{len(last.conflicts)} conflicts, the first: {last.conflicts[0]}")
+            lines.append(f"{len(last.conflicts)} conflicts, the first: {one_line(last.conflicts[0])}")
         if last and last.unpartitioned:
             kinds = ", ".join(f"{kind} ({len(where)})" for kind, where in last.unpartitioned.items())
             lines.append(f"ops that block propagation: {kinds}")
@@ -124,6 +128,7 @@ class Metadata:
                     "conflicts": tuple(t["conflicts"]),
                     "unpartitioned": {k: tuple(v) for k, v in t["unpartitioned"].items()},
                     "notes": tuple(t["notes"]),
+                    "decisions": tuple(map(tuple, t.get("decisions", ()))),
                 }
             )
             for t in data["tactics"]
@@ -162,18 +167,33 @@ def report_tactic(
         report=dict(report),
         flop_divided={use.axis: use.share for use in uses},
         notes=(*(str(use) for use in uses if use.is_partial), *map(_dead_tag, dead_tags(program))),
+        decisions=_decisions(actions, partitioning),
     )
+
+
+def _decisions(actions: list[Action], partitioning: Partitioning) -> tuple[tuple[Any, ...], ...]:
+    key = keys(partitioning.program)
+    rows: list[tuple[Any, ...]] = []
+    for action in actions:
+        match action:
+            case Tile(value, dim, axis):
+                rows.append(("tile", key.get(value, f"%{value}"), int(dim), axis))
+            case Atomic(value, axis):
+                rows.append(("atomic", key.get(value, f"%{value}"), axis))
+            case Propagate(axis):
+                rows.append(("propagate", axis))
+    return tuple(rows)
 
 
 def describe(action: Action, partitioning: Partitioning) -> str:
     """An action as the paper writes it, with the value's name."""
     match action:
         case Tile(value, dim, axis):
-            return f"tile<{partitioning.program.value_name(value)}, {dim}, {axis}>"
+            return one_line(f"tile<{partitioning.program.value_name(value)}, {dim}, {axis}>")
         case Atomic(value, axis):
-            return f"atomic<{partitioning.program.value_name(value)}, {axis}>"
+            return one_line(f"atomic<{partitioning.program.value_name(value)}, {axis}>")
         case Propagate(axis):
-            return f"propagate<{axis}>"
+            return one_line(f"propagate<{axis}>")
 
 
 def _dead_tag(tag: str) -> str:

@@ -13,6 +13,8 @@ globs over the rest of the path, nested as deep as the user likes.
 from __future__ import annotations
 
 import fnmatch
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +44,26 @@ def named_values(program: Program) -> list[Named]:
         _split(f"{OUTPUTS}/{name}".rstrip("/"), value)
         for name, value in zip(program.output_names, program.outputs, strict=True)
     ]
+    return found
+
+
+def keys(program: Program) -> dict[int, str]:
+    """Argument -> the key by which a tactic names it and nothing else; arguments without one are missing.
+
+    "x" is no such key where "x/0" is an argument too, or "x" a tag; "a*" becomes "a[*]".
+    """
+    named = named_values(program)
+    matched = Counter(n.name for n in named)
+    for n in named:
+        parts = n.name.split("/")
+        matched.update("/".join(parts[:count]) for count in range(1, len(parts)))
+    heads = {n.head for n in named}
+    found: dict[int, str] = {}
+    for name, value in zip(program.argument_names, program.arguments, strict=True):
+        key = re.sub(r"([*?[])", r"[\1]", name)
+        is_number = name.startswith("%") and name[1:].isdigit()
+        if name and not is_number and matched[name] == 1 and (key == name or key not in heads):
+            found[value] = key
     return found
 
 

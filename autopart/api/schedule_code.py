@@ -4,23 +4,22 @@
       ->  ap.ManualPartition({"params/*/w": 1}, axis="model")
 
 One manual tactic per propagation. Names that differ in their numbers alone become a glob, if it matches nothing else.
+Names come from files too: all of them pass through `quoted` on their way into code.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autopart.api.names import Named, is_glob, select
-from autopart.core.errors import UnknownNameError
+from autopart.core.errors import PartitionError, UnknownNameError
+from autopart.core.quoting import one_line, quoted
 
 if TYPE_CHECKING:
     from autopart.api.metadata import Metadata
 
-_TILE = re.compile(r"tile<(.+), (\d+), ([^,<>]+)>")
-_ATOMIC = re.compile(r"atomic<(.+), ([^,<>]+)>")
-_PROPAGATE = re.compile(r"propagate<(.+)>")
 _DIGITS = re.compile(r"\d+")
 WIDTH = 110
 
@@ -31,8 +30,12 @@ def schedule_code(metadata: Metadata) -> str:
     named = [Named(n, *_parts(n), value=i) for i, n in enumerate(names)]
     lines = ["schedule = ["]
     for tactic in metadata.tactics:
-        lines.append(f"    # {tactic.name}")
-        for axis, decisions in _propagations(tactic.actions):
+        lines.append(f"    # {one_line(tactic.name)}")
+        if len(tactic.decisions) != len(tactic.actions):
+            raise PartitionError(
+                f"the actions of {one_line(tactic.name)} are there as text only", why="an older autopart wrote them"
+            )
+        for axis, decisions in _propagations(tactic.decisions):
             lines += _tactic_lines(_with_globs(decisions, named), axis)
     return "\n".join([*lines, "]"])
 
@@ -42,30 +45,31 @@ def _parts(name: str) -> tuple[str, str]:
     return head, below
 
 
-def _propagations(actions: Sequence[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """(axis, [(name, decision)]) per propagation; decisions about other axes wait for theirs."""
+def _propagations(actions: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """(axis, [(key, decision)]) per propagation; decisions about other axes wait for theirs."""
     waiting: dict[str, list[tuple[str, str]]] = {}
     for action in actions:
-        if found := _TILE.fullmatch(action):
-            waiting.setdefault(found[3], []).append((found[1], found[2]))
-        elif found := _ATOMIC.fullmatch(action):
-            waiting.setdefault(found[2], []).append((found[1], "ap.REPLICATED"))
-        elif (found := _PROPAGATE.fullmatch(action)) and found[1] in waiting:
-            yield found[1], waiting.pop(found[1])
+        match action:
+            case ("tile", key, int(dim), axis):
+                waiting.setdefault(axis, []).append((key, str(dim)))
+            case ("atomic", key, axis):
+                waiting.setdefault(axis, []).append((key, "ap.REPLICATED"))
+            case ("propagate", axis) if axis in waiting:
+                yield axis, waiting.pop(axis)
     yield from waiting.items()
 
 
 def _with_globs(decisions: list[tuple[str, str]], named: list[Named]) -> dict[str, str]:
-    """Names, or globs over them, with their decisions."""
+    """Keys, or globs over them, with their decisions."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for name, decision in decisions:
-        alike.setdefault((_DIGITS.sub("*", name), decision), []).append(name)
+    for key, decision in decisions:
+        alike.setdefault((key if is_glob(key) else _DIGITS.sub("*", key), decision), []).append(key)
     found: dict[str, str] = {}
-    for (glob, decision), names in alike.items():
-        if len(names) > 1 and not names[0].startswith("%") and _matched(glob, named) == set(names):
+    for (glob, decision), keys in alike.items():
+        if len(keys) > 1 and not keys[0].startswith("%") and _matched(glob, named) == set(keys):
             found[glob] = decision
         else:
-            found |= {re.sub(r"([*?[])", r"[\1]", name): decision for name in names}
+            found |= dict.fromkeys(keys, decision)
     return found
 
 
@@ -77,12 +81,18 @@ def _matched(glob: str, named: list[Named]) -> set[str]:
 
 
 def _tactic_lines(decisions: dict[str, str], axis: str) -> list[str]:
-    parts = [f"{name!r}: {decision}" for name, decision in decisions.items()]
-    parts = [p.replace("'", '"') for p in parts]
-    one = f'    ap.ManualPartition({{{", ".join(parts)}}}, axis="{axis}"),'
+    parts = [f"{quoted(key)}: {decision}" for key, decision in decisions.items()]
+    one = f"    ap.ManualPartition({{{', '.join(parts)}}}, axis={quoted(axis)}),"
     if len(one) <= WIDTH:
         return [one]
-    return ["    ap.ManualPartition(", "        {", *_wrapped(parts), "        },", f'        axis="{axis}",', "    ),"]
+    return [
+        "    ap.ManualPartition(",
+        "        {",
+        *_wrapped(parts),
+        "        },",
+        f"        axis={quoted(axis)},",
+        "    ),",
+    ]
 
 
 def _wrapped(parts: Iterable[str]) -> Iterator[str]:

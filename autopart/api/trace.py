@@ -6,10 +6,9 @@ train_step, (params, opt_state, batch)   ->   Program  arguments "params/w", ...
 
 from __future__ import annotations
 
-import gzip
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -19,8 +18,19 @@ import numpy as np
 
 from autopart.core import jax_internals
 from autopart.core.errors import CallError, ProgramError
-from autopart.core.importer import import_module
+from autopart.core.importer import (
+    BYTECODE,
+    check_distinct,
+    check_in_child,
+    check_text,
+    import_module,
+    needs_child,
+    read_module_file,
+)
+from autopart.core.limits import Limits
 from autopart.core.program import Program
+
+DEFAULT_LIMITS = Limits()
 
 
 @dataclass(frozen=True)
@@ -66,19 +76,32 @@ def load(
     path: str | Path,
     *,
     argument_names: Sequence[str] | None = None,
-    ties: dict[int, int] | None = None,
+    ties: Mapping[int, int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    trusted: bool = False,
 ) -> LoadedProgram:
     """A StableHLO module from text, gzipped text or bytecode.
 
     Arguments are named by `argument_names`, else by their `loc`, else arg0, arg1, ...; `ties` maps output positions
     to the argument positions they update (default: the module's `tf.aliasing_output`). Raises `ProgramError` where the
-    file is not a StableHLO module or has dynamic shapes.
+    file cannot be read, is not a StableHLO module, has dynamic shapes, recursive calls or ties that cannot be, or
+    exceeds `limits`.
+
+    MLIR's bytecode reader ends Python on some damaged files. Bytecode, and the rare text that could do the same, is
+    therefore read in a child process first, which takes some two seconds and as long again as the loading itself;
+    `trusted=True` leaves that out, for files that come from yourself.
     """
-    data = Path(path).read_bytes()
-    if data[:2] == b"\x1f\x8b":
-        data = gzip.decompress(data)
+    data = read_module_file(Path(path), limits)
+    if not data.startswith(BYTECODE):
+        check_text(data, limits)
+    if not trusted and needs_child(data):
+        check_in_child(data, str(path), limits)
+    if argument_names is not None:
+        check_distinct(argument_names)
+    if ties is not None and not isinstance(ties, Mapping):
+        raise ProgramError(f"ties are {ties!r:.80}", why="they map output positions to argument positions")
     module = jax_internals.parse_module(data, str(path))
-    program = import_module(module, argument_names=argument_names, ties=ties)
+    program = import_module(module, argument_names=argument_names, ties=ties, limits=limits)
     if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):
         jax_internals.register_lapack()
     avals = tuple(_aval(program, v) for v in program.arguments)

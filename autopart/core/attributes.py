@@ -91,7 +91,9 @@ def decode(attribute: ir.Attribute) -> Any:
     match attribute:
         case ir.DenseElementsAttr():
             return _decode_elements(attribute)
-        case ir.BoolAttr() | ir.IntegerAttr() | ir.FloatAttr() | ir.StringAttr() | ir.FlatSymbolRefAttr():
+        case ir.StringAttr():
+            return attribute.value_bytes.decode("utf-8", "backslashreplace")  # a backend_config may be any bytes
+        case ir.BoolAttr() | ir.IntegerAttr() | ir.FloatAttr() | ir.FlatSymbolRefAttr():
             return attribute.value
         case ir.ArrayAttr():
             return tuple(decode(entry) for entry in attribute)
@@ -168,7 +170,9 @@ def _digest(attribute: ir.Attribute) -> int:
 
 
 def _content(attribute: ir.Attribute) -> bytes:
-    """The bytes of a dense attribute with its type; its text where the element type is not NumPy's own."""
+    """The bytes of a dense attribute with its type; its text where it is a splat or not of NumPy's own types."""
+    if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
+        return str(attribute).encode()
     if isinstance(attribute, (ir.DenseIntElementsAttr, ir.DenseFPElementsAttr)):
         element = ir.ShapedType(attribute.type).element_type
         if str(element) in ("f64", "f32", "f16", "i64", "i32", "i16", "i8", "ui64", "ui32", "ui16", "ui8", "i1"):

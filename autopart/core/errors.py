@@ -11,19 +11,31 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from autopart.core.quoting import one_line
+
+CONTINUED = "\n       "
+"""Between the lines of one entry."""
+
 
 class PartitionError(ValueError):
     """Base of every error a user's input can cause; each line after the first is optional."""
 
     def __init__(self, what: str, *, by: str = "", why: str = "", hint: str = ""):
         self.what, self.by, self.why, self.hint = what, by, why, hint
-        lines = [what]
-        lines += [f"  {label:<4} {text}" for label, text in (("by", by), ("why", why), ("try", hint)) if text]
+        lines = [_own_line(what)]
+        lines += [
+            f"  {label:<4} {_own_line(text)}" for label, text in (("by", by), ("why", why), ("try", hint)) if text
+        ]
         super().__init__("\n".join(lines))
 
     def blamed_on(self, by: str) -> PartitionError:
         """The same error, naming the tactic that caused it."""
         return self if self.by else type(self)(self.what, by=by, why=self.why, hint=self.hint)
+
+
+def _own_line(text: str) -> str:
+    """The text with the newlines that a name in it may hold as escapes; a list's own are followed by its indent."""
+    return CONTINUED.join(map(one_line, text.split(CONTINUED)))
 
 
 class MeshError(PartitionError):

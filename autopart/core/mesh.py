@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autopart.core.errors import MeshError, closest
+from autopart.core.quoting import one_line
 
 MAX_AXES = 8
 """A packed layout (`core.layout`) keeps one byte per axis in 64 bits."""
@@ -70,4 +71,4 @@ class Mesh:
         return self.axis_names.index(axis)
 
     def __str__(self) -> str:
-        return "{" + ", ".join(f"{n}:{s}" for n, s in self.shape.items()) + "}"
+        return "{" + ", ".join(f"{one_line(n)}:{s}" for n, s in self.shape.items()) + "}"

@@ -29,6 +29,9 @@ PLACEMENT_ATTRIBUTES = frozenset({"mhlo.sharding", "sdy.sharding", "sdy.sharding
 _FRONTEND_ATTRIBUTES = "mhlo.frontend_attributes"
 """Marks for the compiler. A custom call declares its batch dims in them; elsewhere they are no part of a spec."""
 
+_DIALECTS = frozenset({"stablehlo", "chlo", "mhlo", "func", "sdy"})
+"""Dialects that XLA takes, or that shardings are written in."""
+
 _REDUCERS = {
     "stablehlo.add": "add",
     "stablehlo.subtract": "subtract",
@@ -91,6 +94,7 @@ class SpecTable:
         key = (name, attributes, operands, results, regions)
         number = self._number.get(key)
         if number is None:
+            _check_dialects(op)
             kind = name.removeprefix("stablehlo.")
             decoded = {n: self._decode(n, v) for n, v in attributes if _is_computed(n, name)}
             spec = OpSpec(
@@ -131,6 +135,20 @@ class SpecTable:
         return self._values[key]
 
 
+def _check_dialects(op: ir.Operation) -> None:
+    """Raises `ProgramError` for an op, or one in its regions, of a dialect that is not StableHLO's."""
+    if op.name.partition(".")[0] not in _DIALECTS:
+        raise ProgramError(
+            f"the program uses the op {op.name}",
+            why=f"its ops are of the dialects {', '.join(sorted(_DIALECTS))}",
+            hint="legalize the program to StableHLO first",
+        )
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                _check_dialects(inner.operation)
+
+
 def _is_computed(attribute: str, name: str) -> bool:
     if attribute == _FRONTEND_ATTRIBUTES:
         return name == "stablehlo.custom_call"
@@ -143,6 +161,8 @@ def _attributes(op: ir.Operation) -> tuple:
         return tuple(op.attributes.items())
     except TypeError:
         return (("value", op.get_asm(large_elements_limit=None)),)
+    except RuntimeError as error:
+        raise ProgramError(f"an attribute of {op.name} has a name that is not UTF-8", why=str(error)) from None
 
 
 def summary(region: ir.Region) -> str:

@@ -140,7 +140,7 @@ class Partitioning:
         """tile<value, dim, axis>. Repeating what already holds does nothing."""
         index = self.mesh.index(axis)
         current = self.tiled_dim(value, axis)
-        if current == dim:
+        if current >= 0 and current == dim:
             return
         self.check_tile(value, dim, axis)
         self._decide(value, index, dim + 1)
@@ -148,6 +148,7 @@ class Partitioning:
     def atomic(self, value: int, axis: str) -> None:
         """atomic<value, axis>. Raises if the axis already tiles the value."""
         index = self.mesh.index(axis)
+        self._check_value(value)
         if self.state.action[value, index] == ATOMIC:
             return
         dim = self.tiled_dim(value, axis)
@@ -179,6 +180,7 @@ class Partitioning:
         divides. For many values this is much faster than as many calls of `tile` and `propagate`.
         """
         index, program = self.mesh.index(axis), self.program
+        self._check_values(values, dims)
         tiled = np.empty((len(values), 2), np.int32)
         blocked = np.empty(8 * self.program.op_count + 1, np.int32)
         count, stuck, self._stamp = tile_in_turn(
@@ -199,8 +201,22 @@ class Partitioning:
 
     # ---- questions
 
+    def _check_value(self, value: int) -> None:
+        """Kernels index arrays by values without looking."""
+        if not isinstance(value, (int, np.integer)) or not 0 <= value < self.program.value_count:
+            raise TileError(
+                f"the program has no value {value!r:.40}", why=f"its values are 0 to {self.program.value_count - 1}"
+            )
+
+    def _check_values(self, values: np.ndarray, dims: np.ndarray) -> None:
+        if len(values) != len(dims):
+            raise TileError(f"{len(dims)} dims for {len(values)} values")
+        for value in (values.min(), values.max()) if len(values) else ():
+            self._check_value(value)
+
     def tiled_dim(self, value: int, axis: str) -> int:
-        """The dim of `value` that `axis` tiles, or -1."""
+        """The dim of `value` that `axis` tiles, or -1. Raises `TileError` for a value that is not in the program."""
+        self._check_value(value)
         return tiling(self.graph, self.table.arrays, self.state, value, self.mesh.index(axis))
 
     def ways(self, value: int, dim: int) -> int:
@@ -208,10 +224,11 @@ class Partitioning:
         return math.prod(size for axis, size in self.mesh.shape.items() if self.tiled_dim(value, axis) == dim)
 
     def why_not_tile(self, value: int, dim: int, axis: str) -> str:
-        """Why tile<value, dim, axis> is illegal; empty if it is legal."""
+        """Why tile<value, dim, axis> is illegal; empty if it is legal. Raises `TileError` for a value that is none."""
+        self._check_value(value)
         index, shape = self.mesh.index(axis), self.program.type_of(value).shape
         size = self.mesh.axis_sizes[index]
-        if not 0 <= dim < len(shape):
+        if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)) or not 0 <= dim < len(shape):
             return f"it has {len(shape)} dims"
         if self.state.action[value, index] == ATOMIC:
             return "an earlier action keeps it whole along this axis"

@@ -19,6 +19,7 @@ from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
 from autopart.core.ops.rule import traits_of
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.quoting import one_line, quoted
 
 
 def tensor(kind: TensorType) -> str:
@@ -30,8 +31,12 @@ def value_names(program: Program) -> list[str]:
     """%path for arguments ("/" becomes "."), %number for the rest."""
     names = [f"%{v}" for v in range(program.value_count)]
     for name, value in zip(program.argument_names, program.arguments, strict=True):
-        names[value] = "%" + re.sub(r"[^\w.]+", ".", name)
+        names[value] = "%" + _word(name)
     return names
+
+
+def _word(name: str) -> str:
+    return re.sub(r"[^\w.]+", ".", name)
 
 
 def op_text(spec: OpSpec, operands: list[str]) -> str:
@@ -43,7 +48,7 @@ def op_text(spec: OpSpec, operands: list[str]) -> str:
         shown.insert(0, f"@{spec.attributes.get('call_target_name')}")
     if spec.region:
         shown.append(f"region={spec.region}")
-    return f"{spec.kind}({', '.join(operands)})" + (f" {{{', '.join(shown)}}}" if shown else "")
+    return one_line(f"{spec.kind}({', '.join(operands)})" + (f" {{{', '.join(shown)}}}" if shown else ""))
 
 
 def _plain(value: object) -> str:
@@ -55,7 +60,7 @@ def core_text(partitioning: Partitioning) -> str:
     program, mesh = partitioning.program, partitioning.mesh
     names = value_names(program)
     arguments = ", ".join(f"{names[v]}: {tensor(program.type_of(v))}" for v in program.arguments)
-    axes = ", ".join(f'"{n}":{s}' for n, s in mesh.shape.items())
+    axes = ", ".join(f"{quoted(n)}:{s}" for n, s in mesh.shape.items())
     lines = [f"func @main({arguments}) mesh {{{axes}}} {{"]
     argument_ops = {int(program.value_op[v]) for v in program.arguments}
     for value in program.arguments:
@@ -91,12 +96,13 @@ def _value_loops(partitioning: Partitioning, value: int, names: list[str], depth
     inner = "  " * (depth + len(tiled))
     for axis, dim in tiled.items():
         name, size = mesh.axis_names[axis], mesh.axis_sizes[axis]
-        opened.append(f'loop "{name}" [{_action(dim)}] (%r{name}: range<{size}>)')
+        opened.append(f"loop {quoted(name)} [{_action(dim)}] (%r{_word(name)}: range<{size}>)")
         if dim is not None:
             sliced = f"{names[value]}s" + "'" * len(lines)
             shape[dim] //= size
             lines.append(
-                f"{inner}{sliced} = slice {dim} {body}[%r{name}] : {tensor(TensorType(tuple(shape), kind.dtype))}"
+                f"{inner}{sliced} = slice {dim} {body}[%r{_word(name)}] : "
+                f"{tensor(TensorType(tuple(shape), kind.dtype))}"
             )
             body = sliced
     renamed = names[value] + "t"
@@ -148,7 +154,7 @@ def _op_lines(partitioning: Partitioning, op: int, names: list[str], depth: int)
         actions = ", ".join(_action(entry) for entry in mapping.results)
         yield (
             "  " * (depth + level) + (f"{left} = " if level == 0 else "yield ")
-            + f'loop "{name}" [{actions}] (%r{name}: range<{mesh.axis_sizes[axis]}>) {{'
+            + f'loop {quoted(name)} [{actions}] (%r{_word(name)}: range<{mesh.axis_sizes[axis]}>) {{'
         )  # fmt: skip
     inner = "  " * (depth + len(axes))
     shapes = [list(t.shape) for t in spec.operands]
@@ -162,7 +168,7 @@ def _op_lines(partitioning: Partitioning, op: int, names: list[str], depth: int)
                     else operands[k] + "'"
                 )
                 kind = TensorType(tuple(shapes[k]), spec.operands[k].dtype)
-                yield f"{inner}{sliced} = slice {dim} {operands[k]}[%r{mesh.axis_names[axis]}] : {tensor(kind)}"
+                yield f"{inner}{sliced} = slice {dim} {operands[k]}[%r{_word(mesh.axis_names[axis])}] : {tensor(kind)}"
                 operands[k] = sliced
     local = [list(t.shape) for t in spec.results]
     for axis, mapping in zip(axes, mappings, strict=True):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from autopart.core.mesh import Mesh
+from autopart.core.quoting import one_line
 from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
 from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS
 from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
@@ -42,7 +43,7 @@ class Top:
             f"{r.seconds * 1e3:10.3f} ms  {r.count:>5} x  {r.what:<44} {r.path:<32} {r.where}" for r in self.seconds
         ]
         rows += [f"{r.bytes / 1e6:10.1f} MB           {r.what:<44} {r.path:<32} {r.where}" for r in self.bytes]
-        return "\n".join(rows)
+        return "\n".join(map(one_line, rows))
 
 
 @dataclass(frozen=True)

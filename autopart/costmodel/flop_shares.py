@@ -5,8 +5,9 @@
     flop of the ops that have a loop over "batch"                0
     flop of the program                                          5.5e11      share 0: every device computes everything
 
-Flop are those of the whole, unpartitioned op, as its rule's traits state them, times how often it runs. A share does not depend on the other axes, needs no
-device, and costs a product of two arrays once the flop of the distinct ops are known.
+Flop are those of the whole, unpartitioned op, as its rule's traits state them, times how often it runs. A share does
+not depend on the other axes, needs no device, and costs a product of two arrays once the flop of the distinct ops are
+known.
 """
 
 from __future__ import annotations

@@ -68,10 +68,12 @@ class State:
     def from_json(row: dict[str, Any]) -> State:
         """What `to_json` wrote; raises `ValueError`, `KeyError` or `TypeError` on anything else."""
         step_s, peak_bytes, excess, actions, score = row["cost"]
+        if any(isinstance(n, bool) or not isinstance(n, int) for n in (row["key"], actions)):
+            raise ValueError(f"{row['key']!r:.80}, {actions!r:.80} are not a key and a number of actions")
         return State(
             tuple(Decision.from_json(d) for d in row["decisions"]),
-            int(row["key"]),
-            Cost(float(step_s), float(peak_bytes), float(excess), int(actions), float(score)),
+            row["key"],
+            Cost(float(step_s), float(peak_bytes), float(excess), actions, float(score)),
             tuple(Option(Decision.from_json(d), float(p)) for d, p in row["options"]),
         )
 

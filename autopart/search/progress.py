@@ -9,6 +9,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from autopart.core.quoting import one_line
+
 if TYPE_CHECKING:
     from autopart.search.jobs import State
     from autopart.search.problem import Problem
@@ -23,7 +25,7 @@ class ProgressLine:
     """An observer of a problem that shows one line, a few times a second on a terminal."""
 
     def __init__(self, title: str, stream: TextIO | None = None):
-        self._title, self._stream = title, stream or sys.stderr
+        self._title, self._stream = one_line(title), stream or sys.stderr
         self._rewrites = self._stream.isatty()
         self._shown = 0.0 if self._rewrites else time.monotonic()
 

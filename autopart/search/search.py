@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from autopart.search.merge_propagations import with_merged_propagations
 from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, optimizer_of
 from autopart.search.problem import Problem
 from autopart.search.progress import ProgressLine, seconds_text
+from autopart.search.recall import Recalled, search_problem
 from autopart.search.space.axis_symmetry import symmetric_axes
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.storage import cache
@@ -80,8 +80,8 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     header = _header(partitioning, wanted)
     key = {**header, "optimizer": repr(optimizer), "budget": dataclasses.asdict(wanted.budget), "seed": wanted.seed}
     directory = _cache_directory(wanted)
-    if directory is not None and (known := cache.load(directory, key)) is not None:
-        return SearchResult(tuple(known[0]), {**known[1], "cached": True})
+    if directory is not None and (known := _from_cache(directory, key, partitioning)) is not None:
+        return known
     own: Partitioning = pickle.loads(pickle.dumps(partitioning))
     axes = [a for a in wanted.axes if partitioning.mesh.shape[a] > 1]
     twins = symmetric_axes(own, axes) if wanted.cost_model is None else {}
@@ -91,6 +91,19 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     if directory is not None and found.report["stopped"] in ("budget", "done") and wanted.budget.seconds is None:
         cache.save(directory, key, list(found.actions), found.report)
     return found
+
+
+def _from_cache(directory: Path, key: dict[str, Any], partitioning: Partitioning) -> SearchResult | None:
+    """A cached result that can be of this program."""
+    known = cache.load(directory, key)
+    if known is None:
+        return None
+    actions, report = known
+    why = search_problem(pickle.loads(pickle.dumps(partitioning)), actions, report)
+    if why:
+        cache.ignored(directory, key, why)
+        return None
+    return SearchResult(tuple(actions), {**report, "cached": True})
 
 
 def _searched(
@@ -103,7 +116,8 @@ def _searched(
     try:
         problem = Problem(
             task, session, meter, wanted.seed, line,
-            recall=(lambda job: recalled.get(json.dumps(job.to_json()))) if recalled else None, remember=recorder,
+            recall=Recalled(wanted.resume, recalled, task.space) if wanted.resume and recalled else None,
+            remember=recorder,
         )  # fmt: skip
         stopped, failure = _optimize(optimizer, problem)
         if line is not None:

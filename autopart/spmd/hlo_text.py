@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from autopart.core.program import ROOT
+from autopart.core.quoting import one_line
 from autopart.core.text import op_text, tensor, value_names
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.redistribution import Plan
@@ -19,7 +20,7 @@ from autopart.spmd.redistribution import Plan
 
 def hlo_text(local: DeviceLocal) -> str:
     """The device-local program as PartIR:HLO."""
-    return "\n".join(_Printer(local).lines())
+    return "\n".join(map(one_line, _Printer(local).lines()))
 
 
 class _Printer:

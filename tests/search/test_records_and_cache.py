@@ -12,6 +12,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.cost import StepSeconds
+from autopart.search.sealed_json import seal
 from autopart.search.search import Search, search
 from autopart.search.storage import cache
 from autopart.search.storage.records import RecordWarning
@@ -104,7 +105,8 @@ def test_a_result_under_a_wrong_name_is_reported_and_ignored(tmp_path):
     (path,) = tmp_path.glob("*.json")
     data = json.loads(path.read_text())
     data["key"]["program"] = "another"
-    path.write_text(json.dumps(data))
+    del data["digest"]
+    path.write_bytes(seal(data))
     with pytest.warns(RecordWarning, match="of another search"):
         assert not cached(tmp_path).report["cached"]
 

@@ -10,23 +10,29 @@ through MLIR.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from autopart.core.errors import ProgramError
 from autopart.core.gc_pause import gc_paused
+from autopart.core.importer.call_graph import CallGraph
 from autopart.core.importer.dead_code import without_dead_code
 from autopart.core.importer.locations import Source
+from autopart.core.importer.names import argument_location_names, checked_names, quoted_text
 from autopart.core.importer.template import Block, Op, Reader
+from autopart.core.importer.ties import ALIASING, aliases, checked_ties
 from autopart.core.importer.trip_count import Lazy, trip_count
 from autopart.core.jax_internals import ir
+from autopart.core.limits import Gauge, Limits
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
 from autopart.core.ops.rule import traits_of
 from autopart.core.program import ROOT, Program, Scope
+
+OPS_BETWEEN_CHECKS = 4096
+"""Ops that are appended between two looks at the clock and the limits."""
 
 
 def import_module(
@@ -34,25 +40,33 @@ def import_module(
     *,
     argument_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    ties: dict[int, int] | None = None,
+    ties: Mapping[int, int] | None = None,
     donated: frozenset[int] | None = None,
+    limits: Limits | None = None,
 ) -> Program:
     """The program of a module's `main` function.
 
     Names default to the arguments' `loc`, then arg0, arg1, ...; `ties` and `donated` default to the module's
     `tf.aliasing_output` attributes. Raises `ProgramError` on dynamic shapes, missing functions, tokens, or a program
-    that already communicates between devices.
+    that already communicates between devices; on recursion, ties that cannot be, names that are none, and on what
+    exceeds `limits` (default: none).
     """
-    with gc_paused():
-        return _Importer(module).run(argument_names, output_names, ties, donated)
+    try:
+        with gc_paused():
+            return _Importer(module, Gauge(limits)).run(argument_names, output_names, ties, donated)
+    except RecursionError:
+        raise ProgramError(
+            "the program nests more deeply than Python's stack allows", hint="sys.setrecursionlimit(...)"
+        ) from None
 
 
 class _Importer:
-    def __init__(self, module: ir.Module):
-        self._module = module
+    def __init__(self, module: ir.Module, gauge: Gauge):
+        self._module, self._gauge = module, gauge
+        self._ops_until_check = OPS_BETWEEN_CHECKS
         self._specs = SpecTable()
         self._functions = {
-            str(op.attributes["sym_name"]).strip('"'): op.operation
+            quoted_text(op.attributes["sym_name"]): op.operation
             for op in module.body.operations
             if op.operation.name == "func.func"
         }
@@ -78,17 +92,16 @@ class _Importer:
             raise ProgramError("the module has no function")
         main = self._functions[name]
         template = self._template(name)
+        self._gauge.check_ops(CallGraph(self._template, self._gauge).steps(name))
         inputs = _attributes_of(main, "arg_attrs", len(template.arguments))
         results = _attributes_of(main, "res_attrs", len(template.returned))
-        aliases = {int(a["tf.aliasing_output"]): i for i, a in enumerate(inputs) if "tf.aliasing_output" in a}
-        ties = aliases if ties is None else ties
         if donated is None:
             donated = frozenset(i for i, a in enumerate(inputs) if {"tf.aliasing_output", "jax.buffer_donor"} & set(a))
         block = main.regions[0].blocks[0]
-        names = list(argument_names or _location_names(block))
         types = [self._specs.type(a.type) for a in block.arguments]
-        if len(names) != len(types):
-            raise ProgramError(f"{len(names)} argument names for a program of {len(types)} arguments")
+        names = checked_names(argument_names, len(types)) if argument_names else argument_location_names(block)
+        returned = [self._specs.type(v.type) for v in _return_of(block, name).operands]
+        ties = checked_ties(aliases(inputs) if ties is None else ties.items(), types, returned)
         tied_arguments = set(ties.values())
         arguments = []
         for index, kind in enumerate(types):
@@ -100,7 +113,7 @@ class _Importer:
             op = arguments[argument]  # arguments are the first ops, one result each
             self._operands[self._operand_ptr[op]] = outputs[output]
         self._scopes[ROOT] = Scope("program", -1, -1, 0, len(self._op_spec))
-        default = [a.get("jax.result_info", f"result[{i}]").strip('"') for i, a in enumerate(results)]
+        default = [a.get("jax.result_info", f"result[{i}]") for i, a in enumerate(results)]
         program = Program(
             specs=self._specs.specs,
             op_spec=np.array(self._op_spec, np.int32),
@@ -113,7 +126,7 @@ class _Importer:
             argument_names=names,
             outputs=outputs,
             output_names=list(output_names or default),
-            ties=dict(ties),
+            ties=ties,
             tags=self._tags,
             owners=self._owners,
             donated=donated,
@@ -128,14 +141,21 @@ class _Importer:
             if name not in self._functions:
                 raise ProgramError(f"the module calls @{name}, which it does not define")
             function = self._functions[name]
-            if not function.regions[0].blocks:
-                raise ProgramError(f"function @{name} has no body")
-            self._templates[name] = Reader(self._specs).read(function.regions[0].blocks[0])
+            blocks = len(function.regions[0].blocks)
+            if blocks != 1:
+                raise ProgramError(
+                    f"function @{name} has {blocks} blocks" if blocks else f"function @{name} has no body",
+                    why="a StableHLO function is one block; its branches and loops are ops",
+                )
+            self._templates[name] = Reader(self._specs, self._gauge).read(function.regions[0].blocks[0])
         return self._templates[name]
 
     # ---- replaying templates into the program
 
     def _append(self, spec: int, operands: Sequence[int], scope: int, source: ir.Operation | None) -> range:
+        self._ops_until_check -= 1
+        if not self._ops_until_check:
+            self._check_size()
         first = self._result_ptr[-1]
         types = self._specs.specs[spec].results
         self._op_spec.append(spec)
@@ -147,6 +167,12 @@ class _Importer:
         self._types.extend(types)
         self._result_ptr.append(first + len(types))
         return range(first, first + len(types))
+
+    def _check_size(self) -> None:
+        """Constants are cloned per use, so that a program may grow beyond the steps that were counted."""
+        self._ops_until_check = OPS_BETWEEN_CHECKS
+        self._gauge.check_ops(len(self._op_spec))
+        self._gauge.check_time()
 
     def _structural(self, kind, operands, operand_types, result_types, scope, source=None) -> range:
         spec = self._specs.structural(kind, tuple(operand_types), tuple(result_types))
@@ -290,14 +316,13 @@ def _attributes_of(function: ir.Operation, name: str, count: int) -> list[dict[s
     if name not in function.attributes:
         return [{} for _ in range(count)]
     return [
-        {entry.name: str(entry.attr).split(" : ")[0] for entry in attributes}
+        {e.name: str(e.attr) if e.name == ALIASING else quoted_text(e.attr) for e in attributes}
         for attributes in cast(Any, function.attributes[name])
     ]
 
 
-def _location_names(block: ir.Block) -> list[str]:
-    names = []
-    for index, argument in enumerate(block.arguments):
-        named = re.match(r'loc\("([^"]+)"\)$', str(argument.location))
-        names.append(named.group(1) if named else f"arg{index}")
-    return names
+def _return_of(block: ir.Block, name: str) -> ir.Operation:
+    last = block.operations[len(block.operations) - 1].operation
+    if last.name != "func.return":
+        raise ProgramError(f"function @{name} ends in {last.name}, not in a return")
+    return last

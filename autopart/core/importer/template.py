@@ -16,7 +16,9 @@ from typing import cast
 
 from autopart.core.errors import ProgramError
 from autopart.core.importer.locations import describe_location
+from autopart.core.importer.names import quoted_text
 from autopart.core.jax_internals import TAG_ATTRIBUTE, ir
+from autopart.core.limits import Gauge
 from autopart.core.op_spec_import import SpecTable
 
 _SEEN_THROUGH_CALLS = {
@@ -80,13 +82,16 @@ class Op:
 class Reader:
     """Reads one function; local value numbers are shared with the regions inside it."""
 
-    def __init__(self, specs: SpecTable):
-        self._specs = specs
+    def __init__(self, specs: SpecTable, gauge: Gauge):
+        self._specs, self._gauge, self._depth = specs, gauge, 0
         self._number: dict[ir.Value, int] = {}
         self._types: list[ir.Type] = []
 
     def read(self, block: ir.Block) -> Block:
         """The block's ops in local numbers, up to its return."""
+        self._gauge.check_time()
+        self._gauge.check_depth(self._depth, "regions")
+        self._depth += 1
         result = Block([self._define(a) for a in block.arguments])
         for op in block.operations:
             op = op.operation
@@ -95,6 +100,7 @@ class Reader:
                 result.returned = self._uses(op)
             else:
                 self._read_op(op, name, result)
+        self._depth -= 1
         return result
 
     def _define(self, value: ir.Value) -> int:
@@ -136,7 +142,7 @@ class Reader:
                 return None
             case "func.call" | "stablehlo.composite":
                 attribute = "callee" if op.name == "func.call" else "decomposition"
-                return Op("call", -1, operands, [], op, callee=str(op.attributes[attribute]).strip('@"'))
+                return Op("call", -1, operands, [], op, callee=quoted_text(op.attributes[attribute]))
             case "stablehlo.while" | "stablehlo.case" | "stablehlo.if":
                 blocks = tuple(self.read(r.blocks[0]) for r in op.regions)
                 return Op("while" if op.name == "stablehlo.while" else "case", -1, operands, [], op, blocks=blocks)
@@ -171,7 +177,7 @@ def _is_identity(op: ir.Operation) -> bool:
     if op.name in _SHARDING_MARKS:
         return True
     if op.name == "stablehlo.custom_call":
-        return str(op.attributes["call_target_name"]).strip('"') in _SEEN_THROUGH_CALLS
+        return quoted_text(op.attributes["call_target_name"]) in _SEEN_THROUGH_CALLS
     groups = (
         op.attributes["replica_groups"] if "replica_groups" in op.attributes else op.attributes["source_target_pairs"]
     )
@@ -190,4 +196,4 @@ def _tag_of(op: ir.Operation) -> str:
     if "mhlo.frontend_attributes" not in attributes:
         return ""
     frontend = cast(ir.DictAttr, attributes["mhlo.frontend_attributes"])
-    return str(frontend[TAG_ATTRIBUTE]).strip('"') if TAG_ATTRIBUTE in frontend else ""
+    return quoted_text(frontend[TAG_ATTRIBUTE]) if TAG_ATTRIBUTE in frontend else ""

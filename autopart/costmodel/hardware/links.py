@@ -26,6 +26,7 @@ import numpy as np
 
 from autopart.core.errors import MeshError
 from autopart.core.mesh import Mesh
+from autopart.core.quoting import one_line
 from autopart.costmodel.hardware.devices import Device, device
 from autopart.costmodel.hardware.fabric import CHIP, COLLECTIVE_KINDS, FAST, NETWORK, Switch, Torus
 
@@ -62,7 +63,7 @@ class Links:
         lines = []
         for number, (name, size) in enumerate(self.mesh.shape.items()):
             parts = [_segment_text(row, self.device) for row in self.segments if row[AXIS] == number]
-            lines.append(f"{name}:{size}  " + (", ".join(parts) or "one device"))
+            lines.append(f"{one_line(name)}:{size}  " + (", ".join(parts) or "one device"))
         return "\n".join(lines)
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from autopart.core.layout import LAST_TILE
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 from autopart.core.program import Program
+from autopart.core.quoting import one_line
 from autopart.search.space.decisions import Decision, Option
 from autopart.search.space.open_tiles import argument_dims, in_use, open_tiles, pending_bytes
 from autopart.search.space.priors import MIN_STAKE, read_by_matrix_ops, updated_arguments, value_bytes
@@ -108,7 +109,10 @@ class DecisionSpace:
         return (self.exact if decision.kind == "exact" else self.roles).values(decision.target)
 
     def describe(self, decision: Decision) -> str:
-        """A decision as text: `tile<params/blocks/0/up and 31 more, 1, model>`."""
+        """A decision as text on one line: `tile<params/blocks/0/up and 31 more, 1, model>`."""
+        return one_line(self._described(decision))
+
+    def _described(self, decision: Decision) -> str:
         match decision.kind:
             case "stored":
                 return f"tile<every updated array, first divisible dim, {decision.axis}>"

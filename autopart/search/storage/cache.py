@@ -12,11 +12,13 @@ import functools
 import hashlib
 import json
 import os
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
 
 from autopart.core.partitioning import Action, Atomic, Propagate, Tile
+from autopart.search.sealed_json import SealError, seal, unseal
 from autopart.search.storage.records import RecordWarning
 
 
@@ -38,30 +40,47 @@ def source_hash() -> str:
 
 
 def load(directory: Path, key: dict[str, Any]) -> tuple[list[Action], dict[str, Any]] | None:
-    """(actions, report) of a search, or None. A file that cannot be read is reported and ignored."""
+    """(actions, report) of a search, or None. A file that cannot be read or was altered is reported and ignored.
+
+    Whether the actions are legal is the caller's to ask (`recall.search_problem`), who knows the program.
+    """
     path = _path(directory, key)
-    if not path.exists():
-        return None
     try:
-        data = json.loads(path.read_text())
+        if not path.exists():
+            return None
+        data = unseal(path.read_bytes())
         if data["key"] != json.loads(json.dumps(key)):
-            raise ValueError("it is of another search")
+            raise SealError("it is of another search")
         return [_action(row) for row in data["actions"]], dict(data["report"])
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        warnings.warn(f"cached result {path} is ignored: {error!r}", RecordWarning, stacklevel=2)
-        return None
+    except (SealError, OSError) as error:
+        ignored(directory, key, str(error))
+    except (ValueError, KeyError, TypeError):
+        ignored(directory, key, "it is no list of actions with a report")
+    return None
+
+
+def ignored(directory: Path, key: dict[str, Any], why: str) -> None:
+    """Reports that a cached result is not used."""
+    warnings.warn(f"cached result {_path(directory, key)!s} is ignored: {why}", RecordWarning, stacklevel=2)
 
 
 def save(directory: Path, key: dict[str, Any], actions: list[Action], report: dict[str, Any]) -> None:
-    """Writes a result; a directory that cannot be written to is reported and otherwise ignored."""
-    path = _path(directory, key)
+    """Writes a result; a directory that cannot be written to is reported and otherwise ignored.
+
+    The file appears at once and whole: whoever writes last wins, and a reader sees one or the other.
+    """
+    data = seal({"key": key, "actions": [_row(a) for a in actions], "report": report})
+    partial = None
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}.partial")
-        partial.write_text(json.dumps({"key": key, "actions": [_row(a) for a in actions], "report": report}))
-        partial.replace(path)
-    except OSError as error:
+        with tempfile.NamedTemporaryFile(dir=directory, suffix=".partial", delete=False) as file:
+            partial = Path(file.name)
+            file.write(data)
+        partial.replace(_path(directory, key))
+    except (OSError, ValueError) as error:
         warnings.warn(f"the result is not cached: {error}", RecordWarning, stacklevel=2)
+        if partial is not None:
+            partial.unlink(missing_ok=True)
 
 
 def _path(directory: Path, key: dict[str, Any]) -> Path:
@@ -80,9 +99,9 @@ def _row(action: Action) -> list[Any]:
 
 def _action(row: list[Any]) -> Action:
     match row:
-        case ["tile", int(value), int(dim), str(axis)]:
+        case ["tile", int(value), int(dim), str(axis)] if not {type(value), type(dim)} & {bool}:
             return Tile(value, dim, axis)
-        case ["atomic", int(value), str(axis)]:
+        case ["atomic", int(value), str(axis)] if not isinstance(value, bool):
             return Atomic(value, axis)
         case ["propagate", str(axis)]:
             return Propagate(axis)

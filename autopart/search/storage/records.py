@@ -1,20 +1,24 @@
 """Records: every job and what it found, a JSON line each, so that a search can be read, resumed and replayed.
 
-    {"autopart": "0.1.0", "program": "9f2c...", "mesh": {"batch": 16, "model": 2}, "device": "tpu_v3", ...}
-    {"job": [[["role", 3, 0, "batch"]], ...], "states": [{"cost": [2.3, 2.1e10, 0.2, 33, 6.8], ...}]}
+    {"autopart": "0.1.0", "program": "9f2c...", "mesh": {"batch": 16, "model": 2}, ..., "digest": "5f0c..."}
+    {"job": [[["role", 3, 0, "batch"]], ...], "states": [{"cost": [2.3, 2.1e10, 0.2, 33, 6.8], ...}], "digest": "e1..."}
 
-A resumed search asks for the same jobs in the same order and finds the first of them here. Lines that cannot be read,
-and files of another search, are reported and ignored.
+A resumed search asks for the same jobs in the same order and finds the first of them here. Lines that cannot be read or
+were altered, and files of another search, are reported and ignored. Several processes may add to one file: a line is
+written at the end at once, under a lock. Where a line cannot be written, that is reported and the search goes on.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import warnings
 from pathlib import Path
 from typing import Any
 
 from autopart.search.jobs import Job, Result, State
+from autopart.search.sealed_json import SealError, digest_of, seal, unseal
 
 
 class RecordWarning(UserWarning):
@@ -25,62 +29,105 @@ class Recorder:
     """Appends results to a file. The header is written where the file is new."""
 
     def __init__(self, path: str | Path, header: dict[str, Any]):
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        is_new = not path.exists() or path.stat().st_size == 0
-        self._file = path.open("a", encoding="utf-8")
-        if is_new:
-            self._write(header)
+        self._path, self._of = Path(path), _digest(header)
+        self._file: int | None = None
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        except (OSError, ValueError) as error:
+            self._give_up(error)
+        self._append(seal(header), only_first=True)
 
     def __call__(self, job: Job, result: Result) -> None:
         """Writes one result."""
-        self._write({"job": job.to_json(), "states": [s.to_json() for s in result]})
+        if self._file is not None:
+            self._append(seal({"job": job.to_json(), "states": [s.to_json() for s in result]}, self._of))
 
-    def _write(self, row: dict[str, Any]) -> None:
-        self._file.write(json.dumps(row) + "\n")
-        self._file.flush()
+    def _append(self, line: bytes, only_first: bool = False) -> None:
+        if self._file is None:
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            size = os.fstat(self._file).st_size
+            if only_first and size:
+                return
+            torn = size and os.pread(self._file, 1, size - 1) != b"\n"
+            rest = (b"\n" if torn else b"") + line + b"\n"
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            self._give_up(error)
+        finally:
+            if self._file is not None:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _give_up(self, error: Exception) -> None:
+        warnings.warn(f"{self._path!s}: nothing more is recorded: {error}", RecordWarning, stacklevel=2)
+        self.close()
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
+
+
+def job_text(job: Job) -> str:
+    """What a job's result is found by."""
+    return json.dumps(job.to_json())
 
 
 def read_records(path: str | Path, header: dict[str, Any]) -> dict[str, Result]:
-    """Results by the text of their job; empty, with a `RecordWarning`, where the file is not of this search."""
+    """Results by the text of their job; empty, with a `RecordWarning`, where the file is not of this search.
+
+    The results are as they were written; whether they can be true of the program, `recall.Recalled` asks.
+    """
     path = Path(path)
-    if not path.exists():
+    try:
+        if not path.exists():
+            return {}
+        lines = path.read_bytes().split(b"\n")
+    except (OSError, ValueError) as error:
+        warnings.warn(f"{path!s} is ignored: {error}", RecordWarning, stacklevel=2)
         return {}
-    lines = path.read_bytes().split(b"\n")
     difference = _difference(lines[0], header)
     if difference:
-        warnings.warn(f"{path} is ignored: {difference}", RecordWarning, stacklevel=2)
+        warnings.warn(f"{path!s} is ignored: {difference}", RecordWarning, stacklevel=2)
         return {}
     found: dict[str, Result] = {}
-    unreadable = []
+    unreadable: list[tuple[int, str]] = []
+    of = _digest(header)
     for number, line in enumerate(lines[1:], 2):
         if not line:
             continue
         try:
-            row = json.loads(line)
+            row = unseal(line, of)
             found[json.dumps(row["job"])] = tuple(State.from_json(s) for s in row["states"])
-        except (ValueError, KeyError, TypeError):
-            unreadable.append(number)
+        except SealError as error:
+            unreadable.append((number, str(error)))
+        except (ValueError, KeyError, TypeError, OverflowError):
+            unreadable.append((number, "it is no job with its states"))
     if unreadable:
-        text = f"{path}: {len(unreadable)} lines cannot be read and are ignored, the first is line {unreadable[0]}"
+        first, why = unreadable[0]
+        text = f"{path!s}: {len(unreadable)} lines cannot be read and are ignored, the first is line {first}: {why}"
         warnings.warn(text, RecordWarning, stacklevel=2)
     return found
+
+
+def _digest(header: dict[str, Any]) -> str:
+    return digest_of(json.loads(json.dumps(header)))
 
 
 def _difference(line: bytes, header: dict[str, Any]) -> str:
     """How the header in the file differs from this search's; empty if it does not."""
     try:
-        found = json.loads(line)
-    except ValueError:
-        return "its first line is not a header"
-    if not isinstance(found, dict) or "program" not in found:
+        found = unseal(line)
+    except SealError as error:
+        return f"its first line is not a header: {error}"
+    if "program" not in found:
         return "its first line is not a header"
     wanted = json.loads(json.dumps(header))
     for key, value in wanted.items():
         if found.get(key) != value:
-            return f"it is of another search ({key} is {found.get(key)!r}, not {value!r})"
+            return f"it is of another search ({key} is {found.get(key)!r:.200}, not {value!r:.200})"
     return ""

@@ -1,0 +1,63 @@
+"""Names in a module, as their author wrote them.
+
+loc("x")                     x
+loc("d\\22")                  d"    MLIR prints quotes, control characters and all beyond ASCII in hex
+loc("x"("f.py":1:2))         no name: a place in a source file
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from autopart.core.errors import ProgramError
+from autopart.core.jax_internals import ir
+
+_ESCAPE = re.compile(rb"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
+_NAME = re.compile(r'loc\("((?:[^"\\]|\\.)+)"\)')
+_SHORT = {b"n": b"\n", b"t": b"\t", b"\\": b"\\", b'"': b'"'}
+
+
+def unescaped(text: bytes) -> bytes:
+    """The bytes that a string of MLIR's text stands for."""
+    return _ESCAPE.sub(lambda m: _SHORT.get(m[1]) or (bytes.fromhex(m[1].decode()) if len(m[1]) == 2 else m[1]), text)
+
+
+def quoted_text(attribute: ir.Attribute) -> str:
+    """The content of a string or symbol attribute; of any other attribute its text, without its type."""
+    if isinstance(attribute, ir.StringAttr):
+        return attribute.value_bytes.decode("utf-8", "backslashreplace")
+    text = str(attribute)
+    if text.startswith('@"'):
+        return unescaped(text[2:-1].encode()).decode("utf-8", "backslashreplace")
+    return text.removeprefix("@").split(" : ")[0]
+
+
+def argument_location_names(block: ir.Block) -> list[str]:
+    """A name per argument of a function: its `loc`, else arg0, arg1, ...; a second one of a name gets its number."""
+    names: list[str] = []
+    taken: set[str] = set()
+    for index, argument in enumerate(block.arguments):
+        found = _NAME.fullmatch(str(argument.location))
+        name = unescaped(found[1].encode()).decode("utf-8", "backslashreplace") if found else f"arg{index}"
+        while name in taken:
+            name = f"{name}_{index}"
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def checked_names(names: Sequence[str], count: int) -> list[str]:
+    """The names as a list; raises `ProgramError` unless they are `count` non-empty strings."""
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+        raise ProgramError(f"argument_names are {names!r:.200}", why="they are a sequence of non-empty strings")
+    if len(names) != count:
+        raise ProgramError(f"{len(names)} argument names for a program of {count} arguments")
+    return list(names)
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Raises `ProgramError` where two arguments have one name."""
+    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
+    if twice is not None:
+        raise ProgramError(f"two arguments are called {twice!r}", why="a tactic names an argument by its name")
