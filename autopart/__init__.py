@@ -18,6 +18,7 @@ from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, Manua
 from autopart.api.tag import tag
 from autopart.api.trace import LoadedProgram, load
 from autopart.core.errors import (
+    ArgumentError,
     BlockedError,
     CallError,
     MeshError,
@@ -51,6 +52,7 @@ __all__ = [
     "REPLICATED",
     "UNKNOWN",
     "Annealing",
+    "ArgumentError",
     "AutomaticPartition",
     "Beam",
     "BlockedError",

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 RELIED_ON = {
-    "jax.extend.core": ["Primitive"],
+    "jax.extend.core": ["Primitive", "jaxprs_in_params"],
     "jax.extend.mlir.ir": [
         "Context", "DenseElementsAttr", "DenseI64ArrayAttr", "FlatSymbolRefAttr", "InsertionPoint", "IntegerAttr",
         "Location", "MLIRError", "Module", "Operation", "RankedTensorType", "StringAttr", "UnitAttr",
@@ -21,8 +21,14 @@ RELIED_ON = {
         "ChannelHandle", "CaseOp", "IfOp", "WhileOp", "constant", "convert", "divide", "dynamic_slice", "multiply",
         "optimization_barrier", "partition_id", "remainder", "reshape", "return_", "transpose",
     ],
-    "jax.interpreters.mlir": ["dtype_to_ir_type", "make_ir_context", "merge_mlir_modules", "register_lowering"],
-    "jax.interpreters.ad": ["deflinear2"],
+    "jax.interpreters.mlir": [
+        "LoweringParameters", "aval_to_ir_type", "dtype_to_ir_type", "ir_tree_registry", "lower_fun", "make_ir_context",
+        "merge_mlir_modules", "register_lowering",
+    ],
+    "jax._src.callback": ["io_callback_p", "pure_callback_p"],
+    "jax._src.debugging": ["debug_callback_p", "debug_print_p"],
+    "jax._src.effects": ["ordered_effects"],
+    "jax.interpreters.ad": ["deflinear2", "primitive_jvps"],
     "jax.interpreters.batching": ["primitive_batchers"],
 }  # fmt: skip
 

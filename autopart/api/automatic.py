@@ -17,14 +17,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autopart.api.tactics import ManualPartition, Tactic
-from autopart.core.errors import PartitionError
+from autopart.api.tactics import SCHEDULE, ManualPartition, Tactic
+from autopart.core.arguments import (
+    AXES,
+    FLAG,
+    NONE,
+    PATH,
+    STRING,
+    check_fields,
+    function_of,
+    instance,
+    sequence,
+    whole,
+)
+from autopart.core.errors import ArgumentError, PartitionError
 from autopart.core.partitioning import Action, Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
-from autopart.search.execution.executor import Executor
-from autopart.search.optimizers.optimizer import Optimizer
+from autopart.search.execution.executor import EXECUTOR, Executor
+from autopart.search.optimizers.optimizer import OPTIMIZER, Optimizer
 from autopart.search.search import DEFAULT_BUDGET, DEFAULT_OBJECTIVE, Search, search
 from autopart.spmd.device_local import LoweringOptions
 
@@ -39,6 +51,26 @@ class ReportedActions(list[Action]):
     def __init__(self, actions: Sequence[Action], report: dict[str, Any]):
         super().__init__(actions)
         self.report = report
+
+
+_PATH = PATH | NONE
+_FIELDS = {
+    "axes": AXES,
+    "optimizer": OPTIMIZER,
+    "budget": instance("an ap.Budget(...)", Budget),
+    "seed": whole(0),
+    "name": STRING,
+    "executor": EXECUTOR,
+    "objective": function_of(1),
+    "cost_model": function_of(2) | NONE,
+    "options": instance("an ap.LoweringOptions(...)", LoweringOptions) | NONE,
+    "seeds": sequence(SCHEDULE, "a list of schedules"),
+    "records": _PATH,
+    "resume": _PATH,
+    "cache": FLAG | PATH,
+    "progress": FLAG | NONE,
+}
+"""What each field may be."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +111,7 @@ class AutomaticPartition:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, ArgumentError, **_FIELDS)
         object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
         if not self.name:
             object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")

@@ -7,19 +7,21 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import AxisType
 
 from autopart.api.trace import Traced
+from autopart.core.arguments import shown
 from autopart.core.errors import CallError
-from autopart.core.jax_internals import wrap_key
+from autopart.core.jax_internals import is_array, wrap_key
 from autopart.core.mesh import Mesh
 
 
 class Compiled:
     """A partitioned program on its devices."""
 
-    def __init__(self, run: Any, traced: Traced, in_shardings: list, out_shardings: list):
-        self._run, self._traced = run, traced
+    def __init__(self, run: Any, traced: Traced, in_shardings: list, out_shardings: list, mesh: jax.sharding.Mesh):
+        self._run, self._traced, self._mesh = run, traced, mesh
         self._in_shardings, self._out_shardings = in_shardings, out_shardings
 
     @property
@@ -40,19 +42,35 @@ class Compiled:
             raise CallError("called with another pytree than it was lowered for", why=f"{found} is not {wanted}")
         program = self._traced.program
         for leaf, aval, name in zip(leaves, self._traced.in_avals, program.argument_names, strict=True):
+            if not is_array(leaf):
+                raise CallError(
+                    f"{name} is {shown(leaf)}", why=f"it was lowered for {list(aval.shape)} of {aval.dtype}"
+                )
             if np.shape(leaf) != aval.shape or not _castable(leaf, aval.dtype):
                 raise CallError(
                     f"{name} has shape {list(np.shape(leaf))} of {jax.dtypes.result_type(leaf)}",
                     why=f"it was lowered for {list(aval.shape)} of {aval.dtype}",
                     hint="call the jitted function, which lowers anew for each shape",
                 )
-        flat = [
-            jax.device_put(_raw(x), sharding) if not isinstance(x, jax.Array) or x.sharding != sharding else _raw(x)
-            for x, sharding in zip(leaves, self._in_shardings, strict=True)
-        ]
-        results = self._run(*flat)
+        flat = [_placed(_raw(x), sharding) for x, sharding in zip(leaves, self._in_shardings, strict=True)]
+        results = self._in_own_mesh(flat)
         avals = self._traced.out_avals
         return jax.tree.unflatten(self._traced.out_tree, [_wrapped(r, a) for r, a in zip(results, avals, strict=True)])
+
+    def _in_own_mesh(self, flat: list[Any]) -> Any:
+        """Runs it; jax takes a mesh that was set around the call for the program's own."""
+        traced = [jax.typeof(x).sharding.mesh for x in flat if isinstance(x, Tracer)]
+        others = {mesh for mesh in [jax.sharding.get_abstract_mesh(), *traced] if not mesh.empty}
+        if others <= {self._mesh.abstract_mesh}:
+            return self._run(*flat)
+        if traced:
+            raise CallError(
+                f"traced for the mesh {dict(others.pop().shape)}",
+                why=f"the partitioned function runs on its own mesh {dict(self._mesh.shape)}",
+                hint="call it outside of jax.set_mesh and jax.shard_map, with arrays that no other mesh shards",
+            )
+        with jax.set_mesh(self._mesh):
+            return self._run(*flat)
 
     def lower(self) -> Any:
         """The `jax.stages.Lowered` of the program that runs."""
@@ -72,6 +90,21 @@ def concrete_mesh(mesh: Mesh, devices: np.ndarray | None) -> jax.sharding.Mesh:
             )
         devices = np.array(available[: mesh.size]).reshape(mesh.axis_sizes)
     return jax.sharding.Mesh(devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+
+
+def _placed(x: Any, sharding: Any) -> Any:
+    """`x` in its sharding; a traced array is left to the program that it is traced for."""
+    if isinstance(x, Tracer) or (isinstance(x, jax.Array) and x.sharding == sharding):
+        return x
+    return jax.device_put(x, sharding)
+
+
+def platform_of_devices(mesh: jax.sharding.Mesh) -> str:
+    """The platform that a program must be lowered for to run on a mesh: "cpu", "tpu", "cuda" or "rocm"."""
+    device = mesh.devices.flat[0]
+    if device.platform != "gpu":
+        return device.platform
+    return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
 
 
 def _is_key(dtype: Any) -> bool:

@@ -16,15 +16,36 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from autopart.api.call_arguments import check_call, check_numbers
 from autopart.api.compiled import Compiled
+from autopart.api.kept import Kept
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.schedule import run_schedule
-from autopart.api.tactics import Tactic
+from autopart.api.tactics import SCHEDULE, Tactic
 from autopart.api.trace import LoadedProgram, Options, trace
+from autopart.core.arguments import (
+    ANYTHING,
+    FLAG,
+    FUNCTION,
+    NONE,
+    STRING,
+    check,
+    function_of,
+    instance,
+    sequence,
+    whole,
+)
+from autopart.core.errors import ArgumentError, closest
 from autopart.core.mesh import Mesh
 from autopart.costmodel.estimate import CostModel
 from autopart.spmd.device_local import LoweringOptions
+
+_FUN = FUNCTION | instance("what ap.load returns", LoadedProgram)
+_MESH = instance("an ap.Mesh({...}), or a jax.sharding.Mesh", Mesh, jax.sharding.Mesh)
+_NUMBERS = whole(-(2**31)) | sequence(whole(-(2**31)), "a list of them")
+_NAMES = STRING | sequence(STRING, "a list of them")
+OPTIONS = instance("an ap.LoweringOptions(...)", LoweringOptions)
 
 
 def jit(
@@ -39,6 +60,7 @@ def jit(
     options: LoweringOptions = LoweringOptions(),
     cost_model: CostModel | None = None,
     strict: bool = False,
+    most_compiled: int = 4096,
 ) -> PartitionedFunction:
     """`fun`, partitioned over `mesh` by `schedule`: a callable like `jax.jit` returns.
 
@@ -47,8 +69,18 @@ def jit(
     whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call.
     `cost_model` replaces the simulator (which needs the mesh to name a device). `strict` raises where propagation stops
     at a conflict or at an op without a rule, and where a mesh axis that tiles arguments divides next to no flop in the
-    end, instead of reporting it.
+    end, instead of reporting it. Of the programs compiled for different shapes, the `most_compiled` that were called
+    last are kept.
+
+    Several threads may call it; each shape is compiled once. Under `jax.jit`, `scan` and the like it runs as part of
+    the program around it; transform with `grad` or `vmap` before partitioning. Raises `ArgumentError` for arguments of
+    other types than these.
     """
+    check("ap.jit", fun=(fun, _FUN), mesh=(mesh, _MESH), schedule=(schedule, SCHEDULE))
+    check("ap.jit", donate_argnums=(donate_argnums, _NUMBERS), static_argnums=(static_argnums, _NUMBERS))
+    check("ap.jit", donate_argnames=(donate_argnames, _NAMES), static_argnames=(static_argnames, _NAMES))
+    check("ap.jit", options=(options, OPTIONS), cost_model=(cost_model, function_of(2) | NONE), strict=(strict, FLAG))
+    check("ap.jit", most_compiled=(most_compiled, whole(1)))
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
         devices, mesh = mesh.devices, Mesh(dict(mesh.shape))
@@ -58,7 +90,10 @@ def jit(
         donate_argnums=_tuple(donate_argnums),
         donate_argnames=_tuple(donate_argnames),
     )
-    return PartitionedFunction(fun, mesh, tuple(schedule), trace_options, options, cost_model, strict, devices)
+    check_numbers(fun, trace_options)
+    return PartitionedFunction(
+        fun, mesh, tuple(schedule), trace_options, options, cost_model, strict, devices, most_compiled
+    )
 
 
 def partition(
@@ -69,8 +104,18 @@ def partition(
     **jit_options: Any,
 ) -> tuple[PartitionedFunction, Metadata]:
     """The paper's two results: the partitioned callable, and the metadata for `example_args` (abstract or concrete)."""
-    partitioned = jit(fun, mesh, schedule, **jit_options)
+    check("ap.partition", example_args=(example_args, sequence(ANYTHING, "a list of arguments")))
+    partitioned = jit(fun, mesh, schedule, **known_options("ap.partition", jit_options))
     return partitioned, partitioned.lower(*example_args).metadata
+
+
+def known_options(owner: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, which must be keywords of `jit`."""
+    known = inspect.signature(jit).parameters
+    for name in options:
+        if name not in known:
+            raise ArgumentError(f"{owner}: {name} is no option of ap.jit", hint=closest(name, known))
+    return options
 
 
 def _tuple(one_or_many: Any) -> tuple:
@@ -90,15 +135,17 @@ class PartitionedFunction:
         cost_model: CostModel | None,
         strict: bool,
         devices: np.ndarray | None,
+        most_compiled: int,
     ):
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
         self._trace_options, self._options = trace_options, options
         self._cost_model, self._strict, self._devices = cost_model, strict, devices
-        self._compiled: dict[Any, Compiled] = {}
+        self._compiled = Kept(most_compiled)
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
+        check_call(self._fun, self._trace_options, args, kwargs)
         traced = trace(self._fun, self._trace_options, platform_of(self.mesh), args, kwargs)
         scheduled = run_schedule(
             traced.program, self.mesh, self.schedule, self._options, self._cost_model, self._strict
@@ -107,10 +154,10 @@ class PartitionedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices, compiling once per input shape."""
+        check_call(self._fun, self._trace_options, args, kwargs)
         key, dynamic = self._split(args, kwargs)
-        if key not in self._compiled:
-            self._compiled[key] = self.lower(*args, **kwargs).compile()
-        return self._compiled[key](*dynamic[0], **dynamic[1])
+        compiled: Compiled = self._compiled.get(key, lambda: self.lower(*args, **kwargs).compile())
+        return compiled(*dynamic[0], **dynamic[1])
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[Any, tuple[tuple, dict]]:
         options = self._trace_options

@@ -11,11 +11,14 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from autopart.api.compiled import Compiled, concrete_mesh
+from autopart.api.compiled import Compiled, concrete_mesh, platform_of_devices
 from autopart.api.metadata import Metadata
+from autopart.api.platform import runnable
 from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
-from autopart.core.errors import CallError
+from autopart.core.arguments import shown
+from autopart.core.errors import ArgumentError, CallError
+from autopart.core.jax_internals import module_text
 from autopart.core.layout import axes_by_dim
 from autopart.core.mesh import Mesh
 from autopart.core.text import core_text
@@ -26,7 +29,7 @@ from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.gathered import Price, gathered
 from autopart.spmd.hlo_text import hlo_text
-from autopart.spmd.run import device_local_function, output_layouts
+from autopart.spmd.run import device_local_function, input_layouts, output_layouts
 
 
 @dataclass(frozen=True)
@@ -96,15 +99,18 @@ class Lowered:
         return args, jax.tree.unflatten(self.traced.out_tree, outputs)
 
     def as_text(self, form: str = "hlo") -> str:
-        """As text: "core" (PartIR:Core), "hlo" (device-local, collectives over axes) or "stablehlo" (what runs)."""
-        match form:
+        """As text: "core" (PartIR:Core), "hlo" (device-local, collectives over axes) or "stablehlo" (what runs).
+
+        The last parses again; constants of more than 16 elements are left out of it.
+        """
+        match form if isinstance(form, str) else None:
             case "core":
                 return core_text(self.scheduled.partitioning)
             case "hlo":
                 return hlo_text(self.program)
             case "stablehlo":
-                return self.exported.operation.get_asm(large_elements_limit=16)
-        raise ValueError(f'no text form "{form}"; there are "core", "hlo" and "stablehlo"')
+                return module_text(self.exported)
+        raise ArgumentError(f'no text form {shown(form)}; there are "core", "hlo" and "stablehlo"')
 
     @functools.cached_property
     def exported(self) -> Any:
@@ -112,25 +118,31 @@ class Lowered:
         return export(self.program)
 
     def compile(self) -> Compiled:
-        """Compiles for the mesh's devices. Raises `CallError`, saying how many are missing, where there are too few."""
+        """Compiles for the mesh's devices.
+
+        Raises `CallError` where there are too few, or where the program calls a library of another platform than theirs
+        and cannot be lowered for them with the same layouts.
+        """
         mesh = concrete_mesh(self.mesh, self.devices)
-        program = self.traced.program
+        traced, scheduled = runnable(self.traced, self.scheduled, platform_of_devices(mesh))
+        module = self.exported if traced is self.traced else export(scheduled.device_local)
         inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
         outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
-        run = device_local_function(
-            self.program, self.exported, mesh, self._specs(self._input_layouts), self._specs(self._output_layouts)
-        )
-        donated = tuple(sorted(program.donated))
+        local = scheduled.device_local
+        specs = self._specs(input_layouts(local)), self._specs(output_layouts(local))
+        run = device_local_function(local, module, mesh, *specs)
+        donated = tuple(sorted(traced.program.donated))
         return Compiled(
             jax.jit(run, in_shardings=inputs, out_shardings=outputs, donate_argnums=donated),
-            self.traced,
+            traced,
             inputs,
             outputs,
+            mesh,
         )
 
     @property
     def _input_layouts(self) -> list[int]:
-        return [int(self.program.settled[v]) for v in self.traced.program.arguments]
+        return input_layouts(self.program)
 
     @property
     def _output_layouts(self) -> list[int]:

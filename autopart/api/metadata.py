@@ -20,6 +20,7 @@ from typing import Any
 
 from autopart.api.names import dead_tags, keys
 from autopart.api.schedule_code import schedule_code
+from autopart.core.errors import ArgumentError
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 from autopart.core.quoting import one_line
 from autopart.costmodel.estimate import Estimate
@@ -119,7 +120,13 @@ class Metadata:
     @staticmethod
     def from_json(text: str) -> Metadata:
         """The metadata that `to_json` wrote."""
-        data = json.loads(text)
+        try:
+            return Metadata._read(json.loads(text))
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            raise ArgumentError("this is not what Metadata.to_json writes", why=repr(error)[:200]) from None
+
+    @staticmethod
+    def _read(data: dict[str, Any]) -> Metadata:
         reports = [
             TacticReport(
                 **{

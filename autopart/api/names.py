@@ -91,7 +91,7 @@ def select(named: list[Named], key: str, dead: Collection[str] = ()) -> list[tup
 
     Raises `UnknownNameError` with the closest names if there are none.
     """
-    if key.startswith("%") and key[1:].isdigit():
+    if key.startswith("%") and key[1:].isascii() and key[1:].isdecimal():
         return [(Named(key, key, "", int(key[1:])), "")]
     found = [(n, n.below) for n in named if n.head == key]
     if not found and ("/" in key or is_glob(key)):

@@ -22,11 +22,28 @@ from jax.core import Tracer
 from jax.custom_derivatives import linear_call
 from jax.sharding import NamedSharding, PartitionSpec
 
+from autopart.core.arguments import FLAG, Kind, check, instance, sequence, whole
 from autopart.core.errors import CallError
 from autopart.core.jax_internals import device_local_call, element_type, func, ir, make_context, wrap_key
 from autopart.core.mesh import Mesh
+from autopart.spmd.device_local import COST
 from autopart.spmd.emitter import Emitter
 from autopart.spmd.redistribution import CollectiveCost, DistributedType, DistributedTypeError, Plan, plan
+
+
+def _is_dtype(value: Any) -> bool:
+    if not isinstance(value, (str, type, np.dtype)) and not hasattr(value, "dtype"):
+        return False
+    try:
+        return np.dtype(value).itemsize > 0
+    except (TypeError, ValueError, SyntaxError):
+        return False
+
+
+_SPEC = instance("a jax.sharding.PartitionSpec", PartitionSpec)
+_SHAPE = sequence(whole(0), "a shape, such as (8, 8)")
+_MESH = instance("an ap.Mesh({...})", Mesh)
+_DTYPE = Kind("an element type, such as 'float32'", _is_dtype)
 
 
 def redistribution_plan(
@@ -50,6 +67,9 @@ def redistribution_plan(
     >>> redistribution_plan(P("x"), P(None, "x"), (8, 8), "float32", Mesh({"x": 4})).cost
     16
     """
+    owner = "redistribution_plan"
+    check(owner, source=(source, _SPEC), target=(target, _SPEC), shape=(shape, _SHAPE), mesh=(mesh, _MESH))
+    check(owner, dtype=(dtype, _DTYPE), cost=(cost, COST))
     sizes = mesh.shape
     return plan(
         _distributed(shape, source, sizes),
@@ -78,6 +98,7 @@ def reshard(
     Raises `CallError` where x's sharding is unknown or not a NamedSharding, or the meshes differ, and
     `DistributedTypeError` where a dim is not divisible. Plans and programs are cached.
     """
+    check("ap.reshard", donate=(donate, FLAG), cost=(cost, COST))
     leaves, tree = jax.tree.flatten(x)
     targets = _broadcast(target, x, "target")
     sources = [None] * len(leaves) if source is None else _broadcast(source, x, "source")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.metadata import TacticReport, report_tactic
-from autopart.api.tactics import Tactic, blamed
+from autopart.api.tactics import SCHEDULE, Tactic, blamed
+from autopart.core.arguments import check
 from autopart.core.errors import BlockedError, PartitionError
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Partitioning
+from autopart.core.partitioning import Action, Partitioning
 from autopart.core.program import Program
-from autopart.costmodel.estimate import CostModel, Estimate, estimate_of
+from autopart.costmodel.estimate import CostModel, Estimate, estimate_of, priced_by
 from autopart.costmodel.flop_shares import AxisUse, axis_uses, op_flop
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, lower
@@ -20,7 +22,7 @@ from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOpt
 
 @dataclass(frozen=True)
 class Scheduled:
-    """The state after the last tactic, its device-local program and estimate, and the report of each tactic.
+    """The state after the last tactic, its device-local program and estimate, each tactic's report, and all actions.
 
     `uses` says of each mesh axis what it is used for in the end, and which share of the flop it divides.
     """
@@ -30,6 +32,7 @@ class Scheduled:
     reports: tuple[TacticReport, ...]
     estimate: Estimate | None
     uses: tuple[AxisUse, ...] = ()
+    actions: tuple[Action, ...] = ()
 
 
 def run_schedule(
@@ -47,21 +50,22 @@ def run_schedule(
     a conflict, or an op that blocks propagation, and where the whole schedule leaves an axis that tiles arguments but
     divides (almost) no flop of the program.
     """
+    check("schedule", schedule=(schedule, SCHEDULE))
     partitioning = Partitioning(program, mesh)
     statics = LoweringContext.of(program)
     price, flop = _pricing(program, mesh, cost_model), op_flop(program)
     lowered = lower(partitioning, options, statics)
     reports: list[TacticReport] = []
+    taken: list[Action] = []
     estimate, uses = None, axis_uses(flop, partitioning, lowered)
     used_by: dict[str, tuple[Tactic, int]] = {}
     for position, tactic in enumerate(schedule, 1):
-        if not isinstance(tactic, Tactic):
-            raise TypeError(f"a schedule holds tactics such as ap.ManualPartition, not {tactic!r}")
         tactic = tactic.under(options, cost_model) if isinstance(tactic, AutomaticPartition) else tactic
         try:
             actions = tactic.act(partitioning)
         except PartitionError as error:
             raise blamed(error, tactic, position, len(schedule)) from None
+        taken += actions
         lowered = lower(partitioning, options, statics)
         estimate = price(lowered)
         report = getattr(actions, "report", {})
@@ -72,7 +76,9 @@ def run_schedule(
             _check_unblocked(reports[-1], tactic, position, len(schedule))
     if strict:
         _check_busy(uses, used_by, len(schedule))
-    return Scheduled(partitioning, lowered, tuple(reports), estimate if schedule else price(lowered), uses)
+    return Scheduled(
+        partitioning, lowered, tuple(reports), estimate if schedule else price(lowered), uses, tuple(taken)
+    )
 
 
 def _check_busy(uses: tuple[AxisUse, ...], used_by: Mapping[str, tuple[Tactic, int]], count: int) -> None:
@@ -89,6 +95,15 @@ def _check_busy(uses: tuple[AxisUse, ...], used_by: Mapping[str, tuple[Tactic, i
             *used_by[idle[0].axis],
             count,
         )
+
+
+def replayed(program: Program, scheduled: Scheduled, actions: Sequence[Action]) -> Scheduled:
+    """The same schedule on another program: `actions` name that program's values; reports and estimate stay."""
+    partitioning = Partitioning(program, scheduled.partitioning.mesh)
+    for action in actions:
+        partitioning.apply(action)
+    local = lower(partitioning, scheduled.device_local.options)
+    return dataclasses.replace(scheduled, partitioning=partitioning, device_local=local, actions=tuple(actions))
 
 
 def _check_unblocked(report: TacticReport, tactic: Tactic, position: int, count: int) -> None:
@@ -109,7 +124,7 @@ def _check_unblocked(report: TacticReport, tactic: Tactic, position: int, count:
 
 def _pricing(program: Program, mesh: Mesh, cost_model: CostModel | None) -> Callable[[DeviceLocal], Estimate | None]:
     if cost_model is not None:
-        return lambda lowered: cost_model(lowered, mesh)
+        return lambda lowered: priced_by(cost_model, lowered, mesh)
     if mesh.device is None:
         return lambda lowered: None
     simulator = Simulator.of(program, mesh)

@@ -17,13 +17,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autopart.api.jit import jit
+from autopart.api.automatic import AutomaticPartition
+from autopart.api.jit import OPTIONS, jit, known_options
 from autopart.api.metadata import describe
-from autopart.api.tactics import Tactic
+from autopart.api.tactics import SCHEDULE, Tactic
 from autopart.api.trace import LoadedProgram
+from autopart.core.arguments import (
+    ANYTHING,
+    NONE,
+    PATH,
+    STRING,
+    TEXT,
+    check,
+    check_fields,
+    instance,
+    sequence,
+    shown,
+    whole,
+)
 from autopart.core.errors import MeshError, PartitionError
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Action, Partitioning
+from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
@@ -37,6 +51,8 @@ from autopart.spmd.device_local import LoweringOptions
 SWEEP_BUDGET = Budget(400)
 """Evaluations per mesh unless told otherwise."""
 
+_ACTION = instance("actions", Tile, Atomic, Propagate)
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -44,6 +60,9 @@ class Replay:
 
     actions: tuple[Action, ...]
     name: str = "Replay"
+
+    def __post_init__(self) -> None:
+        check_fields(self, actions=sequence(_ACTION, "actions that a sweep found"), name=STRING)
 
     def act(self, partitioning: Partitioning) -> list[Action]:
         """See `Tactic.act`."""
@@ -145,7 +164,12 @@ class Sweep:
         """Seconds against memory, a point per mesh, the device's memory as a line; needs matplotlib."""
         from autopart.api.sweep_plot import write_plot
 
+        check("Sweep.plot", path=(path, PATH))
         write_plot(self, path)
+
+
+_AXES = sequence(TEXT, "a list of axis names", least=1)
+_MESHES = sequence(instance("meshes", Mesh), "a list of ap.Mesh({...})", least=1) | NONE
 
 
 def sweep(
@@ -174,8 +198,15 @@ def sweep(
     whose result after a quarter of it is much worse than the best is given up. `jit_options` are those of `ap.jit`
     (`donate_argnums`, ...).
     """
-    if isinstance(devices, bool) or not isinstance(devices, int) or devices < 1:
-        raise MeshError(f"a sweep over {devices!r} devices", why="it is an integer of at least 1")
+    if not whole(1, 2**20).legal(devices):
+        raise MeshError(f"a sweep over {shown(devices)} devices", why=f"it is {whole(1, 2**20).says}")
+    check("ap.sweep", args=(args, sequence(ANYTHING, "a list of arguments")), device=(device, TEXT), axes=(axes, _AXES))
+    check("ap.sweep", schedule=(schedule, SCHEDULE), meshes=(meshes, _MESHES), options=(options, OPTIONS))
+    AutomaticPartition(
+        list(axes), optimizer=optimizer, budget=budget, seed=seed, executor=executor, objective=objective,
+        cost_model=cost_model, options=options, cache=cache,
+    )  # fmt: skip
+    jit_options = known_options("ap.sweep", jit_options)
     found = (
         list(meshes) if meshes is not None else [Mesh(sizes, device=device) for sizes in factorisations(devices, axes)]
     )
@@ -236,6 +267,7 @@ def factorisations(count: int, axes: Sequence[str]) -> Iterator[dict[str, int]]:
 
 
 def _written(text: str, path: str | Path | None) -> str:
+    check("Sweep", path=(path, PATH | NONE))
     if path is not None:
         Path(path).write_text(text)
     return text

@@ -14,7 +14,8 @@ from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
 from autopart.api.names import Named, dead_tags, named_values, resolve, select
-from autopart.core.errors import PartitionError, TileError
+from autopart.core.arguments import ANYTHING, AXES, STRING, Kind, check_fields, mapping, sequence, shown, takes
+from autopart.core.errors import PartitionError, TileError, UnknownNameError
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 
 
@@ -57,6 +58,12 @@ class Tactic(Protocol):
         ...
 
 
+_INPUTS = mapping(STRING, ANYTHING, "a dict of names to decisions, such as {'x': 0}")
+_TACTIC = Kind("tactics, such as ap.ManualPartition(...)", lambda v: isinstance(v, Tactic) and not isinstance(v, type))
+SCHEDULE = sequence(_TACTIC, "a list of tactics, such as [ap.ManualPartition({'x': 0}, axis='batch')]")
+"""What `ap.jit` and `ap.sweep` take; a tactic is an instance, and a single one stands in a list too."""
+
+
 @dataclass(frozen=True)
 class ManualPartition:
     """Tiles named values along one mesh axis, or several, then propagates.
@@ -77,6 +84,7 @@ class ManualPartition:
     name: str = ""
 
     def __post_init__(self) -> None:
+        check_fields(self, inputs=_INPUTS, axis=AXES, name=STRING)
         if not self.name:
             object.__setattr__(self, "name", f"ManualPartition[{','.join(self.axes)}]")
 
@@ -103,7 +111,7 @@ class ManualPartition:
         named, dead = named_values(partitioning.program), dead_tags(partitioning.program)
         decided: dict[int, tuple[str, tuple[Any, ...]]] = {}
         for key, wanted in self.inputs.items():
-            for target, decision in resolve(select(named, key, dead), wanted, key):
+            for target, decision in resolve(_known(select(named, key, dead), partitioning), wanted, key):
                 each = self._per_axis(decision, target, partitioning)
                 if target.value in decided and decided[target.value][1] != each:
                     raise TileError(
@@ -118,7 +126,7 @@ class ManualPartition:
                     yield target.value, target, each
 
     def _per_axis(self, decision: Any, target: Named, partitioning: Partitioning) -> tuple[Any, ...]:
-        if callable(decision) and not isinstance(decision, Choice):
+        if takes(decision, 2):
             decision = decision(target.below or target.name, partitioning.program.type_of(target.value).shape)
         each = decision if isinstance(decision, tuple) else (decision,) * len(self.axes)
         if len(each) != len(self.axes):
@@ -126,10 +134,19 @@ class ManualPartition:
         for one in each:
             if one is not None and not isinstance(one, Choice) and (isinstance(one, bool) or not isinstance(one, int)):
                 raise TileError(
-                    f"{target.name}: {one!r} is not a decision",
+                    f"{target.name}: {shown(one)} is not a decision",
                     hint="a dim, ap.REPLICATED, ap.FIRST_DIVISIBLE_DIM, ap.UNKNOWN, or a dict of globs below the key",
                 )
         return each
+
+
+def _known(found: list[tuple[Named, str]], partitioning: Partitioning) -> list[tuple[Named, str]]:
+    """What was selected, unless it is a number that no value of the program has."""
+    count = partitioning.program.value_count
+    for named, _ in found:
+        if named.value >= count:
+            raise UnknownNameError(f'the program has no value "{named.name}"', hint=f'"%0" to "%{count - 1}"')
+    return found
 
 
 def _action(partitioning: Partitioning, named: Named, value: int, axis: str, decision: Any) -> Action | None:

@@ -10,7 +10,10 @@ from typing import Any
 
 import jax
 
-from autopart.core.jax_internals import tag_p
+from autopart.core.arguments import TEXT, Kind, check
+from autopart.core.jax_internals import is_array, tag_p
+
+ARRAY = Kind("an array, a number, or a pytree of them", is_array)
 
 
 def tag(name: str, x: Any) -> Any:
@@ -20,6 +23,7 @@ def tag(name: str, x: Any) -> Any:
     >>> tag("hidden", jnp.ones(2)).shape
     (2,)
     """
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"a tag's name is a non-empty string, not {name!r}")
+    check("tag", name=(name, TEXT))
+    for leaf in jax.tree.leaves(x):
+        check("tag", x=(leaf, ARRAY))
     return jax.tree.map(lambda leaf: tag_p.bind(leaf, name=name), x)

@@ -6,6 +6,7 @@ train_step, (params, opt_state, batch)   ->   Program  arguments "params/w", ...
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ import jax
 import numpy as np
 
 from autopart.core import jax_internals
+from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
 from autopart.core.errors import CallError, ProgramError
 from autopart.core.importer import (
     BYTECODE,
@@ -27,6 +29,7 @@ from autopart.core.importer import (
     needs_child,
     read_module_file,
 )
+from autopart.core.importer.host_calls import Collector
 from autopart.core.limits import Limits
 from autopart.core.program import Program
 
@@ -49,6 +52,7 @@ class Traced:
 
     in_tree, out_tree   of ((args, kwargs) without the static ones) and of the result
     in_avals, out_avals one abstract value per leaf; PRNG keys keep their key dtype here, and are raw bits in `program`
+    platform            what it was lowered for, and `again` lowers it for another; None for a file, which does not say
     """
 
     program: Program
@@ -56,6 +60,8 @@ class Traced:
     out_tree: Any
     in_avals: tuple[jax.ShapeDtypeStruct, ...]
     out_avals: tuple[jax.ShapeDtypeStruct, ...]
+    platform: str | None = None
+    again: Callable[[str], Traced] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,10 @@ class LoadedProgram:
     def argument_names(self) -> list[str]:
         """Names of the arguments, in order."""
         return self.traced.program.argument_names
+
+
+_NAMES = sequence(TEXT, "a list of names, one for each argument") | NONE
+_TIES = mapping(whole(0), whole(0), "a dict of output positions to argument positions") | NONE
 
 
 def load(
@@ -91,6 +101,8 @@ def load(
     therefore read in a child process first, which takes some two seconds and as long again as the loading itself;
     `trusted=True` leaves that out, for files that come from yourself.
     """
+    check("ap.load", path=(path, PATH), argument_names=(argument_names, _NAMES), ties=(ties, _TIES))
+    check("ap.load", limits=(limits, instance("an ap.Limits(...)", Limits)), trusted=(trusted, FLAG))
     data = read_module_file(Path(path), limits)
     if not data.startswith(BYTECODE):
         check_text(data, limits)
@@ -98,8 +110,6 @@ def load(
         check_in_child(data, str(path), limits)
     if argument_names is not None:
         check_distinct(argument_names)
-    if ties is not None and not isinstance(ties, Mapping):
-        raise ProgramError(f"ties are {ties!r:.80}", why="they map output positions to argument positions")
     module = jax_internals.parse_module(data, str(path))
     program = import_module(module, argument_names=argument_names, ties=ties, limits=limits)
     if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):
@@ -123,7 +133,13 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
                 why=f"it takes {', '.join(wanted[:6])}{', ...' if len(wanted) > 6 else ''}",
             )
         return fun.traced
-    jitted = jax.jit(
+    args, kwargs = jax.tree.map(_without_sharding, (args, kwargs))
+    return _lowered(fun, options, jitted(fun, options).trace(*args, **kwargs), platform)
+
+
+def jitted(fun: Callable, options: Options) -> Any:
+    """`fun` as `jax.jit` takes it."""
+    return jax.jit(
         fun,
         static_argnums=options.static_argnums or None,
         static_argnames=options.static_argnames or None,
@@ -131,10 +147,21 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
         donate_argnames=options.donate_argnames or None,
         keep_unused=True,
     )
-    traced = jitted.trace(*args, **kwargs)
+
+
+def _without_sharding(x: Any) -> Any:
+    """An array of a mesh with explicit axes as its shape and type: the program is traced for no mesh."""
+    if not isinstance(x, jax.Array) or jax.typeof(x).sharding.mesh.empty:
+        return x
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
+
+
+def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platform: str) -> Traced:
+    """The program of a traced function, lowered for `platform`."""
+    collector = Collector()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        lowered = traced.lower(lowering_platforms=(platform,))
+        lowered = traced.lower(lowering_platforms=(platform,), _private_parameters=collector.parameters(traced.jaxpr))
     infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
     names = _argument_names(fun, options, traced.args_info)
@@ -152,10 +179,12 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
             output_names=out_names,
             ties=ties,
             donated=donated,
+            callbacks=collector.callbacks,
         )
     except ProgramError as error:
         raise error.blamed_on(getattr(fun, "__name__", repr(fun))) from None
-    return Traced(program, in_tree, out_tree, in_avals, out_avals)
+    again = functools.partial(_lowered, fun, options, traced)
+    return Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again)
 
 
 def _same_types(leaves: Sequence[Any], avals: Sequence[jax.ShapeDtypeStruct]) -> bool:

@@ -38,6 +38,10 @@ def _own_line(text: str) -> str:
     return CONTINUED.join(map(one_line, text.split(CONTINUED)))
 
 
+class ArgumentError(PartitionError):
+    """An argument of another type than it can have, or out of its range."""
+
+
 class MeshError(PartitionError):
     """The mesh is malformed, or an axis is not in it."""
 

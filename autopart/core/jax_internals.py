@@ -23,7 +23,8 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
 
-from autopart.core.errors import ProgramError
+from autopart.core.errors import CallError, ProgramError
+from autopart.core.host_callbacks import HostCallback, emit_callbacks, operations
 from autopart.core.op import TensorType
 
 __all__ = [
@@ -33,8 +34,10 @@ __all__ = [
     "device_local_call",
     "func",
     "ir",
+    "is_array",
     "least_number",
     "make_context",
+    "module_text",
     "numpy_dtype",
     "parse_module",
     "register_lapack",
@@ -100,15 +103,24 @@ def register_lapack() -> None:
     jax.jit(jax.numpy.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), np.float32))
 
 
+def is_array(value: Any) -> bool:
+    """True for what jax takes as an array: arrays of numbers or keys, numbers, abstract values."""
+    if isinstance(value, int):
+        return value.bit_length() <= (63 if jax.config.jax_enable_x64 else 31)  # pyright: ignore
+    if isinstance(value, (float, complex, np.generic, np.ndarray, jax.Array)):
+        return not isinstance(value, (np.generic, np.ndarray)) or value.dtype.kind not in "OUSMm"
+    return isinstance(value, jax.ShapeDtypeStruct) or hasattr(value, "__jax_array__")
+
+
 # ---- calling a device-local module
 
 _call_p = Primitive("autopart_call")
 _call_p.multiple_results = True
 
 
-@_call_p.def_abstract_eval
-def _call_abstract(*operands: Any, module: _Module) -> Sequence[Any]:
-    return module.result_avals
+@_call_p.def_effectful_abstract_eval
+def _call_abstract(*operands: Any, module: _Module) -> tuple[Sequence[Any], set[Any]]:
+    return module.result_avals, {effect for callback in module.callbacks for effect in callback.effects}
 
 
 def _call_lowering(ctx: mlir.LoweringRuleContext, *operands: ir.Value, module: _Module) -> Sequence[ir.Value]:
@@ -120,18 +132,42 @@ def _call_lowering(ctx: mlir.LoweringRuleContext, *operands: ir.Value, module: _
     name = mlir.merge_mlir_modules(
         ctx.module_context.module, "autopart_device_local", copy, dst_symtab=ctx.module_context.symbol_table
     )
+    if module.callbacks:
+        emit_callbacks(ctx, ctx.module_context.symbol_table[name].operation, module.callbacks)
     return func.CallOp(results, ir.FlatSymbolRefAttr.get(name), list(operands)).results
 
 
 mlir.register_lowering(_call_p, _call_lowering)
 
 
+def _not_differentiable(*_: Any, **__: Any) -> Any:
+    raise CallError(
+        "a partitioned function cannot be differentiated",
+        why="partitioning has turned it into one program for each device, of which no derivative is known",
+        hint="transform first, then partition: ap.jit(jax.grad(f), mesh, schedule)",
+    )
+
+
+def _not_batched(*_: Any, **__: Any) -> Any:
+    raise CallError(
+        "a partitioned function cannot be mapped over a batch",
+        why="partitioning has turned it into one program for each device, for arrays of fixed rank",
+        hint="transform first, then partition: ap.jit(jax.vmap(f), mesh, schedule)",
+    )
+
+
+ad.primitive_jvps[_call_p] = _not_differentiable
+ad.primitive_transposes[_call_p] = _not_differentiable
+batching.primitive_batchers[_call_p] = _not_batched
+
+
 class _Module:
     """A module as a parameter of the primitive: equal by identity, so that jit caches by module."""
 
-    def __init__(self, module: ir.Module, result_avals: Sequence[Any]):
+    def __init__(self, module: ir.Module, result_avals: Sequence[Any], callbacks: Sequence[HostCallback]):
         self.bytecode = _bytecode(module)
         self.result_avals = tuple(result_avals)
+        self.callbacks = tuple(callbacks)
 
 
 def _bytecode(module: ir.Module) -> bytes:
@@ -140,12 +176,14 @@ def _bytecode(module: ir.Module) -> bytes:
     return out.getvalue()
 
 
-def device_local_call(module: ir.Module, result_types: Sequence[tuple[tuple[int, ...], Any]]) -> Any:
+def device_local_call(
+    module: ir.Module, result_types: Sequence[tuple[tuple[int, ...], Any]], callbacks: Sequence[HostCallback] = ()
+) -> Any:
     """A function of device-local arrays that runs `module`'s main, for `jax.shard_map(..., check_vma=False)`.
 
-    `result_types` gives (local shape, dtype) of each result.
+    `result_types` gives (local shape, dtype) of each result; `callbacks` are those that the module calls by index.
     """
-    wrapped = _Module(module, [ShapedArray(shape, dtype) for shape, dtype in result_types])
+    wrapped = _Module(module, [ShapedArray(shape, dtype) for shape, dtype in result_types], callbacks)
     return lambda *operands: _call_p.bind(*operands, module=wrapped)
 
 
@@ -161,6 +199,24 @@ def xla_flop(module: ir.Module, operands: Sequence[TensorType], results: Sequenc
     if found is None:
         return -1.0
     return float(found.get("flops", 0.0) + found.get("transcendentals", 0.0))
+
+
+LARGE_CONSTANT = 16
+"""Elements of a constant that a module's text still shows."""
+
+
+def module_text(module: ir.Module) -> str:
+    """A module as text that parses again.
+
+    A constant of more than `LARGE_CONSTANT` elements is `dense_resource<__elided__>`. Replica groups and the like are
+    written out: an op cannot do without them.
+    """
+    with module.context, ir.Location.unknown():
+        copy = module.operation.clone()
+        for op in operations(copy):
+            if op.name == "stablehlo.constant" and "__elided__" in str(op.get_asm(large_elements_limit=LARGE_CONSTANT)):
+                op.attributes["value"] = ir.Attribute.parse(f"dense_resource<__elided__> : {op.results[0].type}")
+        return str(copy.get_asm(large_elements_limit=None))
 
 
 def barrier(*values: ir.Value) -> list[ir.Value]:

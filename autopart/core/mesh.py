@@ -14,11 +14,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autopart.core.arguments import NONE, STRING, check, instance, mapping
 from autopart.core.errors import MeshError, closest
 from autopart.core.quoting import one_line
 
 MAX_AXES = 8
 """A packed layout (`core.layout`) keeps one byte per axis in 64 bits."""
+
+MAX_DEVICES = 2**31 - 1
+"""Devices are numbered by 32-bit integers."""
+
+_AXES = instance("a dict of axis names to sizes, such as {'batch': 4, 'model': 2}", Mapping)
+_DEVICE = instance("the name of a registered device, such as 'tpu_v3'", str) | NONE
+_LINKS = mapping(STRING, STRING, "a dict of axis names to names of links") | NONE
 
 
 @dataclass(frozen=True, init=False)
@@ -39,11 +47,16 @@ class Mesh:
     links: tuple[tuple[str, str], ...]
 
     def __init__(self, axes: Mapping[str, int], device: str | None = None, links: Mapping[str, str] | None = None):
+        check("Mesh", MeshError, axes=(axes, _AXES), device=(device, _DEVICE), links=(links, _LINKS))
         for name, size in axes.items():
             if not isinstance(name, str) or not name:
                 raise MeshError(f"mesh axis names are non-empty strings, not {name!r}")
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise MeshError(f'mesh axis "{name}" has size {size!r}', why="sizes are integers of at least 1")
+        if math.prod(axes.values()) > MAX_DEVICES:
+            raise MeshError(
+                f"the mesh has {math.prod(axes.values())} devices", why=f"at most {MAX_DEVICES} are supported"
+            )
         if len(axes) > MAX_AXES:
             raise MeshError(f"the mesh has {len(axes)} axes", why=f"at most {MAX_AXES} are supported")
         for name in links or ():

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autopart.core.arguments import PATH, check, is_real, shown, whole
+from autopart.core.errors import ArgumentError, PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
 from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
@@ -87,6 +89,7 @@ class Estimate:
         Raises `ValueError` for an estimate without a simulation behind it.
         """
         run = self._run()
+        check("Estimate.top", k=(k, whole(0)))
         return Top(tuple(top_rows(run, k)), tuple(top_buffers(run, k)))
 
     def timeline(self) -> dict[str, Any]:
@@ -95,6 +98,7 @@ class Estimate:
 
     def write_timeline(self, path: str | Path) -> None:
         """Writes `timeline()` as JSON."""
+        check("Estimate.write_timeline", path=(path, PATH))
         Path(path).write_text(json.dumps(self.timeline()))
 
     def to_json(self) -> str:
@@ -106,7 +110,7 @@ class Estimate:
 
     def _run(self) -> Simulation:
         if self.simulation is None:
-            raise ValueError("this estimate was not made by the simulator: it has no ops to list")
+            raise PartitionError("this estimate was not made by the simulator: it has no ops to list")
         return self.simulation
 
     def __str__(self) -> str:
@@ -126,6 +130,19 @@ class Estimate:
 
 CostModel = Callable[[DeviceLocal, Mesh], Estimate]
 """What prices a device-local program: `estimate`, `XlaCompile(...)`, or your own callable."""
+
+
+def priced_by(cost_model: CostModel, local: DeviceLocal, mesh: Mesh) -> Estimate:
+    """What a cost model that a user brings says; raises `ArgumentError` where that is no estimate."""
+    found = cost_model(local, mesh)
+    for name in ("step_s", "peak_bytes"):
+        if not is_real(getattr(found, name, None)):
+            raise ArgumentError(
+                f"the cost model returned {shown(found)}",
+                why=f"its {name} is {shown(getattr(found, name, None))}",
+                hint="an ap.Estimate, such as dataclasses.replace(estimate(local, mesh), step_s=...)",
+            )
+    return found
 
 
 def _s(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from autopart.core.arguments import number, shown, whole
 from autopart.core.errors import PartitionError
 
 
@@ -28,10 +29,10 @@ class Budget:
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("evaluations", "seconds"):
+        for name, kind in (("evaluations", whole(0)), ("seconds", number(0))):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, (int, float)) and value >= 0):
-                raise BudgetError(f"a budget of {value!r} {name}", why="it is a number of at least 0, or None")
+            if value is not None and not kind.legal(value):
+                raise BudgetError(f"a budget of {shown(value)} {name}", why=f"it is {kind.says}, or None")
         if self.evaluations is None and self.seconds is None:
             raise BudgetError("a budget without limits", hint="Budget(evaluations=1000), or Budget(seconds=60)")
 

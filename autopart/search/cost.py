@@ -12,10 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.core.errors import MeshError
+import numpy as np
+
+from autopart.core.arguments import check_fields, is_real, number, shown
+from autopart.core.errors import ArgumentError, MeshError
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
-from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.spmd.device_local import DeviceLocal
@@ -61,6 +64,9 @@ class StepSeconds:
 
     penalty: float = 10.0
 
+    def __post_init__(self) -> None:
+        check_fields(self, penalty=number(0))
+
     def __call__(self, cost: Cost) -> float:
         """The number to minimise."""
         return cost.step_s * (1 + self.penalty * cost.excess)
@@ -90,9 +96,19 @@ class Pricing:
             cost = Cost(step_s, run.peak_bytes, self._excess(run.peak_bytes, None), actions)
         else:
             assert self._cost_model is not None
-            found: Any = self._cost_model(local, self._mesh)
+            found: Any = priced_by(self._cost_model, local, self._mesh)
             cost = Cost(found.step_s, found.peak_bytes, self._excess(found.peak_bytes, found), actions)
-        return Cost(cost.step_s, cost.peak_bytes, cost.excess, actions, float(self._objective(cost)))
+        return Cost(cost.step_s, cost.peak_bytes, cost.excess, actions, self._score(cost))
+
+    def _score(self, cost: Cost) -> float:
+        score = self._objective(cost)
+        if isinstance(score, np.generic):
+            score = score.item()
+        if not is_real(score) or score == -math.inf:
+            raise ArgumentError(
+                f"the objective returned {shown(score)} for {cost}", hint="a number; float('inf') for what must not be"
+            )
+        return float(score)
 
     def _excess(self, peak_bytes: float, found: Any) -> float:
         over = max(0.0, peak_bytes / self._limit_bytes - 1)

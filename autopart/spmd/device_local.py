@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from autopart.core.arguments import Kind, check_fields, having, whole
 from autopart.core.kernels import kernel
 from autopart.core.layout import axes_by_dim, local_elements, local_shape, pending_axes
 from autopart.core.mapping_table import MappingTable
@@ -31,6 +32,10 @@ from autopart.spmd.redistribution import DistributedType, Plan, plan
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute")
 """Kinds that communicate, in the order in which tables show them; all_slice is local and not counted."""
 
+COST = Kind("'elements'", lambda value: isinstance(value, str) and value == "elements") | having(
+    "an object with step_cost, such as AlphaBeta", "step_cost"
+)
+
 
 @dataclass(frozen=True)
 class LoweringOptions:
@@ -43,6 +48,9 @@ class LoweringOptions:
 
     share_within: int = 0
     redistribution_cost: Any = "elements"
+
+    def __post_init__(self) -> None:
+        check_fields(self, share_within=whole(0), redistribution_cost=COST)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,13 @@ def device_local_function(
     """A function of whole arrays (flat, in argument order) that runs `module` on each device's part of them."""
     program = local.program
     kinds = [local.local_type(v, layout) for v, layout in zip(program.outputs, output_layouts(local), strict=True)]
-    call = device_local_call(module, [(k.shape, numpy_dtype(k.dtype)) for k in kinds])
+    call = device_local_call(module, [(k.shape, numpy_dtype(k.dtype)) for k in kinds], program.source.callbacks)
     return jax.shard_map(call, mesh=mesh, in_specs=tuple(in_specs), out_specs=list(out_specs), check_vma=False)
+
+
+def input_layouts(local: DeviceLocal) -> list[int]:
+    """The layout of each argument."""
+    return [int(local.settled[v]) for v in local.program.arguments]
 
 
 def output_layouts(local: DeviceLocal) -> list[int]:

@@ -92,7 +92,7 @@ def test_wrong_number_of_decisions_for_the_axes_is_an_error():
 
 
 def test_something_else_than_a_tactic_in_the_schedule_is_an_error():
-    with pytest.raises(TypeError, match="a schedule holds tactics"):
+    with pytest.raises(ap.ArgumentError, match=r"schedule is [\s\S]*a list of tactics"):
         lower({"x": 0})
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import compress
 
+from autopart.core.host_callbacks import HostCallback
 from autopart.core.jax_internals import ir
 
 
 class Source:
-    """Where ops came from: a representative MLIR op per spec, and each op's location text."""
+    """Where ops came from: a representative MLIR op per spec, each op's location text, and host callbacks by index."""
 
     def __init__(
         self,
@@ -17,8 +18,10 @@ class Source:
         representatives: list[ir.Operation | None],
         op_source: list[ir.Operation | None],
         call_site: list[ir.Operation | None],
+        callbacks: Sequence[HostCallback] = (),
     ):
         self.module, self.representatives = module, representatives
+        self.callbacks = tuple(callbacks)
         self._op_source, self._call_site = op_source, call_site
 
     def kept(self, ops: Sequence[bool], specs: list[int]) -> Source:
@@ -28,6 +31,7 @@ class Source:
             [self.representatives[s] for s in specs],
             list(compress(self._op_source, ops)),
             list(compress(self._call_site, ops)),
+            self.callbacks,
         )
 
     def source_of(self, op: int) -> ir.Operation | None:

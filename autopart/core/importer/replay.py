@@ -10,15 +10,17 @@ through MLIR.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from autopart.core.errors import ProgramError
 from autopart.core.gc_pause import gc_paused
+from autopart.core.host_callbacks import HostCallback
 from autopart.core.importer.call_graph import CallGraph
 from autopart.core.importer.dead_code import without_dead_code
+from autopart.core.importer.host_calls import check_calls
 from autopart.core.importer.locations import Source
 from autopart.core.importer.names import argument_location_names, checked_names, quoted_text
 from autopart.core.importer.template import Block, Op, Reader
@@ -28,7 +30,7 @@ from autopart.core.jax_internals import ir
 from autopart.core.limits import Gauge, Limits
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
-from autopart.core.ops.rule import traits_of
+from autopart.core.ops.rule import target_of, traits_of
 from autopart.core.program import ROOT, Program, Scope
 
 OPS_BETWEEN_CHECKS = 4096
@@ -43,17 +45,19 @@ def import_module(
     ties: Mapping[int, int] | None = None,
     donated: frozenset[int] | None = None,
     limits: Limits | None = None,
+    callbacks: Sequence[HostCallback] = (),
 ) -> Program:
     """The program of a module's `main` function.
 
     Names default to the arguments' `loc`, then arg0, arg1, ...; `ties` and `donated` default to the module's
-    `tf.aliasing_output` attributes. Raises `ProgramError` on dynamic shapes, missing functions, tokens, or a program
-    that already communicates between devices; on recursion, ties that cannot be, names that are none, and on what
-    exceeds `limits` (default: none).
+    `tf.aliasing_output` attributes; `callbacks` are the host callbacks that the module calls by index. Raises
+    `ProgramError` on dynamic shapes, missing functions, tokens, calls into another Python process, or a program that
+    already communicates between devices; on recursion, ties that cannot be, names that are none, and on what exceeds
+    `limits` (default: none).
     """
     try:
         with gc_paused():
-            return _Importer(module, Gauge(limits)).run(argument_names, output_names, ties, donated)
+            return _Importer(module, Gauge(limits), callbacks).run(argument_names, output_names, ties, donated)
     except RecursionError:
         raise ProgramError(
             "the program nests more deeply than Python's stack allows", hint="sys.setrecursionlimit(...)"
@@ -61,8 +65,8 @@ def import_module(
 
 
 class _Importer:
-    def __init__(self, module: ir.Module, gauge: Gauge):
-        self._module, self._gauge = module, gauge
+    def __init__(self, module: ir.Module, gauge: Gauge, callbacks: Sequence[HostCallback]):
+        self._module, self._gauge, self._callbacks = module, gauge, callbacks
         self._ops_until_check = OPS_BETWEEN_CHECKS
         self._specs = SpecTable()
         self._functions = {
@@ -113,6 +117,7 @@ class _Importer:
             op = arguments[argument]  # arguments are the first ops, one result each
             self._operands[self._operand_ptr[op]] = outputs[output]
         self._scopes[ROOT] = Scope("program", -1, -1, 0, len(self._op_spec))
+        check_calls(self._custom_calls(), len(self._callbacks))
         default = [a.get("jax.result_info", f"result[{i}]") for i, a in enumerate(results)]
         program = Program(
             specs=self._specs.specs,
@@ -130,9 +135,14 @@ class _Importer:
             tags=self._tags,
             owners=self._owners,
             donated=donated,
-            source=Source(self._module, self._specs.representatives, self._op_source, self._call_site),
+            source=Source(self._module, self._specs.representatives, self._op_source, self._call_site, self._callbacks),
         )
         return without_dead_code(program, self._barriers)
+
+    def _custom_calls(self) -> Iterator[tuple[str, ir.Operation]]:
+        for spec, op in zip(self._specs.specs, self._specs.representatives, strict=True):
+            if spec.kind == "custom_call" and op is not None:
+                yield target_of(spec), op
 
     # ---- reading functions into templates
 

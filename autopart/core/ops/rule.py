@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from autopart.core.arguments import ANYTHING, FUNCTION, NONE, TEXT, check, sequence
 from autopart.core.errors import PartitionError, closest
 from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.ops.traits import UNKNOWN_FLOP, Traits
@@ -226,6 +227,9 @@ def blocked(
         _add(_rules, kind, new)
 
 
+_OWNER, _MANY = "register_custom_call", sequence(ANYTHING, "a list")
+
+
 def register_custom_call(
     target_name: str,
     *,
@@ -249,7 +253,11 @@ def register_custom_call(
     `RegistryError` if the target has a rule already.
     """
 
+    check(_OWNER, RegistryError, target_name=(target_name, TEXT), localize=(localize, FUNCTION | NONE))
+    check(_OWNER, RegistryError, examples=(examples, _MANY), reasons=(reasons, _MANY))
+
     def register(mappings: Mappings) -> Mappings:
+        check(_OWNER, RegistryError, mappings=(mappings, FUNCTION))
         family = mappings.__module__.rpartition(".")[2]
         _load()
         kind = f"custom_call @{target_name}"

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from autopart.core.arguments import check, instance
 from autopart.core.registry import Registry
 from autopart.costmodel.hardware.fabric import DeviceError, Network, Switch, Torus, positive
 
@@ -160,6 +161,7 @@ DEVICES: Registry[Device] = Registry("device", entry_points="autopart.devices", 
 
 def register_device(device: Device) -> Device:
     """Adds `device` to the registry and returns it; raises `DeviceError` if the name is taken."""
+    check("register_device", DeviceError, device=(device, instance("a Device(...)", Device)))
     return DEVICES.add(device.name, device, device.source)
 
 

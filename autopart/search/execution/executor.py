@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from autopart.core.arguments import STRING, check, having
 from autopart.core.errors import UnknownNameError, closest
 
 
@@ -81,9 +82,13 @@ class _SerialSession:
         pass
 
 
+EXECUTOR = STRING | having("an object with start(task), such as ap.Processes(4)", "start")
+
+
 def executor_of(executor: str | Executor) -> Executor:
     """The executor a user means by a name; raises `UnknownNameError` listing the known ones."""
     if not isinstance(executor, str):
+        check("executor", executor=(executor, EXECUTOR))
         return executor
     if executor not in _BY_NAME:
         raise UnknownNameError(f'no executor is called "{executor}"', hint=closest(executor, _BY_NAME))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from autopart.core.arguments import NONE, check_fields, whole
 from autopart.search.execution.executor import Task
 from autopart.search.execution.job_queue import JobQueue, Throughput, run_chunk, sendable
 
@@ -31,6 +32,9 @@ class Processes:
     """So many worker processes; None: one per CPU core."""
 
     workers: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, workers=whole(1, 4096) | NONE)
 
     def start(self, task: Task) -> ProcessSession:
         """See `Executor`."""

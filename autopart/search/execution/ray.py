@@ -16,6 +16,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
+from autopart.core.arguments import NONE, TEXT, check_fields, whole
 from autopart.search.execution.executor import Task
 from autopart.search.execution.job_queue import Done, JobQueue, Throughput, run_chunk
 
@@ -33,6 +34,9 @@ class Ray:
 
     workers: int | None = None
     address: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, workers=whole(1, 4096) | NONE, address=TEXT | NONE)
 
     def start(self, task: Task) -> RaySession:
         """See `Executor`."""

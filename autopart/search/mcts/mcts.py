@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
+from autopart.core.arguments import FLAG, check_fields, number, whole
 from autopart.search.jobs import Job, State
 from autopart.search.mcts.backup import DecisionValues, RewardNormaliser, back_up
 from autopart.search.mcts.node import Graph, reward_of
@@ -44,6 +45,17 @@ class MCTS:
     exploration: float = 0.6
     refinement: float = 0.4
     idle: int = 400
+
+    def __post_init__(self) -> None:
+        check_fields(
+            self,
+            seeded=FLAG,
+            width=whole(1),
+            rollout=whole(0),
+            exploration=number(0),
+            refinement=number(0, 1),
+            idle=whole(1),
+        )
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autopart.core.arguments import check_fields, number, whole
 from autopart.search.evaluator import draw
 from autopart.search.jobs import Job, State
 from autopart.search.optimizers.optimizer import register_optimizer
@@ -29,6 +30,9 @@ class Annealing:
     width: int = 8
     hot: float = 0.5
     cold: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_fields(self, steps=whole(0), width=whole(1), hot=number(0, above=True), cold=number(0, above=True))
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`."""

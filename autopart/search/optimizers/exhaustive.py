@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autopart.core.arguments import check_fields, whole
 from autopart.search.jobs import Job
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem
@@ -16,6 +17,9 @@ class Exhaustive:
 
     depth: int = 4
     width: int = 64
+
+    def __post_init__(self) -> None:
+        check_fields(self, depth=whole(0), width=whole(1))
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autopart.core.arguments import check_fields, whole
 from autopart.search.jobs import Job, State
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem
@@ -24,6 +25,9 @@ class Greedy:
 
     max_options: int = 64
     depth: int = 16
+
+    def __post_init__(self) -> None:
+        check_fields(self, max_options=whole(1), depth=whole(0))
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`."""
@@ -42,6 +46,9 @@ class Beam:
     max_options: int = 32
     depth: int = 16
     patience: int = 2
+
+    def __post_init__(self) -> None:
+        check_fields(self, width=whole(1), max_options=whole(1), depth=whole(0), patience=whole(1))
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`."""

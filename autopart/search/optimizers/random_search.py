@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autopart.core.arguments import check_fields, number, whole
 from autopart.search.jobs import Job
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem
@@ -20,6 +21,9 @@ class RandomSearch:
     depth: int = 6
     width: int = 8
     stop: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_fields(self, depth=whole(1), width=whole(1), stop=number(0, 1))
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`."""

@@ -1,0 +1,88 @@
+"""Host callbacks of a program that jax lowers, and calls into Python that no program may bring along.
+
+jax.debug.print(...)                     collected, and written as a call of @autopart_host_callback
+jax.debug.print(..., ordered=True)       refused with its source line
+@xla_ffi_python_cpu_callback in a file   refused: its index belongs to an executable of another process
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from jax._src.callback import io_callback_p, pure_callback_p
+from jax._src.debugging import debug_callback_p, debug_print_p
+from jax._src.effects import ordered_effects
+from jax.extend.core import Primitive, jaxprs_in_params
+from jax.extend.mlir import ir
+from jax.interpreters import mlir
+
+from autopart.core.errors import ProgramError
+from autopart.core.host_callbacks import TARGET, HostCallback, callback_index, placeholder
+from autopart.core.importer.locations import describe_location
+
+_PRIMITIVES = (debug_callback_p, debug_print_p, pure_callback_p, io_callback_p)
+
+_FOREIGN = re.compile(r"python_(cpu|gpu)_callback|python_callback|^CustomSPMDPartitioning$|^InspectSharding$")
+"""Targets whose configuration is a pointer or an index that means something in one process or executable only."""
+
+
+class Collector:
+    """The callbacks of one lowering, by index, and the parameters of jax's lowering that fill it."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[HostCallback] = []
+
+    def parameters(self, jaxpr: Any) -> mlir.LoweringParameters:
+        """What `jax.stages.Traced.lower` takes as private parameters. jax's own where `jaxpr` has no callback, so that
+        jax finds what it has lowered before."""
+        if not any(equation.primitive in _PRIMITIVES for equation in _equations(jaxpr)):
+            return mlir.LoweringParameters()
+        rules: Any = tuple((primitive, self._rule(primitive)) for primitive in _PRIMITIVES)
+        return mlir.LoweringParameters(override_lowering_rules=rules)
+
+    def _rule(self, primitive: Primitive) -> Callable[..., Sequence[ir.Value]]:
+        def lower(ctx: mlir.LoweringRuleContext, *operands: ir.Value, **params: Any) -> Sequence[ir.Value]:
+            callback = HostCallback(primitive, params, tuple(ctx.avals_in), tuple(ctx.avals_out))
+            if any(map(ordered_effects.contains, callback.effects)):
+                raise _refused("an ordered host callback", "its order is kept by a token, which no mesh axis can tile")
+            self.callbacks.append(callback)
+            types = [mlir.aval_to_ir_type(ctx.module_context, aval) for aval in ctx.avals_out]
+            flat = mlir.ir_tree_registry.flatten(types)[0]
+            return placeholder(len(self.callbacks) - 1, operands, flat, primitive is not pure_callback_p)
+
+        return lower
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    """Every equation of a jaxpr, those of each inner jaxpr once."""
+    seen, waiting = set(), [jaxpr]
+    while waiting:
+        inner = waiting.pop()
+        inner = getattr(inner, "jaxpr", inner)
+        if id(inner) not in seen:
+            seen.add(id(inner))
+            for equation in inner.eqns:
+                yield equation
+                waiting += jaxprs_in_params(equation.params)
+
+
+def check_calls(calls: Iterable[tuple[str, ir.Operation]], callbacks: int) -> None:
+    """Raises `ProgramError` for a call into a Python process that is not one of the first `callbacks` ones."""
+    for target, op in calls:
+        if _FOREIGN.search(target) or (target == TARGET and callback_index(op) >= callbacks):
+            with op.location:
+                raise _refused(
+                    f"a call of @{target}",
+                    "what it calls lives in the process that wrote the module, and nowhere else",
+                )
+
+
+def _refused(what: str, why: str) -> ProgramError:
+    where = describe_location(cast(ir.Location, ir.Location.current)) or "no source line"
+    return ProgramError(
+        f"{what} cannot be partitioned ({where})",
+        why=why,
+        hint="jax.debug.print, jax.debug.callback, jax.pure_callback or io_callback, with ordered=False, in a function",
+    )

@@ -1,0 +1,95 @@
+"""Can every value be told from the others by its name, and is each output the next value of one argument at most?"""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import autopart as ap
+
+X = np.ones((8, 4), "f4")
+MESH = ap.Mesh({"a": 4})
+TAGS = (
+    "plain",
+    "é",
+    'a"b',
+    "a'b",
+    "back\\slash",
+    "new\nline",
+    "tab\t",
+    "日本",
+    "a/b",
+    "percent%",
+    "[0]",
+    "\x7f",
+    "a b",
+)
+
+
+@pytest.mark.parametrize("name", TAGS)
+def test_a_tag_of_any_name_can_be_decided_about(name):
+    lowered = ap.jit(lambda x: ap.tag(name, x + 1) * 2, MESH, [ap.ManualPartition({name: 0}, axis="a")]).lower(X)
+    assert list(lowered.traced.program.tags) == [name]
+    assert lowered.metadata.out_specs["outputs"] == (("a",),)
+
+
+def test_tags_that_escape_alike_are_told_apart():
+    def tagged(x):
+        return ap.tag("é", x + 1), ap.tag("\\C3\\A9", x + 2)
+
+    lowered = ap.jit(tagged, MESH, [ap.ManualPartition({"é": 0, "\\C3\\A9": 1}, axis="a")]).lower(X)
+    assert list(lowered.metadata.out_specs.values()) == [(("a",),), ((), ("a",))]
+
+
+def module(tmp_path, first="", second=""):
+    path = tmp_path / "module.mlir"
+    path.write_text(
+        f"""func.func @main(%a: tensor<8xf32> {first}, %b: tensor<8xf32> {second}) -> (tensor<8xf32>, tensor<8xf32>) {{
+        return %a, %b : tensor<8xf32>, tensor<8xf32> }}"""
+    )
+    return path
+
+
+def aliasing(text):
+    return f"{{tf.aliasing_output = {text}}}"
+
+
+def test_two_arguments_of_one_name_are_refused_until_they_are_named_apart(tmp_path):
+    path = module(tmp_path, 'loc("same")', 'loc("same")')
+    with pytest.raises(ap.ProgramError, match=r'several arguments are called "same"[\s\S]*argument_names'):
+        ap.load(path)
+    program = ap.load(path, argument_names=["a", "b"])
+    assert list(ap.jit(program, MESH).lower().metadata.in_specs) == ["a", "b"]
+
+
+def test_arguments_whose_paths_collide_are_refused():
+    with pytest.raises(ap.ProgramError, match='several arguments are called "x/a/b"'):
+        ap.jit(lambda x: x, MESH).lower({"a": {"b": X}, "a/b": X})
+
+
+TIES = {
+    "one output of two arguments": (aliasing("0 : i32"), aliasing("0 : i32"), "output 0 is tied 2 times"),
+    "an output that is not there": (aliasing("2 : i32"), "", "a tie names output 2"),
+    "an output before the first": (aliasing("-1 : i32"), "", "tied to the output -1"),
+    "text": (aliasing('"zero"'), "", "tied to the output"),
+}
+
+
+@pytest.mark.parametrize("case", TIES)
+def test_ties_of_a_file_that_cannot_be_are_refused(tmp_path, case):
+    first, second, says = TIES[case]
+    with pytest.raises(ap.ProgramError, match=says):
+        ap.load(module(tmp_path, first, second))
+
+
+@pytest.mark.parametrize("ties", [{0: 0, 1: 0}, {0: 2}, {5: 0}])
+def test_given_ties_that_cannot_be_are_refused(tmp_path, ties):
+    with pytest.raises(ap.ProgramError, match="tie"):
+        ap.load(module(tmp_path), ties=ties)
+
+
+def test_ties_of_a_donated_state_are_one_to_one():
+    step = ap.jit(lambda s, t: (t, s, s + t), MESH, donate_argnums=(0, 1))
+    assert step.lower(X, X).traced.program.ties == {0: 0, 1: 1}
+    assert jax.tree.all(jax.tree.map(np.array_equal, step(X, X * 2), (X * 2, X, X * 3)))

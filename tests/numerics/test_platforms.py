@@ -1,0 +1,71 @@
+"""Does a program that was lowered for another platform run on the devices that are here, or say why not?"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import autopart as ap
+
+X = np.random.default_rng(0).normal(size=(8, 4, 4)).astype("f4")
+BP = ap.ManualPartition({"x": 0}, axis="batch")
+
+
+def spd(x):
+    return x @ x.swapaxes(1, 2) + jnp.eye(4)
+
+
+PROGRAMS = {
+    "inverse": lambda x: jnp.linalg.inv(spd(x)),
+    "qr": lambda x: jnp.linalg.qr(x, mode="r"),
+    "eigenvalues": lambda x: jnp.linalg.eigvalsh(spd(x)),
+    "singular values": lambda x: jnp.linalg.svd(x, compute_uv=False),
+    "cholesky": lambda x: jnp.linalg.cholesky(spd(x)),
+    "random bits": lambda x: x + jax.random.normal(jax.random.key(0), x.shape),
+    "approximate top k": lambda x: jax.lax.approx_max_k(x, 2)[0],
+    "top k": lambda x: jax.lax.top_k(x, 2)[0],
+    "error function": jax.scipy.special.erf,
+}
+
+
+@pytest.mark.parametrize("device", ["tpu_v3", "h100", "cpu_like_no_other"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_for_other_platforms_run_here(name, device):
+    def program(x):
+        return PROGRAMS[name](ap.tag("inside", x * 1))
+
+    schedule = [ap.ManualPartition({"inside": 0}, axis="model"), BP]
+    device = None if device.startswith("cpu") else device
+    lowered = ap.jit(program, ap.Mesh({"batch": 4, "model": 2}, device=device), schedule).lower(X)
+    result = lowered.compile()(X)
+    np.testing.assert_allclose(result, jax.jit(program)(X), rtol=1e-3, atol=1e-4)
+    assert result.sharding.is_equivalent_to(
+        jax.sharding.NamedSharding(result.sharding.mesh, lowered.out_shardings.spec), result.ndim
+    )
+
+
+def test_a_value_without_a_name_cannot_be_found_in_another_lowering():
+    step = ap.jit(PROGRAMS["inverse"], ap.Mesh({"batch": 4}, device="tpu_v3"))
+    last = step.lower(X).traced.program.value_count - 2
+    step = ap.jit(PROGRAMS["inverse"], step.mesh, [ap.ManualPartition({f"%{last}": ap.REPLICATED}, axis="batch")])
+    lowered = step.lower(X)
+    with pytest.raises(ap.CallError, match=r"lowered for tpu, and the devices are cpu[\s\S]*@LuDecomposition.*:\d+"):
+        lowered.compile()
+
+
+@pytest.mark.parametrize(
+    ("target", "platform"),
+    [("LuDecomposition", "tpu"), ("tpu_custom_call", "tpu"), ("cusolver_geqrf_ffi", "cuda"), ("hipblas_x", "rocm")],
+)
+def test_a_file_that_calls_a_library_that_is_not_here_is_refused_when_it_is_compiled(tmp_path, target, platform):
+    path = tmp_path / "call.mlir"
+    path.write_text(
+        f"""func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {{
+        %0 = stablehlo.custom_call @{target}(%a) : (tensor<4xf32>) -> tensor<4xf32>
+        return %0 : tensor<4xf32> }}"""
+    )
+    lowered = ap.jit(ap.load(path), ap.Mesh({"batch": 4})).lower()
+    with pytest.raises(ap.CallError, match=f"lowered for {platform}, and the devices are cpu"):
+        lowered.compile()
