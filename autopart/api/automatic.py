@@ -42,7 +42,7 @@ from autopart.spmd.device_local import LoweringOptions
 
 
 class SearchWarning(UserWarning):
-    """What a search found is not what was hoped for: nothing fits in memory."""
+    """What a search found is not what was hoped for: nothing fits in memory, or workers died over some of it."""
 
 
 class ReportedActions(list[Action]):
@@ -125,6 +125,10 @@ class AutomaticPartition:
         found = search(partitioning, self._search(partitioning))
         for action in found.actions:
             partitioning.apply(action)
+        if "nothing_tried" in found.report:
+            warnings.warn(found.report["nothing_tried"], SearchWarning, stacklevel=2)
+        for lost in found.report.get("lost", ()):
+            warnings.warn(f"a job was given up and the search went on: {lost['why']}", SearchWarning, stacklevel=2)
         if "does_not_fit" in found.report:
             warnings.warn("\n  ".join(found.report["does_not_fit"]), SearchWarning, stacklevel=2)
         return ReportedActions(found.actions, found.report)

@@ -22,6 +22,7 @@ class Budget:
     """At most so many evaluations (states that are costed) and so many seconds; None: no such limit.
 
     A search with the same budget in evaluations and the same seed gives the same answer; seconds depend on the machine.
+    Seconds count from when the first worker is ready and the starting state is costed: start-up is no part of them.
     `Budget(evaluations=0)` leaves the partitioning as the earlier tactics left it.
     """
 
@@ -38,10 +39,14 @@ class Budget:
 
 
 class BudgetMeter:
-    """Counts what has been spent of a budget since it was made."""
+    """Counts what has been spent of a budget since it was made, or since `begin`."""
 
     def __init__(self, budget: Budget):
         self.budget, self.evaluations, self._start = budget, 0, time.monotonic()
+
+    def begin(self) -> None:
+        """Starts the clock anew."""
+        self._start = time.monotonic()
 
     @property
     def seconds(self) -> float:

@@ -8,14 +8,13 @@ the objective      one number for the optimizer's eyes: seconds, with a penalty 
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from autopart.core.arguments import check_fields, is_real, number, shown
-from autopart.core.errors import ArgumentError, MeshError
+from autopart.core.arguments import check_fields, number
+from autopart.core.errors import MeshError, PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, priced_by
@@ -72,6 +71,29 @@ class StepSeconds:
         return cost.step_s * (1 + self.penalty * cost.excess)
 
 
+class ObjectiveError(PartitionError):
+    """An objective that raises, or returns what is not a number to minimise."""
+
+
+def score_of(objective: Objective, cost: Cost) -> float:
+    """The objective's value; infinity is one: "never". Raises `ObjectiveError` naming the objective."""
+    name = f"the objective {getattr(objective, '__qualname__', repr(objective))}"
+    try:
+        value = objective(cost)
+    except MemoryError:
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        why = f"{where.filename}:{where.lineno}, on {cost}"
+        raise ObjectiveError(f"{name} raised {error!r}", why=why, hint="`Cost -> float`, less is better") from error
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
+        raise ObjectiveError(f"{name} returned {value!r}", why=f"on {cost}", hint="a float to minimise")
+    score = float(value)
+    if math.isnan(score) or score == -math.inf:
+        raise ObjectiveError(f"{name} returned {score}", why=f"on {cost}", hint="a number, or math.inf for never")
+    return score
+
+
 class Pricing:
     """Costs of one program's lowerings on one mesh, by the simulator or by a cost model the user brings.
 
@@ -98,17 +120,7 @@ class Pricing:
             assert self._cost_model is not None
             found: Any = priced_by(self._cost_model, local, self._mesh)
             cost = Cost(found.step_s, found.peak_bytes, self._excess(found.peak_bytes, found), actions)
-        return Cost(cost.step_s, cost.peak_bytes, cost.excess, actions, self._score(cost))
-
-    def _score(self, cost: Cost) -> float:
-        score = self._objective(cost)
-        if isinstance(score, np.generic):
-            score = score.item()
-        if not is_real(score) or score == -math.inf:
-            raise ArgumentError(
-                f"the objective returned {shown(score)} for {cost}", hint="a number; float('inf') for what must not be"
-            )
-        return float(score)
+        return Cost(cost.step_s, cost.peak_bytes, cost.excess, actions, score_of(self._objective, cost))
 
     def _excess(self, peak_bytes: float, found: Any) -> float:
         over = max(0.0, peak_bytes / self._limit_bytes - 1)

@@ -24,6 +24,9 @@ from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, Option
 from autopart.spmd.device_local import LoweringContext, LoweringOptions, lower
 
+MOST_KNOWN = 4096
+"""States whose cost an evaluator remembers: the oldest is forgotten, and costed again if it comes again."""
+
 
 class TaskError(PartitionError):
     """A search that only this process can run."""
@@ -129,6 +132,8 @@ class Evaluator:
             if not math.isfinite(cost.score):
                 cost = Cost(cost.step_s, cost.peak_bytes, math.inf, actions, math.inf)
             known = State(decisions, key, cost, self.space.options(self.partitioning))
+            if len(self._known) >= MOST_KNOWN:
+                del self._known[next(iter(self._known))]
             self._known[key, actions] = known
         return State(decisions, key, known.cost, known.options)
 

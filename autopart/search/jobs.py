@@ -6,6 +6,8 @@ Job(BP, then Z3; rollout 2, seed 7)
 
 from __future__ import annotations
 
+import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,3 +82,15 @@ class State:
 
 Result = tuple[State, ...]
 """What a job found: a state per costed point, in order."""
+
+
+def states_of_lost(job: Job) -> Result:
+    """What stands for a job that no worker could finish: states that cost more than any other and lead nowhere."""
+    lengths = range(1, len(job.decisions) + 1) if job.each and job.decisions else [len(job.decisions)]
+    cost = Cost(math.inf, math.inf, math.inf, 0, math.inf)
+    return tuple(State(job.decisions[:n], _key(job.decisions[:n]), cost, ()) for n in lengths)
+
+
+def _key(decisions: tuple[Decision, ...]) -> int:
+    """A key for decisions whose state is not known."""
+    return int.from_bytes(hashlib.blake2b(repr(decisions).encode(), digest_size=8).digest(), "big")

@@ -16,7 +16,7 @@ from typing import Any
 
 from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
-from autopart.search.execution.executor import Session
+from autopart.search.execution.executor import Lost, Session, WorkerError
 from autopart.search.search import Search, SearchResult, search
 
 HOPELESS = 1.5
@@ -66,7 +66,14 @@ def search_meshes(session: Session, count: int, budget: Budget) -> list[tuple[Se
 
 
 def _run(session: Session, jobs: Sequence[MeshJob]) -> list[SearchResult]:
-    found = dict(session.run(jobs, float("inf")))
+    """Results in the order of the jobs. Raises `WorkerError` for a lost one, `KeyboardInterrupt` after Ctrl-C."""
+    found: dict[int, SearchResult] = {}
+    for index, result in session.run(jobs, float("inf")):
+        if isinstance(result, Lost):
+            raise WorkerError(f"mesh {jobs[index].mesh} cannot be searched", why=result.why)
+        if result.report["stopped"] == "interrupted":
+            raise KeyboardInterrupt
+        found[index] = result
     return [found[i] for i in range(len(jobs))]
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from autopart.search.budget import BudgetMeter, BudgetSpent
 from autopart.search.evaluator import Task
-from autopart.search.execution.executor import Session
-from autopart.search.jobs import Job, Result, State
+from autopart.search.execution.executor import Lost, Session, WorkerError
+from autopart.search.jobs import Job, Result, State, states_of_lost
 
 Observer = Callable[["Problem", State, bool], None]
 """Called for every evaluation, with whether it is the best yet."""
@@ -28,6 +28,7 @@ class Problem:
     best            the best state yet; `best_feasible` and `least_memory` by their own measures
     evaluations     states costed so far
     broken          what a worker, the compiler or the cost model raised, if any did: not the optimizer's doing
+    lost            (job, why) of those that no worker could finish; they count as states that cost more than any other
     """
 
     def __init__(
@@ -45,8 +46,9 @@ class Problem:
         self._observe, self._recall, self._remember = observe, recall, remember
         self.history: list[tuple[int, float]] = []
         self.broken: Exception | None = None
+        self.lost: list[tuple[Job, str]] = []
         self.start = self._first()
-        self._began = meter.seconds
+        meter.begin()
         self.best = self.least_memory = self.start
         self.recalled = 0
 
@@ -68,11 +70,11 @@ class Problem:
     @property
     def evaluations_per_s(self) -> float:
         """States costed per second since the workers were ready."""
-        return self._meter.evaluations / max(1e-9, self._meter.seconds - self._began)
+        return self._meter.evaluations / max(1e-9, self._meter.seconds)
 
     @property
     def seconds(self) -> float:
-        """Seconds since the search began."""
+        """Seconds since the starting state was costed."""
         return self._meter.seconds
 
     def run(self, jobs: Sequence[Job]) -> list[Result]:
@@ -93,9 +95,14 @@ class Problem:
         missing.sort(key=lambda i: fitting[i].decisions)  # neighbours share first decisions: workers go back less
         try:
             for index, result in self._session.run([fitting[i] for i in missing], self._meter.deadline):
+                job = fitting[missing[index]]
+                if isinstance(result, Lost):
+                    self.lost.append((job, result.why))
+                    results[missing[index]] = states_of_lost(job)
+                    continue
                 results[missing[index]] = result
                 if self._remember:
-                    self._remember(fitting[missing[index]], result)
+                    self._remember(job, result)
         except Exception as error:
             self.broken = error
             raise
@@ -121,4 +128,6 @@ class Problem:
     def _first(self) -> State:
         """The starting state; it is costed even where the budget is 0, and not counted."""
         [(_, result)] = self._session.run([Job(())], float("inf"))
+        if isinstance(result, Lost):
+            raise WorkerError("the starting state cannot be costed", why=result.why)
         return result[0]

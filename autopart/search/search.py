@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pickle
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,15 +25,16 @@ from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
 from autopart.search.cost import Cost, Objective, StepSeconds
 from autopart.search.evaluator import Task
 from autopart.search.execution.executor import Executor, executor_of
+from autopart.search.interrupts import interrupts_kept
 from autopart.search.jobs import State
 from autopart.search.merge_propagations import with_merged_propagations
 from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, optimizer_of
 from autopart.search.problem import Problem
 from autopart.search.progress import ProgressLine, seconds_text
-from autopart.search.recall import Recalled, search_problem
 from autopart.search.space.axis_symmetry import symmetric_axes
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.storage import cache
+from autopart.search.storage.recall import Recalled, search_problem
 from autopart.search.storage.records import Recorder, read_records
 from autopart.spmd.device_local import LoweringOptions, lower
 
@@ -72,7 +74,9 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     """Runs a search, or recalls it.
 
     Raises `MeshError` for an axis that is not in the mesh, or where there is nothing to price with; `UnknownNameError`
-    for an unknown optimizer or executor; `OptimizerError` if the optimizer raises, with the best state until then.
+    for an unknown optimizer or executor; `OptimizerError` if the optimizer raises, with the best state until then;
+    `ObjectiveError` if the objective does; `WorkerError` where workers cannot be started or keep dying. Ctrl-C ends it
+    with the best so far; before the starting state is costed there is none, and `KeyboardInterrupt` is raised.
     """
     optimizer, executor = optimizer_of(wanted.optimizer), executor_of(wanted.executor)
     for axis in wanted.axes:
@@ -88,7 +92,8 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     space = DecisionSpace.of(own, axes, twins=twins, given=wanted.given)
     task = Task(own, space, wanted.options, wanted.cost_model, wanted.objective)
     found = _searched(task, optimizer, executor, wanted, header)
-    if directory is not None and found.report["stopped"] in ("budget", "done") and wanted.budget.seconds is None:
+    whole = found.report["stopped"] in ("budget", "done") and not found.report["lost"]
+    if directory is not None and whole and wanted.budget.seconds is None:
         cache.save(directory, key, list(found.actions), found.report)
     return found
 
@@ -112,23 +117,34 @@ def _searched(
     line = ProgressLine(", ".join(wanted.axes)) if wanted.progress else None
     recalled = read_records(wanted.resume, header) if wanted.resume is not None else {}
     recorder = Recorder(wanted.records, header) if wanted.records is not None else None
-    meter, session = BudgetMeter(wanted.budget), executor.start(task)
+    began, start_up_s, problem, stopped, failure = time.monotonic(), 0.0, None, "interrupted", None
+    session = executor.start(task)
     try:
         problem = Problem(
-            task, session, meter, wanted.seed, line,
+            task, session, BudgetMeter(wanted.budget), wanted.seed, line,
             recall=Recalled(wanted.resume, recalled, task.space) if wanted.resume and recalled else None,
             remember=recorder,
         )  # fmt: skip
+        start_up_s = time.monotonic() - began
         stopped, failure = _optimize(optimizer, problem)
         if line is not None:
             line.close(problem)
+    except KeyboardInterrupt:
+        if problem is None:
+            raise
     finally:
-        session.close()
-        if recorder is not None:
-            recorder.close()
+        with interrupts_kept():
+            session.close()
+            if recorder is not None:
+                recorder.close()
     if failure is not None:
         raise failure
-    return _found(task, problem, optimizer, wanted, stopped)
+    with interrupts_kept() as kept:
+        found = _found(task, problem, optimizer, wanted, stopped)
+    found.report["start_up_s"] = start_up_s
+    if kept.count:
+        found.report["stopped"] = "interrupted"
+    return found
 
 
 def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerError | None]:
@@ -170,6 +186,7 @@ def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, s
         "stopped": stopped,
         "evaluations": problem.evaluations,
         "recalled": problem.recalled,
+        "lost": [{"job": str(job), "why": why} for job, why in problem.lost],
         "seconds": problem.seconds,
         "evaluations_per_s": problem.evaluations_per_s,
         "decisions": [task.space.describe(d) for d in best.decisions],
@@ -178,6 +195,15 @@ def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, s
         "history": [list(h) for h in problem.history],
         "cached": False,
     }
+    if (
+        stopped == "budget"
+        and problem.evaluations == 0
+        and wanted.budget.evaluations != 0
+        and wanted.budget.seconds != 0
+    ):
+        report["nothing_tried"] = (
+            f"nothing was tried in {problem.seconds:.1f} s: the result is where the search started"
+        )
     if not best.cost.fits:
         report["does_not_fit"] = _blocked_by(task, best.cost)
     return SearchResult(tuple(actions), report, best)

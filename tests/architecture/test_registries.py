@@ -43,7 +43,7 @@ def test_a_decorator_adds_and_returns_the_thing_itself():
         pass
 
     assert registry.named("square") is Square
-    with pytest.raises(RegistryError, match="test_registry"):
+    with pytest.raises(RegistryError, match="test_registries"):
         registry.register("square")(Square)
 
 

@@ -15,10 +15,10 @@ from autopart.core.partitioning import Atomic, Partitioning, Tile
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.jobs import Job
-from autopart.search.sealed_json import digest_of, seal, unseal
 from autopart.search.search import Search, search
 from autopart.search.storage import cache
 from autopart.search.storage.records import Recorder, RecordWarning, read_records
+from autopart.search.storage.sealed_json import digest_of, seal, unseal
 from tests.errors.damage import damaged
 
 BUDGET = Budget(30)

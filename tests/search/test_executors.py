@@ -16,8 +16,8 @@ from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Task
-from autopart.search.execution.executor import Serial
-from autopart.search.execution.job_queue import Done, JobQueue, Throughput, WorkerError
+from autopart.search.execution.executor import Lost, Serial, WorkerError
+from autopart.search.execution.job_queue import Done, JobQueue, Throughput
 from autopart.search.execution.processes import Processes
 from autopart.search.jobs import Job
 from autopart.search.space.decision_space import DecisionSpace
@@ -131,12 +131,23 @@ class _Deadly:
         return job
 
 
-def test_a_job_that_keeps_killing_workers_is_named():
+def test_a_job_that_keeps_killing_workers_is_lost_and_the_others_are_done():
     session = Processes(2).start(_Deadly())
     try:
         assert results(session, [0, 1, 3, 4]) == [0, 1, 3, 4]
-        with pytest.raises(WorkerError, match="3 workers died over one job"):
-            results(session, [*range(40)])
+        found = results(session, [*range(12)])
+        assert isinstance(found[2], Lost)
+        assert "2 workers died over the job 2: the process was killed (SIGKILL)" in found[2].why
+        assert found[:2] + found[3:] == [0, 1, *range(3, 12)]
+    finally:
+        session.close()
+
+
+def test_workers_that_die_over_every_job_end_the_search():
+    session = Processes(1).start(_Deadly())
+    try:
+        with pytest.raises(WorkerError, match="workers died over 3 jobs in a row"):
+            results(session, [2, 2, 2, 2])
     finally:
         session.close()
 

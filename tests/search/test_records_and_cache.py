@@ -12,10 +12,10 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.cost import StepSeconds
-from autopart.search.sealed_json import seal
 from autopart.search.search import Search, search
 from autopart.search.storage import cache
 from autopart.search.storage.records import RecordWarning
+from autopart.search.storage.sealed_json import seal
 
 
 def cached(directory, **settings):

@@ -10,13 +10,25 @@ how to make what runs its jobs (`worker`), and can be pickled; a search's jobs c
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from autopart.core.arguments import STRING, check, having
-from autopart.core.errors import UnknownNameError, closest
+from autopart.core.arguments import NONE, STRING, check, having, whole
+from autopart.core.errors import PartitionError, UnknownNameError, closest
+
+
+class WorkerError(PartitionError):
+    """Workers that cannot be started, keep dying, or cannot be asked for."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Stands for the result of a job that killed its worker, or ran out of memory, also when it ran alone."""
+
+    why: str
 
 
 class Worker(Protocol):
@@ -43,7 +55,10 @@ class Session(Protocol):
     """Workers that hold one task."""
 
     def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
-        """(index, result) of the jobs as they end, in any order; jobs not begun by `deadline` are left out."""
+        """(index, result) of the jobs as they end, in any order; jobs not begun by `deadline` are left out.
+
+        A result is `Lost` where the job cannot be done. What a job raises is raised here.
+        """
         ...
 
     def close(self) -> None:
@@ -65,24 +80,40 @@ class Serial:
 
     def start(self, task: Task) -> Session:
         """See `Executor`."""
-        return _SerialSession(task.worker())
+        return _SerialSession(task)
 
 
 class _SerialSession:
-    def __init__(self, worker: Worker):
-        self._worker = worker
+    def __init__(self, task: Task):
+        self._task: Task = task
+        self._worker: Worker | None = task.worker()
 
     def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
         for index, job in enumerate(jobs):
             if time.monotonic() >= deadline:
                 return
-            yield index, self._worker.run(job)
+            yield index, self._done(job)
+
+    def _done(self, job: Any) -> Any:
+        """The job's result; where memory runs out, that of a second try by a new worker, which remembers nothing."""
+        why = ""
+        for _ in range(2):
+            try:
+                self._worker = self._worker or self._task.worker()
+                return self._worker.run(job)
+            except MemoryError as error:
+                self._worker, why = None, repr(error)
+            gc.collect()
+        return Lost(f"out of memory, twice, over the job {job}: {why}")
 
     def close(self) -> None:
         pass
 
 
 EXECUTOR = STRING | having("an object with start(task), such as ap.Processes(4)", "start")
+
+WORKERS = whole(1, 4096) | NONE
+"""What a number of workers may be given as; None: one per CPU core."""
 
 
 def executor_of(executor: str | Executor) -> Executor:

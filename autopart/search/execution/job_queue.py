@@ -2,6 +2,7 @@
 
     16 jobs, 2 workers    4 -> worker 0    3 -> worker 1    3    2    1    1    1    1      the last ones are small
     a chunk whose worker died     comes back as chunks of one: the job that kills again is found out
+    a job whose worker died       runs once more, last and with no other beside it; if that dies too, the job is lost
 
 Jobs that take longer than `CHUNK_S` go one by one.
 """
@@ -14,18 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.core.errors import PartitionError
-from autopart.search.execution.executor import Worker
+from autopart.search.execution.executor import Lost, Worker, WorkerError
 
 CHUNK_S = 0.3
 """Seconds that a chunk of several jobs should take at most."""
 
-MAX_DEATHS = 3
-"""Deaths over one job after which it, not the worker, is to blame."""
+MAX_DEATHS = 2
+"""Deaths over one job after which it, not the worker, is to blame: the last of them when it ran alone."""
 
-
-class WorkerError(PartitionError):
-    """Workers keep dying over one job, or what a job raised cannot be sent."""
+GRACE_S = 1.0
+"""Seconds after the deadline for which jobs that were begun before it are waited for, if jobs take no time."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,11 @@ class Throughput:
         self._seconds, self._jobs = 0.9 * self._seconds + done.seconds, 0.9 * self._jobs + len(done.results)
 
     @property
+    def grace_s(self) -> float:
+        """Seconds that a job which is running at the deadline gets beyond it: twice what jobs take."""
+        return GRACE_S + 2 * self._seconds / max(1.0, self._jobs)
+
+    @property
     def max_jobs(self) -> int:
         """Jobs that a chunk should have at most; one where nothing is known yet."""
         return max(1, int(CHUNK_S * self._jobs / self._seconds)) if self._jobs >= 1 and self._seconds > 0 else 1
@@ -82,43 +86,72 @@ class JobQueue:
 
     def __init__(self, jobs: Sequence[Any], workers: int, pace: Throughput, deadline: float):
         self._jobs, self._workers, self._pace, self._deadline = jobs, workers, pace, deadline
-        self._fresh, self._again = 0, list[int]()
-        self._deaths = [0] * len(jobs)
+        self._fresh, self._again, self._alone = 0, list[int](), list[int]()
+        self._deaths, self._out = [0] * len(jobs), 0
 
     @property
     def seconds_left(self) -> float:
         """Seconds until the deadline."""
         return self._deadline - time.monotonic()
 
+    @property
+    def ended(self) -> bool:
+        """True if no worker has a chunk, and none will get one."""
+        left = self._fresh < len(self._jobs) or self._again or self._alone
+        return self._out == 0 and (not left or self.seconds_left <= 0)
+
+    @property
+    def overdue(self) -> bool:
+        """True if what workers still have is not to be waited for."""
+        return self.seconds_left < -self._pace.grace_s
+
     def chunk(self) -> range:
         """Indices of the next jobs for a worker that is idle; none after the deadline, or where all are given out."""
-        if self.seconds_left <= 0:
-            return range(0)
+        chunk = self._next() if self.seconds_left > 0 else range(0)
+        self._out += bool(chunk)
+        return chunk
+
+    def _next(self) -> range:
         if self._again:
             index = self._again.pop()
             return range(index, index + 1)
-        fair = -(-(len(self._jobs) - self._fresh) // (2 * self._workers))
-        first, self._fresh = self._fresh, self._fresh + min(fair, self._pace.max_jobs)
-        return range(first, self._fresh)
+        if self._fresh < len(self._jobs):
+            fair = -(-(len(self._jobs) - self._fresh) // (2 * self._workers))
+            first, self._fresh = self._fresh, self._fresh + min(fair, self._pace.max_jobs)
+            return range(first, self._fresh)
+        if self._alone and self._out == 0:
+            index = self._alone.pop()
+            return range(index, index + 1)
+        return range(0)
 
     def done(self, chunk: range, done: Done) -> Iterator[tuple[int, Any]]:
         """(index, result) of what a worker did of a chunk; raises what a job raised."""
+        self._out -= 1
         self._pace.note(done)
         yield from zip(chunk, done.results, strict=False)
-        if done.error is not None:
+        if isinstance(done.error, MemoryError):
+            ended = chunk.start + len(done.results)
+            self._again += range(ended + 1, chunk.stop)
+            yield from self._blamed(ended, repr(done.error))
+        elif done.error is not None:
             raise done.error
 
     def back(self, chunk: range) -> None:
         """Takes back a chunk that was not begun."""
+        self._out -= 1
         self._again += chunk
 
-    def died(self, chunk: range, how: str = "") -> None:
-        """Takes back a chunk over which a worker died.
-
-        Raises `WorkerError` where one job has killed `MAX_DEATHS` workers on its own.
-        """
-        self.back(chunk)
+    def died(self, chunk: range, how: str = "") -> Iterator[tuple[int, Lost]]:
+        """Takes back a chunk over which a worker died; (index, `Lost`) of a job that has killed `MAX_DEATHS`."""
+        self._out -= 1
         if len(chunk) == 1:
-            self._deaths[chunk[0]] += 1
-            if self._deaths[chunk[0]] >= MAX_DEATHS:
-                raise WorkerError(f"{MAX_DEATHS} workers died over one job", why=how or f"{self._jobs[chunk[0]]}")
+            yield from self._blamed(chunk.start, how)
+        else:
+            self._again += chunk
+
+    def _blamed(self, index: int, how: str) -> Iterator[tuple[int, Lost]]:
+        self._deaths[index] += 1
+        if self._deaths[index] >= MAX_DEATHS:
+            yield index, Lost(f"{MAX_DEATHS} workers died over the job {self._jobs[index]}: {how}")
+        else:
+            self._alone.append(index)

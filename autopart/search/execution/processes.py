@@ -5,7 +5,7 @@
            --job 5--> process 2
 
 The program goes to each process once, when it starts. As with everything that spawns, a script that uses it must guard
-its top level with `if __name__ == "__main__":`.
+its top level with `if __name__ == "__main__":`. A process lives as long as the driver's end of its pipe.
 """
 
 from __future__ import annotations
@@ -13,18 +13,31 @@ from __future__ import annotations
 import contextlib
 import gc
 import multiprocessing
-import multiprocessing.connection
 import os
 import pickle
+import queue
 import signal
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
-from autopart.core.arguments import NONE, check_fields, whole
-from autopart.search.execution.executor import Task
-from autopart.search.execution.job_queue import JobQueue, Throughput, run_chunk, sendable
+from autopart.core.arguments import check_fields
+from autopart.search.execution.crew import CrewSession, Event
+from autopart.search.execution.executor import WORKERS, Task, WorkerError
+from autopart.search.execution.job_queue import run_chunk, sendable
+
+NAME = "autopart-worker"
+
+NO_GUARD = 87
+"""Exit code of a worker whose start ran the script from its top, to where the script starts a search."""
+
+GONE_S = 5.0
+"""Seconds to wait for a process that was killed."""
+
+GUARD = 'in a script, guard what starts the search with `if __name__ == "__main__":`, or take executor="serial"'
 
 
 @dataclass(frozen=True)
@@ -34,115 +47,151 @@ class Processes:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self, workers=whole(1, 4096) | NONE)
+        check_fields(self, WorkerError, workers=WORKERS)
 
-    def start(self, task: Task) -> ProcessSession:
-        """See `Executor`."""
-        return ProcessSession(task.pickled(pickle.dumps), self.workers or os.cpu_count() or 1)
+    def start(self, task: Task) -> CrewSession:
+        """See `Executor`. Raises `WorkerError` where processes cannot be started from here."""
+        _check_may_spawn()
+        data = task.pickled(pickle.dumps)
+        resource_tracker.ensure_running()
+        return CrewSession(lambda events: _Process(data, events), self.workers or os.cpu_count() or 1)
 
 
-class _Worker:
-    """One process and the pipe to it."""
+_serving = threading.Event()
+"""Set in a worker once it is one: until then it runs the top of the script that started it."""
 
-    def __init__(self, task: bytes):
+
+def _check_may_spawn() -> None:
+    process = multiprocessing.current_process()
+    if process.name == NAME and not _serving.is_set():
+        raise SystemExit(NO_GUARD)
+    if process.daemon:
+        raise WorkerError(
+            "a worker process cannot start workers of its own",
+            why=f"{process.name} is a daemon of multiprocessing",
+            hint='executor="serial" inside workers',
+        )
+
+
+class _Process:
+    """A `Handle` of one process: a thread starts it, feeds it and buries it."""
+
+    def __init__(self, task: bytes, events: queue.SimpleQueue[Event]):
+        self._task, self._events = task, events
+        self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._ticket, self._lock, self._ended, self.pid = 0, threading.Lock(), False, 0
         context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self.process.start()
-        theirs.close()
-        self.pipe.send_bytes(task)
-        self.chunk = range(0)
+        self._pipe, self._theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(self._theirs,), daemon=True, name=NAME)
+        self._thread = threading.Thread(target=self._look_after, daemon=True, name=f"{NAME} handle")
+        self._thread.start()
 
-    def wait(self) -> None:
-        """Until it is ready; raises what kept it from that. One that dies before is found out by its first jobs."""
-        with contextlib.suppress(EOFError, OSError):
-            error = self.pipe.recv()
-            if error is not None:
-                raise error
+    @property
+    def is_stopped(self) -> bool:
+        """See `Handle`."""
+        return _is_stopped(self.pid)
+
+    def give(self, ticket: int, jobs: Sequence[Any], seconds: float) -> None:
+        """See `Handle`."""
+        self._ticket = ticket
+        self._inbox.put(pickle.dumps((jobs, seconds)))
 
     def end(self) -> None:
-        """Ends the process."""
-        self.pipe.close()
-        self.process.terminate()
-        self.process.join()
+        """See `Handle`."""
+        self._inbox.put(None)
+        with self._lock:
+            self._ended = True
+            if self.pid and self._process.is_alive():
+                self._process.kill()
+
+    def join(self) -> None:
+        """See `Handle`."""
+        self._thread.join(GONE_S)
+
+    def _look_after(self) -> None:
+        """The life of the process, seen from the driver."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the process inherits it: Ctrl-C is for the driver
+        how = ""
+        try:
+            with self._lock:
+                if self._ended:
+                    return
+                self._process.start()
+                self.pid = self._process.pid or 0
+            self._theirs.close()
+            self._feed()
+        except (EOFError, OSError) as error:
+            how = str(error)
+        finally:
+            how = self._bury() or how
+            self._events.put(Event(self, "died", how=how))
+
+    def _feed(self) -> None:
+        self._pipe.send_bytes(self._task)
+        error = self._pipe.recv_bytes()
+        self._events.put(Event(self, "failed" if error else "ready", error))
+        while (jobs := self._inbox.get()) is not None:
+            self._pipe.send_bytes(jobs)
+            self._events.put(Event(self, "answer", self._pipe.recv_bytes(), self._ticket))
+
+    def _bury(self) -> str:
+        """Makes sure that the process is gone; how it went."""
+        self._pipe.close()
+        self._theirs.close()
+        if not self.pid:
+            return ""
+        self._process.join(0.5)
+        with self._lock:
+            code = self._process.exitcode
+            self._process.kill()
+        self._process.join()
+        return f"the process {_fate(code)}"
+
+
+def _fate(code: int | None) -> str:
+    if code == -signal.SIGKILL:
+        return "was killed (SIGKILL): the system does so where memory runs out"
+    if code == NO_GUARD:
+        return f"ran the script that started it, up to where the script starts the search; {GUARD}"
+    if code is None:
+        return "does not answer"
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}; {GUARD}"
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a child of this process is stopped."""
+    if not pid:
+        return False
+    try:
+        return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
 
 
 def _serve(pipe: Connection) -> None:
     """The life of a worker: the task, then jobs until the pipe closes. Ctrl-C is for the driver."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        worker = pickle.loads(pipe.recv_bytes()).worker()
-    except Exception as error:
-        pipe.send(sendable(error))
-        return
-    gc.freeze()
-    pipe.send(None)
-    while True:
+    _serving.set()
+    threading.Thread(target=_end_with_driver, daemon=True).start()
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        data = pipe.recv_bytes()
         try:
+            worker = pickle.loads(data).worker()
+        except MemoryError:
+            return
+        except Exception as error:
+            pipe.send_bytes(pickle.dumps(sendable(error)))
+            return
+        gc.freeze()
+        pipe.send_bytes(b"")
+        while True:
             jobs, seconds = pipe.recv()
-        except EOFError:
-            return
-        pipe.send(run_chunk(worker, jobs, seconds))
+            pipe.send(run_chunk(worker, jobs, seconds))
 
 
-class ProcessSession:
-    """Worker processes that hold one task."""
-
-    def __init__(self, task: bytes, workers: int):
-        self._task, self._pace = task, Throughput()
-        self._workers = [_Worker(task) for _ in range(workers)]
-        try:
-            for worker in self._workers:
-                worker.wait()
-        except Exception:
-            self.close()
-            raise
-
-    @property
-    def pids(self) -> list[int]:
-        """Process ids of the workers, for whoever wants to see or kill one."""
-        return [w.process.pid or 0 for w in self._workers]
-
-    def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
-        """See `Session`."""
-        waiting = JobQueue(jobs, len(self._workers), self._pace, deadline)
-        busy: dict[Connection, _Worker] = {}
-        for worker in self._workers:
-            self._next(worker, waiting, jobs, busy)
-        while busy:
-            for pipe in multiprocessing.connection.wait(list(busy)):
-                worker = busy.pop(pipe)  # type: ignore[arg-type]
-                chunk, done = worker.chunk, None
-                try:
-                    done = worker.pipe.recv()
-                except (EOFError, OSError):
-                    waiting.died(chunk)
-                    worker = self._replace(worker)
-                self._next(worker, waiting, jobs, busy)
-                if done is not None:
-                    yield from waiting.done(chunk, done)
-
-    def _next(self, worker: _Worker, waiting: JobQueue, jobs: Sequence[Any], busy: dict[Connection, _Worker]) -> None:
-        chunk = waiting.chunk()
-        if not chunk:
-            return
-        try:
-            worker.pipe.send((jobs[chunk.start : chunk.stop], waiting.seconds_left))
-        except OSError:
-            waiting.died(chunk)
-            self._next(self._replace(worker), waiting, jobs, busy)
-            return
-        worker.chunk = chunk
-        busy[worker.pipe] = worker
-
-    def _replace(self, worker: _Worker) -> _Worker:
-        place = self._workers.index(worker)
-        worker.end()
-        self._workers[place] = _Worker(self._task)
-        self._workers[place].wait()
-        return self._workers[place]
-
-    def close(self) -> None:
-        """See `Session`."""
-        for worker in self._workers:
-            worker.end()
+def _end_with_driver() -> None:
+    """Also in the middle of a job."""
+    driver = multiprocessing.parent_process()
+    if driver is not None:
+        driver.join()
+        os._exit(0)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from autopart.core.partitioning import Action, Atomic, Propagate, Tile
-from autopart.search.sealed_json import SealError, seal, unseal
 from autopart.search.storage.records import RecordWarning
+from autopart.search.storage.sealed_json import SealError, seal, unseal
 
 
 def default_directory() -> Path:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from autopart.search.jobs import Job, Result, State
-from autopart.search.sealed_json import SealError, digest_of, seal, unseal
+from autopart.search.storage.sealed_json import SealError, digest_of, seal, unseal
 
 
 class RecordWarning(UserWarning):
