@@ -31,7 +31,7 @@ from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, opti
 from autopart.search.problem import Problem
 from autopart.search.progress import ProgressLine, seconds_text
 from autopart.search.space.axis_symmetry import symmetric_axes
-from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.decision_space import DecisionSpace, registered_kinds
 from autopart.search.storage import cache
 from autopart.search.storage.records import Recorder, read_records
 from autopart.spmd.device_local import LoweringOptions, lower
@@ -84,8 +84,8 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
         return SearchResult(tuple(known[0]), {**known[1], "cached": True})
     own: Partitioning = pickle.loads(pickle.dumps(partitioning))
     axes = [a for a in wanted.axes if partitioning.mesh.shape[a] > 1]
-    twins = symmetric_axes(own, axes) if wanted.cost_model is None else {}
-    space = DecisionSpace.of(own, axes, twins=twins, given=wanted.given)
+    symmetric_to = symmetric_axes(own, axes) if wanted.cost_model is None else {}
+    space = DecisionSpace.of(own, axes, symmetric_to=symmetric_to, given=wanted.given)
     task = Task(own, space, wanted.options, wanted.cost_model, wanted.objective)
     found = _searched(task, optimizer, executor, wanted, header)
     if directory is not None and found.report["stopped"] in ("budget", "done") and wanted.budget.seconds is None:
@@ -204,6 +204,7 @@ def _header(partitioning: Partitioning, wanted: Search) -> dict[str, Any]:
         "links": [list(pair) for pair in mesh.links],
         "start": f"{partitioning.fingerprint:016x}",
         "axes": list(wanted.axes),
+        "kinds": {name: repr(kind) for name, kind in registered_kinds().items()},
         "given": [[str(a) for a in actions] for actions in wanted.given],
         "options": repr(wanted.options),
         "cost_model": _named(wanted.cost_model),

@@ -1,7 +1,7 @@
 """Records: every job and what it found, a JSON line each, so that a search can be read, resumed and replayed.
 
     {"autopart": "0.1.0", "program": "9f2c...", "mesh": {"batch": 16, "model": 2}, "device": "tpu_v3", ...}
-    {"job": [[["role", 3, 0, "batch"]], ...], "states": [{"cost": [2.3, 2.1e10, 0.2, 33, 6.8], ...}]}
+    {"job": [[["tile_group", 3, 0, "batch"]], ...], "states": [{"cost": [2.3, 2.1e10, 0.2, 33, 6.8], ...}]}
 
 A resumed search asks for the same jobs in the same order and finds the first of them here. Lines that cannot be read,
 and files of another search, are reported and ignored.
