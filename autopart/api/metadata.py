@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from autopart.api.schedule_code import schedule_code
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, ShareGathers, Tile
 from autopart.costmodel.estimate import Estimate
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 
@@ -149,6 +149,8 @@ def describe(action: Action, partitioning: Partitioning) -> str:
             return f"atomic<{partitioning.program.value_name(value)}, {axis}>"
         case Propagate(axis):
             return f"propagate<{axis}>"
+        case ShareGathers(within):
+            return f"share_gathers<{within}>"
 
 
 def _seconds(value: float | None) -> str:

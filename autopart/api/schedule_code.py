@@ -3,6 +3,9 @@
     tile<params/0/w, 1, model>, tile<params/1/w, 1, model>, propagate<model>
       ->  ap.ManualPartition({"params/*/w": 1}, axis="model")
 
+    share_gathers<64>
+      ->  ap.SharedGathers(within=64)
+
 One manual tactic per propagation. Names that differ in their numbers alone become a glob, if it matches nothing else.
 """
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 _TILE = re.compile(r"tile<(.+), (\d+), ([^,<>]+)>")
 _ATOMIC = re.compile(r"atomic<(.+), ([^,<>]+)>")
 _PROPAGATE = re.compile(r"propagate<(.+)>")
+_SHARE_GATHERS = re.compile(r"share_gathers<(\d+)>")
 _DIGITS = re.compile(r"\d+")
 WIDTH = 110
 
@@ -34,6 +38,8 @@ def schedule_code(metadata: Metadata) -> str:
         lines.append(f"    # {tactic.name}")
         for axis, decisions in _propagations(tactic.actions):
             lines += _tactic_lines(_with_globs(decisions, named), axis)
+        shared = [found for action in tactic.actions if (found := _SHARE_GATHERS.fullmatch(action))]
+        lines += [f"    ap.SharedGathers(within={found[1]})," for found in shared]
     return "\n".join([*lines, "]"])
 
 

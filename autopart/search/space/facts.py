@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from autopart.core.partitioning import Action
 from autopart.core.program import Program
 from autopart.search.space.priors import read_by_matrix_ops, updated_arguments, value_bytes
+from autopart.search.space.repeated_reads import RepeatedReads
 from autopart.search.space.value_groups import ValueGroups, value_groups
 
 
@@ -54,6 +56,11 @@ class ProgramFacts:
             read_by_matrix=read,
             value_bytes=value_bytes(program),
         )
+
+    @cached_property
+    def repeated_reads(self) -> RepeatedReads:
+        """Where matrix ops read one stored array twice."""
+        return RepeatedReads.of(self.program, self.value_bytes)
 
     def named(self, values: np.ndarray) -> str:
         """Values as text: the name of the first, and how many more there are."""

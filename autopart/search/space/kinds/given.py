@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, ShareGathers, Tile
 from autopart.search.space.decisions import Decision, DecisionKind, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 
@@ -37,6 +37,9 @@ def _replayed(partitioning: Partitioning, actions: Sequence[Action]) -> list[Act
                     continue
             case Atomic(value, axis):
                 if partitioning.tiled_dim(value, axis) >= 0:
+                    continue
+            case ShareGathers(within):
+                if within <= partitioning.share_within:
                     continue
         partitioning.apply(action)
         taken.append(action)

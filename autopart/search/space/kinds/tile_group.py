@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autopart.core.layout import LAST_TILE
 from autopart.core.partitioning import Action, Partitioning
-from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import open_tiles, pending_bytes
 from autopart.search.space.priors import MIN_SHARE
 from autopart.search.space.tile_and_keep import tile_each
+
+if TYPE_CHECKING:
+    from autopart.search.space.decision_space import DecisionSpace
 
 KIND = "tile_group"
 

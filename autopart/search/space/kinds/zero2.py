@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autopart.core.partitioning import Action, Partitioning
-from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.kinds.zero3 import all_but_one_group, bytes_saved
 from autopart.search.space.tile_and_keep import FIRST_DIVISIBLE, keep_each, tile_each
+
+if TYPE_CHECKING:
+    from autopart.search.space.decision_space import DecisionSpace
 
 SHARE_OF_ZERO3 = 0.7
 """Its prior over that of `zero3`: with Adam, two of three updated arrays are optimizer state."""

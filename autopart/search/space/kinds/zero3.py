@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autopart.core.partitioning import Action, Partitioning
-from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import argument_dims
 from autopart.search.space.tile_and_keep import FIRST_DIVISIBLE, tile_each
+
+if TYPE_CHECKING:
+    from autopart.search.space.decision_space import DecisionSpace
 
 
 @register_decision_kind("zero3")
