@@ -1,7 +1,8 @@
 # make demo    partition a transformer's training step over 8 simulated devices and check every number
 # make test    the default tests (minutes)
+# make lint    formatting, linting, types
 #
-# Both create .venv and install the project into it, once.
+# Each creates .venv and installs the project into it, once.
 
 PYTHON ?= python3
 VENV := .venv

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autopart.core.errors import PartitionError
 from autopart.costmodel.hardware.devices import device
 
 if TYPE_CHECKING:
@@ -12,8 +13,13 @@ if TYPE_CHECKING:
 
 
 def write_plot(sweep: Sweep, path: str | Path) -> None:
-    """Writes the plot to `path`, whose ending says in which format; raises `ImportError` without matplotlib."""
-    from matplotlib.figure import Figure
+    """Writes the plot to `path`, whose ending says in which format. Raises `PartitionError` without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise PartitionError(
+            "a plot needs matplotlib, which is not installed", hint="pip install 'autopart[plots]'"
+        ) from None
 
     figure = Figure(figsize=(7, 5), layout="constrained")
     plot = figure.subplots()

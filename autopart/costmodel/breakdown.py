@@ -80,8 +80,9 @@ def top_buffers(run: Simulation, k: int) -> list[BufferRow]:
                   path(program, v))
         for v in program.arguments
     ]  # fmt: skip
-    live = np.flatnonzero((run.size > 0) & (run.made <= at) & (run.end >= at))
-    rows += [_buffer_row(run, int(b)) for b in live[np.argsort(-run.size[live], kind="stable")][:k]]
+    made, end, size = run.buffers.made, run.buffers.end, run.buffers.bytes
+    live = np.flatnonzero((size > 0) & (made <= at) & (end >= at))
+    rows += [_buffer_row(run, int(b)) for b in live[np.argsort(-size[live], kind="stable")][:k]]
     return sorted(rows, key=lambda row: -row.bytes)[:k]
 
 
@@ -98,7 +99,9 @@ def _buffer_row(run: Simulation, buffer: int) -> BufferRow:
         value = int(local.at_def[buffer - values - moves])
         layout, what = int(local.native[value]), "before redistribution"
     where = program.where(int(program.value_op[value]))
-    return BufferRow(f"{what} {local.local_type(value, layout)}", float(run.size[buffer]), where, path(program, value))
+    return BufferRow(
+        f"{what} {local.local_type(value, layout)}", float(run.buffers.bytes[buffer]), where, path(program, value)
+    )
 
 
 def path(program: Program, value: int) -> str:

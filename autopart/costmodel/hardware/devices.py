@@ -50,6 +50,26 @@ def dtype_class(dtype: str) -> str:
 
 
 @dataclass(frozen=True)
+class AroundMatmul:
+    """What a compiler does with the ops around a matmul or convolution; a call into a library allows none of it.
+
+    fuses_operands     computes elementwise ops inside the matmul that reads them
+    joins_results      computes ops that read the result, element by element, in the same kernel
+    narrows_operands   stores as bf16 what only f32 matmuls at default precision read
+    copies_updates     makes an update from a transposed collective on copies in another HBM layout
+    """
+
+    fuses_operands: bool = False
+    joins_results: bool = False
+    narrows_operands: bool = False
+    copies_updates: bool = False
+
+
+XLA_TPU = AroundMatmul(fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True)
+"""XLA's TPU backend, as libtpu 0.0.51 compiles."""
+
+
+@dataclass(frozen=True)
 class Device:
     """One device of a mesh. Bytes, seconds and flop per second; one multiply-add is two flop.
 
@@ -66,8 +86,7 @@ class Device:
     launch_s           fixed cost of a kernel; `matmul_launch_s` of a matmul or convolution
     matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
-    fuses_into_matmul  its compiler computes elementwise ops inside matmuls, and stores what only f32 matmuls at default
-                       precision read as bf16 (XLA on TPU)
+    around_matmul      what its compiler does with the ops around a matmul
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
@@ -93,7 +112,7 @@ class Device:
     matmul_tile: tuple[int, int, int] = (1, 1, 1)
     layout_tile: tuple[int, int] = (1, 1)
     on_chip_bytes: float = 0.0
-    fuses_into_matmul: bool = False
+    around_matmul: AroundMatmul = AroundMatmul()
     combine_bytes: float = 0.0
     hides_latency: bool = True
 

@@ -19,7 +19,7 @@ published, except v7 whose die-to-die link is six ICI links [M].
 
 from __future__ import annotations
 
-from autopart.costmodel.hardware.devices import Device, register_device
+from autopart.costmodel.hardware.devices import XLA_TPU, Device, register_device
 from autopart.costmodel.hardware.fabric import Network, Switch, Torus
 
 GIB, MIB = 2**30, 2**20
@@ -51,7 +51,7 @@ register_device(
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=16 * MIB,
-        fuses_into_matmul=True,
+        around_matmul=XLA_TPU,
         combine_bytes=120 * MIB,
         hides_latency=False,
         source={
@@ -81,7 +81,7 @@ register_device(
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=16 * MIB,
-        fuses_into_matmul=True,
+        around_matmul=XLA_TPU,
         combine_bytes=120 * MIB,
         hides_latency=False,
         source={
@@ -114,7 +114,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB * share,
-        fuses_into_matmul=True,
+        around_matmul=XLA_TPU,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "275 T a chip in bf16 and int8 [G], 137 a core [L]",
@@ -144,7 +144,7 @@ register_device(
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
-        fuses_into_matmul=True,
+        around_matmul=XLA_TPU,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "197 bf16, 393 int8 T [G]",
@@ -171,7 +171,7 @@ register_device(
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
-        fuses_into_matmul=True,
+        around_matmul=XLA_TPU,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "459 bf16 and fp8 [G], 918 int8 [S]",
@@ -198,7 +198,7 @@ register_device(
         matmul_tile=(8, 256, 256),
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
-        fuses_into_matmul=True,
+        around_matmul=XLA_TPU,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "918 bf16 and fp8, 1836 int8 [G]",
@@ -227,7 +227,7 @@ register_device(
         matmul_tile=(8, 256, 256),
         layout_tile=(8, 128),
         on_chip_bytes=64 * MIB,
-        fuses_into_matmul=True,
+        around_matmul=XLA_TPU,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "2307 bf16, 4614 fp8 a chip of two devices [G]",

@@ -9,7 +9,7 @@ is redistributed right after its op also has the buffer its op left: V + R + its
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 BODY, BRANCH = 1, 2
 """Scope kinds that the kernels tell apart: loops (bodies and conditions), and branches; the program itself is 0."""
+
+
+Records = Any
+"""A NumPy record array, whose fields kernels read as attributes; NumPy's types know no fields."""
 
 
 class ProgramArrays(NamedTuple):
@@ -46,14 +50,14 @@ class ProgramArrays(NamedTuple):
     user_ptr: np.ndarray
     user: np.ndarray
     shape: np.ndarray
-    ops: np.ndarray
-    values: np.ndarray
-    uses: np.ndarray
-    scopes: np.ndarray
-    outputs: np.ndarray
+    ops: Records
+    values: Records
+    uses: Records
+    scopes: Records
+    outputs: Records
 
 
-def records(**fields: np.ndarray) -> np.ndarray:
+def records(**fields: np.ndarray) -> Records:
     """One record array with a field per array; all of one length."""
     length = len(next(iter(fields.values())))
     table = np.empty(length, np.dtype([(name, array.dtype) for name, array in fields.items()], align=True))
@@ -131,8 +135,8 @@ class LocalArrays(NamedTuple):
     """What one device holds, in bytes (with layout padding where asked for) and elements.
 
     values   native_bytes, native_elements: as its op leaves it; settled_bytes, settled_elements: as it waits;
-             at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer it is, a view shows its operand's;
-             left_in: the buffer in which its op leaves it
+             at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer it is read from, which
+             for a view is its operand's; left_in: the buffer in which its op leaves it
     moves    moved_bytes, moved_elements: a redistribution as its uses read it; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: it only slices, so consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
@@ -141,29 +145,29 @@ class LocalArrays(NamedTuple):
     home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
 
-    values: np.ndarray
-    moves: np.ndarray
-    uses: np.ndarray
-    ops: np.ndarray
+    values: Records
+    moves: Records
+    uses: Records
+    ops: Records
     home: np.ndarray
 
 
 def local_arrays(
-    local: DeviceLocal, p: ProgramArrays, layout_tile: tuple[int, int], moves_nothing: np.ndarray
+    local: DeviceLocal, program: ProgramArrays, layout_tile: tuple[int, int], moves_nothing: np.ndarray
 ) -> LocalArrays:
     """Sizes on one device; `layout_tile` (1, 1) means no padding."""
     sizes, place = np.array(local.mesh.axis_sizes, np.int64), local.placement
     rows, minor = layout_tile
-    everything = np.arange(len(p.values), dtype=np.int32)
-    native_bytes, native = _sizes(p, everything, local.native, sizes, rows, minor)
+    everything = np.arange(len(program.values), dtype=np.int32)
+    native_bytes, native = _sizes(program, everything, local.native, sizes, rows, minor)
     settled_bytes, settled, at = native_bytes.copy(), native.copy(), local.at_def
-    settled_bytes[at], settled[at] = _sizes(p, at, local.settled[at], sizes, rows, minor)
-    moved_bytes, moved = _sizes(p, place.value, place.target, sizes, rows, minor)
-    _, used = _sizes(p, local.program.operands, local.required, sizes, 1, 1)
-    at_def = np.full(len(p.values), -1, np.int32)
+    settled_bytes[at], settled[at] = _sizes(program, at, local.settled[at], sizes, rows, minor)
+    moved_bytes, moved = _sizes(program, place.value, place.target, sizes, rows, minor)
+    _, used = _sizes(program, local.program.operands, local.required, sizes, 1, 1)
+    at_def = np.full(len(program.values), -1, np.int32)
     at_def[local.at_def] = np.arange(len(local.at_def))
-    shows, use_buffer, left_in, home = _buffers(p, place.of_use, moves_nothing, at_def, place.scope, local.at_def)
-    vector_flop, in_step, update_bytes = _op_work(p, native, native_bytes, used)
+    shows, use_buffer, left_in, home = _buffers(program, place.of_use, moves_nothing, at_def, place.scope, local.at_def)
+    vector_flop, in_step, update_bytes = _op_work(program, native, native_bytes, used)
     return LocalArrays(
         values=records(
             native_bytes=native_bytes, native_elements=native, settled_bytes=settled_bytes, settled_elements=settled,
@@ -184,47 +188,62 @@ def local_arrays(
 
 
 @njit(cache=True)
-def _buffers(p, of_use, moves_nothing, at_def, moved_scope, def_values):
+def _buffers(
+    program: ProgramArrays,
+    of_use: np.ndarray,
+    moves_nothing: np.ndarray,
+    at_def: np.ndarray,
+    moved_scope: np.ndarray,
+    def_values: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Who reads and writes which buffer; see `LocalArrays`."""
-    values, moves = p.values.shape[0], moved_scope.shape[0]
+    values, moves = program.values.shape[0], moved_scope.shape[0]
     shows, left_in = np.arange(values).astype(np.int32), np.arange(values).astype(np.int32)
-    use_buffer = np.empty(p.uses.shape[0], np.int32)
+    use_buffer = np.empty(program.uses.shape[0], np.int32)
     home = np.empty(values + moves + def_values.shape[0], np.int32)
     for d in range(def_values.shape[0]):
         left_in[def_values[d]] = values + moves + d
-        home[values + moves + d] = p.ops.op_scope[p.values.value_op[def_values[d]]]
+        home[values + moves + d] = program.ops.op_scope[program.values.value_op[def_values[d]]]
     for r in range(moves):
         home[values + r] = moved_scope[r]
-    for op in range(p.ops.shape[0]):
-        first, end, operand = p.result_ptr[op], p.result_ptr[op + 1], p.operand_ptr[op]
+    for op in range(program.ops.shape[0]):
+        first, end, operand = program.result_ptr[op], program.result_ptr[op + 1], program.operand_ptr[op]
         for value in range(first, end):
-            inside_loop = p.ops.carry_body[op] >= 0 and value == first
-            home[value] = p.ops.carry_body[op] if inside_loop else p.ops.op_scope[op]
-            if p.ops.is_view[op] and at_def[value] < 0:
+            inside_loop = program.ops.carry_body[op] >= 0 and value == first
+            home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]
+            if program.ops.is_view[op] and at_def[value] < 0:
                 moved = of_use[operand + value - first]
                 kept = moved < 0 or moves_nothing[moved]
-                shows[value] = shows[p.uses.operands[operand + value - first]] if kept else values + moved
-    for use in range(p.uses.shape[0]):
+                shows[value] = shows[program.uses.operands[operand + value - first]] if kept else values + moved
+    for use in range(program.uses.shape[0]):
         moved = of_use[use]
         kept = moved < 0 or moves_nothing[moved]
-        use_buffer[use] = shows[p.uses.operands[use]] if kept else values + moved
+        use_buffer[use] = shows[program.uses.operands[use]] if kept else values + moved
     return shows, use_buffer, left_in, home
 
 
 @njit(cache=True)
-def _op_work(p, native_elements, native_bytes, use_elements):
-    ops = p.ops.shape[0]
+def _op_work(
+    program: ProgramArrays, native_elements: np.ndarray, native_bytes: np.ndarray, use_elements: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(vector_flop, in_step, update_bytes) of every op; see `LocalArrays`."""
+    ops = program.ops.shape[0]
     vector, in_step, update = np.zeros(ops), np.full(ops, -1.0), np.zeros(ops)
     for op in range(ops):
-        kind, first, end, result = p.ops.op_class[op], p.operand_ptr[op], p.operand_ptr[op + 1], p.result_ptr[op]
+        kind, first, end, result = (
+            program.ops.op_class[op],
+            program.operand_ptr[op],
+            program.operand_ptr[op + 1],
+            program.result_ptr[op],
+        )
         if kind == ELEMENTWISE:
             in_step[op] = native_elements[result]
-            vector[op] = p.ops.weight[op] * native_elements[result]
+            vector[op] = program.ops.weight[op] * native_elements[result]
         elif kind in (REDUCE, OPAQUE):
             most = 0.0
             for use in range(first, end):
                 most = max(most, use_elements[use])
-            vector[op] = p.ops.weight[op] * most
+            vector[op] = program.ops.weight[op] * most
             if kind == REDUCE:
                 in_step[op] = use_elements[first]
         elif kind == UPDATE:
@@ -232,40 +251,43 @@ def _op_work(p, native_elements, native_bytes, use_elements):
             for use in range(first + 1, end):
                 largest = max(largest, use_elements[use])
             vector[op] = min(native_elements[result], largest)
-            update[op] = min(native_bytes[result], largest * p.values.element_bytes[result])
+            update[op] = min(native_bytes[result], largest * program.values.element_bytes[result])
     return vector, in_step, update
 
 
 @njit(cache=True)
-def _sizes(p, values, layouts, axis_sizes, rows, minor):
+def _sizes(
+    program: ProgramArrays, values: np.ndarray, layouts: np.ndarray, axis_sizes: np.ndarray, rows: int, minor: int
+) -> tuple[np.ndarray, np.ndarray]:
     """(bytes, elements) of each value in each layout."""
     count = values.shape[0]
     in_bytes, elements = np.empty(count), np.empty(count)
-    dims = np.ones(p.shape.shape[1])
+    dims = np.ones(program.shape.shape[1])
     for i in range(count):
         value = values[i]
-        plain = p.values.elements[value]
+        plain = program.values.elements[value]
         if layouts[i] != 0:
             for axis in range(axis_sizes.shape[0]):
                 if 0 < action_of(layouts[i], axis) <= LAST_TILE:
                     plain /= axis_sizes[axis]
         elements[i] = plain
-        in_bytes[i] = plain * p.values.element_bytes[value]
-        rank = p.values.rank[value]
+        in_bytes[i] = plain * program.values.element_bytes[value]
+        rank = program.values.rank[value]
         if minor > 1 and rank > 0 and plain > 0:
-            dims[:] = p.shape[value]
+            dims[:] = program.shape[value]
             for axis in range(axis_sizes.shape[0]):
                 action = action_of(layouts[i], axis)
                 if 0 < action <= LAST_TILE:
                     dims[action - 1] /= axis_sizes[axis]
             in_bytes[i] = (
-                padded_elements(dims[:rank], p.values.element_bytes[value], rows, minor) * p.values.element_bytes[value]
+                padded_elements(dims[:rank], program.values.element_bytes[value], rows, minor)
+                * program.values.element_bytes[value]
             )
     return in_bytes, elements
 
 
 @kernel
-def padded_elements(dims, element_bytes, rows, minor):
+def padded_elements(dims: np.ndarray, element_bytes: float, rows: int, minor: int) -> float:
     """Elements an array takes in tiles of `rows` 4-byte rows by `minor` columns, minor dims chosen to waste least.
 
     Rows below a full tile are padded to a power of two, as the TPU compiler does.
@@ -289,7 +311,8 @@ def padded_elements(dims, element_bytes, rows, minor):
 
 
 @njit(cache=True)
-def _ways(mapping, passing, axis_sizes):
+def _ways(mapping: np.ndarray, passing: np.ndarray, axis_sizes: np.ndarray) -> np.ndarray:
+    """float64[ops]: over how many devices the loops of each op divide it."""
     ways = np.ones(mapping.shape[0])
     for op in range(mapping.shape[0]):
         for axis in range(axis_sizes.shape[0]):

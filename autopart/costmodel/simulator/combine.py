@@ -13,6 +13,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from autopart.costmodel.simulator.arrays import LocalArrays
+from autopart.costmodel.simulator.kernel_graph import KernelGraph
+from autopart.costmodel.simulator.slots import before
+
 MAX_COMBINED = 256
 """Operands of one combined collective, XLA's limit."""
 
@@ -21,7 +25,15 @@ SOON_OPS = 100
 
 
 @njit(cache=True)
-def combine_reductions(here, graph, ordered, group, operand_bytes, latency_s, combine_bytes):
+def combine_reductions(
+    local: LocalArrays,
+    graph: KernelGraph,
+    ordered: np.ndarray,
+    group: np.ndarray,
+    operand_bytes: np.ndarray,
+    latency_s: np.ndarray,
+    combine_bytes: float,
+) -> tuple[np.ndarray, np.ndarray]:
     """(slots of nodes once reductions wait for each other, seconds each saves by sharing a latency).
 
     ordered   slots before; nodes are taken in program order
@@ -31,7 +43,7 @@ def combine_reductions(here, graph, ordered, group, operand_bytes, latency_s, co
     saved_s = np.zeros(nodes)
     if nodes == 0 or group.max() < 0:
         return slot, saved_s
-    needed = np.full(here.home.shape[0], np.iinfo(np.int64).max)
+    needed = np.full(local.home.shape[0], np.iinfo(np.int64).max)
     for k in range(nodes):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             needed[graph.reads.read_buffer[i]] = min(needed[graph.reads.read_buffer[i]], ordered[k])
@@ -44,7 +56,7 @@ def combine_reductions(here, graph, ordered, group, operand_bytes, latency_s, co
         g, wanted_at = group[k], np.iinfo(np.int64).max
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             wanted_at = min(wanted_at, needed[graph.write_buffer[i]])
-        if g < 0 or wanted_at - slot[k] < 4 * SOON_OPS:
+        if g < 0 or wanted_at - slot[k] < before(SOON_OPS):
             continue
         fits = held[g] + operand_bytes[k] <= combine_bytes and count[g] < MAX_COMBINED
         if open_batch[g] < 0 or not fits or slot[k] >= deadline[g] or scope[g] != graph.nodes.scope[k]:

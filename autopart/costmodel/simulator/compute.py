@@ -13,12 +13,17 @@ import numpy as np
 from numba import njit
 
 from autopart.costmodel.hardware.devices import CONV_SHARE, HBM, LAUNCH, MATMUL_LAUNCH, ON_CHIP, VECTOR
-from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, KernelGraph
+from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import UPDATE
+from autopart.costmodel.simulator.slots import before
 
 
 @njit(cache=True)
-def roofline_s(matrix_work, dtype, is_conv, vector_flop, hbm_bytes, row):
+def roofline_s(
+    matrix_work: float, dtype: int, is_conv: bool, vector_flop: float, hbm_bytes: float, row: np.ndarray
+) -> float:
     """Seconds of one kernel on the device of `row` (`device_row`)."""
     rate = row[dtype] * (row[CONV_SHARE] if is_conv else 1.0)
     launch_s = row[MATMUL_LAUNCH] if matrix_work > 0 else row[LAUNCH]
@@ -26,16 +31,28 @@ def roofline_s(matrix_work, dtype, is_conv, vector_flop, hbm_bytes, row):
 
 
 @njit(cache=True)
-def kernel_seconds(p, here, graph, order, slot, leader, copied, last, plain, size, row):
+def kernel_seconds(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    order: np.ndarray,
+    slot: np.ndarray,
+    leader: np.ndarray,
+    copied: np.ndarray,
+    plain: np.ndarray,
+    buffers: Buffers,
+    row: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
     """(seconds, HBM bytes) per node, zero where it runs in another; one run of each, loops not multiplied.
 
     order      nodes by slot
     copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
+    plain[b]   bytes of buffer b if it is written to memory of its own
     """
-    nodes, buffers = graph.nodes.shape[0], plain.shape[0]
+    nodes, count, last = graph.nodes.shape[0], plain.shape[0], buffers.last
     seconds, hbm, work, vector = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
-    touched_at, written_by = np.full(buffers, -np.inf), np.full(buffers, -1, np.int64)
-    seen = np.full(buffers, -1, np.int64)
+    touched_at, written_by = np.full(count, -np.inf), np.full(count, -1, np.int64)
+    seen = np.full(count, -1, np.int64)
     dtype, is_conv = graph.nodes.matrix_dtype.copy(), graph.nodes.is_conv.copy()
     now = 0.0
     for k in order:
@@ -70,20 +87,20 @@ def kernel_seconds(p, here, graph, order, slot, leader, copied, last, plain, siz
             touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
             continue
         op = graph.nodes.subject[k]
-        if in_place and p.ops.op_class[op] == UPDATE:
-            hbm[head] += here.ops.update_bytes[op]
+        if in_place and program.ops.op_class[op] == UPDATE:
+            hbm[head] += local.ops.update_bytes[op]
             continue
-        for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
-            if here.values.at_def[value] >= 0 or last[value] < 0:
-                hbm[head] += here.values.native_bytes[value]
-            elif plain[value] > 0 and not (size[value] == 0 and last[value] == slot[k]):
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            if local.values.at_def[value] >= 0 or last[value] < 0:
+                hbm[head] += local.values.native_bytes[value]
+            elif plain[value] > 0 and not (buffers.bytes[value] == 0 and last[value] == slot[k]):
                 now += plain[value]
                 touched_at[value], written_by[value] = now, head
                 seen[value] = head
             else:
                 seen[value] = head
-    outlive = 4 * p.ops.shape[0]
-    for buffer in range(buffers):
+    outlive = before(program.ops.shape[0])
+    for buffer in range(count):
         if written_by[buffer] >= 0 and last[buffer] >= outlive:
             hbm[written_by[buffer]] += plain[buffer]
     for k in range(nodes):

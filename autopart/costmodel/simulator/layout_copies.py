@@ -14,7 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, TURNED
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
 
 SMALL_BYTES = 2.0**20
@@ -22,13 +23,13 @@ SMALL_BYTES = 2.0**20
 
 
 @njit(cache=True)
-def transposed_nodes(p, here, graph):
+def transposed_nodes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph) -> np.ndarray:
     """bool[nodes]: elementwise kernels that read a collective's result transposed, or another such kernel's result."""
-    nodes, values = graph.nodes.shape[0], p.values.shape[0]
+    nodes, values = graph.nodes.shape[0], program.values.shape[0]
     transposed, moved, follows = (
         np.zeros(nodes, np.bool_),
-        np.zeros(here.home.shape[0], np.bool_),
-        np.zeros(here.home.shape[0], np.bool_),
+        np.zeros(local.home.shape[0], np.bool_),
+        np.zeros(local.home.shape[0], np.bool_),
     )
     for k in range(nodes):
         if graph.nodes.kind[k] != KERNEL:
@@ -36,13 +37,13 @@ def transposed_nodes(p, here, graph):
                 moved[graph.write_buffer[i]] = True
             continue
         op = graph.nodes.subject[k]
-        if p.ops.op_class[op] != ELEMENTWISE or graph.nodes.written[k] < SMALL_BYTES:
+        if program.ops.op_class[op] != ELEMENTWISE or graph.nodes.written[k] < SMALL_BYTES:
             continue
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer, how = graph.reads.read_buffer[i], graph.reads.read_how[i]
             if not how & STREAMED:
                 continue
-            if moved[buffer] and how & TURNED:
+            if moved[buffer] and how & TRANSPOSED:
                 transposed[k] = True
             if buffer < values and follows[buffer]:
                 transposed[k] = True
@@ -53,7 +54,7 @@ def transposed_nodes(p, here, graph):
 
 
 @njit(cache=True)
-def copied_bytes(p, here, graph, transposed):
+def copied_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray) -> np.ndarray:
     """float64[nodes]: bytes of the arguments that a transposed kernel reads in step: each is copied first."""
     copied = np.zeros(graph.nodes.shape[0])
     for k in range(copied.shape[0]):
@@ -61,7 +62,7 @@ def copied_bytes(p, here, graph, transposed):
             continue
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
-            is_argument = buffer < p.values.shape[0] and p.ops.is_argument[p.values.value_op[buffer]]
+            is_argument = buffer < program.values.shape[0] and program.ops.is_argument[program.values.value_op[buffer]]
             if is_argument and graph.reads.read_how[i] & STREAMED:
-                copied[k] += here.values.settled_bytes[buffer]
+                copied[k] += local.values.settled_bytes[buffer]
     return copied

@@ -6,62 +6,85 @@ parameter runs as soon as the gradient is there, and the gradient is gone.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
-from autopart.costmodel.simulator.kernel_graph import KERNEL, until
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph, until
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, REDUCE
+from autopart.costmodel.simulator.slots import before, early, slot_of
 
 SMALL_BYTES = 65536.0
 """A result below this is run early whatever it frees: the scalars of an optimizer."""
 
 
+class Buffers(NamedTuple):
+    """The memory of every buffer, in slots and bytes.
+
+    made[b]    the slot at which buffer b is written; 0 for arguments, and for what is never written
+    last[b]    the last slot at which it is read; -1 if never
+    end[b]     the slot until which it takes memory
+    bytes[b]   what it takes then; 0 where it is written into another buffer's memory
+    """
+
+    made: np.ndarray
+    last: np.ndarray
+    end: np.ndarray
+    bytes: np.ndarray
+
+
 @njit(cache=True)
-def structure_reads(p, here):
+def structure_reads(program: ProgramArrays, local: LocalArrays) -> np.ndarray:
     """int64[buffers]: the last slot at which loops, branches, arguments and outputs read each; -1 if none does."""
-    ops, last = p.ops.shape[0], np.full(here.home.shape[0], -1, np.int64)
-    for i in range(p.outputs.shape[0]):
-        use = p.outputs.output_use[i]
-        last[here.uses.use_buffer[use] if use >= 0 else here.values.shows[p.outputs.output_value[i]]] = 4 * ops
+    ops, last = program.ops.shape[0], np.full(local.home.shape[0], -1, np.int64)
+    for i in range(program.outputs.shape[0]):
+        use = program.outputs.output_use[i]
+        last[local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]] = before(
+            ops
+        )
     for op in range(ops):
-        if p.ops.op_class[op] != FREE or p.ops.is_view[op] or p.ops.is_argument[op]:
+        if program.ops.op_class[op] != FREE or program.ops.is_view[op] or program.ops.is_argument[op]:
             continue
-        for use in range(p.operand_ptr[op], p.operand_ptr[op + 1]):
-            buffer = here.uses.use_buffer[use]
-            slot = 4 * p.uses.use_position[use]
-            if p.ops.carry_body[op] < 0:
-                slot = max(slot, 4 * op + 1)
-            if p.uses.use_scope[use] != here.home[buffer]:
-                slot = until(p.scopes, here.home[buffer], p.uses.use_scope[use], slot)
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            buffer = local.uses.use_buffer[use]
+            slot = before(program.uses.use_position[use])
+            if program.ops.carry_body[op] < 0:
+                slot = max(slot, slot_of(op))
+            if program.uses.use_scope[use] != local.home[buffer]:
+                slot = until(program.scopes, local.home[buffer], program.uses.use_scope[use], slot)
             last[buffer] = max(last[buffer], slot)
     return last
 
 
 @njit(cache=True)
-def last_slots(p, here, graph, slot, structure):
+def last_slots(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, structure: np.ndarray
+) -> np.ndarray:
     """int64[buffers]: the last slot at which each buffer is read, -1 if never; nodes run at `slot`."""
     last = structure.copy()
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer, at = graph.reads.read_buffer[i], slot[k]
-            if graph.nodes.scope[k] != here.home[buffer]:
-                at = until(p.scopes, here.home[buffer], graph.nodes.scope[k], at)
+            if graph.nodes.scope[k] != local.home[buffer]:
+                at = until(program.scopes, local.home[buffer], graph.nodes.scope[k], at)
             last[buffer] = max(last[buffer], at)
     return last
 
 
 @njit(cache=True)
-def made_at(p, here, graph, slot):
+def made_at(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray) -> np.ndarray:
     """int64[buffers]: the slot at which each buffer is written; 0 for arguments, and for what is never written."""
-    made = np.zeros(here.home.shape[0], np.int64)
-    for op in range(p.ops.shape[0]):
-        if p.ops.carry_body[op] >= 0 or (
-            p.ops.op_class[op] == FREE and not p.ops.is_view[op] and not p.ops.is_argument[op]
+    made = np.zeros(local.home.shape[0], np.int64)
+    for op in range(program.ops.shape[0]):
+        if program.ops.carry_body[op] >= 0 or (
+            program.ops.op_class[op] == FREE and not program.ops.is_view[op] and not program.ops.is_argument[op]
         ):
-            for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
-                made[value] = 4 * op + 1
-            if p.ops.carry_body[op] >= 0:
-                made[p.result_ptr[op] + 1] = 4 * p.scopes.scope_end[p.ops.carry_body[op]]
+            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                made[value] = slot_of(op)
+            if program.ops.carry_body[op] >= 0:
+                made[program.result_ptr[op] + 1] = before(program.scopes.scope_end[program.ops.carry_body[op]])
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]] = slot[k]
@@ -69,28 +92,29 @@ def made_at(p, here, graph, slot):
 
 
 @njit(cache=True)
-def run_early(p, here, graph, planned, size, last):
-    """int64[nodes]: the slots at which nodes run, where `planned` ones can be earlier.
-
-    `size` are bytes of buffers, 0 for those in another's memory.
-    """
-    slot, made, values = planned.copy(), made_at(p, here, graph, planned), p.values.shape[0]
+def run_early(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, planned: np.ndarray, buffers: Buffers
+) -> np.ndarray:
+    """int64[nodes]: the slots at which nodes run, where `planned` ones can be earlier."""
+    slot, made, values = planned.copy(), made_at(program, local, graph, planned), program.values.shape[0]
     for k in range(graph.nodes.shape[0]):
         op = graph.nodes.subject[k]
-        if graph.nodes.kind[k] == KERNEL and (p.ops.op_class[op] == ELEMENTWISE or p.ops.op_class[op] == REDUCE):
+        if graph.nodes.kind[k] == KERNEL and (
+            program.ops.op_class[op] == ELEMENTWISE or program.ops.op_class[op] == REDUCE
+        ):
             ready, frees, takes, moved_after = 0, 0.0, 0.0, False
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 buffer = graph.reads.read_buffer[i]
                 ready = max(ready, made[buffer])
-                if last[buffer] == planned[k]:
-                    frees += size[buffer]
+                if buffers.last[buffer] == planned[k]:
+                    frees += buffers.bytes[buffer]
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-                takes += size[graph.write_buffer[i]]
+                takes += buffers.bytes[graph.write_buffer[i]]
                 moved_after = moved_after or graph.write_buffer[i] >= values
-            early = 4 * (ready // 4) + 3
-            inside = graph.nodes.scope[k] == 0 or ready >= 4 * p.scopes.scope_start[graph.nodes.scope[k]]
-            if inside and not moved_after and early < slot[k] and (frees >= takes or takes < SMALL_BYTES):
-                slot[k] = early
+            sooner = early(ready)
+            inside = graph.nodes.scope[k] == 0 or ready >= before(program.scopes.scope_start[graph.nodes.scope[k]])
+            if inside and not moved_after and sooner < slot[k] and (frees >= takes or takes < SMALL_BYTES):
+                slot[k] = sooner
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]] = slot[k]
     return slot

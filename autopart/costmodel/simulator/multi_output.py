@@ -14,15 +14,26 @@ import numpy as np
 from numba import njit
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, KernelGraph
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE
+from autopart.costmodel.simulator.slots import before
 
 MAX_RESULTS = 16
 """Most kernels that join one."""
 
 
 @njit(cache=True)
-def join_kernels(p, here, graph, order, slot, made, with_matmul, window_ops):
+def join_kernels(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    order: np.ndarray,
+    slot: np.ndarray,
+    made: np.ndarray,
+    with_matmul: bool,
+    window_ops: int,
+) -> np.ndarray:
     """int64[nodes]: the node that each node runs in, itself where it joins none. Moves joined nodes in `slot`, `made`.
 
     order        nodes by slot
@@ -36,7 +47,7 @@ def join_kernels(p, here, graph, order, slot, made, with_matmul, window_ops):
         if graph.nodes.kind[k] != KERNEL:
             continue
         op = graph.nodes.subject[k]
-        kind, in_step = p.ops.op_class[op], here.ops.in_step[op]
+        kind, in_step = program.ops.op_class[op], local.ops.in_step[op]
         if in_step > 1 and kind in (ELEMENTWISE, REDUCE):
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 if not graph.reads.read_how[i] & STREAMED:
@@ -44,15 +55,8 @@ def join_kernels(p, here, graph, order, slot, made, with_matmul, window_ops):
                 for other in (maker[graph.reads.read_buffer[i]], reader[graph.reads.read_buffer[i]]):
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
-                    if slot[k] - slot[other] <= 4 * window_ops and _ready(
-                        graph.read_ptr,
-                        graph.reads.read_buffer,
-                        graph.reads.read_how,
-                        made,
-                        maker,
-                        slot[other],
-                        k,
-                        other,
+                    if slot[k] - slot[other] <= before(window_ops) and _ready(
+                        graph, made, maker, slot[other], k, other
                     ):
                         leader[k] = other
                         break
@@ -66,8 +70,8 @@ def join_kernels(p, here, graph, order, slot, made, with_matmul, window_ops):
                 made[graph.write_buffer[i]] = slot[k]
         matrix = kind in (MATMUL, CONV)
         if kind == ELEMENTWISE or (matrix and with_matmul):
-            for value in range(p.result_ptr[op], p.result_ptr[op + 1]):
-                if here.values.at_def[value] < 0:
+            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                if local.values.at_def[value] < 0:
                     maker[value] = head
         if in_step > 1:
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
@@ -77,12 +81,12 @@ def join_kernels(p, here, graph, order, slot, made, with_matmul, window_ops):
 
 
 @kernel
-def _ready(read_ptr, read_buffer, read_how, made, maker, at, k, other):
+def _ready(graph: KernelGraph, made: np.ndarray, maker: np.ndarray, at: int, k: int, other: int) -> bool:
     """True if node k can run with node `other`: it reads that node's results in step, the rest is there already."""
-    for i in range(read_ptr[k], read_ptr[k + 1]):
-        buffer = read_buffer[i]
+    for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+        buffer = graph.reads.read_buffer[i]
         if maker[buffer] == other:
-            if not read_how[i] & STREAMED:
+            if not graph.reads.read_how[i] & STREAMED:
                 return False
         elif made[buffer] >= at:
             return False

@@ -10,17 +10,19 @@ not depend on each other change places, each with the redistributions that belon
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE
+from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph
+from autopart.costmodel.simulator.slots import before, op_of
 
 WORTH_BYTES = 2.0**20
 """Neighbours change places to save at least this much."""
 
 
 @njit(cache=True)
-def order_neighbours(graph, matrix_ops, size, last):
+def order_neighbours(graph: KernelGraph, matrix_ops: np.ndarray, size: np.ndarray, last: np.ndarray) -> np.ndarray:
     """int64[nodes]: slots once neighbouring matmuls have changed places; `matrix_ops` marks matmuls, convolutions."""
     slot, nodes = graph.nodes.slot.copy(), graph.nodes.shape[0]
     k = 0
@@ -34,7 +36,7 @@ def order_neighbours(graph, matrix_ops, size, last):
         if free and not _depends(graph, first, middle, end):
             as_is, swapped = _peaks(graph, size, last, first, middle, end)
             if swapped < as_is - WORTH_BYTES:
-                a, b = slot[first] // 4 * 4, slot[second] // 4 * 4
+                a, b = before(op_of(slot[first])), before(op_of(slot[second]))
                 for node in range(first, middle):
                     slot[node] += b - a
                 for node in range(middle, end):
@@ -45,24 +47,24 @@ def order_neighbours(graph, matrix_ops, size, last):
 
 
 @kernel
-def _unit(graph, matrix_ops, k):
+def _unit(graph: KernelGraph, matrix_ops: np.ndarray, k: int) -> tuple[int, int]:
     """(k, end) if nodes k..end are redistributions, one matmul, and redistributions of its result; else (k, -1)."""
     start, nodes = k, graph.nodes.shape[0]
     while k < nodes and graph.nodes.kind[k] == USE_MOVE:
         k += 1
     if k == nodes or graph.nodes.kind[k] != KERNEL or not matrix_ops[graph.nodes.subject[k]]:
         return start, -1
-    op_slot = graph.nodes.slot[k] // 4
-    if k > start and graph.nodes.slot[start] // 4 != op_slot:
+    op = op_of(graph.nodes.slot[k])
+    if k > start and op_of(graph.nodes.slot[start]) != op:
         return start, -1
     k += 1
-    while k < nodes and graph.nodes.kind[k] == DEF_MOVE and graph.nodes.slot[k] // 4 == op_slot:
+    while k < nodes and graph.nodes.kind[k] == DEF_MOVE and op_of(graph.nodes.slot[k]) == op:
         k += 1
     return start, k
 
 
 @kernel
-def _depends(graph, first, middle, end):
+def _depends(graph: KernelGraph, first: int, middle: int, end: int) -> bool:
     """True if a node of the second unit reads what one of the first writes."""
     for k in range(first, middle):
         for w in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
@@ -73,7 +75,9 @@ def _depends(graph, first, middle, end):
 
 
 @kernel
-def _peaks(graph, size, last, first, middle, end):
+def _peaks(
+    graph: KernelGraph, size: np.ndarray, last: np.ndarray, first: int, middle: int, end: int
+) -> tuple[float, float]:
     """Most bytes above the start while both units run: (first one first, second one first)."""
     high_a, net_a = _bytes(graph, size, last, first, middle, graph.nodes.slot[end - 1])
     high_b, net_b = _bytes(graph, size, last, middle, end, graph.nodes.slot[end - 1])
@@ -81,7 +85,9 @@ def _peaks(graph, size, last, first, middle, end):
 
 
 @kernel
-def _bytes(graph, size, last, start, end, pair_end):
+def _bytes(
+    graph: KernelGraph, size: np.ndarray, last: np.ndarray, start: int, end: int, pair_end: int
+) -> tuple[float, float]:
     """(most, remaining) bytes of a unit: what it writes, and of that what is still read after the pair.
 
     What both units read, and no one after them, is freed by whichever comes second, so it counts for neither.

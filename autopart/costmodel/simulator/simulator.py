@@ -1,7 +1,7 @@
 """The simulator: runs a device-local program on paper.
 
     lowering arrays  ->  local sizes  ->  fusion  ->  kernels  ->  when each runs  ->  seconds, bytes, live memory
-                         arrays.py        fusion.py   kernel_graph  lifetimes.py        compute.py, memory.py
+                         arrays.py        fusion.py   kernel_graph  liveness.py         compute.py, memory.py
                                                                     multi_output.py
 
 A `Simulator` belongs to one program and mesh and keeps what they fix: the program's arrays, the mesh's links, and the
@@ -25,11 +25,12 @@ from autopart.costmodel.simulator.compute import kernel_seconds
 from autopart.costmodel.simulator.fusion import fused_away_values
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph, kernel_graph
 from autopart.costmodel.simulator.layout_copies import copied_bytes, transposed_nodes
-from autopart.costmodel.simulator.liveness import last_slots, made_at, run_early, structure_reads
+from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs, plain_sizes
 from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.order import order_neighbours
 from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
+from autopart.costmodel.simulator.slots import slot_count
 from autopart.spmd.device_local import DeviceLocal
 
 JOIN_WINDOW_OPS = 100
@@ -77,9 +78,7 @@ class Simulation:
     node_hbm_bytes: np.ndarray = field(repr=False)
     node_trips: np.ndarray = field(repr=False)
     node_start_s: np.ndarray = field(repr=False)
-    made: np.ndarray = field(repr=False)
-    end: np.ndarray = field(repr=False)
-    size: np.ndarray = field(repr=False)
+    buffers: Buffers = field(repr=False)
     live: np.ndarray = field(repr=False)
     plans: tuple[list[PlanCost], list[PlanCost]] = field(repr=False)
     """Prices of the redistributions after ops (`at_def`) and before uses (`placement`)."""
@@ -106,44 +105,48 @@ class Simulator:
 
     def run(self, local: DeviceLocal) -> Simulation:
         """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
-        p, d, place = self.arrays, self.links.device, local.placement
+        program, device, place = self.arrays, self.links.device, local.placement
+        matmul = device.around_matmul
         def_plans = self._plan_costs(local, local.at_def, local.native[local.at_def], local.settled[local.at_def])
         use_plans = self._plan_costs(local, place.value, local.settled[place.value], place.target)
-        tile = d.layout_tile if self.options.layout_padding else (1, 1)
-        here = local_arrays(local, p, tile, np.array([not c.steps for c in use_plans], np.bool_))
-        fused_away = fused_away_values(p, here, d.fuses_into_matmul, self.options.recompute)
-        graph = kernel_graph(p, here, fused_away, local.at_def)
+        tile = device.layout_tile if self.options.layout_padding else (1, 1)
+        held = local_arrays(local, program, tile, np.array([not c.steps for c in use_plans], np.bool_))
+        fused_away = fused_away_values(program, held, matmul.fuses_operands, self.options.recompute)
+        graph = kernel_graph(program, held, fused_away, local.at_def)
         moves = _Moves.of(graph.nodes, use_plans, def_plans)
-        structure = structure_reads(p, here)
-        plain = plain_sizes(p, here, graph, structure, d.fuses_into_matmul)
+        structure = structure_reads(program, held)
+        plain = plain_sizes(program, held, graph, structure, matmul.narrows_operands)
 
         planned = np.ascontiguousarray(graph.nodes["slot"])
-        if not d.hides_latency:
-            last = last_slots(p, here, graph, planned, structure)
-            planned = order_neighbours(graph, p.ops["matrix_flop"] > 0, plain, last)
-        planned, saved_s = combine_reductions(here, graph, planned, *moves.for_combining, d.combine_bytes)
-        transposed = transposed_nodes(p, here, graph) & (d.fuses_into_matmul and self.options.layout_copies)
-        copied = copied_bytes(p, here, graph, transposed)
+        if not device.hides_latency:
+            last = last_slots(program, held, graph, planned, structure)
+            planned = order_neighbours(graph, program.ops["matrix_flop"] > 0, plain, last)
+        planned, saved_s = combine_reductions(held, graph, planned, *moves.for_combining, device.combine_bytes)
+        transposed = transposed_nodes(program, held, graph) & (matmul.copies_updates and self.options.layout_copies)
+        copied = copied_bytes(program, held, graph, transposed)
 
-        def ranges(slot: np.ndarray, leader: np.ndarray) -> tuple:
-            made, last = made_at(p, here, graph, slot), last_slots(p, here, graph, slot, structure)
-            end, size = live_ranges(p, here, graph, slot, leader, plain, made, last)
-            return made, last, end, size, outputs(p, here, graph, transposed, made, last, end, size)
+        def buffers_at(slot: np.ndarray, leader: np.ndarray) -> tuple[Buffers, float]:
+            """The buffers when nodes run at `slot`, and the bytes of outputs that take over no argument's memory."""
+            made, last = made_at(program, held, graph, slot), last_slots(program, held, graph, slot, structure)
+            buffers = live_ranges(program, held, graph, slot, leader, plain, made, last)
+            return buffers, outputs(program, held, graph, transposed, buffers)
 
         leader = np.arange(len(graph.nodes))
-        _, last, _, size, _ = ranges(planned, leader)
-        slot = run_early(p, here, graph, planned, size, last)
-        order, made = np.argsort(slot, kind="stable"), made_at(p, here, graph, slot)
-        leader = join_kernels(p, here, graph, order, slot, made, d.fuses_into_matmul, JOIN_WINDOW_OPS)
-        made, last, end, size, output_bytes = ranges(slot, leader)
+        slot = run_early(program, held, graph, planned, buffers_at(planned, leader)[0])
+        order, made = np.argsort(slot, kind="stable"), made_at(program, held, graph, slot)
+        leader = join_kernels(program, held, graph, order, slot, made, matmul.joins_results, JOIN_WINDOW_OPS)
+        buffers, output_bytes = buffers_at(slot, leader)
         order = np.argsort(slot, kind="stable")
-        kernel_s, hbm = kernel_seconds(p, here, graph, order, slot, leader, copied, last, plain, size, self.device_row)
-        live = live_bytes(made, end, size, 4 * len(p.ops) + 4, slot, moves.extra_bytes + copied)
+        kernel_s, hbm = kernel_seconds(
+            program, held, graph, order, slot, leader, copied, plain, buffers, self.device_row
+        )
+        live = live_bytes(buffers, slot_count(len(program.ops)), slot, moves.extra_bytes + copied)
 
-        node_s, trips = kernel_s + moves.seconds - saved_s, p.scopes["scope_trips"][graph.nodes["scope"]]
-        start_s, overlapped_s = _two_streams(graph, leader, node_s * trips, len(here.home))
+        node_s = kernel_s + moves.seconds - saved_s
+        trips = program.scopes["scope_trips"][graph.nodes["scope"]]
+        start_s, overlapped_s = _two_streams(graph, leader, node_s * trips, len(held.home))
         compute_s, collective_s = kernel_s @ trips, (moves.seconds - saved_s) @ trips
-        argument_bytes = float(here.values["settled_bytes"][self.program.arguments].sum())
+        argument_bytes = float(held.values["settled_bytes"][self.program.arguments].sum())
         return Simulation(
             serial_s=float(compute_s + collective_s),
             overlapped_s=float(overlapped_s),
@@ -155,7 +158,7 @@ class Simulator:
             flop=float((graph.nodes["matrix_flop"] + graph.nodes["vector_flop"]) @ trips),
             hbm_bytes=float(hbm @ trips),
             local=local,
-            arrays=here,
+            arrays=held,
             graph=graph,
             leader=leader,
             slot=slot,
@@ -163,14 +166,14 @@ class Simulator:
             node_hbm_bytes=hbm,
             node_trips=trips,
             node_start_s=start_s,
-            made=made,
-            end=end,
-            size=size,
+            buffers=buffers,
             live=live,
             plans=(def_plans, use_plans),
         )
 
-    def _plan_costs(self, local: DeviceLocal, values, sources, targets) -> list[PlanCost]:
+    def _plan_costs(
+        self, local: DeviceLocal, values: np.ndarray, sources: np.ndarray, targets: np.ndarray
+    ) -> list[PlanCost]:
         known, kinds = self.known_plans, local.statics.type_id[values]
         costs = []
         for value, *key in zip(values.tolist(), kinds.tolist(), sources.tolist(), targets.tolist(), strict=True):
@@ -203,7 +206,7 @@ class _Moves:
 
 
 @njit(cache=True)
-def _two_streams(graph, leader, seconds, buffers):
+def _two_streams(graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, buffers: int) -> tuple[np.ndarray, float]:
     """(start of each node, end of the step) if collectives queue beside compute, each waiting for what it reads.
 
     In program order: what runs early to free memory would wait for the collective it needs.

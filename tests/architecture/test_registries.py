@@ -1,4 +1,4 @@
-"""What every registry promises: a name is taken once, an unknown one is answered with the nearest, nothing stays behind."""
+"""What every registry promises: a name is taken once, an unknown one is answered with the nearest ones."""
 
 from __future__ import annotations
 

@@ -1,0 +1,50 @@
+"""Slots: the simulator's clock, four ticks an op.
+
+    before(o)    redistributions for op o
+    slot_of(o)   op o itself
+    after(o)     redistributions of its results
+    early(o)     what runs early, because op o made it possible
+
+Node k runs at `slot[k]`; a buffer lives from the slot it is made at to the slot it is last read at.
+"""
+
+from __future__ import annotations
+
+from autopart.core.kernels import kernel
+
+SLOTS_PER_OP = 4
+
+
+@kernel
+def before(op: int) -> int:
+    """Where redistributions for op `op` run; before(op count) is the end of the program."""
+    return SLOTS_PER_OP * op
+
+
+@kernel
+def slot_of(op: int) -> int:
+    """Where op `op` runs."""
+    return SLOTS_PER_OP * op + 1
+
+
+@kernel
+def after(op: int) -> int:
+    """Where redistributions of the results of op `op` run."""
+    return SLOTS_PER_OP * op + 2
+
+
+@kernel
+def early(slot: int) -> int:
+    """The last slot of the op that `slot` belongs to: where a node runs early that was ready at `slot`."""
+    return slot // SLOTS_PER_OP * SLOTS_PER_OP + 3
+
+
+@kernel
+def op_of(slot: int) -> int:
+    """The op that a slot belongs to."""
+    return slot // SLOTS_PER_OP
+
+
+def slot_count(ops: int) -> int:
+    """Slots of a program of `ops` ops, with those after its last op."""
+    return SLOTS_PER_OP * ops + SLOTS_PER_OP
