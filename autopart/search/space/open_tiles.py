@@ -8,13 +8,29 @@ in_use             whether an axis tiles anything
 
 from __future__ import annotations
 
+import numpy as np
+
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
-from autopart.core.propagation import dim_to_tile, result_entry, slicing, tiling
+from autopart.core.mapping_table import MappingArrays
+from autopart.core.propagation import GraphArrays, StateArrays, dim_to_tile, result_entry, slicing, tiling
 
 
 @kernel
-def open_tiles(graph, maps, state, sizes, shapes, ranks, pointer, members, group, dim, axis, out):
+def open_tiles(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    ranks: np.ndarray,
+    pointer: np.ndarray,
+    members: np.ndarray,
+    group: np.ndarray,
+    dim: np.ndarray,
+    axis: np.ndarray,
+    out: np.ndarray,
+) -> None:
     """out[c]: some value of group[c] may be tiled on dim[c] along axis[c]."""
     for c in range(group.shape[0]):
         out[c] = False
@@ -25,7 +41,15 @@ def open_tiles(graph, maps, state, sizes, shapes, ranks, pointer, members, group
 
 
 @kernel
-def pending_bytes(graph, maps, state, group_of, bytes_of, axis, out):
+def pending_bytes(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    group_of: np.ndarray,
+    bytes_of: np.ndarray,
+    axis: int,
+    out: np.ndarray,
+) -> None:
     """Adds to out[group] the bytes of values with a reduction pending on `axis` that no use and no action resolves."""
     for op in range(state.mapping.shape[0]):
         mapping = state.mapping[op, axis]
@@ -39,14 +63,16 @@ def pending_bytes(graph, maps, state, group_of, bytes_of, axis, out):
 
 
 @kernel
-def argument_dims(graph, maps, state, arguments, axis, out):
+def argument_dims(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, arguments: np.ndarray, axis: int, out: np.ndarray
+) -> None:
     """out[i]: the dim of argument i that `axis` tiles, or -1."""
     for i in range(arguments.shape[0]):
         out[i] = tiling(graph, maps, state, arguments[i], axis)
 
 
 @kernel
-def in_use(state, axis):
+def in_use(state: StateArrays, axis: int) -> bool:
     """True if the axis tiles anything."""
     for op in range(state.mapping.shape[0]):
         if state.mapping[op, axis] >= 0:

@@ -6,6 +6,8 @@
 Which of the reads need a gather depends on the state: `gathered` finds those that do.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -13,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.core.mapping_table import MappingArrays
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.core.propagation import operand_entry, tiling
+from autopart.core.propagation import GraphArrays, StateArrays, operand_entry, tiling
 from autopart.search.space.priors import MATRIX_KINDS
 from autopart.spmd.placement import stored_values, use_places
 
@@ -63,20 +66,22 @@ class RepeatedReads:
     def gathered(self, partitioning: Partitioning) -> np.ndarray:
         """bool[pairs]: in this state both reads need more of the array than a device stores."""
         graph, maps, state = partitioning.graph, partitioning.table.arrays, partitioning.state
-        both = np.empty((2, len(self.first)), np.bool_)
-        for out, uses in zip(both, (self.first, self.second), strict=True):
-            needs_gather(graph, maps, state, partitioning.program.operands, uses, out)
-        return both.all(axis=0)
+        first, second = np.empty(len(self.first), np.bool_), np.empty(len(self.first), np.bool_)
+        needs_gather(graph, maps, state, self.first, first)
+        needs_gather(graph, maps, state, self.second, second)
+        return first & second
 
 
 @kernel
-def needs_gather(graph, maps, state, operands, uses, out):
+def needs_gather(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, uses: np.ndarray, out: np.ndarray
+) -> None:
     """out[i]: some axis tiles the operand of uses[i] on a dim on which the op that reads it does not slice it."""
     for i in range(uses.shape[0]):
         out[i] = False
         op = graph.use_op[uses[i]]
         for axis in range(state.mapping.shape[1]):
-            dim = tiling(graph, maps, state, operands[uses[i]], axis)
+            dim = tiling(graph, maps, state, graph.operands[uses[i]], axis)
             if dim < 0:
                 continue
             mapping = state.mapping[op, axis]

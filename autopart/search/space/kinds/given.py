@@ -41,6 +41,8 @@ def _replayed(partitioning: Partitioning, actions: Sequence[Action]) -> list[Act
             case ShareGathers(within):
                 if within <= partitioning.share_within:
                     continue
+            case Propagate():
+                pass
         partitioning.apply(action)
         taken.append(action)
     return taken if any(not isinstance(a, Propagate) for a in taken) else []
