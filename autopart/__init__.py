@@ -29,6 +29,7 @@ from autopart.core.errors import (
 )
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
+from autopart.core.ops import traits as op_traits
 from autopart.core.ops.rule import register_custom_call
 from autopart.costmodel import register_device
 from autopart.costmodel.estimate import CostModel, Estimate
@@ -88,6 +89,7 @@ __all__ = [
     "UnknownNameError",
     "jit",
     "load",
+    "op_traits",
     "optimizers",
     "partition",
     "redistribution_plan",

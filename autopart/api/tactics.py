@@ -64,7 +64,7 @@ class ManualPartition:
     inputs  maps an argument's name, a tag, "outputs" or a glob over full names to a decision: a dim,
             `REPLICATED`, `FIRST_DIVISIBLE_DIM`, `UNKNOWN`, a callable `(path, shape) -> decision`, or a dict of
             globs over the pytree path below the key. With several axes, a tuple decides for each of them, anything
-            else for all.
+            else for all. Arrays without elements cannot be tiled; a key that names others too passes over them.
     axis    a mesh axis or a sequence of them, outermost first
     name    what the metadata calls the tactic
 
@@ -111,6 +111,8 @@ class ManualPartition:
                         why="two keys of one tactic name it",
                         hint="narrow one of the globs, or use two tactics",
                     )
+                if key != target.name and 0 in partitioning.program.type_of(target.value).shape:
+                    continue
                 if target.value not in decided:
                     decided[target.value] = (target.name, each)
                     yield target.value, target, each

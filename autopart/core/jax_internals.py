@@ -4,6 +4,7 @@ Everything here may change with a new jax; tests/test_jax_internals.py fails lou
 
     parse_module(text | bytecode)      a StableHLO module in a fresh context
     device_local_call(module, types)   runs a device-local module inside jax.shard_map
+    xla_flop(module, types)            how many flop XLA counts in it
     tag_p                              the identity that carries a name into StableHLO
 """
 
@@ -23,6 +24,7 @@ from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
 
 from autopart.core.errors import ProgramError
+from autopart.core.op import TensorType
 
 __all__ = [
     "TAG_ATTRIBUTE",
@@ -31,6 +33,7 @@ __all__ = [
     "device_local_call",
     "func",
     "ir",
+    "least_number",
     "make_context",
     "numpy_dtype",
     "parse_module",
@@ -38,6 +41,7 @@ __all__ = [
     "stablehlo",
     "tag_p",
     "wrap_key",
+    "xla_flop",
 ]
 
 TAG_ATTRIBUTE = "autopart.tag"
@@ -74,6 +78,11 @@ def numpy_dtype(dtype: str) -> np.dtype:
     if dtype not in _dtypes():
         raise ProgramError(f"element type {dtype} has no NumPy counterpart", hint=", ".join(sorted(_dtypes())))
     return _dtypes()[dtype]
+
+
+def least_number(dtype: np.dtype) -> float:
+    """The least finite number of a float type, also of those that NumPy does not know."""
+    return float(jax.numpy.finfo(dtype).min)
 
 
 def element_type(dtype: Any) -> ir.Type:
@@ -138,6 +147,20 @@ def device_local_call(module: ir.Module, result_types: Sequence[tuple[tuple[int,
     """
     wrapped = _Module(module, [ShapedArray(shape, dtype) for shape, dtype in result_types])
     return lambda *operands: _call_p.bind(*operands, module=wrapped)
+
+
+def xla_flop(module: ir.Module, operands: Sequence[TensorType], results: Sequence[TensorType]) -> float:
+    """Floating-point operations and transcendentals of `module`'s main as XLA counts them, before it optimises it.
+
+    -1 where XLA does not know. Nothing is compiled and nothing runs.
+    """
+    call = device_local_call(module, [(t.shape, numpy_dtype(t.dtype)) for t in results])
+    with jax.enable_x64(True):
+        avals = [jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype)) for t in operands]
+        found = jax.jit(call).lower(*avals).cost_analysis()
+    if found is None:
+        return -1.0
+    return float(found.get("flops", 0.0) + found.get("transcendentals", 0.0))
 
 
 def barrier(*values: ir.Value) -> list[ir.Value]:

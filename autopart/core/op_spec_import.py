@@ -21,6 +21,7 @@ from autopart.core.attributes import decode, decode_complex_constant, decode_con
 from autopart.core.errors import ProgramError
 from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
+from autopart.core.ops.rule import default_attributes
 
 PLACEMENT_ATTRIBUTES = frozenset({"mhlo.sharding", "sdy.sharding", "sdy.sharding_per_value", "sdy.sharding_rule"})
 """Attributes that say where an op runs; they are no part of its spec, and wrong for it once it is partitioned."""
@@ -90,10 +91,11 @@ class SpecTable:
         key = (name, attributes, operands, results, regions)
         number = self._number.get(key)
         if number is None:
+            kind = name.removeprefix("stablehlo.")
             decoded = {n: self._decode(n, v) for n, v in attributes if _is_computed(n, name)}
             spec = OpSpec(
-                name.removeprefix("stablehlo."),
-                decoded,
+                kind,
+                {**default_attributes(kind), **decoded},
                 tuple(map(self.type, operands)),
                 tuple(map(self.type, results)),
                 summary(op.regions[len(op.regions) - 1]) if regions else "",

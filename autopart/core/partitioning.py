@@ -249,8 +249,10 @@ class Partitioning:
         current = self.tiled_dim(value, axis)
         if current >= 0:
             return f"this axis already tiles its dim {current}"
+        if 0 in shape:
+            return "it has no elements"
         ways = self.ways(value, dim)
-        if shape[dim] % (ways * size) or shape[dim] == 0:
+        if shape[dim] % (ways * size):
             return f"{shape[dim] // ways} is not a multiple of {size}" + (
                 f" (already divided by {ways})" if ways > 1 else ""
             )

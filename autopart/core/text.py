@@ -16,17 +16,9 @@ from collections.abc import Iterator
 
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
+from autopart.core.ops.rule import traits_of
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-
-SHOWN_ATTRIBUTES = (
-    "dimension",
-    "dimensions",
-    "permutation",
-    "broadcast_dimensions",
-    "iota_dimension",
-    "comparison_direction",
-)
 
 
 def tensor(kind: TensorType) -> str:
@@ -44,7 +36,7 @@ def value_names(program: Program) -> list[str]:
 
 def op_text(spec: OpSpec, operands: list[str]) -> str:
     """Kind, operands and the few attributes that a reader needs."""
-    shown = [f"{k}={_plain(spec.attributes[k])}" for k in SHOWN_ATTRIBUTES if k in spec.attributes]
+    shown = [f"{k}={_plain(spec.attributes[k])}" for k in traits_of(spec).shown if k in spec.attributes]
     if spec.kind == "constant":
         return f"constant {spec.attributes.get('value', '...')}"
     if spec.kind == "custom_call":

@@ -57,6 +57,7 @@ class Estimate:
     flop           floating-point operations, of the matrix and the vector unit
     bytes          bytes through HBM
     collectives    kind -> `CollectiveTotal`, every kind listed
+    unknown_ops    ops whose flop nobody knows: kind, and how often; only their bytes are in the seconds
     fits, why      whether `peak_bytes` is within the device's memory; if not, the numbers
     """
 
@@ -74,6 +75,7 @@ class Estimate:
     fits: bool
     why: str
     device: str
+    unknown_ops: tuple[str, ...] = ()
     simulation: Simulation | None = field(default=None, repr=False, compare=False)
     """The run behind it; None for an estimate that another model made."""
 
@@ -109,12 +111,14 @@ class Estimate:
     def __str__(self) -> str:
         parts = [f"{k} {_s(t.seconds)} ({t.count} x, {_b(t.bytes)})" for k, t in self.collectives.items() if t.count]
         between = self.peak_bytes - self.argument_bytes - self.output_bytes
+        unknown = [f"no flop are known of: {', '.join(self.unknown_ops)}"] if self.unknown_ops else []
         return "\n".join(
             [
                 f"step {_s(self.step_s)}  compute {_s(self.compute_s)}  " + "  ".join(parts),
                 f"     {_s(self.serial_s)} in turn, {_s(self.overlapped_s)} overlapped",
                 f"peak {_b(self.peak_bytes)}  arguments {_b(self.argument_bytes)}, outputs {_b(self.output_bytes)}, "
                 f"in between {_b(between)}  " + ("fits" if self.fits else f"does not fit: {self.why}"),
+                *unknown,
             ]
         )
 
@@ -159,6 +163,7 @@ def estimate_of(simulator: Simulator, local: DeviceLocal) -> Estimate:
         fits=excess <= 0,
         why=why,
         device=device.name,
+        unknown_ops=simulator.unknown_ops,
         simulation=run,
     )
 

@@ -20,11 +20,14 @@ from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
 from autopart.core.ops.rule import localize
 from autopart.core.program import ROOT
+from autopart.spmd.called_functions import copy_called_functions
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.emitter import Emitter
+from autopart.spmd.index_ranges import keep_indices_in_range
 from autopart.spmd.local_op import MlirLocalOp, mlir_type, reusable
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
+from autopart.spmd.scoped_values import ScopedValues
 
 
 def export(local: DeviceLocal) -> ir.Module:
@@ -40,7 +43,7 @@ class _Exporter:
     def __init__(self, local: DeviceLocal):
         self._local, self._program = local, local.program
         self._specs = local.program.specs
-        self._env: dict[int, ir.Value] = {}
+        self._env = ScopedValues()
         self._moved: dict[int, ir.Value] = {}
         self._types: dict[TensorType, ir.Type] = {}
         self._constants: list[dict[int, list[ir.Value]]] = [{}]
@@ -82,15 +85,10 @@ class _Exporter:
             self._range(ROOT, len(program.arguments), program.op_count)
             self._redistribute(ROOT, program.op_count)
             func.ReturnOp([self._output(i) for i in range(len(outputs))])
-        self._copy_called(module)
+        keep_indices_in_range(block, local.mesh.size)
+        ops = [op for op in program.source.representatives if op is not None]
+        copy_called_functions(ops, program.source.module, module)
         return module
-
-    def _copy_called(self, module: ir.Module) -> None:
-        """Functions that custom calls refer to (a comparator, say) come along."""
-        called = {f for spec in self._specs for f in spec.attributes.get("called_computations", ())}
-        for op in self._program.source.module.body.operations if called else ():
-            if str(op.attributes["sym_name"]).strip('"') in called:
-                module.body.append(op.operation.clone())
 
     def _output(self, index: int) -> ir.Value:
         program = self._program
@@ -192,8 +190,6 @@ class _Exporter:
             self._moved[r] = self._follow(self._local.use_plans[r], self._kept_apart(r, value))
 
     def _follow(self, plan: Plan, value: ir.Value) -> ir.Value:
-        if plan.steps and plan.steps[0].kind == "all_slice" and _is_dynamic_slice(value):
-            (value,) = barrier(value)
         for step in plan.steps:
             value = self._collectives.emit(step, value)
         return value
@@ -217,9 +213,11 @@ class _Exporter:
     def _inside(self, block: ir.Block):
         with ir.InsertionPoint(block):
             self._constants.append({})
+            self._env.enter()
             self._collectives.enter()
             yield
             self._collectives.leave()
+            self._env.leave()
             self._constants.pop()
 
     def _while(self, loop: int) -> int:
@@ -284,14 +282,3 @@ def _again(emitted: ir.Operation, operands: list[ir.Value]) -> list[ir.Value]:
     for position, value in enumerate(operands):
         slots[position] = value
     return cast(list, op.results)
-
-
-def _is_dynamic_slice(value: ir.Value) -> bool:
-    """True for a dynamic slice, reshaped or not. XLA merges a slice of it into it by adding the starts, as if the inner
-    start had not been clamped."""
-    while not isinstance(value.owner, ir.Block):
-        owner = value.owner.operation
-        if owner.name not in ("stablehlo.reshape", "stablehlo.transpose"):
-            return owner.name == "stablehlo.dynamic_slice"
-        value = owner.operands[0]
-    return False

@@ -136,7 +136,8 @@ class MlirLocalOp:
         for result, type_ in zip(op.results, types, strict=True):
             result.set_type(type_)
         for name, value in attributes.items():
-            op.attributes[name] = encode(value, op.attributes[name])
+            like = op.attributes[name] if name in op.attributes else _plain(self.spec.attributes[name])
+            op.attributes[name] = encode(value, like)
         for name in PLACEMENT_ATTRIBUTES:
             if name in op.attributes:
                 del op.attributes[name]
@@ -251,6 +252,11 @@ class MlirLocalOp:
 
 def _create(kind: str, operands: Sequence[ir.Value], result: ir.Type, **attributes: ir.Attribute) -> ir.Value:
     return ir.Operation.create(f"stablehlo.{kind}", [result], list(operands), attributes).results[0]
+
+
+def _plain(value: bool | int) -> ir.Attribute:
+    """The attribute of a default, which the op itself does not have."""
+    return ir.BoolAttr.get(value) if isinstance(value, bool) else _i64(value)
 
 
 def _i64(value: int) -> ir.Attribute:

@@ -18,12 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from autopart.core.ops.rule import traits_of
 from autopart.core.program import ROOT, Program
-
-CHEAP_KINDS = frozenset(
-    ("convert", "transpose", "reshape", "broadcast_in_dim", "slice", "dynamic_slice", "tag", "bitcast_convert", "copy")
-)
-"""Ops through which a value still counts as a stored parameter: recomputing a gather costs less than keeping it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Placement:
 
 def stored_values(program: Program) -> np.ndarray:
     """bool[values]: arguments, and what follows from one by layout changes and casts alone."""
-    cheap = np.array([s.kind in CHEAP_KINDS for s in program.specs], np.bool_)
+    cheap = np.array([traits_of(s).cheap_to_regather for s in program.specs], np.bool_)
     is_argument = np.zeros(program.op_count, np.bool_)
     is_argument[program.value_op[program.arguments]] = True
     return _stored(cheap[program.op_spec], is_argument, program.operand_ptr, program.operands, program.result_ptr)

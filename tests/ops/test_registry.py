@@ -17,6 +17,7 @@ from autopart.core.ops.rule import (
     rule,
     rules,
 )
+from autopart.core.ops.traits import Elementwise
 
 
 def tensor(*shape: int, dtype: str = "f32") -> TensorType:
@@ -46,7 +47,7 @@ def test_a_second_registration_names_the_first():
     with pytest.raises(
         RegistryError, match=r"(?s)\"transpose\".*registered first by transpose, now again by test_registry"
     ):
-        rule("transpose")(lambda spec: ())
+        rule("transpose", traits=Elementwise(0))(lambda spec: ())
 
 
 def test_a_second_rule_for_a_custom_call_names_the_first(attention):
@@ -116,13 +117,19 @@ def test_every_registered_kind_is_tested_or_says_why_it_blocks():
 
 
 def test_only_addition_passes_pending_sums_through():
-    assert [r.kind for r in rules() if r.linear] == ["add"]
+    assert [r.kind for r in rules() if r.traits.linear] == ["add"]
     assert is_linear(OpSpec("add", {}, (tensor(4), tensor(4)), (tensor(4),)))
 
 
-def test_dims_of_size_one_and_zero_are_in_no_mapping():
-    spec = OpSpec("add", {}, (tensor(1, 0, 6),) * 2, (tensor(1, 0, 6),))
-    assert mappings_of(spec) == (TileMapping((2, 2), (2,), 6),)
+def test_dims_of_size_one_are_in_no_mapping():
+    spec = OpSpec("add", {}, (tensor(1, 3, 6),) * 2, (tensor(1, 3, 6),))
+    assert mappings_of(spec) == (TileMapping((1, 1), (1,), 3), TileMapping((2, 2), (2,), 6))
+
+
+def test_values_without_elements_are_in_no_mapping():
+    assert mappings_of(OpSpec("add", {}, (tensor(4, 0, 6),) * 2, (tensor(4, 0, 6),))) == ()
+    parts = OpSpec("concatenate", {"dimension": 1}, (tensor(4, 0), tensor(4, 3)), (tensor(4, 3),))
+    assert mappings_of(parts) == ()
 
 
 @pytest.mark.parametrize(

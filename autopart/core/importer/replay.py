@@ -22,12 +22,10 @@ from autopart.core.importer.locations import Source
 from autopart.core.importer.template import Block, Op, Reader
 from autopart.core.importer.trip_count import Lazy, trip_count
 from autopart.core.jax_internals import ir
-from autopart.core.op import TensorType
+from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
+from autopart.core.ops.rule import traits_of
 from autopart.core.program import ROOT, Program, Scope
-
-_CLONED = {"constant", "iota", "broadcast_in_dim"}
-"""Kinds that are computed anew for each use; a broadcast only if it is one of a scalar."""
 
 
 def import_module(
@@ -58,6 +56,7 @@ class _Importer:
             if op.operation.name == "func.func"
         }
         self._templates: dict[str, Block] = {}
+        self._cloned: dict[int, bool] = {}
         self._op_spec: list[int] = []
         self._op_scope: list[int] = []
         self._op_source: list[ir.Operation | None] = []
@@ -168,7 +167,10 @@ class _Importer:
             operands = [env[v] for v in op.operands]
             spec = op.spec
             if spec >= 0:
-                if op.kind in _CLONED and (op.kind != "broadcast_in_dim" or not specs[spec].operands[0].shape):
+                cloned = self._cloned.get(spec)
+                if cloned is None:
+                    cloned = self._cloned[spec] = _is_cloned(specs[spec])
+                if cloned:
                     env[op.results[0]] = Lazy(spec, operands, op.source)
                     continue
                 read = [self._materialised(v, scope, op.source) if isinstance(v, Lazy) else v for v in operands]
@@ -272,6 +274,11 @@ class _Importer:
     def _close(self, index: int) -> None:
         s = self._scopes[index]
         self._scopes[index] = Scope(s.kind, s.op, s.parent, s.start, len(self._op_spec), s.trips, s.trips_known)
+
+
+def _is_cloned(spec: OpSpec) -> bool:
+    """True for ops that are computed anew for each use: those said to be, where they read no array."""
+    return traits_of(spec).cloned_per_use and not any(t.shape for t in spec.operands)
 
 
 def _attributes_of(function: ir.Operation, name: str, count: int) -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.example_import import example_op
-from autopart.core.ops.rule import Rule, mappings_of, rule_of, rules, target_of
+from autopart.core.ops.rule import Rule, mappings_of, named, rule_of, rules
 from autopart.core.program import Program
 
 _WIDTH = 110
@@ -76,18 +76,14 @@ def coverage(program: Program) -> str:
     structural = {i for i, s in enumerate(program.specs) if (r := rule_of(s)) is not None and r.structural}
     ops = [(spec, counts[i], i) for i, spec in enumerate(program.specs) if i not in structural]
     total = sum(count for _, count, _ in ops)
-    unknown = [(_kind(s), n, _place(program, i)) for s, n, i in ops if mappings_of(s) is None]
-    blocked = [(f"{_kind(s)}: {_reason(s)}", n, _place(program, i)) for s, n, i in ops if _blocks(s)]
+    unknown = [(named(s), n, _place(program, i)) for s, n, i in ops if mappings_of(s) is None]
+    blocked = [(f"{named(s)}: {_reason(s)}", n, _place(program, i)) for s, n, i in ops if _blocks(s)]
     known = total - sum(n for _, n, _ in unknown)
     share = 100 * known / total if total else 100.0
     lines = [f"{known:,} of {total:,} ops have a rule ({share:.2f} %), in {len(ops):,} distinct forms."]
     lines += _listed("without a rule (they block propagation; register_custom_call adds rules)", unknown)
     lines += _listed("with a rule, and no tile mapping in this form", blocked)
     return "\n".join(lines)
-
-
-def _kind(spec: OpSpec) -> str:
-    return f"custom_call @{target_of(spec)}" if spec.kind == "custom_call" else spec.kind
 
 
 def _blocks(spec: OpSpec) -> bool:

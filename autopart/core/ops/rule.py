@@ -1,11 +1,13 @@
 """The tile-mapping registry (TMR): which ops can become loops over a mesh axis, and how.
 
-    @rule("transpose", examples=(...))                        one family file in core/rules per kind of op
+    @rule("transpose", traits=..., examples=(...))            one family file in core/rules per kind of op
     def transpose(spec):                                      spec: kind, attributes and types, nothing else
         return [TileMapping((d,), (r,), size) for ...]
 
     mappings_of(spec)    the tile mappings of an op; () if it blocks by nature; None if nobody registered its kind
     localize(local)      the op on slices; by default the same op with local types
+
+    traits_of(spec)      what the op is to all others: its work, whether it is a view, an update (`op_traits.py`)
 
 A rule's `examples` are what tests prove it on: every mapping against XLA, and that no sound mapping is missing, unless
 `reasons` says why. A kind that no mapping fits is registered with `blocked` and its reason, so that "unknown" and
@@ -16,14 +18,15 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from autopart.core.errors import PartitionError, closest
 from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.traits import UNKNOWN_FLOP, Traits
 
 Value = Any
 """A device-local value; whatever the emitter works with."""
@@ -159,7 +162,8 @@ class Rule:
     family      the file it stands in
     reason      why the kind has no mappings at all, if so
     reasons     which sound mappings are left out, and why
-    linear      sums pending on its operands may be added before they are reduced
+    traits      its work, and what others need to know of it
+    defaults    values of attributes that a program may leave out; a spec has them all
     structural  no op of the module has this kind: it is made when a program is read
     """
 
@@ -170,8 +174,9 @@ class Rule:
     examples: tuple[Example, ...] = ()
     reason: str = ""
     reasons: tuple[Omission, ...] = ()
-    linear: bool = False
+    traits: Traits = UNKNOWN_FLOP
     structural: bool = False
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
 
 class RegistryError(PartitionError):
@@ -184,58 +189,68 @@ _custom_calls: dict[str, Rule] = {}
 
 def rule(
     *kinds: str,
+    traits: Traits | Callable[[str], Traits],
     localize: Localize | None = None,
     examples: Sequence[Example] | Callable[[str], Sequence[Example]] = (),
     reasons: Sequence[Omission] = (),
-    pending_linear: bool = False,
     structural: bool = False,
+    defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Mappings], Mappings]:
     """Registers a function from `OpSpec` to tile mappings for op kinds ("add"; "chlo.erf" with its prefix).
 
     The order of the mappings is their identity. Factors shorter than two may be given; they are dropped. Each dim of
-    an operand or result may be in one mapping only. `examples` may be a function of the kind. Raises `RegistryError` if
-    a kind has a rule already.
+    an operand or result may be in one mapping only. `traits` and `examples` may be functions of the kind. Raises
+    `RegistryError` if a kind has a rule already.
     """
 
     def register(mappings: Mappings) -> Mappings:
         for kind in kinds:
             tested = tuple(examples(kind) if callable(examples) else examples)
             family = mappings.__module__.rpartition(".")[2]
-            new = Rule(kind, family, mappings, localize, tested, "", tuple(reasons), pending_linear, structural)
+            stated, known = traits if isinstance(traits, Traits) else traits(kind), dict(defaults or {})
+            new = Rule(kind, family, mappings, localize, tested, "", tuple(reasons), stated, structural, known)
             _add(_rules, kind, new)
         return mappings
 
     return register
 
 
-def blocked(*kinds: str, reason: str, family: str, examples: Sequence[Example] = ()) -> None:
+def blocked(*kinds: str, reason: str, family: str, traits: Traits, examples: Sequence[Example] = ()) -> None:
     """Registers op kinds that cannot be sliced at all: known, and the reason is shown to users."""
     for kind in kinds:
-        _add(_rules, kind, Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason))
+        new = Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason, traits=traits)
+        _add(_rules, kind, new)
 
 
 def register_custom_call(
     target_name: str,
     *,
+    traits: Traits = UNKNOWN_FLOP,
     localize: Localize | None = None,
     examples: Sequence[Example] = (),
     reasons: Sequence[Omission] = (),
 ) -> Callable[[Mappings], Mappings]:
     """Registers a rule for the custom call `target_name`, as `rule` does for an op kind.
 
-        @ap.register_custom_call("my_attention")
-        def my_attention(spec):                     # q, k, v, out: [batch, heads, tokens, features]
+        def flop(spec):                             # q, k, v, out: [batch, heads, tokens, features]
+            batch, heads, tokens, features = spec.operands[0].shape
+            return 4 * batch * heads * tokens * tokens * features
+
+        @ap.register_custom_call("my_attention", traits=ap.op_traits.Opaque(flop=flop, matrix=True))
+        def my_attention(spec):
             sizes = spec.operands[0].shape
             return [ap.TileMapping((d, d, d), (d,), sizes[d]) for d in (0, 1)]
 
-    Raises `RegistryError` if the target has a rule already.
+    `traits` are those of `ap.op_traits`; a call without any has unknown flop, and estimates list it. Raises
+    `RegistryError` if the target has a rule already.
     """
 
     def register(mappings: Mappings) -> Mappings:
         family = mappings.__module__.rpartition(".")[2]
         _load()
         kind = f"custom_call @{target_name}"
-        _add(_custom_calls, target_name, Rule(kind, family, mappings, localize, tuple(examples), "", tuple(reasons)))
+        new = Rule(kind, family, mappings, localize, tuple(examples), "", tuple(reasons), traits)
+        _add(_custom_calls, target_name, new)
         return mappings
 
     return register
@@ -290,8 +305,14 @@ def batch_dims_of(spec: OpSpec) -> int:
     return int(declared.get("num_batch_dims", 0))
 
 
+def default_attributes(kind: str) -> Mapping[str, Any]:
+    """The values that StableHLO gives to attributes which an op of this kind leaves out, where its rule reads them."""
+    _load()
+    return _rules[kind].defaults if kind in _rules else {}
+
+
 def mappings_of(spec: OpSpec) -> tuple[TileMapping, ...] | None:
-    """The tile mappings of an op, in the rule's order; None if it has no rule.
+    """The tile mappings of an op, in the rule's order; None if it has no rule. Values without elements are not sliced.
 
     Raises `RegistryError` if the rule returns mappings that do not fit the op.
     """
@@ -300,7 +321,13 @@ def mappings_of(spec: OpSpec) -> tuple[TileMapping, ...] | None:
         return None
     mappings = tuple(m for m in found.mappings(spec) if m.extent > 1)
     _check(found, spec, mappings)
-    return mappings
+    return tuple(m for m in mappings if not _cuts_nothing(m, spec))
+
+
+def _cuts_nothing(mapping: TileMapping, spec: OpSpec) -> bool:
+    """True if the mapping slices a value that has no elements, which jax cannot place in parts."""
+    values = zip((*mapping.operands, *mapping.results), (*spec.operands, *spec.results), strict=True)
+    return any(0 in type_.shape and 0 <= action < len(type_.shape) for action, type_ in values)
 
 
 def localize(local: LocalOp) -> list[Value]:
@@ -311,10 +338,15 @@ def localize(local: LocalOp) -> list[Value]:
     return found.localize(local)
 
 
+def traits_of(spec: OpSpec) -> Traits:
+    """What an op is, as its rule states it; `UNKNOWN_FLOP` if it has no rule."""
+    found = rule_of(spec)
+    return UNKNOWN_FLOP if found is None else found.traits
+
+
 def is_linear(spec: OpSpec) -> bool:
     """True if sums pending on all operands may be added first and reduced once."""
-    found = rule_of(spec)
-    return found is not None and found.linear
+    return traits_of(spec).linear
 
 
 def _check(found: Rule, spec: OpSpec, mappings: tuple[TileMapping, ...]) -> None:
@@ -352,8 +384,12 @@ def _misfit(mapping: TileMapping, spec: OpSpec, seen: set[tuple[int, int]]) -> s
     return ""
 
 
+def named(spec: OpSpec) -> str:
+    """Its kind; a custom call with its target, `custom_call @name`."""
+    return f"custom_call @{target_of(spec)}" if spec.kind == "custom_call" else spec.kind
+
+
 def describe(spec: OpSpec) -> str:
     """An op as one line: `dot_general (f32[8,16], f32[16,4]) -> (f32[8,4])`."""
-    name = f"custom_call @{target_of(spec)}" if spec.kind == "custom_call" else spec.kind
     types = [", ".join(map(str, group)) for group in (spec.operands, spec.results)]
-    return f"{name} ({types[0]}) -> ({types[1]})"
+    return f"{named(spec)} ({types[0]}) -> ({types[1]})"

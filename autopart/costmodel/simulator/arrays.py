@@ -34,8 +34,8 @@ class ProgramArrays(NamedTuple):
     """A program, op by op. Facts about one kind of thing are the fields of one record array, so that an argument is few
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
-    ops      op_class, matrix_dtype, matrix_flop, weight, passes, is_view, fuses, takes, narrows, turns (`SpecCosts`),
-             op_scope, is_argument, carry_body (the body scope of a carry's loop, -1 for other ops)
+    ops      the columns of `SpecCosts`, op_scope, is_argument, carry_body (the body scope of a carry's loop, -1 for
+             other ops)
     values   value_op, rank, elements (of the whole array), element_bytes, is_splat (a constant: no memory until it is
              written out), is_donated (an argument whose memory an output takes over)
     uses     operands, use_op, use_scope, use_position (as in `Program`)
@@ -81,7 +81,7 @@ def program_arrays(program: Program) -> ProgramArrays:
     for inner in program.inner_scopes.values():
         if program.scopes[inner[0]].kind == "condition":
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
-    constant = np.array([s.kind == "constant" for s in program.specs])[spec]
+    constant = costs.is_constant[spec]
     outputs = len(program.outputs)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
@@ -180,7 +180,7 @@ def local_arrays(
         ),
         uses=records(use_elements=used, of_use=place.of_use.astype(np.int32), use_buffer=use_buffer),
         ops=records(
-            ways=_ways(local.mapping, local.passing, sizes), vector_flop=vector_flop, in_step=in_step,
+            ways=_ways(program, local.mapping, local.passing, sizes), vector_flop=vector_flop, in_step=in_step,
             update_bytes=update_bytes,
         ),
         home=home,
@@ -250,7 +250,7 @@ def _op_work(
             largest = use_elements[min(first + 1, end - 1)]
             for use in range(first + 1, end):
                 largest = max(largest, use_elements[use])
-            vector[op] = min(native_elements[result], largest)
+            vector[op] = program.ops.weight[op] * largest
             update[op] = min(native_bytes[result], largest * program.values.element_bytes[result])
     return vector, in_step, update
 
@@ -311,11 +311,12 @@ def padded_elements(dims: np.ndarray, element_bytes: float, rows: int, minor: in
 
 
 @njit(cache=True)
-def _ways(mapping: np.ndarray, passing: np.ndarray, axis_sizes: np.ndarray) -> np.ndarray:
+def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, axis_sizes: np.ndarray) -> np.ndarray:
     """float64[ops]: over how many devices the loops of each op divide it."""
     ways = np.ones(mapping.shape[0])
     for op in range(mapping.shape[0]):
         for axis in range(axis_sizes.shape[0]):
-            if mapping[op, axis] >= 0 and not passing[op] >> axis & 1:
+            number = mapping[op, axis]
+            if number >= 0 and not passing[op] >> axis & 1 and not program.ops.repeats[op] >> number & 1:
                 ways[op] *= axis_sizes[axis]
     return ways

@@ -16,7 +16,7 @@ from numba import njit
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, LocalArrays, ProgramArrays, Records
-from autopart.costmodel.simulator.op_classes import CONV, FREE, SLICING, UPDATE
+from autopart.costmodel.simulator.op_classes import CONV, FREE, OPAQUE, SLICING, UPDATE
 from autopart.costmodel.simulator.slots import after, before, slot_of
 
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
@@ -256,6 +256,8 @@ def _add_read(
         taken = min(taken, local.moves.moved_bytes[moved])
     if program.ops.op_class[op] == SLICING:
         taken = min(taken, local.values.native_bytes[program.result_ptr[op]])
+    elif program.ops.op_class[op] == OPAQUE:
+        taken *= program.ops.read_share[op]
     how = (MULTIPLIED if program.ops.narrows[op] else 0) | (TRANSPOSED if walk.transposed[op] else 0)
     if taken == whole and elements == local.ops.in_step[root]:
         how |= STREAMED

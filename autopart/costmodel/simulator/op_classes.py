@@ -1,58 +1,61 @@
-"""What an op costs and how the compiler may fuse it, from its kind: decided once per distinct op.
+"""What a program's ops cost and how the compiler may fuse them, as arrays for the kernels: one row per distinct op.
 
-    class        work                                         bytes read
-    free         none: structure, constants, views            none
-    elementwise  weight x result elements, vector unit        operands
-    slicing      none                                         what is kept of an operand, not all of it
-    reduce       operand elements, vector unit                operands
-    matmul       2 m n k, matrix unit                         operands
-    conv         2 x multiply-adds inside the array           operands
-    update       weight x update elements                     the update, twice; the rest stays in place
-    opaque       weight x operand elements                    operands
+    class        its traits say            the simulator
+    free         Structural, Constant,     runs nothing
+                 View
+    elementwise  Elementwise               weight x result elements; may be computed inside a consumer
+    slicing      Slicing                   reads what is kept
+    reduce       Reduction                 weight x operand elements
+    matmul       Matmul                    flop of the matrix unit
+    conv         Convolution               flop of the matrix unit
+    update       Update                    weight x update elements, in place
+    opaque       Opaque                    weight x operand elements, or flop of the matrix unit
 
-Weights count vector-unit operations per element. Those of exp, log, tanh, logistic, divide, rsqrt, erf and sine are
-the TPU compiler's own (differences of `estimated_cycles` between chains of 16 and 32 on v3, in units of an add); kinds
-without an entry count 1.
+What an op is stands beside its rule (`core/ops/traits.py`); no kind of op is named here.
 """
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
 
 from autopart.core.op import OpSpec
+from autopart.core.ops.rule import RegistryError, describe, mappings_of, named, traits_of
+from autopart.core.ops.traits import (
+    Constant,
+    Convolution,
+    Elementwise,
+    Matmul,
+    Opaque,
+    Reduction,
+    Slicing,
+    Structural,
+    Traits,
+    Update,
+    View,
+    Work,
+    largest,
+    work,
+)
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import DTYPE_CLASSES, dtype_class
 
 FREE, ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE, OPAQUE = range(8)
 
-CLASS_NAMES = ("free", "elementwise", "slicing", "reduce", "matmul", "conv", "update", "opaque")
-
-STRUCTURE = frozenset(("argument", "while", "carry", "condition", "case", "join", "constant"))
-
-VIEWS = frozenset(("reshape", "tag", "optimization_barrier", "bitcast_convert"))
-"""Ops whose result is their operand's memory under another name."""
-
-SLICES = frozenset(("slice", "dynamic_slice", "gather"))
-
-REDUCTIONS = frozenset(("reduce", "reduce_window", "select_and_scatter"))
-
-UPDATES = frozenset(("dynamic_update_slice", "scatter"))
-"""Ops that change part of their first operand, in place where it is not needed any more."""
-
-OPAQUES = frozenset(
-    ("sort", "fft", "cholesky", "triangular_solve", "custom_call", "rng_bit_generator", "rng", "chlo.top_k")
-)
-
-WEIGHTS = {
-    "exponential": 2, "tanh": 2, "exponential_minus_one": 4, "log": 4, "log_plus_one": 6, "logistic": 6, "divide": 4,
-    "remainder": 8, "rsqrt": 3, "sqrt": 4, "cbrt": 8, "power": 10, "sine": 198, "cosine": 198, "tan": 200, "atan2": 30,
-    "chlo.erf": 21, "chlo.erfc": 30, "chlo.erf_inv": 30, "sort": 20, "rng_bit_generator": 100, "fft": 20,
-    "constant": 0, "iota": 0, "broadcast_in_dim": 0, "transpose": 0, "slice": 0, "reshape": 0, "pad": 0,
-    "concatenate": 0, "reverse": 0, "copy": 0,
-}  # fmt: skip
+_CLASSES: dict[type[Traits], int] = {
+    Structural: FREE,
+    Constant: FREE,
+    View: FREE,
+    Elementwise: ELEMENTWISE,
+    Slicing: SLICING,
+    Reduction: REDUCE,
+    Matmul: MATMUL,
+    Convolution: CONV,
+    Update: UPDATE,
+    Opaque: OPAQUE,
+}
 
 EXPENSIVE = 2
 """Elementwise ops of at least this weight are expensive: the compiler is reluctant to compute them twice."""
@@ -62,11 +65,17 @@ class SpecCosts(NamedTuple):
     """Per distinct op; flop and elements are of the whole, unpartitioned op.
 
     op_class, matrix_dtype   see the module; the dtype class is the first operand's
-    matrix_flop       flop of a matmul or convolution
-    weight            vector operations per element
-    view              the result is the operand's memory
+    matrix_flop       flop of the matrix unit
+    weight            vector operations per element: of the result, of the update, or of the largest operand
+    is_view           the result is the operand's memory
+    is_constant       made inside its consumers
     fuses             may be computed inside a consumer
     takes             computes fusible operands inside itself
+    passes            how often the matrix unit runs through an f32 product
+    narrows           reads f32 as bf16
+    turns             moves another dim into the minor place
+    read_share        share of its operands that an opaque op reads
+    repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
     """
 
     op_class: np.ndarray
@@ -74,110 +83,135 @@ class SpecCosts(NamedTuple):
     matrix_flop: np.ndarray
     weight: np.ndarray
     is_view: np.ndarray
+    is_constant: np.ndarray
     fuses: np.ndarray
     takes: np.ndarray
     passes: np.ndarray
     narrows: np.ndarray
     turns: np.ndarray
+    read_share: np.ndarray
+    repeats: np.ndarray
 
 
 def spec_costs(program: Program) -> SpecCosts:
-    """Costs of every spec of `program`."""
-    classes = [op_class(s) for s in program.specs]
+    """Costs of every spec of `program`. Raises `RegistryError` for an op that is said to read more than it is given."""
+    specs = program.specs
+    traits = [traits_of(s) for s in specs]
+    views = [_is_view(t, s) for t, s in zip(traits, specs, strict=True)]
+    classes = [FREE if view else _CLASSES[type(t)] for view, t in zip(views, traits, strict=True)]
+    works = [_work(view, t, s) for view, t, s in zip(views, traits, specs, strict=True)]
+    f32_matmul = [c in (MATMUL, CONV) and s.operands[0].dtype == "f32" for c, s in zip(classes, specs, strict=True)]
+    passes = [_passes(s) if f32 else 1.0 for f32, s in zip(f32_matmul, specs, strict=True)]
     return SpecCosts(
         op_class=np.array(classes, np.int8),
-        matrix_dtype=np.array([_dtype(s) for s in program.specs], np.int8),
-        matrix_flop=np.array([matrix_flop(s) for s in program.specs], float),
-        weight=np.array([_weight(s) for s in program.specs], float),
-        is_view=np.array([_is_view(s) for s in program.specs], np.bool_),
-        fuses=np.array([_fuses(c, s.kind) for c, s in zip(classes, program.specs, strict=True)], np.bool_),
+        matrix_dtype=np.array([_dtype(s) for s in specs], np.int8),
+        matrix_flop=np.array([w.matrix_flop if w else 0.0 for w in works], float),
+        weight=np.array([_weight(c, w, s) for c, w, s in zip(classes, works, specs, strict=True)], float),
+        is_view=np.array(views, np.bool_),
+        is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
+        fuses=np.array([_fuses(t) for t in traits], np.bool_),
         takes=np.array([c in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE) for c in classes], np.bool_),
-        passes=np.array([_passes(s) for s in program.specs], float),
-        narrows=np.array([_is_f32_matmul(s) and _passes(s) == 1 for s in program.specs], np.bool_),
-        turns=np.array([_turns(s) for s in program.specs], np.bool_),
+        passes=np.array(passes, float),
+        narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_),
+        turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
+        read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),
+        repeats=np.array([_repeats(t, s) for t, s in zip(traits, specs, strict=True)], np.int64),
     )
 
 
-def _fuses(found: int, kind: str) -> bool:
-    """Elementwise ops, slices and constants; not gathers, which would keep a whole table alive for a late consumer."""
-    return kind == "constant" or (found in (ELEMENTWISE, SLICING) and kind != "gather")
-
-
-def _is_view(spec: OpSpec) -> bool:
-    """True for ops in `VIEWS` and for sums over nothing but dims of size one."""
-    if spec.kind == "reduce":
-        return len(spec.results) == 1 and spec.operands[0].bytes == spec.results[0].bytes
-    return spec.kind in VIEWS
-
-
 def op_class(spec: OpSpec) -> int:
-    """Class of an op; unknown kinds with operands are elementwise, which reads and writes everything once."""
-    kind = spec.kind
-    if kind in STRUCTURE or _is_view(spec):
-        return FREE
-    if kind == "dot_general":
-        return MATMUL
-    if kind == "convolution":
-        return CONV
-    for members, found in ((SLICES, SLICING), (REDUCTIONS, REDUCE), (UPDATES, UPDATE), (OPAQUES, OPAQUE)):
-        if kind in members:
-            return found
-    return ELEMENTWISE
+    """Class of an op; ops without a rule are opaque."""
+    traits = traits_of(spec)
+    return FREE if _is_view(traits, spec) else _CLASSES[type(traits)]
+
+
+def op_work(spec: OpSpec) -> Work | None:
+    """Flop of the whole op as the simulator counts them, one device doing all; None if nobody knows them."""
+    traits = traits_of(spec)
+    return _work(_is_view(traits, spec), traits, spec)
+
+
+def _work(is_view: bool, traits: Traits, spec: OpSpec) -> Work | None:
+    return Work(0.0, 0.0) if is_view else work(traits, spec)
+
+
+def unknown_ops(program: Program) -> tuple[str, ...]:
+    """Ops of unknown flop, most frequent first: their kind, and how often a step runs them ("custom_call @f (3 x)")."""
+    unknown = {i: named(s) for i, s in enumerate(program.specs) if op_work(s) is None}
+    trips, counts = program.scope_trips[program.op_scope], Counter[str]()
+    for op in np.flatnonzero(np.isin(program.op_spec, list(unknown))):
+        counts[unknown[int(program.op_spec[op])]] += int(trips[op])
+    return tuple(f"{kind} ({n} x)" for kind, n in counts.most_common())
 
 
 def matrix_flop(spec: OpSpec) -> float:
-    """Flop of the matrix unit: two per multiply-add.
-
-    >>> from autopart.core.op import TensorType
-    >>> dims = {"lhs_contracting_dimensions": (1,)}
-    >>> f32 = lambda *shape: TensorType(shape, "f32")
-    >>> matrix_flop(OpSpec("dot_general", {"dot_dimension_numbers": dims}, (f32(8, 16), f32(16, 4)), (f32(8, 4),)))
-    1024.0
-    """
-    if spec.kind == "dot_general":
-        lhs = spec.operands[0].shape
-        contracted = spec.attributes["dot_dimension_numbers"]["lhs_contracting_dimensions"]
-        return 2.0 * math.prod(spec.results[0].shape) * math.prod(lhs[d] for d in contracted)
-    if spec.kind == "convolution":
-        return _convolution_flop(spec)
-    return 0.0
+    """Flop of the matrix unit: two per multiply-add; 0 where nobody knows."""
+    found = op_work(spec)
+    return 0.0 if found is None else found.matrix_flop
 
 
-def _convolution_flop(spec: OpSpec) -> float:
-    """Multiply-adds whose input lies inside the array: padding and the holes of a dilated input are not counted."""
-    a = spec.attributes
-    numbers, (lhs, rhs), out = a["dimension_numbers"], spec.operands, spec.results[0].shape
-    pairs = 1
-    for i, out_dim in enumerate(numbers["output_spatial_dimensions"]):
-        length = lhs.shape[numbers["input_spatial_dimensions"][i]]
-        window = rhs.shape[numbers["kernel_spatial_dimensions"][i]]
-        at = np.arange(out[out_dim])[:, None] * a["window_strides"][i] - a["padding"][i][0]
-        at = at + np.arange(window) * a["rhs_dilation"][i]
-        hole = a["lhs_dilation"][i]
-        pairs *= int(((at >= 0) & (at <= (length - 1) * hole) & (at % hole == 0)).sum())
-    features = out[numbers["output_feature_dimension"]] * rhs.shape[numbers["kernel_input_feature_dimension"]]
-    return 2.0 * pairs * features * out[numbers["output_batch_dimension"]]
+def is_matrix_op(spec: OpSpec) -> bool:
+    """True for matrix products, convolutions, and kernels that run on the matrix unit."""
+    return op_class(spec) in (MATMUL, CONV) or matrix_flop(spec) > 0
 
 
-def _weight(spec: OpSpec) -> float:
-    if spec.kind == "reduce_window" or spec.kind == "select_and_scatter":
-        return float(math.prod(spec.attributes["window_dimensions"]))
-    return float(WEIGHTS.get(spec.kind, 1 if op_class(spec) != FREE else 0))
+def looks_up(spec: OpSpec) -> bool:
+    """True for ops that read rows of a table at an array of indices."""
+    traits = traits_of(spec)
+    return isinstance(traits, Slicing) and traits.indexed
 
 
-def _turns(spec: OpSpec) -> bool:
-    return spec.kind == "transpose" and spec.attributes["permutation"][-1] != len(spec.results[0].shape) - 1
+def _weight(found: int, flop: Work | None, spec: OpSpec) -> float:
+    """Vector flop per element of what the op walks through: the largest of its updates, operands, or result."""
+    if flop is None or flop.vector_flop == 0:
+        return 0.0
+    walked = {ELEMENTWISE: spec.results[:1], UPDATE: spec.operands[1:]}.get(found, spec.operands)
+    return flop.vector_flop / max(1.0, largest(walked))
 
 
-def _is_f32_matmul(spec: OpSpec) -> bool:
-    return op_class(spec) in (MATMUL, CONV) and spec.operands[0].dtype == "f32"
+def _fuses(traits: Traits) -> bool:
+    """Elementwise ops, slices and constants; not look-ups, which would keep a whole table alive for a late consumer."""
+    match traits:
+        case Slicing(indexed=indexed):
+            return not indexed
+        case _:
+            return isinstance(traits, Elementwise | Constant)
+
+
+def _is_view(traits: Traits, spec: OpSpec) -> bool:
+    """True for views, and for reductions over nothing but dims of size one."""
+    if isinstance(traits, Reduction) and traits.flop is None:
+        return len(spec.results) == 1 and spec.operands[0].bytes == spec.results[0].bytes
+    return isinstance(traits, View)
+
+
+def _turns(traits: Traits, spec: OpSpec) -> bool:
+    return isinstance(traits, Elementwise) and traits.turns is not None and traits.turns(spec)
 
 
 def _passes(spec: OpSpec) -> float:
-    if not _is_f32_matmul(spec):
-        return 1.0
     asked = spec.attributes.get("precision_config") or ("DEFAULT",)
     return max({"HIGH": 3.0, "HIGHEST": 6.0}.get(str(a), 1.0) for a in asked)
+
+
+def _read_share(traits: Traits, spec: OpSpec) -> float:
+    given = sum(t.bytes for t in spec.operands)
+    if not isinstance(traits, Opaque) or traits.read_bytes is None or given == 0:
+        return 1.0
+    read = traits.read_bytes(spec)
+    if not 0 <= read <= given:
+        raise RegistryError(
+            f"the traits of {describe(spec)} say that it reads {read:.6g} bytes",
+            why=f"its operands have {given:.6g} bytes; what a kernel reads twice is counted once",
+            hint=f"read_bytes from 0 to {given:.6g}",
+        )
+    return read / given
+
+
+def _repeats(traits: Traits, spec: OpSpec) -> int:
+    if not isinstance(traits, Matmul) or traits.repeats is None:
+        return 0
+    return sum(1 << i for i, mapping in enumerate(mappings_of(spec) or ()) if traits.repeats(spec, mapping))
 
 
 def _dtype(spec: OpSpec) -> int:

@@ -28,6 +28,7 @@ from autopart.costmodel.simulator.layout_copies import copied_bytes, transposed_
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs, plain_sizes
 from autopart.costmodel.simulator.multi_output import join_kernels
+from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.order import order_neighbours
 from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.slots import slot_count
@@ -94,14 +95,15 @@ class Simulator:
     arrays: ProgramArrays = field(repr=False)
     device_row: np.ndarray = field(repr=False)
     known_plans: dict[tuple[int, int, int], PlanCost] = field(repr=False)
+    unknown_ops: tuple[str, ...] = ()
+    """Ops whose flop nobody knows, by kind: "custom_call @name (3 x)"."""
 
     @staticmethod
     def of(program: Program, mesh: Mesh, options: SimulatorOptions | None = None) -> Simulator:
         """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
         links = mesh_links(mesh)
-        return Simulator(
-            program, links, options or SimulatorOptions(), program_arrays(program), device_row(links.device), {}
-        )
+        arrays, row = program_arrays(program), device_row(links.device)
+        return Simulator(program, links, options or SimulatorOptions(), arrays, row, {}, unknown_ops(program))
 
     def run(self, local: DeviceLocal) -> Simulation:
         """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""

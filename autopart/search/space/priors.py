@@ -13,13 +13,10 @@ import math
 import numpy as np
 
 from autopart.core.program import Program
-from autopart.costmodel.simulator.op_classes import matrix_flop
+from autopart.costmodel.simulator.op_classes import is_matrix_op, looks_up, matrix_flop
 
 MIN_SHARE = 1e-3
 """Share of bytes and flop below which a value group is not worth a decision of its own: propagation reaches biases."""
-
-MATRIX_KINDS = frozenset(("dot_general", "convolution", "chlo.ragged_dot", "ragged_dot"))
-"""Ops that read parameters; what is updated but read by none of them is optimizer state."""
 
 
 def op_flop(program: Program) -> np.ndarray:
@@ -47,8 +44,11 @@ def updated_arguments(program: Program, share: float = 0.999) -> np.ndarray:
 
 
 def read_by_matrix_ops(program: Program, hops: int = 3) -> np.ndarray:
-    """bool[values]: a matrix op, or a gather, reads the value directly or behind at most `hops` one-operand ops."""
-    heavy = np.array([s.kind in MATRIX_KINDS or s.kind == "gather" for s in program.specs], np.bool_)[program.op_spec]
+    """bool[values]: a matrix op, or a look-up, reads the value directly or behind at most `hops` one-operand ops.
+
+    These read parameters; what is updated but read by none of them is optimizer state.
+    """
+    heavy = np.array([is_matrix_op(s) or looks_up(s) for s in program.specs], np.bool_)[program.op_spec]
     one = np.array([len(s.operands) == 1 and len(s.results) == 1 for s in program.specs], np.bool_)[program.op_spec]
     reaches, read = heavy.copy(), np.zeros(program.value_count, np.bool_)
     for _ in range(hops + 1):

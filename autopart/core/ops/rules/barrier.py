@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from autopart.core.op import ANY, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import Omission, rule
 from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.traits import View
 
 
 @rule(
     "optimization_barrier",
+    traits=View(),
     examples=(
         op("optimization_barrier", "4x6xf32 -> 4x6xf32"),
         op("optimization_barrier", "4x6xf32, 8xi32 -> 4x6xf32, 8xi32"),

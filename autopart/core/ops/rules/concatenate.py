@@ -11,10 +11,12 @@ from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.traits import Elementwise
 
 
 @rule(
     "concatenate",
+    traits=Elementwise(0, shown=("dimension",)),
     examples=(
         op("concatenate", "4x6xf32, 4x2xf32 -> 4x8xf32", "dimension = 1 : i64"),
         op("concatenate", "4x2xf32, 4x2xf32, 4x2xf32 -> 12x2xf32", "dimension = 0 : i64"),

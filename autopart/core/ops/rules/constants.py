@@ -16,6 +16,7 @@ from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
 from autopart.core.ops.rules.positions import offset
+from autopart.core.ops.traits import Constant, Elementwise
 
 
 def _localize_iota(local: LocalOp) -> list[Value]:
@@ -31,6 +32,7 @@ def _localize_iota(local: LocalOp) -> list[Value]:
 
 @rule(
     "iota",
+    traits=Elementwise(0, cloned_per_use=True, shown=("iota_dimension",)),
     localize=_localize_iota,
     examples=(
         op("iota", "-> 4x6xi32", "iota_dimension = 0 : i64"),
@@ -64,6 +66,7 @@ def _localize_constant(local: LocalOp) -> list[Value]:
 
 @rule(
     "constant",
+    traits=Constant(cloned_per_use=True),
     localize=_localize_constant,
     examples=(
         op("constant", "-> 4x6xf32", "value = dense<2.5> : tensor<4x6xf32>"),
@@ -76,6 +79,7 @@ def _localize_constant(local: LocalOp) -> list[Value]:
 )
 @rule(
     "chlo.constant",
+    traits=Constant(cloned_per_use=True),
     localize=_localize_constant,
     examples=(op("chlo.constant", "-> 4xf32", "value = dense<2.0> : tensor<4xf32>"),),
 )
@@ -91,6 +95,7 @@ def _localize_number(local: LocalOp) -> list[Value]:
 @rule(
     "partition_id",
     "replica_id",
+    traits=Elementwise(0),
     localize=_localize_number,
     examples=lambda kind: [op(kind, "-> ui32")],
 )

@@ -14,13 +14,17 @@ stride), and the two gradients of patches. Elsewhere neighbours would have to ex
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+
+import numpy as np
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
 from autopart.core.ops.rules.windows import Window
+from autopart.core.ops.traits import Convolution
 
 
 def _windows(spec: OpSpec) -> list[Window]:
@@ -42,6 +46,23 @@ def _windows(spec: OpSpec) -> list[Window]:
         strict=True,
     )
     return [Window(*column) for column in columns]
+
+
+def _flop(spec: OpSpec) -> float:
+    """Multiply-adds whose input lies inside the array: padding and the holes of a dilated input are not counted."""
+    numbers, out = spec.attributes["dimension_numbers"], spec.results[0].shape
+    pairs = math.prod(map(_pairs_inside, _windows(spec)))
+    features = (
+        out[numbers["output_feature_dimension"]] * spec.operands[1].shape[numbers["kernel_input_feature_dimension"]]
+    )
+    return 2.0 * pairs * features * out[numbers["output_batch_dimension"]]
+
+
+def _pairs_inside(window: Window) -> int:
+    """Along one dim: pairs of a place of the window and an element of it that meet an element of the input."""
+    at = np.arange(window.out)[:, None] * window.stride - window.low
+    at = at + np.arange(window.window) * window.window_dilation
+    return int(((at >= 0) & (at <= (window.size - 1) * window.dilation) & (at % window.dilation == 0)).sum())
 
 
 def _conv(types: str, numbers: str, groups: str = "1, 1", extra: str = "") -> Example:
@@ -78,6 +99,7 @@ def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
 
 @rule(
     "convolution",
+    traits=Convolution(flop=_flop),
     localize=_localize,
     examples=(
         _conv("4x6x6x2xf32, 3x3x2x4xf32 -> 4x4x4x4xf32", _IMAGES),

@@ -12,8 +12,11 @@ from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import Example, batch_dims_of, register_custom_call, rule
+from autopart.core.ops.rules.elementwise import ERF
 from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.rules.factorization_flop import factorization_flop
 from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.traits import Opaque, largest
 
 
 def _lapack(target: str, types: str, config: str = "", *, feed: str | None = None) -> Example:
@@ -33,8 +36,12 @@ def _layouts(side: str) -> str:
     return ", ".join(f"{orders[rank]} : tensor<{rank}xindex>" for rank in ranks)
 
 
+_UNKNOWN_TO_XLA = "XLA knows no flop of a custom call"
+
+
 @rule(
     "custom_call",
+    traits=Opaque(flop=factorization_flop, flop_reason=_UNKNOWN_TO_XLA),
     examples=(
         _lapack("lapack_spotrf_ffi", "4x3x3xf32 -> 4x3x3xf32, 4xi32", "uplo = 76 : ui8", feed="spd"),
         _lapack("lapack_sgetrf_ffi", "4x3x3xf32 -> 4x3x3xf32, 4x3xi32, 4xi32"),
@@ -67,6 +74,10 @@ _GREATER = (
 
 @register_custom_call(
     "ApproxTopK",
+    traits=Opaque(
+        flop=lambda spec: largest(spec.operands),
+        flop_reason="one comparison per element; XLA counts the sort that its fallback is",
+    ),
     examples=(
         op(
             "custom_call",
@@ -79,21 +90,33 @@ _GREATER = (
     ),
 )
 def approximate_top_k(spec: OpSpec) -> Iterable[TileMapping]:
-    """Every dim but the one along which it chooses; the initial values, which come last, stay whole."""
-    along = spec.attributes["mhlo.backend_config"]["reduction_dim"]
+    """Every dim but the one along which it chooses; the initial values, which come last, stay whole.
+
+    None where the call does not say along which dim.
+    """
+    along = spec.attributes.get("mhlo.backend_config", {}).get("reduction_dim")
+    if along is None:
+        return
     count = len(spec.results)
     for d, size in enumerate(spec.results[0].shape):
         if d != along:
             yield TileMapping((d,) * count + (WHOLE,) * count, (d,) * count, size)
 
 
+_COPY = Opaque(flop=lambda spec: 0.0, flop_reason=_UNKNOWN_TO_XLA)
+
+
 def _call(target: str, types: str, more: str = "") -> Example:
     return op("custom_call", types, f'call_target_name = "{target}"{more}', tolerance=2e-5)
 
 
-@register_custom_call("mhlo.erf", examples=(_call("mhlo.erf", "4x6xf32 -> 4x6xf32", ", mhlo.attributes = {}"),))
-@register_custom_call("annotate_device_placement", examples=(_call("annotate_device_placement", "4x6xf32 -> 4x6xf32"),))
-@register_custom_call("LayoutConstraint", examples=(_call("LayoutConstraint", "4x6xf32 -> 4x6xf32"),))
+@register_custom_call(
+    "mhlo.erf", traits=ERF, examples=(_call("mhlo.erf", "4x6xf32 -> 4x6xf32", ", mhlo.attributes = {}"),)
+)
+@register_custom_call(
+    "annotate_device_placement", traits=_COPY, examples=(_call("annotate_device_placement", "4x6xf32 -> 4x6xf32"),)
+)
+@register_custom_call("LayoutConstraint", traits=_COPY, examples=(_call("LayoutConstraint", "4x6xf32 -> 4x6xf32"),))
 def elementwise_call(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim. (jax writes `erf` so in modules that older compilers should read.)"""
     return common_dims(spec, range(len(spec.results[0].shape)))
@@ -101,6 +124,7 @@ def elementwise_call(spec: OpSpec) -> Iterable[TileMapping]:
 
 @register_custom_call(
     "mhlo.topk",
+    traits=Opaque(flop=lambda spec: largest(spec.operands), flop_reason="one comparison per element; XLA counts none"),
     examples=(_call("mhlo.topk", "4x6xf32 -> 4x2xf32, 4x2xi32", ", mhlo.attributes = {k = 2 : i64, largest = true}"),),
 )
 def top_k_call(spec: OpSpec) -> Iterable[TileMapping]:

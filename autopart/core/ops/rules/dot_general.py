@@ -12,12 +12,14 @@ The older `dot` contracts the last dim of lhs with the first of rhs; `einsum` na
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
+from autopart.core.ops.traits import Matmul, elements
 
 DOT = (
     "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [{}], rhs_batching_dimensions = [{}], "
@@ -30,8 +32,22 @@ def _dot(types: str, *dims: str) -> Example:
     return op("dot_general", types, DOT.format(*dims))
 
 
+def _flop(spec: OpSpec) -> float:
+    """2 b m k n.
+
+    >>> from autopart.core.op import TensorType
+    >>> dims = {"lhs_contracting_dimensions": (1,)}
+    >>> f32 = lambda *shape: TensorType(shape, "f32")
+    >>> _flop(OpSpec("dot_general", {"dot_dimension_numbers": dims}, (f32(8, 16), f32(16, 4)), (f32(8, 4),)))
+    1024.0
+    """
+    contracted = spec.attributes["dot_dimension_numbers"]["lhs_contracting_dimensions"]
+    return 2.0 * elements(spec.results[0]) * math.prod(spec.operands[0].shape[d] for d in contracted)
+
+
 @rule(
     "dot_general",
+    traits=Matmul(flop=_flop),
     examples=(
         _dot("4x6xf32, 6x2xf32 -> 4x2xf32", "", "", "1", "0"),
         _dot("2x4x6xf32, 2x6x8xf32 -> 2x4x8xf32", "0", "0", "2", "1"),
@@ -54,7 +70,11 @@ def dot_general(spec: OpSpec) -> Iterable[TileMapping]:
     return _factors(spec, pairs, contracting)
 
 
-@rule("dot", examples=(op("dot", "4x6xf32, 6x2xf32 -> 4x2xf32"), op("dot", "6xf32, 6x2xf32 -> 2xf32")))
+@rule(
+    "dot",
+    traits=Matmul(flop=lambda spec: 2 * elements(spec.results[0]) * spec.operands[0].shape[-1]),
+    examples=(op("dot", "4x6xf32, 6x2xf32 -> 4x2xf32"), op("dot", "6xf32, 6x2xf32 -> 2xf32")),
+)
 def dot(spec: OpSpec) -> Iterable[TileMapping]:
     """A matrix or vector product."""
     lhs, rhs = (len(t.shape) for t in spec.operands)
@@ -78,8 +98,20 @@ def _einsum(types: str, config: str) -> Example:
     return op("einsum", types, f'einsum_config = "{config}"')
 
 
+def _einsum_flop(spec: OpSpec) -> float:
+    """Two per result element and step along the letters that the result lacks; "..." stands for dims that it has."""
+    inputs, output = spec.attributes["einsum_config"].split("->")
+    sizes: dict[str, int] = {}
+    for term, type_ in zip(inputs.split(","), spec.operands, strict=True):
+        head, _, tail = term.partition("...")
+        sizes |= dict(zip(head, type_.shape, strict=False))
+        sizes |= dict(zip(reversed(tail), reversed(type_.shape), strict=False))
+    return 2 * elements(spec.results[0]) * math.prod(n for letter, n in sizes.items() if letter not in output)
+
+
 @rule(
     "einsum",
+    traits=Matmul(flop=_einsum_flop),
     examples=(
         _einsum("4x6xf32, 6x2xf32 -> 4x2xf32", "ij,jk->ik"),
         _einsum("2x4x6xf32, 2x6x8xf32 -> 2x8x4xf32", "bij,bjk->bki"),

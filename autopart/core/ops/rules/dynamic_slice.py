@@ -20,6 +20,7 @@ from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import one_hot_sum
 from autopart.core.ops.rules.positions import between, clamped_index, offset, shifted
+from autopart.core.ops.traits import Slicing
 
 
 def cut_dims(local: LocalOp, sizes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -89,6 +90,7 @@ def _slice(types: str, sizes: str, *feed: tuple[int, int]) -> Example:
 
 @rule(
     "dynamic_slice",
+    traits=Slicing(cheap_to_regather=True),
     localize=_localize,
     examples=(
         _slice("6x4xf32, i32, i32 -> 1x4xf32", "1, 4", (-2, 8), (-2, 8)),

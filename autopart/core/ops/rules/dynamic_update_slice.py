@@ -19,6 +19,7 @@ from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.dynamic_slice import clamped_starts, cut_dims, moved
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.positions import between, offset, shifted
+from autopart.core.ops.traits import Update, elements
 
 
 def _localize(local: LocalOp) -> list[Value]:
@@ -66,6 +67,10 @@ def _update(types: str, *feed: tuple[int, int]) -> Example:
 
 @rule(
     "dynamic_update_slice",
+    traits=Update(
+        flop=lambda spec: elements(spec.operands[1]),
+        flop_reason="one operation per element moved; XLA counts none",
+    ),
     localize=_localize,
     examples=(
         _update("6x4xf32, 1x4xf32, i32, i32 -> 6x4xf32", (-2, 8), (-2, 8)),

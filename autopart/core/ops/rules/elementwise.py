@@ -12,11 +12,13 @@ dim on the narrow side, which is not sliced. The `chlo.broadcast_*` ops align tr
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.traits import Elementwise, View
 
 _NEAR = 2e-5
 """Vectorised and scalar code of one function differ in the last bits."""
@@ -38,6 +40,42 @@ _CHLO_BROADCAST = (
     "polygamma", "power", "remainder", "select", "shift_left", "shift_right_arithmetic", "shift_right_logical",
     "subtract", "xor", "zeta",
 )  # fmt: skip
+
+
+_COST = {
+    "exponential": 2, "tanh": 2, "exponential_minus_one": 4, "log": 4, "log_plus_one": 6, "logistic": 6, "divide": 4,
+    "remainder": 8, "rsqrt": 3, "sqrt": 4, "cbrt": 8, "power": 10, "sine": 198, "cosine": 198, "tan": 200, "atan2": 30,
+    "atan": 30, "erf": 21,
+}  # fmt: skip
+"""Operations of the vector unit per element. Those of exp, log, tanh, logistic, divide, rsqrt, erf and sine are the TPU
+compiler's own (differences of `estimated_cycles` between chains of 16 and 32 on v3, in units of an add)."""
+
+_EXPANDED = {
+    "acos": 5, "acosh": 11, "asin": 7, "asinh": 14, "atanh": 8, "bessel_i1e": 84, "conj": 4, "constant_like": 0,
+    "cosh": 5, "digamma": 76, "erf_inv": 39, "erfc": 63, "is_inf": 2, "lgamma": 57, "next_after": 24, "polygamma": 279,
+    "sinh": 13, "zeta": 132,
+}  # fmt: skip
+"""Ops per element that XLA expands a kind into, each counted once."""
+
+_SHOWN = {"compare": ("comparison_direction",), "map": ("dimensions",)}
+
+
+def _traits(kind: str) -> Elementwise:
+    """What a kind costs; kinds in neither table are one operation per element, on any processor."""
+    name = kind.removeprefix("chlo.").removeprefix("broadcast_")
+    shown = _SHOWN.get(name, ())
+    if name in _COST:
+        reason = "operations of the vector unit; XLA counts the function as one"
+        return Elementwise(_COST[name], shown=shown, flop_reason=reason)
+    return Elementwise(_EXPANDED.get(name, 1), linear=kind == "add", cheap_to_regather=kind == "convert", shown=shown)
+
+
+ERF = _traits("chlo.erf")
+
+
+def _broadcasting_traits(kind: str) -> Elementwise:
+    traits = _traits(kind)
+    return replace(traits, shown=("broadcast_dimensions", *traits.shown))
 
 
 def _examples(kind: str) -> Iterable[Example]:
@@ -89,7 +127,7 @@ def _examples(kind: str) -> Iterable[Example]:
     *_FLOAT_UNARY,
     *_INT_UNARY,
     *_INT_BINARY,
-    *(k for k in _NUMBER_BINARY if k != "add"),
+    *_NUMBER_BINARY,
     *(f"chlo.{k}" for k in (*_CHLO_UNARY, *_CHLO_BINARY)),
     *(
         "atan2",
@@ -104,15 +142,19 @@ def _examples(kind: str) -> Iterable[Example]:
         "reduce_precision",
         "select",
     ),
+    traits=_traits,
     examples=lambda kind: list(_examples(kind)),
 )
-@rule("add", examples=lambda kind: list(_examples(kind)), pending_linear=True)
 def elementwise(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim, in all operands and results at once."""
     return common_dims(spec, range(len(spec.results[0].shape)))
 
 
-@rule("bitcast_convert", examples=lambda kind: list(_examples(kind)))
+@rule(
+    "bitcast_convert",
+    traits=View(cheap_to_regather=True, flop_reason="the same bits; XLA counts one operation per element"),
+    examples=lambda kind: list(_examples(kind)),
+)
 def bitcast_convert(spec: OpSpec) -> Iterable[TileMapping]:
     """The dims that both sides have; the minor dim of the narrow side holds the parts of one element."""
     return common_dims(spec, range(min(len(spec.operands[0].shape), len(spec.results[0].shape))))
@@ -131,7 +173,11 @@ def _broadcast_examples(kind: str) -> Iterable[Example]:
         yield op(kind, types, extra, feed=((1, 4), (1, 4)), tolerance=_NEAR)
 
 
-@rule(*(f"chlo.broadcast_{k}" for k in _CHLO_BROADCAST), examples=lambda kind: list(_broadcast_examples(kind)))
+@rule(
+    *(f"chlo.broadcast_{k}" for k in _CHLO_BROADCAST),
+    traits=_broadcasting_traits,
+    examples=lambda kind: list(_broadcast_examples(kind)),
+)
 def broadcasting_elementwise(spec: OpSpec) -> Iterable[TileMapping]:
     """Every result dim; an operand is sliced where it has the dim at full size, aligned as the op says."""
     shape = spec.results[0].shape

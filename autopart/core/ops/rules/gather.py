@@ -21,6 +21,7 @@ from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import one_hot_sum
 from autopart.core.ops.rules.index_vectors import assembled, components
 from autopart.core.ops.rules.positions import between, clamped_index, offset, shifted
+from autopart.core.ops.traits import Slicing
 
 
 def _localize(local: LocalOp) -> list[Value]:
@@ -79,7 +80,9 @@ _ALONG = (
 
 @rule(
     "gather",
+    traits=Slicing(indexed=True),
     localize=_localize,
+    defaults={"indices_are_sorted": False},
     examples=(
         _gather("8x6xf32, 2x4x1xi32 -> 2x4x6xf32", _ROWS, "1, 6", (-3, 12)),
         _gather("8x6xf32, 2x4xi32 -> 2x4x6xf32", _ROWS, "1, 6", (-3, 12)),

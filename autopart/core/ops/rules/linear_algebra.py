@@ -5,12 +5,14 @@ a[b,n,n] x = y[b,n,k] -> x[b,n,k]     b  (0, 0) -> tile 0     k  (_, 2) -> tile 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.traits import Opaque, elements
 
 _NEAR = 1e-4
 
@@ -21,8 +23,17 @@ def _fft(kind: str, types: str, length: str) -> Example:
     )
 
 
+def _fft_flop(spec: OpSpec) -> float:
+    """5 n log2 n per transform of n complex numbers, half of it of n real ones: how FFTW counts."""
+    lengths = spec.attributes["fft_length"]
+    real = [t for t in (spec.operands[0], spec.results[0]) if not t.dtype.startswith("complex")]
+    points = elements((real or spec.operands)[0])
+    return (2.5 if real else 5.0) * points * math.log2(max(1, math.prod(lengths)))
+
+
 @rule(
     "fft",
+    traits=Opaque(flop=_fft_flop, flop_reason="5 n log2 n; XLA counts 8 n, times the product of the dims' logarithms"),
     examples=(
         _fft("FFT", "4x2x6xcomplex<f32> -> 4x2x6xcomplex<f32>", "6"),
         _fft("RFFT", "4x6xf32 -> 4x4xcomplex<f32>", "6"),
@@ -34,7 +45,12 @@ def fft(spec: OpSpec) -> Iterable[TileMapping]:
     return common_dims(spec, range(len(spec.results[0].shape) - len(spec.attributes["fft_length"])))
 
 
-@rule("cholesky", examples=(op("cholesky", "4x3x3xf32 -> 4x3x3xf32", "lower = true", feed=("spd",), tolerance=_NEAR),))
+@rule(
+    "cholesky",
+    defaults={"lower": False},
+    traits=Opaque(flop=lambda spec: elements(spec.operands[0]) * spec.operands[0].shape[-1] / 3),
+    examples=(op("cholesky", "4x3x3xf32 -> 4x3x3xf32", "lower = true", feed=("spd",), tolerance=_NEAR),),
+)
 def cholesky(spec: OpSpec) -> Iterable[TileMapping]:
     """Batch dims."""
     return common_dims(spec, range(len(spec.results[0].shape) - 2))
@@ -49,6 +65,10 @@ def _solve(types: str, side: str) -> Example:
 
 @rule(
     "triangular_solve",
+    traits=Opaque(
+        flop=lambda spec: elements(spec.operands[1]) * spec.operands[0].shape[-1],
+        flop_reason="n n per right-hand side; XLA counts the zero half of the matrix too",
+    ),
     examples=(
         _solve("4x3x3xf32, 4x3x2xf32 -> 4x3x2xf32", "true"),
         _solve("4x3x3xf32, 4x2x3xf32 -> 4x2x3xf32", "false"),

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.traits import Elementwise
 
 
 def _pad(types: str, low: str, high: str, interior: str) -> Example:
@@ -24,6 +25,7 @@ def _pad(types: str, low: str, high: str, interior: str) -> Example:
 
 @rule(
     "pad",
+    traits=Elementwise(0),
     examples=(
         _pad("4x6xf32, f32 -> 4x8xf32", "0, 1", "0, 1", "0, 0"),
         _pad("4x6xf32, f32 -> 4x12xf32", "0, 0", "0, 1", "0, 1"),

@@ -17,6 +17,7 @@ devices hold are joined into two: one before the local groups, one after.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
 from autopart.core.ops.rules.positions import offset
+from autopart.core.ops.traits import Matmul, elements
 
 
 @dataclass(frozen=True)
@@ -188,8 +190,24 @@ def _ragged(
     return op("chlo.ragged_dot", types, attributes, feed=(None, None, sizes))
 
 
+def _flop(spec: OpSpec) -> float:
+    """2 m k n, since each row (or each k, where that is ragged) meets one group."""
+    columns = math.prod(spec.operands[1].shape[d] for d in _Dims(spec).columns)
+    return 2.0 * elements(spec.operands[0]) * columns
+
+
+def _repeats(spec: OpSpec, mapping: TileMapping) -> bool:
+    """True along groups: a device joins the groups of the others into two that it multiplies by zeros."""
+    return mapping.operands[0] == WHOLE and mapping.operands[1] not in _Dims(spec).columns
+
+
 @rule(
     "chlo.ragged_dot",
+    traits=Matmul(
+        flop=_flop,
+        repeats=_repeats,
+        flop_reason="each row meets one group; XLA counts a row too few times, or once per group",
+    ),
     localize=_localize,
     examples=(
         _ragged("8x6xf32, 4x6x2xf32, 4xi32 -> 8x2xf32", "1,1", 0, "0", sizes=(1, 3)),

@@ -6,19 +6,22 @@
     k  (1, _) -> tile 1        windows that do not overlap stay inside a slice
 
 Windows that overlap (cumsum is one as long as the dim) would need the neighbours' elements: blocked. A window that
-covers a dim exactly is a reduction over it.
+covers a dim exactly is a reduction over it; but where other dims are padded, the padding is the initial value too, and
+counts in every part of a sum or product: blocked.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
+from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import reduction_codes
-from autopart.core.ops.rules.reduce import initial_values
+from autopart.core.ops.rules.reduce import reduced_in_parts
 from autopart.core.ops.rules.windows import Window
+from autopart.core.ops.traits import Reduction, elements
 
 
 def windows(spec: OpSpec, out: tuple[int, ...]) -> list[Window]:
@@ -41,20 +44,26 @@ def windows(spec: OpSpec, out: tuple[int, ...]) -> list[Window]:
 
 
 def _localize(local: LocalOp) -> list[Value]:
-    count = len(local.result_types)
     sizes = list(local.spec.attributes["window_dimensions"])
     for m, mapping in enumerate(local.mappings):
         if mapping.results[0] in REDUCTION_NAMES:
             sizes[mapping.operands[0]] //= local.ways(m)
-    return local.clone([*local.operands[:count], *initial_values(local)], window_dimensions=sizes)
+    return reduced_in_parts(local, window_dimensions=sizes)
 
 
 def _window(sizes: str, *more: str) -> str:
     return ", ".join([f"window_dimensions = array<i64: {sizes}>", *more])
 
 
+def _flop(spec: OpSpec) -> float:
+    """All elements of a window are combined into one, in each result."""
+    combined = math.prod(spec.attributes["window_dimensions"]) - 1
+    return combined * sum(map(elements, spec.results))
+
+
 @rule(
     "reduce_window",
+    traits=Reduction(flop=_flop),
     localize=_localize,
     examples=(
         op(
@@ -94,9 +103,11 @@ def reduce_window(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims whose windows stay inside a slice, and dims that one window covers."""
     count = len(spec.results)
     codes = reduction_codes(spec.region, spec.results)
-    for d, window in enumerate(windows(spec, spec.results[0].shape)):
+    found = windows(spec, spec.results[0].shape)
+    pads = {SUM, MUL} & set(codes or ()) and any(w.low > 0 or w.high > 0 or w.dilation > 1 for w in found)
+    for d, window in enumerate(found):
         operands = (d,) * count + (WHOLE,) * count
         if window.tiles:
             yield TileMapping(operands, (d,) * count, window.extent)
-        elif window.covers and window.window_dilation == 1 and codes is not None:
+        elif window.covers and window.window_dilation == 1 and codes is not None and not pads:
             yield TileMapping(operands, codes, window.size)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.traits import View
 
 
 def groups(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[list[int], list[int]]]:
@@ -38,6 +39,7 @@ def groups(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[l
 
 @rule(
     "reshape",
+    traits=View(cheap_to_regather=True),
     examples=tuple(
         op("reshape", types)
         for types in (

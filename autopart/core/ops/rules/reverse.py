@@ -11,9 +11,14 @@ from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.traits import Elementwise
 
 
-@rule("reverse", examples=(op("reverse", "4x6xf32 -> 4x6xf32", "dimensions = array<i64: 1>"),))
+@rule(
+    "reverse",
+    traits=Elementwise(0, shown=("dimensions",)),
+    examples=(op("reverse", "4x6xf32 -> 4x6xf32", "dimensions = array<i64: 1>"),),
+)
 def reverse(spec: OpSpec) -> Iterable[TileMapping]:
     """The dims that keep their order."""
     turned = spec.attributes["dimensions"]

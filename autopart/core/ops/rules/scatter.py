@@ -24,6 +24,7 @@ from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import reduction_codes
 from autopart.core.ops.rules.index_vectors import assembled, components
 from autopart.core.ops.rules.positions import between, is_first, offset, shifted
+from autopart.core.ops.traits import Update, elements
 
 _IDENTITY = {SUM: 0, MUL: 1}
 
@@ -138,6 +139,11 @@ def _scatter(types: str, numbers: str, steps: tuple[str, ...], *feed: tuple[int,
     return op("scatter", types, attributes, reducer(*steps), feed=feed)
 
 
+def _flop(spec: OpSpec) -> float:
+    """One operation per element of the updates, which are the last operands."""
+    return sum(elements(t) for t in spec.operands[-len(spec.results) :])
+
+
 _ROWS = "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1"
 _CELLS = "inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [1, 0], index_vector_dim = 0"
 _ALONG = (
@@ -149,7 +155,9 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
 
 @rule(
     "scatter",
+    traits=Update(flop=_flop, flop_reason="one operation per element that overwrites; XLA counts none"),
     localize=_localize,
+    defaults={"indices_are_sorted": False, "unique_indices": False},
     examples=(
         *(
             _scatter(f"8x6x{t}, 4x1xi32, 4x6x{t} -> 8x6x{t}", _ROWS, (f"{kind} {t}",), None, (-2, 10))

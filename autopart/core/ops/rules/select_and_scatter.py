@@ -8,12 +8,14 @@ k  (1, 1, _) -> tile 1      windows that do not overlap stay inside a slice
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.reduce_window import windows
+from autopart.core.ops.traits import Reduction, elements
 
 _SELECT = (
     "^bb0(%a: tensor<f32>, %b: tensor<f32>): "
@@ -24,8 +26,14 @@ _SELECT = (
 _ADD = reducer("add f32")
 
 
+def _flop(spec: OpSpec) -> float:
+    """Per window one comparison less than it has elements, and one addition."""
+    return math.prod(spec.attributes["window_dimensions"]) * elements(spec.operands[1])
+
+
 @rule(
     "select_and_scatter",
+    traits=Reduction(flop=_flop),
     examples=(
         op(
             "select_and_scatter",

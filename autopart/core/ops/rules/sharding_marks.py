@@ -13,6 +13,7 @@ from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.rule import Example, LocalOp, Value, register_custom_call, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.traits import View
 
 _GROUPS = "replica_groups = dense<0> : tensor<1x1xi64>"
 
@@ -31,6 +32,12 @@ def _examples(kind: str) -> list[Example]:
     return [op(kind, types, _GROUPS + more, region)]
 
 
+def _traits(kind: str) -> View:
+    """The operand itself: nothing is left to reduce or to send."""
+    adds = kind in ("all_reduce", "cross-replica-sum")
+    return View(flop_reason="XLA counts an add per element, also over a group of one" if adds else "")
+
+
 def _operands(local: LocalOp) -> list[Value]:
     return list(local.operands)
 
@@ -43,6 +50,7 @@ def _operands(local: LocalOp) -> list[Value]:
     "collective_permute",
     "collective_broadcast",
     "cross-replica-sum",
+    traits=_traits,
     localize=_operands,
     examples=_examples,
 )
@@ -60,6 +68,7 @@ def _identity(spec: OpSpec) -> Iterable[TileMapping]:
 for _target in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"):
     register_custom_call(
         _target,
+        traits=View(flop_reason="XLA knows no flop of a custom call"),
         localize=_operands,
         examples=[op("custom_call", "4x6xf32 -> 4x6xf32", f'call_target_name = "{_target}"')],
     )(_identity)

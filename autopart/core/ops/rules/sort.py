@@ -5,16 +5,31 @@ keys[i,j], values[i,j], sorted along j     i  (0, 0) -> tile 0, tile 0     j is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import comparator, op
 from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.traits import Opaque, elements, largest
+
+
+def _comparisons(spec: OpSpec) -> float:
+    """n log2 n per sorted line of n."""
+    shape = spec.results[0].shape
+    length = shape[spec.attributes["dimension"]] if shape else 1
+    return elements(spec.results[0]) * math.ceil(math.log2(max(1, length)))
 
 
 @rule(
     "sort",
+    defaults={"dimension": -1, "is_stable": False},
+    traits=Opaque(
+        flop=_comparisons,
+        shown=("dimension",),
+        flop_reason="comparisons of a line with itself; XLA's logarithm is that of the whole array",
+    ),
     examples=(
         op("sort", "4x6xf32 -> 4x6xf32", "dimension = 1 : i64, is_stable = true", comparator("LT", "f32")),
         op(
@@ -32,7 +47,14 @@ def sort(spec: OpSpec) -> Iterable[TileMapping]:
     return common_dims(spec, [d for d in range(rank) if d != along])
 
 
-@rule("chlo.top_k", examples=(op("chlo.top_k", "4x2x6xf32 -> 4x2x3xf32, 4x2x3xi32", "k = 3 : i64"),))
+@rule(
+    "chlo.top_k",
+    traits=Opaque(
+        flop=lambda spec: largest(spec.operands),
+        flop_reason="one comparison per element, with the least that is kept; XLA counts none",
+    ),
+    examples=(op("chlo.top_k", "4x2x6xf32 -> 4x2x3xf32, 4x2x3xi32", "k = 3 : i64"),),
+)
 def top_k(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim but the last, along which it chooses."""
     return common_dims(spec, range(len(spec.results[0].shape) - 1))

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.factors import common_dims
+from autopart.core.ops.traits import Structural, View
 
 
 def _localize(local: LocalOp) -> list[Value]:
@@ -23,13 +24,14 @@ def _localize(local: LocalOp) -> list[Value]:
     return list(local.operands)[: len(local.result_types)]
 
 
-@rule("argument", "carry", "join", "tag", localize=_localize, structural=True)
+@rule("argument", "carry", "join", traits=Structural(), localize=_localize, structural=True)
+@rule("tag", traits=View(cheap_to_regather=True), localize=_localize, structural=True)
 def identity(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim, in all operands and results at once."""
     return common_dims(spec, range(len(spec.results[0].shape)))
 
 
-@rule("while", "case", "if", "condition", localize=_localize, structural=True)
+@rule("while", "case", "if", "condition", traits=Structural(), localize=_localize, structural=True)
 def scope_mark(spec: OpSpec) -> Iterable[TileMapping]:
     """No mappings: predicates are scalars, and results are joined by ops of their own."""
     return ()

@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
+from autopart.core.ops.traits import Slicing
 
 
 @rule(
     "torch_index_select",
+    traits=Slicing(indexed=True),
     examples=(
         op(
             "torch_index_select",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from autopart.core.ops.rule import blocked
+from autopart.core.ops.traits import UNKNOWN_FLOP
 
 
 def _blocked(reason: str, *kinds: str) -> None:
-    blocked(*kinds, reason=reason, family="unsupported")
+    blocked(*kinds, reason=reason, family="unsupported", traits=UNKNOWN_FLOP)
 
 
 _blocked(

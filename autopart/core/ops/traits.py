@@ -1,0 +1,176 @@
+"""What an op is to the cost model, to placement, to the importer and to text: stated beside its rule, by a `Traits`.
+
+    @rule("transpose", traits=Elementwise(0, turns=..., cheap_to_regather=True, shown=("permutation",)), examples=...)
+    @rule("dot_general", traits=Matmul(flop=...), examples=...)
+
+    traits                      work                                   bytes read
+    Structural, Constant, View  none                                   none: no kernel runs
+    Elementwise(weight)         weight x result elements               operands
+    Slicing                     none                                   what is kept of an operand, not all of it
+    Reduction(flop)             flop, or one per operand element       operands
+    Matmul(flop)                flop, on the matrix unit               operands
+    Convolution(flop)           flop, on the matrix unit               operands
+    Update(flop)                flop                                   the update, twice; the rest stays in place
+    Opaque(flop, read_bytes)    flop; None if nobody knows             operands, or `read_bytes` of them
+
+One flop is one operation on one number: a multiply-add is two, whatever the element type. Work that no matrix unit does
+is counted in operations of the vector unit, an add being one, so an exponential is 2 and a sine 198. XLA counts both
+of those as one transcendental. Where our flop of an example are more than 5 % off XLA's own count, `flop_reason` says
+why; `python -m autopart ops --flop` prints both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from autopart.core.op import OpSpec, TensorType, TileMapping
+
+Count = Callable[[OpSpec], float]
+"""A figure of an op from its spec: flop, or bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What all traits may state besides their work.
+
+    cheap_to_regather  a stored parameter seen through the op still counts as stored: gathering anew beats keeping it
+    cloned_per_use     computed anew for each use, wherever it reads no array (a scalar's broadcast, not an array's)
+    linear             sums pending on its operands may be added before they are reduced
+    shown              attributes that a reader of the program's text needs
+    flop_reason        why our flop are not XLA's, where they differ by more than 5 %
+    """
+
+    cheap_to_regather: bool = False
+    cloned_per_use: bool = False
+    linear: bool = False
+    shown: tuple[str, ...] = ()
+    flop_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Structural(Traits):
+    """Arguments, loops and branches: nothing runs."""
+
+
+@dataclass(frozen=True)
+class Constant(Traits):
+    """Made inside each consumer; written out only where a consumer cannot make it."""
+
+
+@dataclass(frozen=True)
+class View(Traits):
+    """Each result is the memory of the operand in its place, under another name."""
+
+
+@dataclass(frozen=True)
+class Elementwise(Traits):
+    """`weight` operations of the vector unit per result element; 0 for an op that only moves elements.
+
+    turns  True for an op that moves another dim into the minor place, which costs the layout of what it reads
+    """
+
+    weight: float = 1.0
+    turns: Callable[[OpSpec], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Slicing(Traits):
+    """Reads only what it keeps.
+
+    indexed  rows of a table at an array of indices; never computed inside a consumer, which would keep the table alive
+    """
+
+    indexed: bool = False
+
+
+@dataclass(frozen=True)
+class Reduction(Traits):
+    """Walks through its operands. Without `flop`: one operation per element; a view where there is nothing to sum."""
+
+    flop: Count | None = None
+
+
+@dataclass(frozen=True)
+class Matmul(Traits):
+    """Matrix products: two flop per multiply-add.
+
+    repeats  True for a mapping whose loop divides no work: each device still does all flop of what it holds
+    """
+
+    flop: Count
+    repeats: Callable[[OpSpec, TileMapping], bool] | None = None
+
+
+@dataclass(frozen=True)
+class Convolution(Traits):
+    """Convolutions: two flop per multiply-add."""
+
+    flop: Count
+
+
+@dataclass(frozen=True)
+class Update(Traits):
+    """Changes part of its first operand, in place where that is not needed any more."""
+
+    flop: Count
+
+
+@dataclass(frozen=True)
+class Opaque(Traits):
+    """A kernel of its own: nothing is computed inside it, nor it inside another.
+
+    flop        of the vector unit, or of the matrix unit if `matrix`; None for an op whose flop nobody knows
+    read_bytes  what it reads of its operands, where that is not all of them
+    """
+
+    flop: Callable[[OpSpec], float | None]
+    matrix: bool = False
+    read_bytes: Count | None = None
+
+
+UNKNOWN_FLOP = Opaque(flop=lambda spec: None)
+"""Of ops without a rule, and of custom calls whose rule states nothing: bytes are counted, flop are not, and estimates
+list them."""
+
+
+class Work(NamedTuple):
+    """Flop of a whole op, by the unit that does them."""
+
+    matrix_flop: float
+    vector_flop: float
+
+
+def work(traits: Traits, spec: OpSpec) -> Work | None:
+    """The work of an op that has these traits; None if nobody knows it.
+
+    >>> add = OpSpec("add", {}, (TensorType((8, 4), "f32"),) * 2, (TensorType((8, 4), "f32"),))
+    >>> work(Elementwise(), add), work(UNKNOWN_FLOP, add)
+    (Work(matrix_flop=0.0, vector_flop=32.0), None)
+    """
+    match traits:
+        case Elementwise(weight=weight):
+            return Work(0.0, weight * elements(spec.results[0]) if spec.results else 0.0)
+        case Matmul(flop=flop) | Convolution(flop=flop):
+            return Work(float(flop(spec)), 0.0)
+        case Update(flop=flop):
+            return Work(0.0, float(flop(spec)))
+        case Reduction(flop=flop):
+            return Work(0.0, float(flop(spec)) if flop is not None else largest(spec.operands))
+        case Opaque(flop=flop, matrix=matrix):
+            known = flop(spec)
+            return None if known is None else Work(float(known), 0.0) if matrix else Work(0.0, float(known))
+        case _:
+            return Work(0.0, 0.0)
+
+
+def elements(type_: TensorType) -> float:
+    """How many elements an array has."""
+    return float(math.prod(type_.shape))
+
+
+def largest(types: tuple[TensorType, ...]) -> float:
+    """Elements of the largest of some arrays; 0 if there are none."""
+    return max(map(elements, types), default=0.0)

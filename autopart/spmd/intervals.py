@@ -1,0 +1,116 @@
+"""Between which numbers an integer value of the emitted module lies, where its arithmetic says so.
+
+    %p = partition_id                    0 .. 7       of 8 devices
+    %r = remainder (divide %p, 2), 4     0 .. 3
+    %s = multiply %r, 16                 0 .. 48      the start of a device's part
+
+Arrays have one interval for all their elements. What is not understood has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from autopart.core.jax_internals import ir
+from autopart.core.op_spec_import import tensor_type
+
+Interval = tuple[int, int]
+"""The least and the greatest value, both included."""
+
+_MOVES = frozenset(
+    f"stablehlo.{kind}" for kind in ("reshape", "broadcast_in_dim", "transpose", "slice", "concatenate", "convert")
+)
+
+
+class Intervals:
+    """Intervals of values on any of `devices` devices; each value is looked at once."""
+
+    def __init__(self, devices: int):
+        self._devices = devices
+        self._found: dict[ir.Value, Interval | None] = {}
+
+    def of(self, value: ir.Value) -> Interval | None:
+        """The interval of `value`; None if it is not known."""
+        todo = [value]
+        while todo:
+            last = todo[-1]
+            waits = [] if last in self._found else [v for v in self._read_by(last) if v not in self._found]
+            if waits:
+                todo += waits
+                continue
+            todo.pop()
+            if last not in self._found:
+                self._found[last] = self._computed(last)
+        return self._found[value]
+
+    def _read_by(self, value: ir.Value) -> list[ir.Value]:
+        if isinstance(value.owner, ir.Block):
+            return []
+        owner = value.owner.operation
+        return list(owner.operands) if owner.name in _UNDERSTOOD else []
+
+    def _computed(self, value: ir.Value) -> Interval | None:
+        if isinstance(value.owner, ir.Block):
+            return None
+        owner = value.owner.operation
+        if owner.name == "stablehlo.constant":
+            return _of_constant(owner)
+        if owner.name == "stablehlo.partition_id":
+            return 0, self._devices - 1
+        if owner.name not in _UNDERSTOOD:
+            return None
+        known = [i for v in owner.operands if (i := self._found[v]) is not None]
+        found = _of_op(owner.name, known) if len(known) == len(owner.operands) else None
+        return found if found is not None and _fits(found, value) else None
+
+
+def _of_op(name: str, operands: list[Interval]) -> Interval | None:
+    if name in _MOVES:
+        return min(low for low, _ in operands), max(high for _, high in operands)
+    return _ARITHMETIC[name](*operands)
+
+
+def _divided(a: Interval, b: Interval) -> Interval | None:
+    return (a[0] // b[1], a[1] // b[0]) if a[0] >= 0 and b[0] > 0 else None
+
+
+def _remainder(a: Interval, b: Interval) -> Interval | None:
+    return (0, min(a[1], b[1] - 1)) if a[0] >= 0 and b[0] > 0 else None
+
+
+def _multiplied(a: Interval, b: Interval) -> Interval:
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+_ARITHMETIC: dict[str, Callable[..., Interval | None]] = {
+    "stablehlo.add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "stablehlo.subtract": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "stablehlo.multiply": _multiplied,
+    "stablehlo.divide": _divided,
+    "stablehlo.remainder": _remainder,
+    "stablehlo.maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+    "stablehlo.minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+}
+
+_UNDERSTOOD = _MOVES | _ARITHMETIC.keys()
+
+
+def _of_constant(op: ir.Operation) -> Interval | None:
+    kind = tensor_type(op.results[0].type)
+    if not kind.dtype.startswith(("i", "ui")) or kind.dtype in ("i1", "i4", "ui4", "i2", "ui2") or 0 in kind.shape:
+        return None
+    elements = np.asarray(ir.DenseElementsAttr(op.attributes["value"]))
+    return int(elements.min()), int(elements.max())
+
+
+def _fits(found: Interval, value: ir.Value) -> bool:
+    """False where the arithmetic may have wrapped around."""
+    dtype = tensor_type(value.type).dtype
+    if not dtype.startswith(("i", "ui")) or dtype == "i1":
+        return False
+    bits, signed = int(dtype.removeprefix("ui").removeprefix("i")), not dtype.startswith("ui")
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
+    return low <= found[0] and found[1] <= high

@@ -1,0 +1,31 @@
+"""Values by number while regions are emitted; a region's values are forgotten when it ends.
+
+begin main        %0 %1
+  begin branch    %0 %1 %2        all three may be read here: they dominate what is emitted next
+  end branch      %0 %1           %2 may not be read any more
+"""
+
+from __future__ import annotations
+
+from autopart.core.jax_internals import ir
+
+
+class ScopedValues(dict[int, ir.Value]):
+    """What is in it dominates the place where ops are emitted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own: list[list[int]] = [[]]
+
+    def __setitem__(self, number: int, value: ir.Value) -> None:
+        self._own[-1].append(number)
+        super().__setitem__(number, value)
+
+    def enter(self) -> None:
+        """A region begins."""
+        self._own.append([])
+
+    def leave(self) -> None:
+        """The region that began last ends."""
+        for number in self._own.pop():
+            self.pop(number, None)
