@@ -19,7 +19,7 @@ from autopart.core.mapping_table import MappingArrays
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.core.propagation import GraphArrays, StateArrays, operand_entry, tiling
-from autopart.search.space.priors import MATRIX_KINDS
+from autopart.costmodel.simulator.op_classes import is_matrix_op
 from autopart.spmd.placement import stored_values, use_places
 
 QUANTILES = (0.25, 0.5, 1.0)
@@ -44,7 +44,7 @@ class RepeatedReads:
     def of(program: Program, value_bytes: np.ndarray) -> RepeatedReads:
         """The pairs in a program."""
         scope, position = use_places(program)
-        is_matrix = np.array([s.kind in MATRIX_KINDS for s in program.specs], np.bool_)[program.op_spec]
+        is_matrix = np.array([is_matrix_op(s) for s in program.specs], np.bool_)[program.op_spec]
         uses = np.flatnonzero(is_matrix[program.use_op] & stored_values(program)[program.operands])
         uses = uses[np.lexsort((position[uses], scope[uses], program.operands[uses]))]
         first, second = uses[:-1], uses[1:]
