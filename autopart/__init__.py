@@ -13,6 +13,7 @@ from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.reshard import redistribution_plan, reshard
+from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Replay, Sweep, sweep
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition, Tactic
 from autopart.api.tag import tag
@@ -82,6 +83,7 @@ __all__ = [
     "Replay",
     "SearchWarning",
     "Serial",
+    "SharedGathers",
     "StepSeconds",
     "Sweep",
     "Tactic",

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autopart.api.shared_gathers import SharedGathers
 from autopart.api.tactics import SCHEDULE, ManualPartition, Tactic
 from autopart.core.arguments import (
     AXES,
@@ -155,7 +156,7 @@ class AutomaticPartition:
         own: Partitioning = pickle.loads(pickle.dumps(partitioning))
         actions: list[Action] = []
         for tactic in schedule:
-            if not isinstance(tactic, ManualPartition):
+            if not isinstance(tactic, ManualPartition | SharedGathers):
                 raise PartitionError(
                     f"a seed of {self.name} holds {tactic!r}", why="seeds are schedules of manual tactics"
                 )

@@ -21,7 +21,7 @@ from typing import Any
 from autopart.api.names import dead_tags, keys
 from autopart.api.schedule_code import schedule_code
 from autopart.core.errors import ArgumentError
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, ShareGathers, Tile
 from autopart.core.quoting import one_line
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import AxisUse, percent
@@ -45,7 +45,8 @@ class TacticReport:
     report               whatever an automatic tactic says about its search
     flop_divided         mesh axis -> share of the program's flop (0 to 1) in ops that have a loop over the axis
     notes                axes that are used but divide less than half the flop, tags of values that nothing uses
-    decisions            the actions as data: ("tile", key, dim, axis), ("atomic", key, axis), ("propagate", axis);
+    decisions            the actions as data: ("tile", key, dim, axis), ("atomic", key, axis), ("propagate", axis),
+                         ("share_gathers", within);
                          `key` names the value, and no other, in a tactic
     """
 
@@ -189,6 +190,8 @@ def _decisions(actions: list[Action], partitioning: Partitioning) -> tuple[tuple
                 rows.append(("atomic", key.get(value, f"%{value}"), axis))
             case Propagate(axis):
                 rows.append(("propagate", axis))
+            case ShareGathers(within):
+                rows.append(("share_gathers", within))
     return tuple(rows)
 
 
@@ -201,6 +204,8 @@ def describe(action: Action, partitioning: Partitioning) -> str:
             return one_line(f"atomic<{partitioning.program.value_name(value)}, {axis}>")
         case Propagate(axis):
             return one_line(f"propagate<{axis}>")
+        case ShareGathers(within):
+            return f"share_gathers<{within}>"
 
 
 def _dead_tag(tag: str) -> str:

@@ -3,6 +3,9 @@
     tile<params/0/w, 1, model>, tile<params/1/w, 1, model>, propagate<model>
       ->  ap.ManualPartition({"params/*/w": 1}, axis="model")
 
+    share_gathers<64>
+      ->  ap.SharedGathers(within=64)
+
 One manual tactic per propagation. Names that differ in their numbers alone become a glob, if it matches nothing else.
 Names come from files too: all of them pass through `quoted` on their way into code.
 """
@@ -37,6 +40,7 @@ def schedule_code(metadata: Metadata) -> str:
             )
         for axis, decisions in _propagations(tactic.decisions):
             lines += _tactic_lines(_with_globs(decisions, named), axis)
+        lines += [f"    ap.SharedGathers(within={int(d[1])})," for d in tactic.decisions if d[0] == "share_gathers"]
     return "\n".join([*lines, "]"])
 
 

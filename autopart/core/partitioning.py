@@ -3,10 +3,12 @@
     tile<%x, 0, "B">      an explicit decision about one value
     atomic<%p, "B">       an explicit decision to keep one value whole
     propagate "B"         what follows from the decisions, to a fixed point
+    share_gathers<64>     a decision for the lowering: near uses of what is stored in parts share a gather
 
 After propagation each op sits in its own loop nest with at most one loop per axis, so PartIR:Core is determined by
 which mapping each op's loop over each axis uses, which values are explicitly tiled or atomic, and the order in which
-axes entered a nest (earlier is outer: deep tiling never undoes). That is the whole state; it can be marked and undone.
+axes entered a nest (earlier is outer: deep tiling never undoes). That and how near uses share a gather is the whole
+state; it can be marked and undone.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -31,6 +33,7 @@ from autopart.core.propagation import (
     GraphArrays,
     StateArrays,
     candidates,
+    mix,
     propagate,
     result_entry,
     set_action,
@@ -65,7 +68,17 @@ class Propagate:
     axis: str
 
 
-Action = Tile | Atomic | Propagate
+@dataclass(frozen=True)
+class ShareGathers:
+    """share_gathers<within>: a value that is stored in parts is gathered once for uses at most `within` ops apart."""
+
+    within: int
+
+
+Action = Tile | Atomic | Propagate | ShareGathers
+
+MARK_BITS = 40
+"""Bits of a mark that hold the length of the trail; those above hold how often gathers were shared."""
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,7 @@ class Partitioning:
         self._stamp = 0
         self._seeds: list[list[int]] = [[] for _ in range(axes)]
         self._blocked: list[set[int]] = [set() for _ in range(axes)]
+        self._shared: list[int] = []
 
     # ---- actions
 
@@ -135,6 +149,8 @@ class Partitioning:
                 self.atomic(value, axis)
             case Propagate(axis):
                 self.propagate([axis])
+            case ShareGathers(within):
+                self.share_gathers(within)
 
     def tile(self, value: int, dim: int, axis: str) -> None:
         """tile<value, dim, axis>. Repeating what already holds does nothing."""
@@ -172,6 +188,16 @@ class Partitioning:
                 self._heap, self._queued, self._found, self._conflicted,
             )  # fmt: skip
             self._blocked[index].update(self._conflicted[:count].tolist())
+
+    def share_gathers(self, within: int) -> None:
+        """share_gathers<within>. Does nothing where uses that far apart share a gather already.
+
+        Raises `TileError` for a negative distance.
+        """
+        if within < 0:
+            raise TileError(f"gathers cannot be shared within {within} ops", hint="a number of ops, 0 or more")
+        if within > self.share_within:
+            self._shared.append(within)
 
     def tile_in_turn(self, values: np.ndarray, dims: np.ndarray, axis: str) -> list[Tile]:
         """tile<value, dim, axis> and propagate, for each value in turn that may then still be tiled; returns those.
@@ -218,6 +244,11 @@ class Partitioning:
         """The dim of `value` that `axis` tiles, or -1. Raises `TileError` for a value that is not in the program."""
         self._check_value(value)
         return tiling(self.graph, self.table.arrays, self.state, value, self.mesh.index(axis))
+
+    @property
+    def share_within(self) -> int:
+        """Uses of a value stored in parts that are at most so many ops apart share a gather; 0: each has its own."""
+        return self._shared[-1] if self._shared else 0
 
     def ways(self, value: int, dim: int) -> int:
         """By how much `dim` of `value` is already divided."""
@@ -323,14 +354,16 @@ class Partitioning:
 
     @property
     def fingerprint(self) -> int:
-        """64 bits that identify the table; equal states have equal fingerprints."""
-        return int(self.state.fingerprint[0])
+        """64 bits that identify the state; equal states have equal fingerprints."""
+        shared = int(mix(self.share_within, 0, 0)) if self._shared else 0
+        return int(self.state.fingerprint[0]) ^ shared
 
     def mark(self) -> int:
         """A point to which `undo` returns. Take it between propagations, not amid undone seeds."""
-        return int(self.state.length[0])
+        return len(self._shared) << MARK_BITS | int(self.state.length[0])
 
     def undo(self, mark: int) -> None:
         """Takes back every decision made since `mark`."""
-        undo(self.state, mark)
+        undo(self.state, mark & (1 << MARK_BITS) - 1)
+        del self._shared[mark >> MARK_BITS :]
         self._seeds = [[] for _ in self.mesh.axis_names]

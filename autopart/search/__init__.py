@@ -2,8 +2,7 @@
 
     Partitioning -> DecisionSpace -> Optimizer -> waves of jobs -> Executor -> Evaluator -> Cost
 
-roles            values that play the same part in repeated layers
-decisions, space the legal next decisions of a partitioning
+space/           the decisions that a partitioning offers; a file for each kind of decision
 evaluator, cost  what a sequence of decisions costs
 problem          what an optimizer sees: budget, incumbent, waves
 optimizer        the interface and its registry; greedy, beam, ... and mcts/ implement it

@@ -32,7 +32,7 @@ from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, opti
 from autopart.search.problem import Problem
 from autopart.search.progress import ProgressLine, seconds_text
 from autopart.search.space.axis_symmetry import symmetric_axes
-from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.decision_space import DecisionSpace, registered_kinds
 from autopart.search.storage import cache
 from autopart.search.storage.recall import Recalled, search_problem
 from autopart.search.storage.records import Recorder, read_records
@@ -88,8 +88,8 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
         return known
     own: Partitioning = pickle.loads(pickle.dumps(partitioning))
     axes = [a for a in wanted.axes if partitioning.mesh.shape[a] > 1]
-    twins = symmetric_axes(own, axes) if wanted.cost_model is None else {}
-    space = DecisionSpace.of(own, axes, twins=twins, given=wanted.given)
+    symmetric_to = symmetric_axes(own, axes) if wanted.cost_model is None else {}
+    space = DecisionSpace.of(own, axes, symmetric_to=symmetric_to, given=wanted.given)
     task = Task(own, space, wanted.options, wanted.cost_model, wanted.objective)
     found = _searched(task, optimizer, executor, wanted, header)
     whole = found.report["stopped"] in ("budget", "done") and not found.report["lost"]
@@ -244,6 +244,7 @@ def _header(partitioning: Partitioning, wanted: Search) -> dict[str, Any]:
         "links": [list(pair) for pair in mesh.links],
         "start": f"{partitioning.fingerprint:016x}",
         "axes": list(wanted.axes),
+        "kinds": {name: repr(kind) for name, kind in registered_kinds().items()},
         "given": [[str(a) for a in actions] for actions in wanted.given],
         "options": repr(wanted.options),
         "cost_model": _named(wanted.cost_model),

@@ -42,7 +42,7 @@ class LoweringOptions:
     """Choices that lowering leaves to the user.
 
     share_within       a stored-sharded value that is gathered for two uses at most this many ops apart is gathered once
-                       for both; 0 gathers it anew for each use (least memory)
+                       for both; 0 gathers it anew for each use (least memory), unless an action shares gathers
     redistribution_cost  "elements" (bytes moved, Figure 11) or an object with seconds per step
     """
 
@@ -204,7 +204,8 @@ def lower(
     )  # fmt: skip
     grows = np.zeros(len(program.operands), np.bool_)
     _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)
-    placement = place(program, statics.places, statics.stored, settled, required, grows, options.share_within)
+    share_within = max(options.share_within, partitioning.share_within)
+    placement = place(program, statics.places, statics.stored, settled, required, grows, share_within)
     return DeviceLocal(
         program=program,
         mesh=partitioning.mesh,

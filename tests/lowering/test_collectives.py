@@ -110,6 +110,8 @@ def test_gathers_of_near_uses_are_shared_when_asked():
     sharing = ap.LoweringOptions(share_within=10_000)
     count, _ = run(sgd, [BP, Z3], PARAMS, X, donate_argnums=0, options=sharing)
     assert count["all_gather"] == 3
+    count, _ = run(sgd, [BP, Z3, ap.SharedGathers(10_000)], PARAMS, X, donate_argnums=0)
+    assert count["all_gather"] == 3
 
 
 def test_two_uses_in_one_op_share_a_gather():

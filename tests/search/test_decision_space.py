@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Atomic, Partitioning, Propagate, Tile
+from autopart.core.partitioning import Partitioning, Propagate, Tile
 from autopart.search.contract import two_matrices
+from autopart.search.space import DecisionSpace
 from autopart.search.space.axis_symmetry import symmetric_axes
-from autopart.search.space.decision_space import DecisionSpace
-from autopart.search.space.decisions import Decision
-from autopart.search.space.value_groups import roles
+from autopart.search.space.value_groups import value_groups
 from experiments.models.tactics import BP
 from tests.search.steps import MEGATRON, MESH, decoder, decoder_partitioning
 
@@ -26,20 +25,20 @@ def texts(space: DecisionSpace, partitioning: Partitioning) -> list[str]:
     return [space.describe(o.decision) for o in space.options(partitioning)]
 
 
-def test_values_of_repeated_layers_share_a_role():
+def test_values_of_repeated_layers_share_a_group():
     program = decoder(3)
     named = dict(zip(program.argument_names, program.arguments, strict=True))
-    of = roles(program).of
+    of = value_groups(program).of
     assert of[named["params/blocks/0/up"]] == of[named["params/blocks/1/up"]] == of[named["params/blocks/2/up"]]
     assert of[named["params/blocks/0/up"]] != of[named["params/blocks/0/down"]]
     assert of[named["params/blocks/0/up"]] != of[named["opt_state/0/mu/blocks/0/up"]]
 
 
-def test_exact_roles_tell_sizes_apart():
+def test_groups_of_the_same_shape_tell_sizes_apart():
     program = two_matrices()
     named = dict(zip(program.argument_names, program.arguments, strict=True))
-    exact = roles(program, exact=True).of
-    assert exact[named["params/w1"]] != exact[named["params/w2"]]
+    of = value_groups(program, same_shape=True).of
+    assert of[named["params/w1"]] != of[named["params/w2"]]
 
 
 def test_depth_does_not_add_decisions():
@@ -77,7 +76,7 @@ def test_after_megatron_the_pending_sums_may_be_tiled_over_the_sequence():
     pending = [
         o.decision
         for o in space.options(partitioning)
-        if o.decision.kind == "role" and o.decision.axis == "model" and o.decision.dim == 1
+        if o.decision.kind == "tile_group" and o.decision.axis == "model" and o.decision.dim == 1
         and partitioning.pending(int(space.values(o.decision)[0]), "model")
     ]  # fmt: skip
     assert pending
@@ -94,7 +93,7 @@ def test_a_tagged_value_is_offered():
     program = ap.jit(f, MESH).lower(*shapes).traced.program
     partitioning = Partitioning(program, MESH)
     space = space_of(partitioning)
-    offered = {v for t in space.trials for v in space.values(t.decision).tolist()}
+    offered = {v for p in space.probes for v in space.values(p.decision).tolist()}
     assert set(program.tags["hidden"]) & offered
 
 
@@ -117,33 +116,6 @@ def test_the_result_of_an_op_in_conflict_is_offered():
     assert {d.dim for d in offered} == {0, 1}
 
 
-def test_stored_shards_every_large_updated_array_and_slots_keeps_matrices_whole():
-    for kind, sharded in (("stored", True), ("slots", False)):
-        partitioning = decoder_partitioning(BP)
-        space = space_of(partitioning)
-        space.apply(partitioning, Decision(kind, 0, -1, "batch"))
-        named = dict(zip(decoder().argument_names, decoder().arguments, strict=True))
-        assert (partitioning.tiled_dim(named["params/blocks/0/up"], "batch") >= 0) == sharded
-        assert partitioning.tiled_dim(named["opt_state/0/mu/blocks/0/up"], "batch") >= 0
-
-
-def test_keep_makes_a_role_atomic():
-    partitioning = decoder_partitioning()
-    space = space_of(partitioning)
-    role = int(space.roles.of[space.updated[0]])
-    actions = space.apply(partitioning, Decision("keep", role, -1, "batch"))
-    assert actions == [Atomic(v, "batch") for v in space.roles.values(role).tolist()]
-
-
-def test_ungrouping_ends_in_single_values():
-    space = space_of(decoder_partitioning())
-    whole = next(t.decision for t in space.trials if len(space.values(t.decision)) == 2)
-    parts = space.parts(whole)
-    assert {p.kind for p in parts} == {"value"}
-    assert sorted(p.target for p in parts) == sorted(space.values(whole).tolist())
-    assert space.parts(parts[0]) == []
-
-
 def test_values_in_turn_alternate_as_inference_decides():
     """Of a chain of equal square matrices, every second one is tiled; the others are inferred."""
     import jax.numpy as jnp
@@ -164,20 +136,14 @@ def test_values_in_turn_alternate_as_inference_decides():
 
 
 def test_of_axes_that_are_alike_only_the_first_is_offered_until_it_is_used():
-    mesh = ap.Mesh({"a": 4, "b": 4}, device="h100", links={"a": "nvlink", "b": "nvlink"})
-    try:
-        partitioning = Partitioning(decoder(), mesh)
-        twins = symmetric_axes(partitioning, ("a", "b"))
-    except ap.MeshError:
-        mesh = ap.Mesh({"a": 2, "b": 2}, device="h100")
-        partitioning = Partitioning(decoder(), mesh)
-        twins = symmetric_axes(partitioning, ("a", "b"))
-    assert twins == {"b": "a"}
-    space = space_of(partitioning, ("a", "b"), twins=twins)
+    partitioning = Partitioning(decoder(), ap.Mesh({"a": 2, "b": 2}, device="h100"))
+    symmetric_to = symmetric_axes(partitioning, ("a", "b"))
+    assert symmetric_to == {"b": "a"}
+    space = space_of(partitioning, ("a", "b"), symmetric_to=symmetric_to)
     assert {o.decision.axis for o in space.options(partitioning)} == {"a"}
-    space.apply(partitioning, space.trials[0].decision)
+    space.apply(partitioning, space.probes[0].decision)
     assert {o.decision.axis for o in space.options(partitioning)} == {"a", "b"}
 
 
-def test_axes_of_other_sizes_are_no_twins():
+def test_axes_of_other_sizes_are_not_symmetric():
     assert symmetric_axes(decoder_partitioning(), AXES) == {}

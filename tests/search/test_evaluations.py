@@ -66,6 +66,6 @@ def test_cost_in_search_is_the_cost_of_the_lowered_schedule():
 def test_equal_states_reached_in_another_order_have_one_key(task):
     evaluator = Evaluator(task)
     options = [o.decision for o in task.space.options(task.partitioning)]
-    batch = next(d for d in options if d.kind == "role" and d.axis == "batch")
+    batch = next(d for d in options if d.kind == "tile_group" and d.axis == "batch")
     again = evaluator.run(Job((batch, batch)))[0]
     assert again.key == evaluator.run(Job((batch,)))[0].key

@@ -82,8 +82,7 @@ class _Tree:
 
     def seed(self, sequences) -> None:
         """Costs whole schedules, decision by decision, and adds them to the graph."""
-        given = [(d,) for d in self.problem.task.space.given_decisions]
-        jobs = [Job(s, each=True) for s in [*given, *sequences]]
+        jobs = [Job(s, each=True) for s in [*self.problem.task.space.seeds, *sequences]]
         for first in range(0, len(jobs), self.settings.width):
             wave = jobs[first : first + self.settings.width]
             for job, states in zip(wave, self.problem.run(wave), strict=True):

@@ -3,7 +3,7 @@
 BP, MP, Z3, sums   ->   without Z3            drop one
                    ->   BP, MP, Z3, sums, d   one more
                    ->   MP, BP, Z3, sums      in another order: earlier decisions win
-                   ->   ..., Z3 of all but params/embedding      take a role apart (ungroup)
+                   ->   ..., Z3 of all but params/embedding      take a decision apart (ungroup)
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from collections.abc import Iterator
 from autopart.search.jobs import Job, State
 from autopart.search.problem import Problem
 from autopart.search.space.decisions import Decision
-
-MAX_PARTS = 4
-"""A role is taken apart into its first and last parts only, where it has more: inner layers are alike."""
 
 Sequence = tuple[Decision, ...]
 
@@ -32,7 +29,7 @@ def refine(problem: Problem, state: State) -> State:
 
 def _best_neighbour(problem: Problem, state: State, tried: set[Sequence]) -> State | None:
     """The best of the first kind of neighbours that has a better one; the cheaper kinds come first."""
-    for kind in (_dropped, _added, _exchanged, _reordered, _ungrouped):
+    for kind in (_dropped, _added, _exchanged, _reordered, _refined):
         jobs = []
         for decisions in kind(problem, state):
             if decisions not in tried:
@@ -72,13 +69,9 @@ def _reordered(problem: Problem, state: State) -> Iterator[Sequence]:
             yield (*d[:j], d[i], *d[j:i], *d[i + 1 :])
 
 
-def _ungrouped(problem: Problem, state: State) -> Iterator[Sequence]:
-    """Each role's decision without one of its parts, or, of "stored", with one role kept whole before it."""
-    d, space = state.decisions, problem.task.space
+def _refined(problem: Problem, state: State) -> Iterator[Sequence]:
+    """Each decision replaced by what its kind suggests: most of its parts, or itself after an exception."""
+    d = state.decisions
     for i, old in enumerate(d):
-        parts = space.parts(old)
-        for part in parts[: MAX_PARTS // 2] + parts[MAX_PARTS // 2 :][-MAX_PARTS // 2 :]:
-            yield (*d[:i], *(p for p in parts if p != part), *d[i + 1 :])
-        if old.kind in ("stored", "slots"):
-            for role in dict.fromkeys(space.roles.of[space.updated].tolist()):
-                yield (*d[:i], Decision("keep", role, -1, old.axis), *d[i:])
+        for instead in problem.task.space.refinements(old):
+            yield (*d[:i], *instead, *d[i + 1 :])

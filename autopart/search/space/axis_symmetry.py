@@ -1,6 +1,6 @@
-"""Axes that are alike in every way, so that only one of them needs to be tried first.
+"""Axes that are alike in every way, so that only one of them needs to be tried first (symmetry breaking).
 
-{a: 4, b: 4} on two equal torus dimensions, neither in use     b is a's twin
+{a: 4, b: 4} on two equal torus dimensions, neither in use     {"b": "a"}: b is symmetric to a
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 def symmetric_axes(partitioning: Partitioning, axes: Sequence[str]) -> dict[str, str]:
     """Axis -> the first of `axes` that has its size and its links, where neither is in use.
 
-    Where the mesh names no device nothing is known of links, and no axis has a twin.
+    Where the mesh names no device, nothing is known of links, and the result is empty.
     """
     mesh = partitioning.mesh
     if mesh.device is None:
         return {}
     links = mesh_links(mesh)
     free = [a for a in axes if not in_use(partitioning.state, mesh.index(a))]
-    twins: dict[str, str] = {}
+    symmetric_to: dict[str, str] = {}
     for i, axis in enumerate(free):
-        first = next((a for a in free[:i] if a not in twins and _alike(mesh, links, a, axis)), None)
+        first = next((a for a in free[:i] if a not in symmetric_to and _alike(mesh, links, a, axis)), None)
         if first is not None:
-            twins[axis] = first
-    return twins
+            symmetric_to[axis] = first
+    return symmetric_to
 
 
 def _alike(mesh: Mesh, links: Links, a: str, b: str) -> bool:

@@ -1,7 +1,7 @@
 """Schedules that people use, found in any program by its structure: where a seeded search starts.
 
     replicated   nothing
-    BP           an input that the program does not update, on dim 0: the one with most at stake first
+    BP           an input that the program does not update, on dim 0: the one that reaches most first
     Megatron     matrices on dims that do not spread to all the others: heads, hidden dims; what is left is inferred
     Z2, Z3       optimizer state; optimizer state and parameters, on their first divisible dim
 
@@ -14,7 +14,7 @@ from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 
 NARROW = 0.6
-"""Of the largest stake on an axis: a decision with more spreads over the whole program, as the model dim does."""
+"""A share of what the furthest probe on an axis reaches: beyond it, a decision spreads over the whole program."""
 
 Sequence = tuple[Decision, ...]
 
@@ -40,30 +40,30 @@ def named_schedules(space: DecisionSpace) -> list[tuple[str, Sequence]]:
 def _sharded(axis: str, name: str, decisions: Sequence) -> list[tuple[str, Sequence]]:
     return [
         (name, decisions),
-        (f"{name}+Z2", (*decisions, Decision("slots", 0, -1, axis))),
-        (f"{name}+Z3", (*decisions, Decision("stored", 0, -1, axis))),
+        (f"{name}+Z2", (*decisions, Decision("zero2", 0, -1, axis))),
+        (f"{name}+Z3", (*decisions, Decision("zero3", 0, -1, axis))),
     ]
 
 
 def _batch(space: DecisionSpace, axis: str) -> Sequence:
-    updated = set(space.updated.tolist())
-    for trial in space.trials:
-        d = trial.decision
+    updated = set(space.facts.updated.tolist())
+    for probe in space.probes:
+        d = probe.decision
         if d.axis == axis and d.dim == 0 and not updated & set(space.values(d).tolist()) and not _is_matrix(space, d):
             return (d,)
     return ()
 
 
 def _megatron(space: DecisionSpace, axis: str) -> Sequence:
-    """Narrow decisions about matrices, one per role, those with most at stake first."""
-    on_axis = [t for t in space.trials if t.decision.axis == axis and t.first]
-    most = max((t.stake for t in on_axis), default=0.0)
+    """Narrow decisions about matrices, one per value group, those that reach most first."""
+    on_axis = [p for p in space.probes if p.decision.axis == axis and p.distinct]
+    most = max((p.reached for p in on_axis), default=0.0)
     found: dict[int, Decision] = {}
-    for trial in on_axis:
-        if trial.stake <= NARROW * most and _is_matrix(space, trial.decision):
-            found.setdefault(trial.decision.target, trial.decision)
+    for probe in on_axis:
+        if probe.reached <= NARROW * most and _is_matrix(space, probe.decision):
+            found.setdefault(probe.decision.target, probe.decision)
     return tuple(found.values())
 
 
 def _is_matrix(space: DecisionSpace, decision: Decision) -> bool:
-    return bool(space.read_by_matrix[space.values(decision)[0]])
+    return bool(space.facts.read_by_matrix[space.values(decision)[0]])

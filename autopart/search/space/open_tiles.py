@@ -1,6 +1,6 @@
-"""Which roles may be tiled in a state: the kernels behind `DecisionSpace.options`.
+"""Which value groups may be tiled in a state: the kernels behind `DecisionSpace.options`.
 
-open_tiles    of (role, dim, axis) triples, those that would still decide something
+open_tiles         of (group, dim, axis) triples, those that would still decide something
 pending_bytes      values that hold parts of a sum, which a tile would turn into a reduce_scatter
 argument_dims      how an axis tiles the arguments
 in_use             whether an axis tiles anything
@@ -8,25 +8,49 @@ in_use             whether an axis tiles anything
 
 from __future__ import annotations
 
+import numpy as np
+
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
-from autopart.core.propagation import dim_to_tile, result_entry, slicing, tiling
+from autopart.core.mapping_table import MappingArrays
+from autopart.core.propagation import GraphArrays, StateArrays, dim_to_tile, result_entry, slicing, tiling
 
 
 @kernel
-def open_tiles(graph, maps, state, sizes, shapes, ranks, pointer, members, role, dim, axis, out):
-    """out[c]: some value of role[c] may be tiled on dim[c] along axis[c]."""
-    for c in range(role.shape[0]):
+def open_tiles(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    ranks: np.ndarray,
+    pointer: np.ndarray,
+    members: np.ndarray,
+    group: np.ndarray,
+    dim: np.ndarray,
+    axis: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """out[c]: some value of group[c] may be tiled on dim[c] along axis[c]."""
+    for c in range(group.shape[0]):
         out[c] = False
-        for i in range(pointer[role[c]], pointer[role[c] + 1]):
+        for i in range(pointer[group[c]], pointer[group[c] + 1]):
             if dim_to_tile(graph, maps, state, sizes, shapes, ranks, members[i], dim[c], axis[c]) >= 0:
                 out[c] = True
                 break
 
 
 @kernel
-def pending_bytes(graph, maps, state, role_of, bytes_of, axis, out):
-    """Adds to out[role] the bytes of values with a reduction pending on `axis` that no use and no action resolves."""
+def pending_bytes(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    group_of: np.ndarray,
+    bytes_of: np.ndarray,
+    axis: int,
+    out: np.ndarray,
+) -> None:
+    """Adds to out[group] the bytes of values with a reduction pending on `axis` that no use and no action resolves."""
     for op in range(state.mapping.shape[0]):
         mapping = state.mapping[op, axis]
         if mapping < 0 or graph.is_argument[op]:
@@ -35,18 +59,20 @@ def pending_bytes(graph, maps, state, role_of, bytes_of, axis, out):
             entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
             pends = LAST_TILE < entry <= LAST_TILE + 6 and state.action[value, axis] == 0
             if pends and slicing(graph, maps, state, value, axis) == 0:
-                out[role_of[value]] += bytes_of[value]
+                out[group_of[value]] += bytes_of[value]
 
 
 @kernel
-def argument_dims(graph, maps, state, arguments, axis, out):
+def argument_dims(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, arguments: np.ndarray, axis: int, out: np.ndarray
+) -> None:
     """out[i]: the dim of argument i that `axis` tiles, or -1."""
     for i in range(arguments.shape[0]):
         out[i] = tiling(graph, maps, state, arguments[i], axis)
 
 
 @kernel
-def in_use(state, axis):
+def in_use(state: StateArrays, axis: int) -> bool:
     """True if the axis tiles anything."""
     for op in range(state.mapping.shape[0]):
         if state.mapping[op, axis] >= 0:

@@ -1,122 +1,161 @@
-"""Trying each decision about an argument or a tag once, on the starting state.
+"""Probing: each decision about an argument or a tag is tried once on the starting state, which gives its prior.
 
-tile<params/*/qkv, 0, "batch">    reaches 60 % of the flop, 70 % of the bytes
-tile<params/*/up, 0, "batch">     reaches exactly the same: it waits until "batch" is in use, where it may differ
-tile<opt_state/mu/*/up, 0, ...>   reached by params/*/up in full, as it reaches that: follows it, never offered
+tile<params/*/qkv, 0, "batch">    reaches 60 % of the flop and 70 % of the bytes
+tile<params/*/up, 0, "batch">     reaches exactly the same ops: it is offered once "batch" is in use, because only
+                                  then may it differ
+tile<opt_state/mu/*/up, 0, ...>   is never tried: an earlier probe tiled params/*/up, and propagation tiled all of
+                                  opt_state/mu/*/up on dim 0, so the decision about params/*/up implies it
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autopart.core.partitioning import Partitioning
-from autopart.search.space.decisions import Decision, Option
+from autopart.search.space.decisions import Decision, DecisionKind, Option
+from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import argument_dims
-from autopart.search.space.priors import MIN_STAKE, op_flop
+from autopart.search.space.priors import MIN_SHARE, op_flop
 
-if TYPE_CHECKING:
-    from autopart.search.space.decision_space import DecisionSpace
-
-MAX_PROBED = 128
-"""Decisions that are kept, those with the most at stake first."""
+MAX_PROBES = 128
+"""Probes that are kept, those that reach most first."""
 
 
 @dataclass(frozen=True)
 class Probe:
     """What a decision did on the starting state.
 
-    stake   shares of flop and bytes it reached, added, times the share of them that the axis takes away
-    own     share of the argument bytes that its own values have, times the same
-    first   no earlier decision did exactly this
+    reached    the shares of flop and of bytes that it reached, added, times the share of them that the axis takes away
+    own        the share of the argument bytes that its own values have, times the same
+    distinct   no earlier probe had exactly this effect
     """
 
     decision: Decision
-    stake: float
+    reached: float
     own: float
-    first: bool
+    distinct: bool
 
     def option(self, axis_in_use: bool) -> Option:
         """The decision as an option in a state; its prior is 0 where it should not be offered."""
         if axis_in_use:
-            return Option(self.decision, self.own if self.own >= MIN_STAKE else self.stake * 0.1)
-        return Option(self.decision, self.stake if self.first else 0.0)
+            return Option(self.decision, self.own if self.own >= MIN_SHARE else self.reached * 0.1)
+        return Option(self.decision, self.reached if self.distinct else 0.0)
 
 
-def probe_each(space: DecisionSpace, partitioning: Partitioning) -> tuple[Probe, ...]:
-    """Tries every decision about a role of arguments or tags, the largest arrays first; leaves the state as it was."""
-    program, trials, seen = space.program, [], set()
-    flop = op_flop(program)
-    flop = flop / max(float(flop.sum()), 1.0)
-    moved = space.value_bytes[program.result_ptr[:-1].clip(max=program.value_count - 1)]
-    moved = moved / max(float(space.value_bytes.sum()), 1.0)
-    arguments = np.array(program.arguments, np.int32)
-    argument_bytes = space.value_bytes[arguments] / max(float(space.value_bytes[arguments].sum()), 1.0)
-    updated, followers = np.isin(arguments, space.updated), _Followers(space, arguments)
-    for decision in _candidates(space):
-        if decision in followers.found:
+def probe_each(
+    partitioning: Partitioning,
+    facts: ProgramFacts,
+    kinds: Mapping[str, DecisionKind],
+    decisions: Sequence[Decision],
+) -> tuple[Probe, ...]:
+    """Tries the decisions in turn, each from the state as it stands, which is left as it was."""
+    shares = _Shares.of(facts)
+    probes: list[Probe] = []
+    seen: set[tuple[str, bytes, bytes]] = set()
+    implied: set[_TileKey] = set()
+    for decision in decisions:
+        values = kinds[decision.kind].values(facts, decision)
+        if _key(decision, values, decision.dim) in implied:
             continue
-        index = partitioning.mesh.index(decision.axis)
-        gain = 1 - 1 / partitioning.mesh.axis_sizes[index]
-        mark, before = partitioning.mark(), partitioning.state.mapping[:, index].copy()
-        dims_before = dims_of(partitioning, arguments, index)
-        if space.apply(partitioning, decision):
-            column = partitioning.state.mapping[:, index]
-            reached, dims = column != before, dims_of(partitioning, arguments, index)
-            gained = dims != dims_before
-            effect = (decision.axis, column.tobytes(), dims.tobytes())
-            stake = float(flop[reached].sum() + moved[reached].sum() + argument_bytes[gained].sum())
-            own = float(argument_bytes[np.isin(arguments, space.values(decision))].sum())
-            if stake >= MIN_STAKE:
-                trials.append(Probe(decision, stake * gain, own * gain, effect not in seen))
+        before = _Axis.of(partitioning, shares.arguments, decision.axis)
+        mark = partitioning.mark()
+        if kinds[decision.kind].apply(facts, partitioning, decision):
+            after = _Axis.of(partitioning, shares.arguments, decision.axis)
+            effect = (decision.axis, after.mapping.tobytes(), after.dims.tobytes())
+            gain = 1 - 1 / partitioning.mesh.shape[decision.axis]
+            reached = shares.reached(before, after)
+            if reached >= MIN_SHARE:
+                probes.append(Probe(decision, reached * gain, shares.own(values) * gain, effect not in seen))
                 seen.add(effect)
-            followers.add(decision, dims, gained & updated)
+            implied |= set(_implied(facts, decision, values, before, after, shares.arguments))
         partitioning.undo(mark)
-    trials.sort(key=lambda t: -t.stake)
-    return tuple(trials[:MAX_PROBED])
+    probes.sort(key=lambda p: -p.reached)
+    return tuple(probes[:MAX_PROBES])
 
 
-def _candidates(space: DecisionSpace) -> list[Decision]:
-    program = space.program
-    first: dict[int, int] = {}
-    for value in [*program.arguments, *(v for tagged in program.tags.values() for v in tagged)]:
-        first.setdefault(int(space.roles.of[value]), int(value))
-    largest = sorted(first, key=lambda role: (-float(space.value_bytes[space.roles.values(role)].sum()), first[role]))
-    return [
-        Decision("role", role, dim, axis)
-        for axis in space.axes
-        for role in largest
-        for dim in range(int(program.value_rank[first[role]]))
-    ]
+@dataclass(frozen=True)
+class _Axis:
+    """How one axis slices the program: mapping int16[ops], and the dim that it tiles of each argument, int64[n]."""
+
+    mapping: np.ndarray
+    dims: np.ndarray
+
+    @staticmethod
+    def of(partitioning: Partitioning, arguments: np.ndarray, axis: str) -> _Axis:
+        """As it is now."""
+        index, dims = partitioning.mesh.index(axis), np.empty(len(arguments), np.int64)
+        argument_dims(partitioning.graph, partitioning.table.arrays, partitioning.state, arguments, index, dims)
+        return _Axis(partitioning.state.mapping[:, index].copy(), dims)
 
 
-class _Followers:
-    """Decisions about updated arrays that a decision about others of the same sizes has carried out in full."""
+@dataclass(frozen=True)
+class _Shares:
+    """What part of the program an op or an argument is; each array adds up to about 1.
 
-    def __init__(self, space: DecisionSpace, arguments: np.ndarray):
-        self.found: set[Decision] = set()
-        self._space, self._arguments, self._updated = space, arguments, set(space.updated.tolist())
+    flop, moved        float64[ops]: share of the flop; share of all values' bytes that the op's first result has
+    arguments          int32[n]: the program's arguments
+    argument_bytes     float64[n]: share of the arguments' bytes
+    """
 
-    def add(self, decision: Decision, dims: np.ndarray, gained: np.ndarray) -> None:
-        """Notes whom `decision` took along: `dims` are the arguments' tiled dims now, `gained` those it tiled."""
-        space, own = self._space, self._space.values(decision)
-        if int(own[0]) not in self._updated:
-            return
-        took: dict[tuple[int, int], int] = {}
-        for value, dim in zip(self._arguments[gained].tolist(), dims[gained].tolist(), strict=True):
-            key = (int(space.roles.of[value]), dim)
-            took[key] = took.get(key, 0) + 1
-        shapes = space.program.value_shape
-        for (role, dim), count in took.items():
-            values = space.roles.values(role)
-            if role != decision.target and count == len(values) == len(own) and (shapes[values] == shapes[own]).all():
-                self.found.add(Decision("role", role, dim, decision.axis))
+    flop: np.ndarray
+    moved: np.ndarray
+    arguments: np.ndarray
+    argument_bytes: np.ndarray
+
+    @staticmethod
+    def of(facts: ProgramFacts) -> _Shares:
+        """The shares in a program."""
+        program, in_bytes = facts.program, facts.value_bytes
+        flop = op_flop(program)
+        first_result = program.result_ptr[:-1].clip(max=program.value_count - 1)
+        arguments = np.array(program.arguments, np.int32)
+        return _Shares(
+            flop=flop / max(float(flop.sum()), 1.0),
+            moved=in_bytes[first_result] / max(float(in_bytes.sum()), 1.0),
+            arguments=arguments,
+            argument_bytes=in_bytes[arguments] / max(float(in_bytes[arguments].sum()), 1.0),
+        )
+
+    def reached(self, before: _Axis, after: _Axis) -> float:
+        """The shares of flop and bytes of ops whose mapping changed, and of the arguments' bytes whose dim changed."""
+        ops, arguments = after.mapping != before.mapping, after.dims != before.dims
+        return float(self.flop[ops].sum() + self.moved[ops].sum() + self.argument_bytes[arguments].sum())
+
+    def own(self, values: np.ndarray) -> float:
+        """The share of the arguments' bytes that `values` have."""
+        return float(self.argument_bytes[np.isin(self.arguments, values)].sum())
 
 
-def dims_of(partitioning: Partitioning, values: np.ndarray, axis: int) -> np.ndarray:
-    """int64[values]: the dim that the axis tiles of each value, or -1."""
-    dims = np.empty(len(values), np.int64)
-    argument_dims(partitioning.graph, partitioning.table.arrays, partitioning.state, values, axis, dims)
-    return dims
+_TileKey = tuple[str, bytes, int, str]
+"""What tells two tilings of the same values apart: kind, values, dim, axis."""
+
+
+def _key(decision: Decision, values: np.ndarray, dim: int) -> _TileKey:
+    return decision.kind, values.astype(np.int32).tobytes(), dim, decision.axis
+
+
+def _implied(
+    facts: ProgramFacts,
+    decision: Decision,
+    values: np.ndarray,
+    before: _Axis,
+    after: _Axis,
+    arguments: np.ndarray,
+) -> Iterator[_TileKey]:
+    """Other groups of updated arrays, of the same sizes, that a decision about updated arrays tiled completely."""
+    if not len(values) or values[0] not in facts.updated:
+        return
+    gained = (after.dims != before.dims) & np.isin(arguments, facts.updated)
+    tiled: dict[tuple[int, int], int] = {}
+    for value, dim in zip(arguments[gained].tolist(), after.dims[gained].tolist(), strict=True):
+        key = (int(facts.groups.of[value]), dim)
+        tiled[key] = tiled.get(key, 0) + 1
+    shapes = facts.program.value_shape
+    for (group, dim), count in tiled.items():
+        others = facts.groups.values(group)
+        whole = count == len(others) == len(values)
+        if whole and not np.array_equal(others, values) and (shapes[others] == shapes[values]).all():
+            yield _key(decision, others, dim)

@@ -1,13 +1,13 @@
 """Value groups: which values play the same part in repeated layers, so that one decision stands for all of them.
 
     params/blocks/0/up  f32[64,256]  read by a dot_general of activations [8,16,64]
-    params/blocks/1/up  f32[64,256]  read by a dot_general of activations [8,16,64]      -> the same role
+    params/blocks/1/up  f32[64,256]  read by a dot_general of activations [8,16,64]      -> the same group
 
-A role is found by colour refinement: an op's first colour is its kind, its reducer and the ranks of its operands and
+Groups are found by colour refinement: an op's first colour is its kind, its reducer and the ranks of its operands and
 results, an argument's also its path without digits; then each op's colour is hashed with those of the producers of its
-operands and of the readers of its results. Attributes are left out (layers may slice a stacked array at different
-offsets), and so are sizes: the blocks of a UNet play the same part with more channels. `exact` roles look at sizes too;
-an optimizer splits a role into these, and then into its values, when it refines a result.
+operands and of the readers of its results. Attributes are left out: layers may slice a stacked array at different
+offsets. Sizes are left out as well: the blocks of a UNet play the same part with more channels. With `same_shape`,
+sizes count too; refinement splits a group into such groups, and those into single values.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from autopart.core.op import OpSpec, TensorType
 from autopart.core.program import Program
 
 ROUNDS = 1
-"""Hops that a role looks at: the op that reads a matrix. One more would tell the last layer from the others."""
+"""Hops that a group looks at: the op that reads a matrix. One more would tell the last layer from the others."""
 
 _DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
 class ValueGroups:
-    """ValueGroups of a program's values, numbered by their first value.
+    """The groups of a program's values, numbered by their first value.
 
-    of[v]      the role of value v
-    members    values of each role, CSR: those of role r are `members[pointer[r]:pointer[r+1]]`, in program order
+    of[v]      the group of value v
+    members    values of each group, CSR: those of group g are `members[pointer[g]:pointer[g+1]]`, in program order
     """
 
     of: np.ndarray
@@ -42,17 +42,17 @@ class ValueGroups:
 
     @property
     def count(self) -> int:
-        """Number of roles."""
+        """Number of groups."""
         return len(self.pointer) - 1
 
-    def values(self, role: int) -> np.ndarray:
-        """The values of a role, in program order."""
-        return self.members[self.pointer[role] : self.pointer[role + 1]]
+    def values(self, group: int) -> np.ndarray:
+        """The values of a group, in program order."""
+        return self.members[self.pointer[group] : self.pointer[group + 1]]
 
 
-def roles(program: Program, *, exact: bool = False, rounds: int = ROUNDS) -> ValueGroups:
+def value_groups(program: Program, *, same_shape: bool = False, rounds: int = ROUNDS) -> ValueGroups:
     """Colours every value; see the module."""
-    colour = _first_colours(program, exact or not _names_tell(program))
+    colour = _first_colours(program, same_shape or not _names_tell(program))
     for _ in range(rounds):
         colour = _refine(program, colour)
     position = np.arange(program.value_count) - program.result_ptr[program.value_op]
@@ -79,17 +79,17 @@ def _names_tell(program: Program) -> bool:
     return not names or names.most_common(1)[0][1] <= max(1, len(program.argument_names) // 2)
 
 
-def _first_colours(program: Program, exact: bool) -> np.ndarray:
-    colour = np.array([_digest(_spec_text(s, exact)) for s in program.specs], np.uint64)[program.op_spec]
+def _first_colours(program: Program, same_shape: bool) -> np.ndarray:
+    colour = np.array([_digest(_spec_text(s, same_shape)) for s in program.specs], np.uint64)[program.op_spec]
     for value, name in zip(program.arguments, program.argument_names, strict=True):
         op = program.value_op[value]
         colour[op] ^= _digest(path_without_digits(name))
     return colour
 
 
-def _spec_text(spec: OpSpec, exact: bool) -> str:
+def _spec_text(spec: OpSpec, same_shape: bool) -> str:
     def text(kind: TensorType) -> str:
-        return str(kind) if exact else str(len(kind.shape))
+        return str(kind) if same_shape else str(len(kind.shape))
 
     operands, results = ",".join(map(text, spec.operands)), ",".join(map(text, spec.results))
     return f"{spec.kind}({operands})->{results} {spec.region}"

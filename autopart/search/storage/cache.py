@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from autopart.core.partitioning import Action, Atomic, Propagate, Tile
+from autopart.core.partitioning import Action, Atomic, Propagate, ShareGathers, Tile
 from autopart.search.storage.records import RecordWarning
 from autopart.search.storage.sealed_json import SealError, seal, unseal
 
@@ -95,6 +95,8 @@ def _row(action: Action) -> list[Any]:
             return ["atomic", value, axis]
         case Propagate(axis):
             return ["propagate", axis]
+        case ShareGathers(within):
+            return ["share_gathers", within]
 
 
 def _action(row: list[Any]) -> Action:
@@ -105,4 +107,6 @@ def _action(row: list[Any]) -> Action:
             return Atomic(value, axis)
         case ["propagate", str(axis)]:
             return Propagate(axis)
+        case ["share_gathers", int(within)]:
+            return ShareGathers(within)
     raise ValueError(f"{row!r} is not an action")

@@ -1,6 +1,6 @@
 """Whether what a file says about a job or a search can be true of this program.
 
-    {"decisions": [["role", 1000000000, 0, "batch"]], ...}      the program has 52 roles: not believed
+    {"decisions": [["tile_group", 1000000000, 0, "batch"]], ...}      the program has 52 groups: not believed
     {"cost": [NaN, 1e9, 0, 1, NaN], ...}                        no cost is NaN: not believed
 
 Kernels index arrays by these numbers without looking, so nothing reaches one unchecked.
@@ -70,17 +70,8 @@ def state_problem(state: State, space: DecisionSpace) -> str:
 
 
 def _exists(decision: Decision, space: DecisionSpace) -> bool:
-    if decision.kind == "given":
-        return 0 <= decision.target < len(space.given)
-    if decision.axis not in space.axes:
-        return False
-    if decision.kind in ("stored", "slots"):
-        return True
-    counts = {"value": space.program.value_count, "exact": space.exact.count}
-    if not 0 <= decision.target < counts.get(decision.kind, space.roles.count):
-        return False
-    most = int(space.program.value_rank.max())  # a role's values may differ in rank; a dim that one lacks is skipped
-    return (-1 if decision.kind == "keep" else 0) <= decision.dim < most
+    is_over_an_axis = decision.axis == "" or decision.axis in space.axes
+    return is_over_an_axis and space.kind_of(decision).exists(space.facts, decision)
 
 
 def search_problem(partitioning: Partitioning, actions: list[Action], report: dict[str, Any]) -> str:

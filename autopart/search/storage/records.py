@@ -1,7 +1,7 @@
 """Records: every job and what it found, a JSON line each, so that a search can be read, resumed and replayed.
 
     {"autopart": "0.1.0", "program": "9f2c...", "mesh": {"batch": 16, "model": 2}, ..., "digest": "5f0c..."}
-    {"job": [[["role", 3, 0, "batch"]], ...], "states": [{"cost": [2.3, 2.1e10, 0.2, 33, 6.8], ...}], "digest": "e1..."}
+    {"job": [[["tile_group", 3, 0, "batch"]], ...], "states": [{"cost": [2.3, 2.1e10, ...]}], "digest": "e1..."}
 
 A resumed search asks for the same jobs in the same order and finds the first of them here. Lines that cannot be read or
 were altered, and files of another search, are reported and ignored. Several processes may add to one file: a line is

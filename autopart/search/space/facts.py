@@ -1,0 +1,72 @@
+"""Facts about a program that decisions go by, whatever the state of its partitioning.
+
+updated            params/*/up, opt_state/mu/*/up, ...     arguments whose next value the program returns
+optimizer_state    opt_state/mu/*/up, ...                  those of them that no matrix op reads
+groups             params/blocks/0/up, params/blocks/1/up  one value group
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from autopart.core.partitioning import Action
+from autopart.core.program import Program
+from autopart.search.space.priors import read_by_matrix_ops, updated_arguments, value_bytes
+from autopart.search.space.repeated_reads import RepeatedReads
+from autopart.search.space.value_groups import ValueGroups, value_groups
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramFacts:
+    """What every state of one program has in common; make it with `ProgramFacts.of`.
+
+    given              lists of actions that a user or a named schedule brought along; each counts as one decision
+    groups             values that play the same part in repeated layers
+    same_shape         the same groups, divided where sizes differ
+    updated            int32[n]: the large arguments whose next value the program returns
+    optimizer_state    int32[m]: those of `updated` that no matrix op reads
+    read_by_matrix     bool[values]: a matrix op reads the value
+    value_bytes        float64[values]: bytes of the whole value, times the trips of its loop
+    """
+
+    program: Program
+    given: tuple[tuple[Action, ...], ...]
+    groups: ValueGroups
+    same_shape: ValueGroups
+    updated: np.ndarray = field(repr=False)
+    optimizer_state: np.ndarray = field(repr=False)
+    read_by_matrix: np.ndarray = field(repr=False)
+    value_bytes: np.ndarray = field(repr=False)
+
+    @staticmethod
+    def of(program: Program, given: Sequence[Sequence[Action]] = ()) -> ProgramFacts:
+        """Collects them from a program."""
+        updated, read = updated_arguments(program), read_by_matrix_ops(program)
+        return ProgramFacts(
+            program=program,
+            given=tuple(map(tuple, given)),
+            groups=value_groups(program),
+            same_shape=value_groups(program, same_shape=True),
+            updated=updated,
+            optimizer_state=updated[~read[updated]],
+            read_by_matrix=read,
+            value_bytes=value_bytes(program),
+        )
+
+    @cached_property
+    def repeated_reads(self) -> RepeatedReads:
+        """Where matrix ops read one stored array twice."""
+        return RepeatedReads.of(self.program, self.value_bytes)
+
+    def has_dim(self, dim: int) -> bool:
+        """True if some value of the program has this dim."""
+        return 0 <= dim < int(self.program.value_rank.max())
+
+    def named(self, values: np.ndarray) -> str:
+        """Values as text: the name of the first, and how many more there are."""
+        more = f" and {len(values) - 1} more" if len(values) > 1 else ""
+        return self.program.value_name(int(values[0])) + more

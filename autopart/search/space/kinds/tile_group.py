@@ -1,0 +1,140 @@
+"""tile_group: tile<v, dim, axis> for every value v of a value group, in turn.
+
+params/blocks/*/up, 1, "model"     probed     an argument or a tag: its prior is what it reached on the start
+%683, 1, "model"                   pending    a sum of parts: the tile makes its all_reduce a reduce_scatter, and
+                                              what follows works on parts (sequence sharding)
+%12, 0, "batch"                    conflict   the result of an op that several mappings fit: once it is tiled,
+                                              propagation, which had stopped there, carries on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autopart.core.layout import LAST_TILE
+from autopart.core.partitioning import Action, Partitioning
+from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
+from autopart.search.space.facts import ProgramFacts
+from autopart.search.space.open_tiles import open_tiles, pending_bytes
+from autopart.search.space.priors import MIN_SHARE
+from autopart.search.space.tile_and_keep import tile_each
+
+if TYPE_CHECKING:
+    from autopart.search.space.decision_space import DecisionSpace
+
+KIND = "tile_group"
+
+MAX_PENDING = 6
+"""Value groups with pending sums that are offered per axis, those with the most bytes first."""
+
+MAX_CONFLICTING = 12
+"""Decisions about the results of ops in conflict that are offered, those with the most bytes first."""
+
+MAX_PRIOR = 0.3
+"""The prior of a sum or a conflict at most: what it reaches has not been tried."""
+
+
+@register_decision_kind(KIND)
+@dataclass(frozen=True)
+class TileGroup(DecisionKind):
+    """See the module. `target` is a value group."""
+
+    def values(self, facts: ProgramFacts, decision: Decision) -> np.ndarray:
+        """See `DecisionKind.values`."""
+        return facts.groups.values(decision.target)
+
+    def exists(self, facts: ProgramFacts, decision: Decision) -> bool:
+        """See `DecisionKind.exists`."""
+        return 0 <= decision.target < facts.groups.count and facts.has_dim(decision.dim)
+
+    def apply(self, facts: ProgramFacts, partitioning: Partitioning, decision: Decision) -> list[Action]:
+        """See `DecisionKind.apply`."""
+        return tile_each(partitioning, self.values(facts, decision), decision.dim, decision.axis)
+
+    def describe(self, facts: ProgramFacts, decision: Decision) -> str:
+        """See `DecisionKind.describe`."""
+        return f"tile<{facts.named(self.values(facts, decision))}, {decision.dim}, {decision.axis}>"
+
+    def parts(self, facts: ProgramFacts, decision: Decision) -> list[Decision]:
+        """Its sizes; where all values are of one size, its values."""
+        values = self.values(facts, decision)
+        groups = sorted(set(facts.same_shape.of[values].tolist()))
+        if len(groups) > 1:
+            return [Decision("same_shape", g, decision.dim, decision.axis) for g in groups]
+        return value_decisions(values, decision)
+
+    def probed(self, facts: ProgramFacts, axes: Sequence[str]) -> list[Decision]:
+        """Every dim of the groups of arguments and tags along every axis, the groups with the most bytes first."""
+        program = facts.program
+        first: dict[int, int] = {}
+        for value in [*program.arguments, *(v for tagged in program.tags.values() for v in tagged)]:
+            first.setdefault(int(facts.groups.of[value]), int(value))
+        largest = sorted(first, key=lambda g: (-float(facts.value_bytes[facts.groups.values(g)].sum()), first[g]))
+        ranks = program.value_rank
+        return [Decision(KIND, g, dim, a) for a in axes for g in largest for dim in range(int(ranks[first[g]]))]
+
+    def options(self, space: DecisionSpace, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
+        """What was probed, pending sums and conflicts, of which something is still open."""
+        facts = space.facts
+        found = space.probed_options(KIND, partitioning, axes)
+        found += _pending(facts, partitioning, axes) + _conflicting(facts, partitioning, axes)
+        found = list({o.decision: o for o in reversed(found)}.values())[::-1]
+        is_open = _open(facts, partitioning, [o.decision for o in found])
+        return [o for o, still in zip(found, is_open, strict=True) if still]
+
+
+def value_decisions(values: np.ndarray, decision: Decision) -> list[Decision]:
+    """The decision for each value by itself; none where there is one value only."""
+    if len(values) < 2:
+        return []
+    return [Decision("value", v, decision.dim, decision.axis) for v in values.tolist()]
+
+
+def _open(facts: ProgramFacts, partitioning: Partitioning, decisions: list[Decision]) -> np.ndarray:
+    """bool[decisions]: some value of the group may still be tiled as the decision says."""
+    program, out = facts.program, np.empty(len(decisions), np.bool_)
+    open_tiles(
+        partitioning.graph, partitioning.table.arrays, partitioning.state, partitioning.sizes,
+        program.value_shape, program.value_rank, facts.groups.pointer, facts.groups.members,
+        np.array([d.target for d in decisions], np.int32), np.array([d.dim for d in decisions], np.int32),
+        np.array([partitioning.mesh.index(d.axis) for d in decisions], np.int32), out,
+    )  # fmt: skip
+    return out
+
+
+def _pending(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
+    """Groups whose values are sums that each device along an axis holds a part of."""
+    found = []
+    for axis in axes:
+        in_bytes = np.zeros(facts.groups.count)
+        pending_bytes(
+            partitioning.graph, partitioning.table.arrays, partitioning.state, facts.groups.of, facts.value_bytes,
+            partitioning.mesh.index(axis), in_bytes,
+        )  # fmt: skip
+        most = np.argsort(-in_bytes, kind="stable")[:MAX_PENDING]
+        for group in most[in_bytes[most] > MIN_SHARE * max(in_bytes.sum(), 1.0)].tolist():
+            rank = int(facts.program.value_rank[facts.groups.values(group)[0]])
+            prior = MAX_PRIOR * float(in_bytes[group] / in_bytes.sum())
+            found += [Option(Decision(KIND, group, dim, axis), prior) for dim in range(rank)]
+    return found
+
+
+def _conflicting(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
+    """The groups of the results of ops in conflict, on the dims that some candidate mapping tiles."""
+    found: dict[Decision, float] = {}
+    total = max(float(facts.value_bytes.sum()), 1.0)
+    for conflict in partitioning.conflicts():
+        if conflict.axis not in axes:
+            continue
+        for position, value in enumerate(facts.program.results_of(conflict.op)):
+            for mapping in conflict.candidates:
+                dim = mapping.results[position]
+                if dim < LAST_TILE:
+                    decision = Decision(KIND, int(facts.groups.of[value]), dim, conflict.axis)
+                    found[decision] = found.get(decision, 0.0) + float(facts.value_bytes[value]) / total
+    most = sorted(found, key=lambda d: (-found[d], d))[:MAX_CONFLICTING]
+    return [Option(d, min(found[d], MAX_PRIOR)) for d in most]

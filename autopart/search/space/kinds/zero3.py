@@ -1,0 +1,62 @@
+"""zero3: each large array that the program updates, on its first dim that the axis divides (ZeRO-3, FSDP).
+
+Parameters and optimizer state are then stored in parts; a parameter is gathered where an op reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autopart.core.partitioning import Action, Partitioning
+from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
+from autopart.search.space.facts import ProgramFacts
+from autopart.search.space.open_tiles import argument_dims
+from autopart.search.space.tile_and_keep import FIRST_DIVISIBLE, tile_each
+
+if TYPE_CHECKING:
+    from autopart.search.space.decision_space import DecisionSpace
+
+
+@register_decision_kind("zero3")
+@dataclass(frozen=True)
+class Zero3(DecisionKind):
+    """See the module. `target` and `dim` say nothing."""
+
+    def apply(self, facts: ProgramFacts, partitioning: Partitioning, decision: Decision) -> list[Action]:
+        """See `DecisionKind.apply`."""
+        return tile_each(partitioning, facts.updated, FIRST_DIVISIBLE, decision.axis)
+
+    def describe(self, facts: ProgramFacts, decision: Decision) -> str:
+        """See `DecisionKind.describe`."""
+        return f"tile<every updated array, first divisible dim, {decision.axis}>"
+
+    def options(self, space: DecisionSpace, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
+        """One per axis along which some updated array is undecided."""
+        saved = {axis: bytes_saved(space.facts, partitioning, axis) for axis in axes}
+        return [Option(Decision("zero3", 0, -1, axis), share) for axis, share in saved.items() if share > 0]
+
+    def refinements(self, facts: ProgramFacts, decision: Decision) -> list[tuple[Decision, ...]]:
+        """All updated arrays but those of one group."""
+        return all_but_one_group(facts, decision)
+
+
+def bytes_saved(facts: ProgramFacts, partitioning: Partitioning, axis: str) -> float:
+    """The share of the updated arrays' bytes that tiling the undecided ones along `axis` would take from a device."""
+    index = partitioning.mesh.index(axis)
+    dims = np.empty(len(facts.updated), np.int64)
+    argument_dims(partitioning.graph, partitioning.table.arrays, partitioning.state, facts.updated, index, dims)
+    free = facts.updated[(dims < 0) & (partitioning.state.action[facts.updated, index] == 0)]
+    if not len(free):
+        return 0.0
+    share = float(facts.value_bytes[free].sum() / max(facts.value_bytes[facts.updated].sum(), 1.0))
+    return share * (1 - 1 / float(partitioning.mesh.axis_sizes[index]))
+
+
+def all_but_one_group(facts: ProgramFacts, decision: Decision) -> list[tuple[Decision, ...]]:
+    """The decision after keeping the arrays of one value group whole, for each group of updated arrays."""
+    groups = dict.fromkeys(facts.groups.of[facts.updated].tolist())
+    return [(Decision("keep", group, -1, decision.axis), decision) for group in groups]

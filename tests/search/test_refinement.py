@@ -1,0 +1,104 @@
+"""Which neighbours does refinement try, and where does it stop? And which schedules does a seeded search begin with?"""
+
+from __future__ import annotations
+
+import pytest
+
+from autopart.core.partitioning import Partitioning
+from autopart.search.budget import Budget, BudgetMeter
+from autopart.search.contract import MESH, two_matrices
+from autopart.search.cost import StepSeconds
+from autopart.search.evaluator import Task
+from autopart.search.execution.executor import Serial
+from autopart.search.jobs import Job
+from autopart.search.optimizers import refine as refinement
+from autopart.search.optimizers.refine import refine
+from autopart.search.problem import Problem
+from autopart.search.space import Decision, DecisionSpace
+from autopart.search.space.named_schedules import named_schedules
+from autopart.spmd.device_local import LoweringOptions
+from tests.search.steps import decoder_partitioning
+
+
+@pytest.fixture
+def problem() -> Problem:
+    partitioning = Partitioning(two_matrices(), MESH)
+    task = Task(partitioning, DecisionSpace.of(partitioning, ("a", "b")), LoweringOptions(), None, StepSeconds())
+    return Problem(task, Serial().start(task), BudgetMeter(Budget(500)), seed=0)
+
+
+def state_after(problem: Problem, *decisions: Decision):
+    return problem.run([Job(decisions)])[0][0]
+
+
+def offered(problem: Problem, axis: str) -> list[Decision]:
+    return [o.decision for o in problem.start.options if o.decision.axis == axis]
+
+
+def test_dropped_leaves_out_one_decision(problem):
+    a, b = offered(problem, "a")[0], offered(problem, "b")[0]
+    assert set(refinement._dropped(problem, state_after(problem, a, b))) == {(a,), (b,)}
+
+
+def test_added_appends_each_option_of_the_state(problem):
+    a = offered(problem, "a")[0]
+    state = state_after(problem, a)
+    assert list(refinement._added(problem, state)) == [(a, o.decision) for o in state.options]
+
+
+def test_exchanged_takes_another_decision_about_the_same_axis(problem):
+    a, others = offered(problem, "a")[0], offered(problem, "a")[1:]
+    assert list(refinement._exchanged(problem, state_after(problem, a))) == [(other,) for other in others]
+
+
+def test_reordered_moves_one_decision_forward(problem):
+    a, b, c = offered(problem, "a")[0], offered(problem, "b")[0], offered(problem, "b")[1]
+    found = list(refinement._reordered(problem, state_after(problem, a, b, c)))
+    assert found == [(b, a, c), (c, a, b), (a, c, b)]
+
+
+def test_refined_asks_the_kind_of_each_decision(problem):
+    zero, other = Decision("zero3", 0, -1, "a"), offered(problem, "b")[0]
+    space = problem.task.space
+    found = list(refinement._refined(problem, state_after(problem, other, zero)))
+    assert found == [
+        *((*instead, zero) for instead in space.refinements(other)),
+        *((other, *instead) for instead in space.refinements(zero)),
+    ]
+
+
+def test_refinement_ends_where_no_neighbour_is_better(problem):
+    found = refine(problem, problem.start)
+    assert found.cost.rank < problem.start.cost.rank
+    assert found == problem.best
+    neighbours = [refinement._dropped, refinement._added, refinement._exchanged, refinement._reordered]
+    for neighbour in [*neighbours, refinement._refined]:
+        for (state,) in problem.run([Job(d) for d in neighbour(problem, found)]):
+            assert state.cost.rank >= found.cost.rank
+
+
+def test_a_useless_decision_is_dropped(problem):
+    best = refine(problem, problem.start)
+    worse = state_after(problem, *best.decisions, Decision("zero2", 0, -1, "a"), *best.decisions[:1])
+    assert refine(problem, worse).cost.rank <= best.cost.rank
+
+
+def test_named_schedules_are_batch_parallelism_megatron_and_zero_on_every_axis():
+    partitioning = decoder_partitioning()
+    space = DecisionSpace.of(partitioning, ("batch", "model"))
+    found = dict(named_schedules(space))
+    (batch,) = found["BP(batch)"]
+    assert space.describe(batch) == "tile<batch/inputs, 0, batch>"
+    assert found["BP+Z3(batch)"] == (batch, Decision("zero3", 0, -1, "batch"))
+    assert found["BP(batch)++Z2(model)"] == (batch, Decision("zero2", 0, -1, "model"))
+    megatron = found["Megatron(model)"]
+    assert {d.axis for d in megatron} == {"model"}
+    assert any("params/blocks/0/qkv" in space.describe(d) for d in megatron)
+    assert found["BP+Megatron(batch,model)"] == (batch, *megatron)
+
+
+def test_named_schedules_are_distinct_and_not_empty():
+    space = DecisionSpace.of(decoder_partitioning(), ("batch", "model"))
+    sequences = [sequence for _, sequence in named_schedules(space)]
+    assert len(set(sequences)) == len(sequences)
+    assert all(sequences)
