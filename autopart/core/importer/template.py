@@ -20,23 +20,12 @@ from autopart.core.importer.names import quoted_text
 from autopart.core.jax_internals import TAG_ATTRIBUTE, ir
 from autopart.core.limits import Gauge
 from autopart.core.op_spec_import import SpecTable
+from autopart.core.ops.rule import traits_named
 
-_SEEN_THROUGH_CALLS = {
-    "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "xla.sdy.GlobalToLocalShape",
-    "xla.sdy.LocalToGlobalShape",
-}
 _SHARDING_MARKS = {"sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier"}
-_COLLECTIVES = {
-    "stablehlo.all_reduce",
-    "stablehlo.all_gather",
-    "stablehlo.reduce_scatter",
-    "stablehlo.all_to_all",
-    "stablehlo.collective_permute",
-    "stablehlo.collective_broadcast",
-}
+_SHARDING_CALLS = {"xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"}
+"""Syntax of the sharding dialect, and the custom calls that jax writes for it: no ops of StableHLO, so no rule."""
+
 _READ_SPECIALLY = frozenset(
     {
         "func.call",
@@ -51,9 +40,9 @@ _READ_SPECIALLY = frozenset(
         "stablehlo.while",
     }
     | _SHARDING_MARKS
-    | _COLLECTIVES
 )
-"""Ops that are, or may be, more or less than their spec; `ap.tag` marks a reshape."""
+"""Ops that are, or may be, more or less than their spec; `ap.tag` marks a reshape. So are those whose traits say
+`read_through`."""
 
 
 @dataclass
@@ -86,6 +75,7 @@ class Reader:
         self._specs, self._gauge, self._depth = specs, gauge, 0
         self._number: dict[ir.Value, int] = {}
         self._types: list[ir.Type] = []
+        self._read_specially: dict[str, bool] = {}
 
     def read(self, block: ir.Block) -> Block:
         """The block's ops in local numbers, up to its return."""
@@ -114,7 +104,10 @@ class Reader:
     def _read_op(self, op: ir.Operation, name: str, block: Block) -> None:
         number = self._number
         operands = [number[v] for v in op.operands]
-        if name not in _READ_SPECIALLY:
+        special = self._read_specially.get(name)
+        if special is None:
+            special = self._read_specially[name] = name in _READ_SPECIALLY or traits_named(_kind(name)).read_through
+        if not special:
             block.ops.append(self._plain(op, name, operands))
             return
         entry = self._special(op, operands, block)
@@ -172,12 +165,17 @@ class Reader:
         raise ProgramError("a manual region returns nothing")
 
 
+def _kind(name: str) -> str:
+    return name.removeprefix("stablehlo.")
+
+
 def _is_identity(op: ir.Operation) -> bool:
     """True for ops that change nothing on one device: sharding marks, collectives over groups of one."""
     if op.name in _SHARDING_MARKS:
         return True
     if op.name == "stablehlo.custom_call":
-        return quoted_text(op.attributes["call_target_name"]) in _SEEN_THROUGH_CALLS
+        target = quoted_text(op.attributes["call_target_name"])
+        return target in _SHARDING_CALLS or traits_named("custom_call", target).read_through
     groups = (
         op.attributes["replica_groups"] if "replica_groups" in op.attributes else op.attributes["source_target_pairs"]
     )

@@ -356,6 +356,13 @@ def traits_of(spec: OpSpec) -> Traits:
     return UNKNOWN_FLOP if found is None else found.traits
 
 
+def traits_named(kind: str, target: str = "") -> Traits:
+    """As `traits_of`, for an op that is not yet read: its kind, and of a custom call its target."""
+    _load()
+    found = _custom_calls.get(target) if kind == "custom_call" else _rules.get(kind)
+    return UNKNOWN_FLOP if found is None else found.traits
+
+
 def is_linear(spec: OpSpec) -> bool:
     """True if sums pending on all operands may be added first and reduced once."""
     return traits_of(spec).linear

@@ -39,6 +39,7 @@ class Traits:
     cheap_to_regather  a stored parameter seen through the op still counts as stored: gathering anew beats keeping it
     cloned_per_use     computed anew for each use, wherever it reads no array (a scalar's broadcast, not an array's)
     linear             sums pending on its operands may be added before they are reduced
+    read_through       on one device it is its operand, so a program is read as if the op were not there
     shown              attributes that a reader of the program's text needs
     flop_reason        why our flop are not XLA's, where they differ by more than 5 %
     """
@@ -46,6 +47,7 @@ class Traits:
     cheap_to_regather: bool = False
     cloned_per_use: bool = False
     linear: bool = False
+    read_through: bool = False
     shown: tuple[str, ...] = ()
     flop_reason: str = ""
 

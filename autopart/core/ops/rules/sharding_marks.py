@@ -35,7 +35,9 @@ def _examples(kind: str) -> list[Example]:
 def _traits(kind: str) -> View:
     """The operand itself: nothing is left to reduce or to send."""
     adds = kind in ("all_reduce", "cross-replica-sum")
-    return View(flop_reason="XLA counts an add per element, also over a group of one" if adds else "")
+    return View(
+        read_through=True, flop_reason="XLA counts an add per element, also over a group of one" if adds else ""
+    )
 
 
 def _operands(local: LocalOp) -> list[Value]:
@@ -68,7 +70,7 @@ def _identity(spec: OpSpec) -> Iterable[TileMapping]:
 for _target in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"):
     register_custom_call(
         _target,
-        traits=View(flop_reason="XLA knows no flop of a custom call"),
+        traits=View(read_through=True, flop_reason="XLA knows no flop of a custom call"),
         localize=_operands,
         examples=[op("custom_call", "4x6xf32 -> 4x6xf32", f'call_target_name = "{_target}"')],
     )(_identity)
