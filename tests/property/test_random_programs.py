@@ -1,16 +1,17 @@
-"""Programs nobody wrote: does any random partitioning crash, break an invariant or change a number?"""
+"""Programs nobody wrote: does any random partitioning crash, break an invariant or change a number?
+
+pytest tests/property --property-cases=5000      as many programs as wanted, ten to a module
+python -m tests.property.child batches 12        which programs of batch 12 fail
+python -m tests.property.shrink 123              program 123, as small as it fails
+"""
 
 from __future__ import annotations
 
-import jax
-import numpy as np
-
 import autopart as ap
-from autopart.spmd.verify import verify
-from tests.property.random_programs import MESHES, RandomActions, RandomProgram
-
-PROGRAMS_PER_MODULE = 10
-"""Independent programs are compiled together: compiling is what costs time."""
+from tests.property.batches import PROGRAMS_PER_MODULE, Batch
+from tests.property.child import rows_of_batch
+from tests.property.random_programs import RandomProgram
+from tests.property.random_schedules import RandomActions
 
 
 def pytest_generate_tests(metafunc):
@@ -21,39 +22,17 @@ def pytest_generate_tests(metafunc):
 
 
 def test_random_partitioning_keeps_the_numbers(batch):
-    programs = [RandomProgram(batch * PROGRAMS_PER_MODULE + i) for i in range(PROGRAMS_PER_MODULE)]
-    inputs = [p.inputs() for p in programs]
-
-    def run(*each):
-        return [program(x) for program, x in zip(programs, each, strict=True)]
-
-    mesh = ap.Mesh(MESHES[batch % len(MESHES)])
-    actions = RandomActions(batch, count=8 * PROGRAMS_PER_MODULE)
-    lowered = ap.jit(run, mesh, [actions]).lower(*inputs)
-    verify(lowered.program)
-    whole = jax.jit(run)(*inputs)
-    parts = lowered.compile()(*inputs)
-    for program, x, expected, found in zip(programs, inputs, whole, parts, strict=True):
-        try:
-            assert_same(program, expected, found)
-        except AssertionError:
-            # XLA:CPU updates some arrays in place that the update itself still reads: op by op it does not.
-            assert_same(program, program(x), found)
-
-
-def assert_same(program, expected, found):
-    for index, (a, b) in enumerate(zip(expected, found, strict=True)):
-        message = f"program {program.seed}, result {index}"
-        if a.dtype.kind in "iub":
-            np.testing.assert_array_equal(b, a, err_msg=message)
-        else:
-            np.testing.assert_allclose(b, a, rtol=2e-3, atol=2e-3, err_msg=message)
+    whole = Batch.numbered(batch)
+    rows = rows_of_batch(whole)
+    wrong = [f"program {seed} on {whole.mesh}: {kind}: {text}" for seed, kind, text, excepted in rows if not excepted]
+    assert not wrong, "\n\n".join(wrong)
 
 
 def test_one_seed_gives_one_partitioning():
     program = RandomProgram(1)
+    batch = Batch((program,), {"a": 2, "b": 2})
     texts = [
-        ap.jit(program, ap.Mesh({"a": 2, "b": 2}), [RandomActions(7)]).lower(program.inputs()).as_text("hlo")
+        ap.jit(batch.__call__, ap.Mesh(dict(batch.mesh)), [RandomActions(program)]).lower(batch.inputs()).as_text("hlo")
         for _ in range(2)
     ]
     assert texts[0] == texts[1]

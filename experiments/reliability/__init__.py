@@ -1,0 +1,1 @@
+"""Do partitioned programs keep the numbers, and does what the documentation promises hold?"""
