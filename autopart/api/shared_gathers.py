@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autopart.core.arguments import STRING, check_fields, whole
 from autopart.core.partitioning import Action, Partitioning, ShareGathers
 
 
@@ -17,11 +18,14 @@ class SharedGathers:
 
     within    how many ops apart two uses may be that share a gather; of several tactics the largest counts
 
-    Raises, when applied: `TileError` for a negative distance.
+    Raises `ArgumentError` for a negative distance.
     """
 
     within: int
     name: str = "SharedGathers"
+
+    def __post_init__(self) -> None:
+        check_fields(self, within=whole(0), name=STRING)
 
     def act(self, partitioning: Partitioning) -> list[Action]:
         """See `Tactic.act`."""

@@ -37,7 +37,7 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import MeshError, PartitionError
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, ShareGathers, Tile
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
@@ -51,7 +51,7 @@ from autopart.spmd.device_local import LoweringOptions
 SWEEP_BUDGET = Budget(400)
 """Evaluations per mesh unless told otherwise."""
 
-_ACTION = instance("actions", Tile, Atomic, Propagate)
+_ACTION = instance("actions", Tile, Atomic, Propagate, ShareGathers)
 
 
 @dataclass(frozen=True)

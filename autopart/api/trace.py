@@ -22,7 +22,6 @@ from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, map
 from autopart.core.errors import CallError, ProgramError
 from autopart.core.importer import (
     BYTECODE,
-    check_distinct,
     check_in_child,
     check_text,
     import_module,
@@ -108,8 +107,6 @@ def load(
         check_text(data, limits)
     if not trusted and needs_child(data):
         check_in_child(data, str(path), limits)
-    if argument_names is not None:
-        check_distinct(argument_names)
     module = jax_internals.parse_module(data, str(path))
     program = import_module(module, argument_names=argument_names, ties=ties, limits=limits)
     if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+from autopart.core.arguments import check_fields, number, whole
 from autopart.core.errors import ProgramError
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What `ap.load` accepts. Raises `ProgramError` where a limit is not a positive number.
+    """What `ap.load` accepts. Raises `ArgumentError` where a limit is not a positive number.
 
     max_ops      ops after inlining of calls, each call counted as one more (default 4 million)
     max_bytes    bytes of the file after decompression (default 1 GB)
@@ -33,13 +34,7 @@ class Limits:
     max_seconds: float = 120.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            whole = field.name != "max_seconds"
-            good = isinstance(value, int) or (isinstance(value, float) and not whole and math.isfinite(value))
-            if isinstance(value, bool) or not good or value <= 0:
-                kind = "whole number" if whole else "finite number"
-                raise ProgramError(f"Limits({field.name}={value!r})", why=f"a limit is a {kind} above 0")
+        check_fields(self, max_ops=whole(1), max_bytes=whole(1), max_depth=whole(1), max_seconds=number(0, above=True))
 
 
 class Gauge:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.core.arguments import check_fields, number
+from autopart.core.arguments import check_fields, number, shown
 from autopart.core.errors import MeshError, PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
@@ -77,7 +77,7 @@ class ObjectiveError(PartitionError):
 
 def score_of(objective: Objective, cost: Cost) -> float:
     """The objective's value; infinity is one: "never". Raises `ObjectiveError` naming the objective."""
-    name = f"the objective {getattr(objective, '__qualname__', repr(objective))}"
+    name = f"the objective {getattr(objective, '__qualname__', shown(objective))}"
     try:
         value = objective(cost)
     except MemoryError:
@@ -87,7 +87,7 @@ def score_of(objective: Objective, cost: Cost) -> float:
         why = f"{where.filename}:{where.lineno}, on {cost}"
         raise ObjectiveError(f"{name} raised {error!r}", why=why, hint="`Cost -> float`, less is better") from error
     if isinstance(value, (str, bytes)) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
-        raise ObjectiveError(f"{name} returned {value!r}", why=f"on {cost}", hint="a float to minimise")
+        raise ObjectiveError(f"{name} returned {shown(value)}", why=f"on {cost}", hint="a float to minimise")
     score = float(value)
     if math.isnan(score) or score == -math.inf:
         raise ObjectiveError(f"{name} returned {score}", why=f"on {cost}", hint="a number, or math.inf for never")

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from autopart.core.jax_internals import barrier, ir
 from autopart.core.op import OpSpec, TensorType
@@ -29,20 +29,26 @@ from autopart.core.op_spec_import import spec_of
 from autopart.core.ops.rule import Value, rules
 from autopart.core.ops.rules.index_vectors import assembled, components
 from autopart.core.ops.rules.positions import between, clamped_index
+from autopart.core.ops.traits import Elementwise, Slicing, Traits, View
 from autopart.spmd.intervals import Intervals
 from autopart.spmd.local_op import MlirLocalOp
 
-INDEXED = frozenset({"dynamic_slice", "dynamic_update_slice", "gather", "scatter", "torch_index_select"})
-"""Kinds that XLA may turn into a dynamic slice of their operand, or a dynamic update of it."""
 
-_MOVABLE_FAMILIES = ("elementwise", "reshape", "transpose", "broadcast", "slice", "pad", "reverse", "concatenate")
+@functools.cache
+def _by_index() -> frozenset[str]:
+    """Ops that XLA may turn into a dynamic slice of their operand, or a dynamic update of it."""
+    return _names(lambda traits: traits.by_index)
 
 
 @functools.cache
 def _movable() -> frozenset[str]:
     """Ops that XLA may move a dynamic slice across; its CPU backend drops barriers before it is done simplifying."""
-    kinds = {r.kind for r in rules() if r.family in (*_MOVABLE_FAMILIES, "barrier")}
-    return frozenset(k if "." in k else f"stablehlo.{k}" for k in kinds)
+    return _names(lambda traits: isinstance(traits, Elementwise | View | Slicing) and not traits.by_index)
+
+
+def _names(wanted: Callable[[Traits], bool]) -> frozenset[str]:
+    kinds = (r.kind for r in rules() if wanted(r.traits))
+    return frozenset(kind if "." in kind else f"stablehlo.{kind}" for kind in kinds)
 
 
 class _NoLoops:
@@ -70,7 +76,7 @@ def keep_indices_in_range(block: ir.Block, devices: int) -> None:
 def _indexed_ops(block: ir.Block) -> Iterator[ir.Operation]:
     for view in block.operations:
         op = view.operation
-        if op.name.removeprefix("stablehlo.") in INDEXED:
+        if op.name in _by_index():
             yield op
         for region in op.regions:
             for inner in region.blocks:
@@ -90,7 +96,7 @@ def _indexed_behind(op: ir.Operation) -> Iterator[ir.Operation]:
             todo += _passed_to(value)
             continue
         owner = value.owner.operation
-        if owner.name.removeprefix("stablehlo.") in INDEXED:
+        if owner.name in _by_index():
             yield owner
         elif owner.name in _movable():
             todo += owner.operands

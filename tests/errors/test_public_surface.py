@@ -102,7 +102,7 @@ def shards():
 
 
 FIELDS = {
-    "axes": ["a"], "optimizer": "greedy", "budget": ap.Budget(1), "seed": 0, "name": "auto", "executor": "here",
+    "axes": ["a"], "optimizer": "greedy", "budget": ap.Budget(1), "seed": 0, "name": "auto", "executor": "serial",
     "objective": ap.StepSeconds(), "cost_model": None, "options": ap.LoweringOptions(), "seeds": (), "records": None,
     "resume": None, "cache": False, "progress": False,
 }  # fmt: skip
@@ -123,7 +123,9 @@ ROWS = {
     "Budget": ({}, ap.Budget, None),
     "StepSeconds": ({}, ap.StepSeconds, None),
     "LoweringOptions": ({}, ap.LoweringOptions, None),
-    "Here": ({}, ap.Serial, None),
+    "Serial": ({}, ap.Serial, None),
+    "Limits": ({}, ap.Limits, None),
+    "SharedGathers": ({"within": 8, "name": ""}, ap.SharedGathers, applied),
     "Processes": ({}, ap.Processes, None),
     "Mesh": ({"axes": {"a": 4, "b": 2}, "device": None, "links": None}, ap.Mesh,
              lambda mesh: ap.jit(function, mesh).lower(X)),
@@ -133,7 +135,8 @@ ROWS = {
     "jit": (JIT, ap.jit, lambda step: step.lower(X)),
     "partition": ({k: JIT[k] for k in ("fun", "mesh", "schedule")} | {"example_args": (X,), "jit_options": 1},
                   lambda **k: ap.partition(**{n: v for n, v in k.items() if n != "jit_options"}), None),
-    "load": ({"path": module_path(), "argument_names": None, "ties": None}, ap.load, None),
+    "load": ({"path": module_path(), "argument_names": None, "ties": None, "limits": ap.Limits(), "trusted": False},
+             ap.load, None),
     "optimizers": ({}, ap.optimizers, None),
     "redistribution_plan": ({"source": P("a"), "target": P(None, "a"), "shape": (8, 8), "dtype": "float32",
                              "mesh": MESH, "cost": "elements"}, ap.redistribution_plan, None),

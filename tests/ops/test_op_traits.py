@@ -58,6 +58,8 @@ COMPUTES_WITH = {
     "core/op.py": "names of reductions",
     "core/importer/trip_count.py": "evaluates a loop's counter",
     "spmd/emitter.py": "emits the reducer of a collective",
+    "spmd/index_ranges.py": "emits slices and updates in place of others",
+    "spmd/intervals.py": "evaluates bounds of indices",
 }
 """Files outside `core/rules` that may name several kinds of op, since they compute what the ops compute."""
 

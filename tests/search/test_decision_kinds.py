@@ -222,6 +222,9 @@ class EveryAxis(DecisionKind):
     def values(self, facts, decision):
         return facts.groups.values(decision.target)
 
+    def exists(self, facts, decision):
+        return 0 <= decision.target < facts.groups.count and facts.has_dim(decision.dim)
+
     def apply(self, facts, partitioning, decision):
         names = partitioning.mesh.axis_names
         return [a for n in names for a in tile_each(partitioning, self.values(facts, decision), decision.dim, n)]

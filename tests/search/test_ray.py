@@ -111,5 +111,5 @@ def test_an_address_where_no_ray_is_is_an_error_before_long():
 
 @pytest.mark.parametrize("address", ["", 6379])
 def test_an_address_that_is_none_is_refused(address):
-    with pytest.raises(WorkerError, match="Ray\\(address="):
+    with pytest.raises(WorkerError, match="Ray: address is"):
         Ray(address=address)

@@ -34,9 +34,9 @@ def test_a_number_of_workers_that_is_none_is_refused_and_the_legal_ones_named(wo
     from autopart.search.execution.ray import Ray
 
     for executor in (Processes, Ray):
-        with pytest.raises(WorkerError, match="an integer of at least 1, or None") as caught:
+        with pytest.raises(WorkerError, match="an integer from 1 to 4096, or None") as caught:
             executor(workers=workers)
-        assert f"{executor.__name__}(workers={workers!r})" in str(caught.value)
+        assert f"{executor.__name__}: workers is {workers!r}" in str(caught.value)
 
 
 @dataclass(frozen=True)

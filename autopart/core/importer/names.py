@@ -8,6 +8,7 @@ loc("x"("f.py":1:2))         no name: a place in a source file
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 from autopart.core.errors import ProgramError
@@ -48,16 +49,16 @@ def argument_location_names(block: ir.Block) -> list[str]:
 
 
 def checked_names(names: Sequence[str], count: int) -> list[str]:
-    """The names as a list; raises `ProgramError` unless they are `count` non-empty strings."""
+    """The names as a list; raises `ProgramError` unless they are `count` non-empty strings, no two alike."""
     if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
         raise ProgramError(f"argument_names are {names!r:.200}", why="they are a sequence of non-empty strings")
     if len(names) != count:
         raise ProgramError(f"{len(names)} argument names for a program of {count} arguments")
-    return list(names)
-
-
-def check_distinct(names: Sequence[str]) -> None:
-    """Raises `ProgramError` where two arguments have one name."""
-    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
+    twice = next((name for name, number in Counter(names).items() if number > 1), None)
     if twice is not None:
-        raise ProgramError(f"two arguments are called {twice!r}", why="a tactic names an argument by its name")
+        raise ProgramError(
+            f"two arguments are called {twice!r}",
+            why="a tactic names an argument by its name",
+            hint="a name of its own for each: the keys of a pytree, or argument_names",
+        )
+    return list(names)

@@ -41,6 +41,7 @@ class Traits:
     linear             sums pending on its operands may be added before they are reduced
     read_through       on one device it is its operand, so a program is read as if the op were not there
     shown              attributes that a reader of the program's text needs
+    by_index           numbers known at run time only say which elements it touches
     flop_reason        why our flop are not XLA's, where they differ by more than 5 %
     """
 
@@ -49,6 +50,7 @@ class Traits:
     linear: bool = False
     read_through: bool = False
     shown: tuple[str, ...] = ()
+    by_index: bool = False
     flop_reason: str = ""
 
 

@@ -90,7 +90,7 @@ def _slice(types: str, sizes: str, *feed: tuple[int, int]) -> Example:
 
 @rule(
     "dynamic_slice",
-    traits=Slicing(cheap_to_regather=True),
+    traits=Slicing(cheap_to_regather=True, by_index=True),
     localize=_localize,
     examples=(
         _slice("6x4xf32, i32, i32 -> 1x4xf32", "1, 4", (-2, 8), (-2, 8)),

@@ -68,6 +68,7 @@ def _update(types: str, *feed: tuple[int, int]) -> Example:
 @rule(
     "dynamic_update_slice",
     traits=Update(
+        by_index=True,
         flop=lambda spec: elements(spec.operands[1]),
         flop_reason="one operation per element moved; XLA counts none",
     ),

@@ -80,7 +80,7 @@ _ALONG = (
 
 @rule(
     "gather",
-    traits=Slicing(indexed=True),
+    traits=Slicing(indexed=True, by_index=True),
     localize=_localize,
     defaults={"indices_are_sorted": False},
     examples=(

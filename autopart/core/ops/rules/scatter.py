@@ -155,7 +155,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
 
 @rule(
     "scatter",
-    traits=Update(flop=_flop, flop_reason="one operation per element that overwrites; XLA counts none"),
+    traits=Update(flop=_flop, by_index=True, flop_reason="one operation per element that overwrites; XLA counts none"),
     localize=_localize,
     defaults={"indices_are_sorted": False, "unique_indices": False},
     examples=(

@@ -17,7 +17,7 @@ from autopart.core.ops.traits import Slicing
 
 @rule(
     "torch_index_select",
-    traits=Slicing(indexed=True),
+    traits=Slicing(indexed=True, by_index=True),
     examples=(
         op(
             "torch_index_select",
