@@ -86,7 +86,7 @@ def score_of(objective: Objective, cost: Cost) -> float:
         where = traceback.extract_tb(error.__traceback__)[-1]
         why = f"{where.filename}:{where.lineno}, on {cost}"
         raise ObjectiveError(f"{name} raised {error!r}", why=why, hint="`Cost -> float`, less is better") from error
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
+    if isinstance(value, (str, bytes, type)) or not hasattr(value, "__float__") or getattr(value, "shape", ()) != ():
         raise ObjectiveError(f"{name} returned {shown(value)}", why=f"on {cost}", hint="a float to minimise")
     score = float(value)
     if math.isnan(score) or score == -math.inf:

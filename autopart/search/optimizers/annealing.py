@@ -23,7 +23,8 @@ from autopart.search.problem import Problem
 class Annealing:
     """Proposes `width` neighbours at a time and moves to the first that is accepted.
 
-    The temperature falls from `hot` to `cold` geometrically over `steps` waves; it measures the logarithm of the score.
+    The temperature falls from `hot` to `cold` geometrically over `steps` waves, or over the budget where that ends
+    first; it measures the logarithm of the score.
     """
 
     steps: int = 200
@@ -39,7 +40,8 @@ class Annealing:
         random = np.random.default_rng(problem.seed)
         here = problem.start
         for step in range(self.steps):
-            temperature = self.hot * (self.cold / self.hot) ** (step / max(1, self.steps - 1))
+            cooled = max(step / max(1, self.steps - 1), problem.share_spent)
+            temperature = self.hot * (self.cold / self.hot) ** cooled
             jobs = [Job(self._neighbour(random, here)) for _ in range(self.width)]
             for (state,) in problem.run(jobs):
                 worse = math.log(max(state.cost.score, 1e-30)) - math.log(max(here.cost.score, 1e-30))
