@@ -51,7 +51,7 @@ def test_files_that_a_page_names_exist(page: Path):
     assert [p for p in sorted(paths) if not ((ROOT / p).exists() or (ROOT / "autopart" / p).exists())] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=name)
 def test_names_of_the_public_api_that_a_page_uses_exist(page: Path):
     used = re.findall(r"\bap((?:\.[A-Za-z_]\w*)+)", page.read_text())
     assert [f"ap{path}" for path in used if not resolves(path.strip(".").split("."))] == []
