@@ -1,8 +1,8 @@
 """Writes the pages that the code knows best, errors.md and ops.md: `make docs`, or python docs/reference.py FOLDER.
 
-    ## TileError                                  each class of error, with its docstring,
-    ap.jit(double, MESH, [...]).lower(...)        what raises it,
-    TileError: cannot tile x: ...                 and what it then says
+## TileError                                  each class of error, with its docstring,
+ap.jit(double, MESH, [...]).lower(...)        what raises it,
+TileError: cannot tile x: ...                 and what it then says
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def errors_page() -> str:
         examples[type(error)].append(f"```text\n{code}\n\n{type(error).__name__}: {error}\n```\n")
     page = [
         "# Errors\n",
-        "Written by `make docs`. Every error that your input can cause is an `ap.PartitionError`, which is a `ValueError`. Its",
-        "text says what is wrong, and where it can *by* whom (the tactic), *why* with the numbers, and what to *try* instead;",
-        "the parts are its attributes `what`, `by`, `why` and `hint`. The examples share\n",
+        "Written by `make docs`. Every error that your input can cause is an `ap.PartitionError`, which is a `ValueError`.",
+        "Its text says what is wrong and, where it can, *by* whom (the tactic), *why* with the numbers, and what to *try*",
+        "instead; these parts are its attributes `what`, `by`, `why` and `hint`. The examples share\n",
         f"```text\n{SETTING.strip()}\n```\n",
     ]
     for cls in classes():
@@ -121,8 +121,8 @@ def errors_page() -> str:
 
 def ops_page() -> str:
     """ops.md."""
-    head = "# Ops\n\nWritten by `make docs`; the same as `python -m autopart ops`. [Extending](extending.md#an-op) adds one.\n"
-    return f"{head}\n```text\n{ops_table().rstrip()}\n```\n"
+    head = "Written by `make docs`; the same as `python -m autopart ops`. [Extending](extending.md#an-op) adds one."
+    return f"# Ops\n\n{head}\n\n```text\n{ops_table().rstrip()}\n```\n"
 
 
 def main(folder: str) -> None:

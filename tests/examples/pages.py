@@ -1,9 +1,9 @@
 """Pages: what README, CONTRIBUTING, CHANGELOG and docs hold, as values.
 
-    ```python           runs, after the page's earlier ones, in one namespace
-    ```python no-run    does not; the paragraph before it says "not run by the tests" and why
-    ```                 what the block of Python before it prints
-    ```text, ```sh      for readers: a picture, a formula, commands
+```python           runs, after the page's earlier ones, in one namespace
+```python no-run    does not; the paragraph before it says "not run by the tests" and why
+```                 what the block of Python before it prints
+```text, ```sh      for readers: a picture, a formula, commands
 """
 
 from __future__ import annotations

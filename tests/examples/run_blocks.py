@@ -1,4 +1,4 @@
-"""python -m tests.examples.run_blocks OUT < BLOCKS: runs blocks of Python in one namespace, as a stranger's script would.
+"""python -m tests.examples.run_blocks OUT < BLOCKS: runs blocks of Python, in one namespace.
 
 BLOCKS is a list of texts as JSON. OUT receives what each block printed, as JSON.
 """
