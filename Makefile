@@ -1,6 +1,7 @@
 # make demo    partition a transformer's training step over 8 simulated devices and check every number
 # make test    the default tests (minutes)
 # make lint    formatting, linting, types
+# make docs    writes the pages that the code knows best: errors.md, ops.md
 #
 # Each creates .venv and installs the project into it, once.
 
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo test test-slow lint tested-versions clean
+.PHONY: demo test test-slow lint docs tested-versions clean
 
 demo: $(READY)
 	$(BIN)/python -m experiments.demo
@@ -25,6 +26,9 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+docs: $(READY)
+	$(BIN)/python docs/reference.py docs
 
 tested-versions: $(READY)
 	$(BIN)/python docs/tested_versions.py > docs/tested-versions.md

@@ -22,7 +22,7 @@ from autopart.core.registry import Registry
 from autopart.costmodel.hardware.fabric import DeviceError, Network, Switch, Torus, positive
 
 DEFAULT_MATMUL_EFFICIENCY = 0.7
-"""Lower of the two bf16 fits (H100 0.76, B200 0.67), rounded: for a device nobody has measured."""
+"""Lower of the two bf16 fits (H100 0.76, B200 0.66), rounded: for a device nobody has measured."""
 
 DEFAULT_HBM_EFFICIENCY = 0.8
 """The fitted share of HBM bandwidth of H100 and B200, and of the TPU compiler's model of v5e."""

@@ -30,8 +30,8 @@ MAX_STOPS = 10_000
 class MCTS:
     """Monte Carlo tree search.
 
-    seeded        begin with named schedules (BP, Megatron, ZeRO and combinations) and those given to the tactic, so
-                  that the result is never worse than the best of them
+    seeded        begin with the schedules given to the tactic and named ones (BP, Megatron, ZeRO and combinations), so
+                  that the result is no worse than any of them that the budget reaches
     width         leaves per wave; part of the answer, unlike the number of workers
     rollout       decisions drawn after each new leaf, by prior and by what they gained elsewhere
     exploration   weight of the priors against the rewards
