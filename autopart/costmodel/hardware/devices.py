@@ -12,6 +12,7 @@ bandwidth; on every other TPU a chip. Adding one takes five lines:
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -156,13 +157,26 @@ class Device:
         return by_class.get(dtype_class(dtype), by_class.get("", DEFAULT_MATMUL_EFFICIENCY))
 
 
-DEVICES: Registry[Device] = Registry("device", entry_points="autopart.devices", error=DeviceError)
+def _load_own() -> None:
+    """Imports the files of our own devices, which register them."""
+    for vendor in ("gpus", "tpus"):
+        importlib.import_module(f"autopart.costmodel.hardware.{vendor}")
+
+
+DEVICES: Registry[Device] = Registry(
+    "device",
+    accepts=instance("a Device(...)", Device),
+    entry_points="autopart.devices",
+    load=_load_own,
+    error=DeviceError,
+)
 
 
 def register_device(device: Device) -> Device:
     """Adds `device` to the registry and returns it; raises `DeviceError` if the name is taken."""
     check("register_device", DeviceError, device=(device, instance("a Device(...)", Device)))
-    return DEVICES.add(device.name, device, device.source)
+    sources = [device.source] if isinstance(device.source, str) else device.source.values()
+    return DEVICES.add(device.name, device, "; ".join(dict.fromkeys(sources)))
 
 
 def devices() -> dict[str, Device]:
