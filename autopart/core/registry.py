@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from autopart.core.arguments import ANYTHING, TEXT, Kind, check
 from autopart.core.errors import PartitionError, UnknownNameError, closest
@@ -62,7 +62,7 @@ class Registry(Mapping[str, T], Generic[T]):
         check(self._registering, self._error, name=(name, TEXT))
 
         def add(thing: Registered) -> Registered:
-            self.add(name, thing, getattr(thing, "__module__", ""))  # type: ignore[arg-type]
+            self.add(name, cast(T, thing), _place_of(thing))
             return thing
 
         return add
@@ -152,7 +152,12 @@ class Registry(Mapping[str, T], Generic[T]):
                 why=repr(error),
             ) from error
         is_itself = entry.name in self._things and (
-            self._things[entry.name] is found or self._owner[entry.name] == entry.module
+            self._things[entry.name] is found or f"{self._owner[entry.name]}.".startswith(f"{entry.module}.")
         )
         if not is_itself:
             self.add(entry.name, found, entry.value)
+
+
+def _place_of(thing: Any) -> str:
+    """Where a class or function is defined: `autopart.search.mcts.mcts.MCTS`."""
+    return ".".join(filter(None, [getattr(thing, "__module__", ""), getattr(thing, "__qualname__", "")]))
