@@ -15,6 +15,7 @@ from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.simulator.collective_seconds import RedistributionSeconds, collective_seconds
 from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
+from autopart.spmd.device_local import DeviceLocal
 
 __all__ = [
     "CollectiveCurve",
@@ -22,6 +23,7 @@ __all__ = [
     "CostModel",
     "Device",
     "DeviceError",
+    "DeviceLocal",
     "Estimate",
     "Links",
     "Network",

@@ -13,14 +13,20 @@ ops_table      the supported ops, as a table
         return [TileMapping((d,), (d,), size) for d, size in enumerate(spec.operands[0].shape)]
 """
 
-from autopart.core.op import ANY, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.ops import traits
 from autopart.core.ops.local_values import LocalOp, Value
-from autopart.core.ops.rule import Example, Omission, known_kinds, register_custom_call
+from autopart.core.ops.rule import Example, Omission, known_kinds, mappings_of, register_custom_call, traits_of
 from autopart.core.ops.rule import rule as register_rule
 
 __all__ = [
+    "AND",
     "ANY",
+    "MAX",
+    "MIN",
+    "MUL",
+    "OR",
+    "SUM",
     "WHOLE",
     "Example",
     "LocalOp",
@@ -30,7 +36,9 @@ __all__ = [
     "TileMapping",
     "Value",
     "known_kinds",
+    "mappings_of",
     "register_custom_call",
     "register_rule",
     "traits",
+    "traits_of",
 ]
