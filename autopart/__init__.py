@@ -5,7 +5,14 @@ import autopart as ap
 mesh = ap.Mesh({"batch": 4, "model": 2})
 BP = ap.ManualPartition({"x": 0}, axis="batch")
 step = ap.jit(train_step, mesh, [BP], donate_argnums=(0, 1))
+
+Whatever can be added is added by a decorator: `register_rule`, `register_custom_call`, `register_optimizer`,
+`register_executor`, `register_cost_model`, `register_decision_kind`, `register_named_schedule`; and `register_device`.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from autopart.api.automatic import AutomaticPartition, SearchWarning
 from autopart.api.compiled import Compiled
@@ -31,21 +38,28 @@ from autopart.core.errors import (
 from autopart.core.limits import Limits
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
+from autopart.core.ops import register_custom_call, register_rule
 from autopart.core.ops import traits as op_traits
-from autopart.core.ops.rule import register_custom_call
-from autopart.costmodel import register_device
+from autopart.core.registry import RegistryError
+from autopart.costmodel import Device, register_cost_model, register_device
 from autopart.costmodel.estimate import CostModel, Estimate
 from autopart.search.budget import Budget
 from autopart.search.cost import Cost, StepSeconds
-from autopart.search.execution.executor import Serial
+from autopart.search.execution import Serial, register_executor
 from autopart.search.execution.processes import Processes
+from autopart.search.jobs import Job
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.annealing import Annealing
 from autopart.search.optimizers.exhaustive import Exhaustive
 from autopart.search.optimizers.greedy import Beam, Greedy
 from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, optimizers, register_optimizer
 from autopart.search.optimizers.random_search import RandomSearch
+from autopart.search.problem import Problem
+from autopart.search.space import register_decision_kind, register_named_schedule
 from autopart.spmd.device_local import LoweringOptions
+
+if TYPE_CHECKING:
+    from autopart.search.execution.ray import Ray
 
 __all__ = [
     "FIRST_DIVISIBLE_DIM",
@@ -62,9 +76,11 @@ __all__ = [
     "Compiled",
     "Cost",
     "CostModel",
+    "Device",
     "Estimate",
     "Exhaustive",
     "Greedy",
+    "Job",
     "Limits",
     "LoadedProgram",
     "Lowered",
@@ -77,9 +93,12 @@ __all__ = [
     "OptimizerError",
     "PartitionError",
     "PartitionedFunction",
+    "Problem",
     "Processes",
     "ProgramError",
     "RandomSearch",
+    "Ray",
+    "RegistryError",
     "Replay",
     "SearchWarning",
     "Serial",
@@ -97,10 +116,24 @@ __all__ = [
     "optimizers",
     "partition",
     "redistribution_plan",
+    "register_cost_model",
     "register_custom_call",
+    "register_decision_kind",
     "register_device",
+    "register_executor",
+    "register_named_schedule",
     "register_optimizer",
+    "register_rule",
     "reshard",
     "sweep",
     "tag",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`ap.Ray`, whose file imports ray: only somebody who asks for it waits for that."""
+    if name != "Ray":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from autopart.search.execution.ray import Ray
+
+    return Ray

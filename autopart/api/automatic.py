@@ -33,6 +33,7 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import ArgumentError, PartitionError
 from autopart.core.partitioning import Action, Partitioning
+from autopart.costmodel.cost_models import COST_MODEL, called_cost_model
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
@@ -63,7 +64,7 @@ _FIELDS = {
     "name": STRING,
     "executor": EXECUTOR,
     "objective": function_of(1),
-    "cost_model": function_of(2) | NONE,
+    "cost_model": COST_MODEL,
     "options": instance("an ap.LoweringOptions(...)", LoweringOptions) | NONE,
     "seeds": sequence(SCHEDULE, "a list of schedules"),
     "records": _PATH,
@@ -84,7 +85,8 @@ class AutomaticPartition:
     seed        same seed, same budget in evaluations: same result, on any number of workers
     executor    "serial", "processes", "ray", or an instance such as `Ray(address=..., workers=8)`
     objective   `Cost -> float` to minimise; default: step seconds with a penalty above the device's memory
-    cost_model  default: the one of `ap.jit`, else the simulator, for which the mesh must name a device
+    cost_model  a registered name ("simulator", "xla_cpu_memory") or `(local, mesh) -> Estimate`; default: the one of
+                `ap.jit`, else the simulator, for which the mesh must name a device
     seeds       schedules that "mcts" costs first; the result is no worse than any of them that the budget reaches
     records     JSON-lines file that every evaluation is added to
     resume      such a file: what it holds is not costed again
@@ -103,7 +105,7 @@ class AutomaticPartition:
     name: str = ""
     executor: str | Executor = "serial"
     objective: Objective = DEFAULT_OBJECTIVE
-    cost_model: CostModel | None = None
+    cost_model: str | CostModel | None = None
     options: LoweringOptions | None = None
     seeds: Sequence[Sequence[Tactic]] = ()
     records: str | Path | None = None
@@ -142,7 +144,7 @@ class AutomaticPartition:
             seed=self.seed,
             executor=self.executor,
             objective=self.objective,
-            cost_model=self.cost_model,
+            cost_model=called_cost_model(self.cost_model),
             options=self.options or LoweringOptions(),
             given=tuple(self._given(partitioning, schedule) for schedule in self.seeds),
             records=self.records,

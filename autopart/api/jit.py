@@ -28,16 +28,15 @@ from autopart.core.arguments import (
     ANYTHING,
     FLAG,
     FUNCTION,
-    NONE,
     STRING,
     check,
-    function_of,
     instance,
     sequence,
     whole,
 )
 from autopart.core.errors import ArgumentError, closest
 from autopart.core.mesh import Mesh
+from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.spmd.device_local import LoweringOptions
 
@@ -58,7 +57,7 @@ def jit(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
     options: LoweringOptions = LoweringOptions(),
-    cost_model: CostModel | None = None,
+    cost_model: str | CostModel | None = None,
     strict: bool = False,
     most_compiled: int = 4096,
 ) -> PartitionedFunction:
@@ -67,10 +66,10 @@ def jit(
     It takes NumPy arrays or jax Arrays of any sharding and returns jax Arrays sharded as the schedule decided. A
     donated argument and the output that updates it keep one layout. `mesh` may be a `jax.sharding.Mesh`,
     whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call.
-    `cost_model` replaces the simulator (which needs the mesh to name a device). `strict` raises where propagation stops
-    at a conflict or at an op without a rule, and where a mesh axis that tiles arguments divides next to no flop in the
-    end, instead of reporting it. Of the programs compiled for different shapes, the `most_compiled` that were called
-    last are kept.
+    `cost_model`, an object or a registered name, replaces the simulator (which needs the mesh to name a device).
+    `strict` raises where propagation stops at a conflict or at an op without a rule, and where a mesh axis that tiles
+    arguments divides next to no flop in the end, instead of reporting it. Of the programs compiled for different
+    shapes, the `most_compiled` that were called last are kept.
 
     Several threads may call it; each shape is compiled once. Under `jax.jit`, `scan` and the like it runs as part of
     the program around it; transform with `grad` or `vmap` before partitioning. Raises `ArgumentError` for arguments of
@@ -79,7 +78,7 @@ def jit(
     check("ap.jit", fun=(fun, _FUN), mesh=(mesh, _MESH), schedule=(schedule, SCHEDULE))
     check("ap.jit", donate_argnums=(donate_argnums, _NUMBERS), static_argnums=(static_argnums, _NUMBERS))
     check("ap.jit", donate_argnames=(donate_argnames, _NAMES), static_argnames=(static_argnames, _NAMES))
-    check("ap.jit", options=(options, OPTIONS), cost_model=(cost_model, function_of(2) | NONE), strict=(strict, FLAG))
+    check("ap.jit", options=(options, OPTIONS), cost_model=(cost_model, COST_MODEL), strict=(strict, FLAG))
     check("ap.jit", most_compiled=(most_compiled, whole(1)))
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
@@ -92,7 +91,7 @@ def jit(
     )
     check_numbers(fun, trace_options)
     return PartitionedFunction(
-        fun, mesh, tuple(schedule), trace_options, options, cost_model, strict, devices, most_compiled
+        fun, mesh, tuple(schedule), trace_options, options, cost_model_of(cost_model), strict, devices, most_compiled
     )
 
 

@@ -38,12 +38,13 @@ from autopart.core.arguments import (
 from autopart.core.errors import MeshError, PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, ShareGathers, Tile
+from autopart.costmodel.cost_models import called_cost_model
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
 from autopart.search.execution.executor import Executor, executor_of
 from autopart.search.mesh_search import MeshTask, search_meshes
-from autopart.search.optimizers.optimizer import Optimizer
+from autopart.search.optimizers.optimizer import Optimizer, optimizer_of
 from autopart.search.progress import seconds_text
 from autopart.search.search import DEFAULT_OBJECTIVE, Search, SearchResult
 from autopart.spmd.device_local import LoweringOptions
@@ -186,7 +187,7 @@ def sweep(
     seed: int = 0,
     executor: str | Executor = "serial",
     objective: Objective = DEFAULT_OBJECTIVE,
-    cost_model: CostModel | None = None,
+    cost_model: str | CostModel | None = None,
     options: LoweringOptions = LoweringOptions(),
     cache: bool | str | Path = True,
     **jit_options: Any,
@@ -223,8 +224,8 @@ def sweep(
         else:
             starts[number] = partitioning
     wanted = Search(
-        axes=tuple(axes) if meshes is None else found[0].axis_names, optimizer=optimizer, budget=budget, seed=seed,
-        objective=objective, cost_model=cost_model, options=options, cache=cache,
+        axes=tuple(axes) if meshes is None else found[0].axis_names, optimizer=optimizer_of(optimizer), budget=budget,
+        seed=seed, objective=objective, cost_model=called_cost_model(cost_model), options=options, cache=cache,
     )  # fmt: skip
     session = executor_of(executor).start(MeshTask(tuple(starts.values()), wanted))
     try:

@@ -95,7 +95,19 @@ def mapping(key: Kind, to: Kind, says: str) -> Kind:
 
 def function_of(count: int) -> Kind:
     """Functions, and instances with `__call__`, that take so many arguments."""
-    return Kind(f"a function of {count} argument{'s'[: count - 1]}", lambda v: takes(v, count))
+    return Kind(f"a function of {count} argument{'' if count == 1 else 's'}", lambda v: takes(v, count))
+
+
+def maker(says: str, *methods: str) -> Kind:
+    """Classes with these methods, and functions without arguments that make an instance of one."""
+    return Kind(f"a class with {says}, or a function that makes such an object", lambda v: makes(v, methods))
+
+
+def makes(value: Any, methods: Sequence[str]) -> bool:
+    """True for a class that has the methods itself or inherits them, and for a function without arguments."""
+    if not isinstance(value, type):
+        return takes(value, 0)
+    return all(any(m in vars(base) for base in value.__mro__[:-1]) for m in methods)
 
 
 def takes(value: Any, count: int) -> bool:

@@ -4,16 +4,18 @@ devices, tpus, gpus   what one device can do, each number with its source
 fabric, links         how devices are wired, and which wires a mesh axis runs over
 collectives           seconds of a collective
 compute               seconds of an op
+cost_models           cost models by name
 """
 
+from autopart.costmodel.cost_models import Simulated, cost_model_of, register_cost_model
 from autopart.costmodel.estimate import CollectiveTotal, CostModel, Estimate, estimate, estimate_of
-from autopart.costmodel.hardware import gpus, tpus  # noqa: F401  (their entries register on import)
 from autopart.costmodel.hardware.devices import Device, device, devices, register_device
 from autopart.costmodel.hardware.fabric import CollectiveCurve, DeviceError, Network, Switch, Torus
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.simulator.collective_seconds import RedistributionSeconds, collective_seconds
 from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
+from autopart.spmd.device_local import DeviceLocal
 
 __all__ = [
     "CollectiveCurve",
@@ -21,10 +23,12 @@ __all__ = [
     "CostModel",
     "Device",
     "DeviceError",
+    "DeviceLocal",
     "Estimate",
     "Links",
     "Network",
     "RedistributionSeconds",
+    "Simulated",
     "Simulation",
     "Simulator",
     "SimulatorOptions",
@@ -33,10 +37,12 @@ __all__ = [
     "XlaCompile",
     "XlaCpuMemory",
     "collective_seconds",
+    "cost_model_of",
     "device",
     "devices",
     "estimate",
     "estimate_of",
     "mesh_links",
+    "register_cost_model",
     "register_device",
 ]

@@ -9,10 +9,22 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from autopart.core.arguments import FLAG, Kind, check_fields, is_real, number, whole
 from autopart.search.cost import Cost
 from autopart.search.space.decisions import Decision, Option
+
+_DECISIONS = Kind(
+    "a tuple of decisions", lambda v: isinstance(v, tuple) and all(isinstance(d, Decision) for d in cast(Any, v))
+)
+_BIAS = Kind("a tuple of (decision, number)", lambda v: isinstance(v, tuple) and all(map(_is_weighed, cast(Any, v))))
+_COUNT, _CHANCE = whole(0), number(0, 1)
+_SEED = Kind("an integer of at least 0", lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0)
+
+
+def _is_weighed(pair: Any) -> bool:
+    return isinstance(pair, tuple) and len(cast(Any, pair)) == 2 and isinstance(pair[0], Decision) and is_real(pair[1])
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,9 @@ class Job:
     seed: int = 0
     bias: tuple[tuple[Decision, float], ...] = ()
     stop: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, decisions=_DECISIONS, each=FLAG, rollout=_COUNT, seed=_SEED, bias=_BIAS, stop=_CHANCE)
 
     @property
     def max_evaluations(self) -> int:

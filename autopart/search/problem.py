@@ -12,6 +12,8 @@ from autopart.search.budget import BudgetMeter, BudgetSpent
 from autopart.search.evaluator import Task
 from autopart.search.execution.executor import Lost, Session, WorkerError
 from autopart.search.jobs import Job, Result, State, states_of_lost
+from autopart.search.space.decisions import Decision
+from autopart.search.space.named_schedules import named_schedules
 
 Observer = Callable[["Problem", State, bool], None]
 """Called for every evaluation, with whether it is the best yet."""
@@ -61,6 +63,12 @@ class Problem:
     def evaluations_left(self) -> float:
         """States that may still be costed; infinite where only seconds count."""
         return self._meter.evaluations_left
+
+    @property
+    def seeds(self) -> list[tuple[str, tuple[Decision, ...]]]:
+        """(label, decisions) of the schedules that a search may start from: those given, then the named ones."""
+        space = self.task.space
+        return [*(("given", sequence) for sequence in space.seeds), *named_schedules(space)]
 
     @property
     def share_spent(self) -> float:

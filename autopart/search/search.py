@@ -33,6 +33,7 @@ from autopart.search.problem import Problem
 from autopart.search.progress import ProgressLine, seconds_text
 from autopart.search.space.axis_symmetry import symmetric_axes
 from autopart.search.space.decision_space import DecisionSpace, registered_kinds
+from autopart.search.space.named_schedules import registered_schedules
 from autopart.search.storage import cache
 from autopart.search.storage.recall import Recalled, search_problem
 from autopart.search.storage.records import Recorder, read_records
@@ -83,6 +84,7 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
         partitioning.mesh.index(axis)
     header = _header(partitioning, wanted)
     key = {**header, "optimizer": repr(optimizer), "budget": dataclasses.asdict(wanted.budget), "seed": wanted.seed}
+    key["named_schedules"] = {name: repr(schedule) for name, schedule in registered_schedules().items()}
     directory = _cache_directory(wanted)
     if directory is not None and (known := _from_cache(directory, key, partitioning)) is not None:
         return known

@@ -23,6 +23,7 @@ from jax.sharding import PartitionSpec as P
 
 import autopart as ap
 from autopart.costmodel import Device
+from autopart.costmodel.hardware.devices import DEVICES
 
 MESH = ap.Mesh({"a": 4, "b": 2}, device="tpu_v3")
 X = np.ones((8, 8), "f4")
@@ -143,10 +144,21 @@ ROWS = {
     "reshard": ({"x": 0, "target": shards()[1], "source": None, "donate": False, "cost": "elements"},
                 lambda x, **k: ap.reshard(jax.device_put(X, shards()[0]) if isinstance(x, int) and x == 0 else x, **k),
                 None),
-    "register_custom_call": ({"target_name": "", "localize": None, "examples": (), "reasons": ()},
+    "Device": ({name: getattr(DEVICE, name) for name in DEVICE.__dataclass_fields__}, ap.Device,
+               lambda device: estimated_on(device)),
+    "Job": ({}, ap.Job, lambda job: searched(**FIELDS | {"optimizer": Runs(job)})),
+    "Ray": ({"workers": None, "address": None}, lambda **fields: ap.Ray(**fields), None),
+    "register_cost_model": ({"name": "simulator"}, ap.register_cost_model, lambda register: register(None)),
+    "register_custom_call": ({"target_name": "", "traits": None, "localize": None, "examples": (), "reasons": ()},
                              ap.register_custom_call, lambda register: register(None)),
+    "register_decision_kind": ({"name": "zero3"}, ap.register_decision_kind, lambda register: register(None)),
     "register_device": ({"device": None}, ap.register_device, None),
+    "register_executor": ({"name": "serial"}, ap.register_executor, lambda register: register(None)),
+    "register_named_schedule": ({"name": "BP"}, ap.register_named_schedule, lambda register: register(None)),
     "register_optimizer": ({"name": "mcts"}, ap.register_optimizer, lambda register: register(None)),
+    "register_rule": ({"kinds": "add", "traits": ap.op_traits.Elementwise(), "localize": None, "examples": (),
+                       "reasons": (), "structural": False, "defaults": None},
+                      lambda kinds, **k: ap.register_rule(kinds, **k), lambda register: register(None)),
     "tag": ({"name": "t", "x": X}, ap.tag, None),
     "sweep": ({"fun": function, "args": (X,), "devices": 4, "device": "tpu_v3", "axes": ("a",), "schedule": (),
                "meshes": None, "jit_options": 1} | {k: FIELDS[k] for k in SEARCHES},
@@ -169,10 +181,27 @@ ROWS = {
 """Callable -> (arguments that work, or {} for a dataclass's defaults; the call; what is done with its result)."""
 
 RECORDS = {
-    "Compiled", "Cost", "Estimate", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction", "Sweep",
+    "Compiled", "Cost", "Estimate", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction", "Problem", "Sweep",
     "TacticReport", "TileMapping",
 }  # fmt: skip
 """What functions return: nobody makes them, their constructors store. (A rule's mappings are checked with the rule.)"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """An optimizer that runs one job."""
+
+    job: ap.Job
+
+    def search(self, problem):
+        problem.run([self.job])
+
+
+def estimated_on(device):
+    with DEVICES.restored():
+        ap.register_device(device)
+        mesh = ap.Mesh({"a": 4, "b": 2}, device=device.name)
+        return str(ap.jit(function, mesh, [TACTIC]).lower(X).estimate)
 
 
 def applied_with(cost_model):

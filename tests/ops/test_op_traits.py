@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import autopart as ap
 from autopart.core.op import OpSpec, TensorType
-from autopart.core.ops import rule as registry
 from autopart.core.ops import traits as op_traits
 from autopart.core.ops.example_import import example_op
-from autopart.core.ops.rule import RegistryError, blocked, known_kinds, register_custom_call, rule, rules, traits_of
+from autopart.core.ops.rule import CUSTOM_CALLS, Rule, blocked, known_kinds, rule, rules, traits_of
 from autopart.core.ops.rules.example_text import comparator, op
+from autopart.core.registry import RegistryError
 from autopart.costmodel import estimate
 from autopart.costmodel.flop_table import flop_row, flop_table
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, OPAQUE, op_class, op_work
@@ -164,14 +165,15 @@ def estimate_of(text: str, folder: Path, schedule=(), mesh: dict[str, int] | Non
 
 @pytest.fixture
 def kernel():
-    """Registers `test_kernel` with traits, for the length of a test."""
+    """Registers `test_kernel` with traits, for the length of a test or until it is registered again."""
+    with ExitStack() as stack:
 
-    def register(traits: op_traits.Traits) -> None:
-        registry._custom_calls.pop("test_kernel", None)
-        register_custom_call("test_kernel", traits=traits)(lambda spec: ())
+        def register(traits: op_traits.Traits) -> None:
+            stack.close()
+            own = Rule("custom_call @test_kernel", "here", lambda spec: (), traits=traits)
+            stack.enter_context(CUSTOM_CALLS.temporarily("test_kernel", own))
 
-    yield register
-    registry._custom_calls.pop("test_kernel", None)
+        yield register
 
 
 def test_an_estimate_names_the_ops_whose_flop_nobody_knows(tmp_path, kernel):

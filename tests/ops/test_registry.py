@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from autopart.core.op import MAX, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
-from autopart.core.ops import rule as registry
 from autopart.core.ops.rule import (
-    RegistryError,
+    CUSTOM_CALLS,
     Rule,
     is_linear,
     known_kinds,
@@ -18,6 +17,7 @@ from autopart.core.ops.rule import (
     rules,
 )
 from autopart.core.ops.traits import Elementwise
+from autopart.core.registry import RegistryError
 
 
 def tensor(*shape: int, dtype: str = "f32") -> TensorType:
@@ -35,23 +35,24 @@ def custom_call(target: str, *operands: TensorType, results: tuple[TensorType, .
 def attention():
     """A custom call registered for the length of a test."""
 
-    @register_custom_call("test_attention")
-    def rule_of_attention(spec):
-        return [TileMapping((d, d), (d,), spec.operands[0].shape[d]) for d in (0, 1)]
+    with CUSTOM_CALLS.restored():
 
-    yield rule_of_attention
-    del registry._custom_calls["test_attention"]
+        @register_custom_call("test_attention")
+        def rule_of_attention(spec):
+            return [TileMapping((d, d), (d,), spec.operands[0].shape[d]) for d in (0, 1)]
+
+        yield rule_of_attention
 
 
 def test_a_second_registration_names_the_first():
     with pytest.raises(
-        RegistryError, match=r"(?s)\"transpose\".*registered first by transpose, now again by test_registry"
+        RegistryError, match=r"(?s)op rule \"transpose\".*first by autopart\..*transpose, now again by .*test_registry"
     ):
         rule("transpose", traits=Elementwise(0))(lambda spec: ())
 
 
 def test_a_second_rule_for_a_custom_call_names_the_first(attention):
-    with pytest.raises(RegistryError, match=r"custom_call @test_attention"):
+    with pytest.raises(RegistryError, match=r"custom call \"test_attention\""):
         register_custom_call("test_attention")(lambda spec: ())
 
 
@@ -84,16 +85,17 @@ def test_a_custom_call_that_declares_batch_dims_tiles_on_them():
         (TileMapping((0, 0), (5,), 4), r"result 0 is f32\[4,6\]"),
     ],
 )
-def test_a_rule_whose_mapping_does_not_fit_the_op_is_told_why(mapping: TileMapping, why: str, monkeypatch):
-    monkeypatch.setitem(registry._custom_calls, "bad", Rule("custom_call @bad", "here", lambda spec: [mapping]))
-    with pytest.raises(RegistryError, match=why):
+def test_a_rule_whose_mapping_does_not_fit_the_op_is_told_why(mapping: TileMapping, why: str):
+    bad = Rule("custom_call @bad", "here", lambda spec: [mapping])
+    with CUSTOM_CALLS.temporarily("bad", bad), pytest.raises(RegistryError, match=why):
         mappings_of(custom_call("bad", tensor(4, 6), tensor(4, 6), results=(tensor(4, 6),)))
 
 
-def test_a_dim_in_two_mappings_is_refused(monkeypatch):
-    twice = [TileMapping((0,), (0,), 4), TileMapping((0,), (1,), 2)]
-    monkeypatch.setitem(registry._custom_calls, "twice", Rule("custom_call @twice", "here", lambda spec: twice))
-    with pytest.raises(RegistryError, match="sliced by another mapping already"):
+def test_a_dim_in_two_mappings_is_refused():
+    mappings = [TileMapping((0,), (0,), 4), TileMapping((0,), (1,), 2)]
+    twice = Rule("custom_call @twice", "here", lambda spec: mappings)
+    why = "sliced by another mapping already"
+    with CUSTOM_CALLS.temporarily("twice", twice), pytest.raises(RegistryError, match=why):
         mappings_of(custom_call("twice", tensor(4, 6), results=(tensor(4, 6),)))
 
 

@@ -1,13 +1,13 @@
 """The tile-mapping registry (TMR): which ops can become loops over a mesh axis, and how.
 
-    @rule("transpose", traits=..., examples=(...))            one family file in core/rules per kind of op
+    @rule("transpose", traits=..., examples=(...))            one family file in core/ops/rules per kind of op
     def transpose(spec):                                      spec: kind, attributes and types, nothing else
         return [TileMapping((d,), (r,), size) for ...]
 
     mappings_of(spec)    the tile mappings of an op; () if it blocks by nature; None if nobody registered its kind
     localize(local)      the op on slices; by default the same op with local types
 
-    traits_of(spec)      what the op is to all others: its work, whether it is a view, an update (`op_traits.py`)
+    traits_of(spec)      what the op is to all others: its work, whether it is a view, an update (`traits.py`)
 
 A rule's `examples` are what tests prove it on: every mapping against XLA, and that no sound mapping is missing, unless
 `reasons` says why. A kind that no mapping fits is registered with `blocked` and its reason, so that "unknown" and
@@ -16,116 +16,17 @@ A rule's `examples` are what tests prove it on: every mapping against XLA, and t
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
-from autopart.core.arguments import ANYTHING, FUNCTION, NONE, TEXT, check, sequence
-from autopart.core.errors import PartitionError, closest
-from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.arguments import ANYTHING, FLAG, FUNCTION, NONE, TEXT, check, instance, sequence
+from autopart.core.errors import closest
+from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
+from autopart.core.ops.local_values import LocalOp, Value
 from autopart.core.ops.traits import UNKNOWN_FLOP, Traits
-
-Value = Any
-"""A device-local value; whatever the emitter works with."""
-
-
-class LocalOp(Protocol):
-    """One op inside its loop nest, as `localize` sees it: what it was globally, and what arrives on one device.
-
-    `operands` are local values of `operand_types`; `localize` returns one value per entry of `result_types`.
-    """
-
-    spec: OpSpec
-    mappings: Sequence[TileMapping]
-    operands: Sequence[Value]
-    operand_types: Sequence[TensorType]
-    result_types: Sequence[TensorType]
-
-    def ways(self, mapping: int) -> int:
-        """Into how many slices the loops that take mapping number `mapping` cut: the product of their axes."""
-        ...
-
-    def position(self, mapping: int) -> Value:
-        """i32 scalar: which of those slices this device holds; outer loops are major."""
-        ...
-
-    def clone(
-        self,
-        operands: Sequence[Value] | None = None,
-        result_types: Sequence[TensorType] | None = None,
-        **attributes: Any,
-    ) -> list[Value]:
-        """The op itself, regions included, on local operands; `attributes` replaces some, given as Python values."""
-        ...
-
-    def splat(self, operand: int) -> np.generic | None:
-        """The value of an operand all of whose elements are the same constant; None where that is not known."""
-        ...
-
-    def type_of(self, value: Value) -> TensorType:
-        """Shape and element type of a value."""
-        ...
-
-    def constant(self, value: Any, dtype: str, shape: Sequence[int] = ()) -> Value:
-        """A constant: `value` everywhere, or a nested sequence of numbers of shape `shape`."""
-        ...
-
-    def iota(self, type_: TensorType, dim: int) -> Value:
-        """0, 1, 2, ... along `dim`."""
-        ...
-
-    def unary(self, kind: str, a: Value) -> Value:
-        """An elementwise op of one operand ("not", "negate")."""
-        ...
-
-    def binary(self, kind: str, a: Value, b: Value) -> Value:
-        """An elementwise op of two operands of equal type ("add", "subtract", "multiply", "and", "maximum")."""
-        ...
-
-    def compare(self, a: Value, b: Value, direction: str) -> Value:
-        """i1 values: `a` against `b`, direction EQ, NE, LT, LE, GT or GE."""
-        ...
-
-    def select(self, predicate: Value, a: Value, b: Value) -> Value:
-        """`a` where the predicate (a scalar, or of a's shape) holds, else `b`."""
-        ...
-
-    def convert(self, a: Value, dtype: str) -> Value:
-        """`a` with another element type."""
-        ...
-
-    def broadcast(self, a: Value, shape: Sequence[int], dims: Sequence[int] = ()) -> Value:
-        """`a` broadcast to `shape`; dim i of `a` becomes dim `dims[i]`."""
-        ...
-
-    def reshape(self, a: Value, shape: Sequence[int]) -> Value:
-        """`a` with another shape of as many elements."""
-        ...
-
-    def slice(self, a: Value, starts: Sequence[int], limits: Sequence[int]) -> Value:
-        """`a[starts:limits]`, static bounds per dim."""
-        ...
-
-    def pad(self, a: Value, value: Value, low: Sequence[int], high: Sequence[int]) -> Value:
-        """`a` with `value` before and after each dim."""
-        ...
-
-    def concatenate(self, parts: Sequence[Value], dim: int) -> Value:
-        """The parts one after the other along `dim`."""
-        ...
-
-    def dynamic_slice(self, a: Value, starts: Sequence[Value], sizes: Sequence[int]) -> Value:
-        """A window of `a`; `starts` are scalars, clamped to where the window fits."""
-        ...
-
-    def dynamic_update_slice(self, a: Value, update: Value, starts: Sequence[Value]) -> Value:
-        """`a` with a window replaced; `starts` are scalars, clamped to where the window fits."""
-        ...
-
+from autopart.core.registry import Registry, RegistryError
 
 Mappings = Callable[[OpSpec], Iterable[TileMapping]]
 Localize = Callable[[LocalOp], list[Value]]
@@ -182,12 +83,18 @@ class Rule:
     effect: bool = False
 
 
-class RegistryError(PartitionError):
-    """A rule registered twice, or one whose mappings make no sense."""
+def _load() -> None:
+    """Imports the families, which register themselves."""
+    importlib.import_module("autopart.core.ops.rules")
 
 
-_rules: dict[str, Rule] = {}
-_custom_calls: dict[str, Rule] = {}
+RULES: Registry[Rule] = Registry("op rule", entry_points="autopart.rules", load=_load)
+"""The rule of each op kind."""
+
+CUSTOM_CALLS: Registry[Rule] = Registry("custom call", entry_points="autopart.custom_calls", load=_load)
+"""The rule of each custom call, by target name."""
+
+_MANY, _TRAITS = sequence(ANYTHING, "a list"), instance("traits, such as ap.op_traits.Elementwise()", Traits)
 
 
 def rule(
@@ -203,16 +110,22 @@ def rule(
 
     The order of the mappings is their identity. Factors shorter than two may be given; they are dropped. Each dim of
     an operand or result may be in one mapping only. `traits` and `examples` may be functions of the kind. Raises
-    `RegistryError` if a kind has a rule already.
+    `RegistryError` if a kind has a rule already, or for arguments of other types than these.
     """
+    owner = "register_rule"
+    check(owner, RegistryError, kinds=(kinds, sequence(TEXT, "the names of op kinds", least=1)))
+    check(owner, RegistryError, traits=(traits, _TRAITS | FUNCTION), localize=(localize, FUNCTION | NONE))
+    check(owner, RegistryError, examples=(examples, _MANY | FUNCTION), reasons=(reasons, _MANY))
+    check(owner, RegistryError, structural=(structural, FLAG), defaults=(defaults, instance("a dict", Mapping) | NONE))
 
     def register(mappings: Mappings) -> Mappings:
+        check(owner, RegistryError, mappings=(mappings, FUNCTION))
         for kind in kinds:
             tested = tuple(examples(kind) if callable(examples) else examples)
             family = mappings.__module__.rpartition(".")[2]
             stated, known = traits if isinstance(traits, Traits) else traits(kind), dict(defaults or {})
             new = Rule(kind, family, mappings, localize, tested, "", tuple(reasons), stated, structural, known)
-            _add(_rules, kind, new)
+            RULES.add(kind, new, mappings.__module__)
         return mappings
 
     return register
@@ -224,10 +137,7 @@ def blocked(
     """Registers op kinds that cannot be sliced at all: known, and the reason is shown to users."""
     for kind in kinds:
         new = Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason, traits=traits, effect=effect)
-        _add(_rules, kind, new)
-
-
-_OWNER, _MANY = "register_custom_call", sequence(ANYTHING, "a list")
+        RULES.add(kind, new, family)
 
 
 def register_custom_call(
@@ -252,35 +162,20 @@ def register_custom_call(
     `traits` are those of `ap.op_traits`; a call without any has unknown flop, and estimates list it. Raises
     `RegistryError` if the target has a rule already.
     """
-
-    check(_OWNER, RegistryError, target_name=(target_name, TEXT), localize=(localize, FUNCTION | NONE))
-    check(_OWNER, RegistryError, examples=(examples, _MANY), reasons=(reasons, _MANY))
+    owner = "register_custom_call"
+    check(owner, RegistryError, target_name=(target_name, TEXT), traits=(traits, _TRAITS))
+    check(owner, RegistryError, localize=(localize, FUNCTION | NONE), examples=(examples, _MANY))
+    check(owner, RegistryError, reasons=(reasons, _MANY))
 
     def register(mappings: Mappings) -> Mappings:
-        check(_OWNER, RegistryError, mappings=(mappings, FUNCTION))
+        check(owner, RegistryError, mappings=(mappings, FUNCTION))
         family = mappings.__module__.rpartition(".")[2]
-        _load()
         kind = f"custom_call @{target_name}"
         new = Rule(kind, family, mappings, localize, tuple(examples), "", tuple(reasons), traits)
-        _add(_custom_calls, target_name, new)
+        CUSTOM_CALLS.add(target_name, new, mappings.__module__)
         return mappings
 
     return register
-
-
-def _add(table: dict[str, Rule], key: str, new: Rule) -> None:
-    if key in table:
-        raise RegistryError(
-            f'"{new.kind}" has a tile-mapping rule already',
-            why=f"registered first by {table[key].family}, now again by {new.family}",
-        )
-    table[key] = new
-
-
-@functools.cache
-def _load() -> None:
-    """Imports the families, which register themselves."""
-    importlib.import_module("autopart.core.ops.rules")
 
 
 def known_kinds() -> tuple[str, ...]:
@@ -290,8 +185,7 @@ def known_kinds() -> tuple[str, ...]:
 
 def rules() -> tuple[Rule, ...]:
     """All rules, op kinds first, each group sorted by name."""
-    _load()
-    return tuple(table[k] for table in (_rules, _custom_calls) for k in sorted(table))
+    return tuple(table[k] for table in (RULES, CUSTOM_CALLS) for k in sorted(table))
 
 
 def target_of(spec: OpSpec) -> str:
@@ -304,11 +198,10 @@ def rule_of(spec: OpSpec) -> Rule | None:
 
     A custom call without a rule of its own, which declares that its leading dims are a batch, falls under that.
     """
-    _load()
     if spec.kind != "custom_call":
-        return _rules.get(spec.kind)
-    own = _custom_calls.get(target_of(spec))
-    return own or (_rules["custom_call"] if batch_dims_of(spec) else None)
+        return RULES.get(spec.kind)
+    own = CUSTOM_CALLS.get(target_of(spec))
+    return own or (RULES["custom_call"] if batch_dims_of(spec) else None)
 
 
 def batch_dims_of(spec: OpSpec) -> int:
@@ -319,8 +212,7 @@ def batch_dims_of(spec: OpSpec) -> int:
 
 def default_attributes(kind: str) -> Mapping[str, Any]:
     """The values that StableHLO gives to attributes which an op of this kind leaves out, where its rule reads them."""
-    _load()
-    return _rules[kind].defaults if kind in _rules else {}
+    return RULES[kind].defaults if kind in RULES else {}
 
 
 def mappings_of(spec: OpSpec) -> tuple[TileMapping, ...] | None:
@@ -358,8 +250,7 @@ def traits_of(spec: OpSpec) -> Traits:
 
 def traits_named(kind: str, target: str = "") -> Traits:
     """As `traits_of`, for an op that is not yet read: its kind, and of a custom call its target."""
-    _load()
-    found = _custom_calls.get(target) if kind == "custom_call" else _rules.get(kind)
+    found = CUSTOM_CALLS.get(target) if kind == "custom_call" else RULES.get(kind)
     return UNKNOWN_FLOP if found is None else found.traits
 
 

@@ -12,12 +12,26 @@ bandwidth; on every other TPU a chip. Adding one takes five lines:
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from autopart.core.arguments import check, instance
+from autopart.core.arguments import (
+    ANYTHING,
+    FLAG,
+    NONE,
+    STRING,
+    TEXT,
+    check,
+    check_fields,
+    instance,
+    mapping,
+    number,
+    sequence,
+    whole,
+)
 from autopart.core.registry import Registry
 from autopart.costmodel.hardware.fabric import DeviceError, Network, Switch, Torus, positive
 
@@ -65,6 +79,27 @@ class AroundMatmul:
     narrows_operands: bool = False
     copies_updates: bool = False
 
+
+_RATES = mapping(STRING, ANYTHING, 'numbers by dtype class, such as {"bf16": 500e12}')
+_FIELDS = {
+    "name": TEXT,
+    "peak_flop_per_s": _RATES,
+    "source": STRING | mapping(STRING, TEXT, "a text per field"),
+    "fast": instance("a Switch(...) or Torus(...)", Switch, Torus) | NONE,
+    "network": instance("a Network(...)", Network) | NONE,
+    "cores": whole(1),
+    "chip": instance("a Switch(...)", Switch) | NONE,
+    "matmul_efficiency": _RATES,
+    "matmul_tile": sequence(whole(1), "three integers above 0", least=3),
+    "layout_tile": sequence(whole(1), "two integers above 0", least=2),
+    "on_chip_bytes": number(0),
+    "around_matmul": instance("an AroundMatmul(...)", AroundMatmul),
+    "combine_bytes": number(0),
+    "hides_latency": FLAG,
+}
+"""What each field of a device may be, besides numbers, which must be positive."""
+
+_MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency")
 
 XLA_TPU = AroundMatmul(fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True)
 """XLA's TPU backend, as libtpu 0.0.51 compiles."""
@@ -118,18 +153,22 @@ class Device:
     hides_latency: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self, DeviceError, **_FIELDS)
         owner = f'device "{self.name}"'
         if unknown := set(self.peak_flop_per_s) - set(DTYPE_CLASSES):
             raise DeviceError(f"{owner}: peak of {sorted(unknown)[0]!r}", hint=", ".join(DTYPE_CLASSES))
         positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s, cores=self.cores)
         positive(owner, hbm_efficiency=self.hbm_efficiency, launch_s=self.launch_s)
-        positive(owner, matmul_launch_s=self.matmul_launch_s, vector_flop_per_s=self.vector_rate)
+        positive(owner, matmul_launch_s=self.matmul_launch_s)
+        positive(owner, **{n: v for n in _MAY_BE_NONE if (v := getattr(self, n)) is not None})
         for dtype, rate in {**self.peak_flop_per_s, **self.matmul_efficiency}.items():
             positive(owner, **{f"rate of {dtype or 'matmul'}": rate})
         if self.cores > 1 and self.chip is None:
             raise DeviceError(f"{owner}: {self.cores} cores but no wiring between them", hint="chip=Switch(...)")
         if not self.source:
             raise DeviceError(f"{owner}: no source", why="every number says where it is from", hint='source="..."')
+
+        positive(owner, vector_flop_per_s=self.vector_rate)
 
     @property
     def vector_rate(self) -> float:
@@ -156,13 +195,26 @@ class Device:
         return by_class.get(dtype_class(dtype), by_class.get("", DEFAULT_MATMUL_EFFICIENCY))
 
 
-DEVICES: Registry[Device] = Registry("device", entry_points="autopart.devices", error=DeviceError)
+def _load_own() -> None:
+    """Imports the files of our own devices, which register them."""
+    for vendor in ("gpus", "tpus"):
+        importlib.import_module(f"autopart.costmodel.hardware.{vendor}")
+
+
+DEVICES: Registry[Device] = Registry(
+    "device",
+    accepts=instance("a Device(...)", Device),
+    entry_points="autopart.devices",
+    load=_load_own,
+    error=DeviceError,
+)
 
 
 def register_device(device: Device) -> Device:
     """Adds `device` to the registry and returns it; raises `DeviceError` if the name is taken."""
     check("register_device", DeviceError, device=(device, instance("a Device(...)", Device)))
-    return DEVICES.add(device.name, device, device.source)
+    sources = [device.source] if isinstance(device.source, str) else device.source.values()
+    return DEVICES.add(device.name, device, "; ".join(dict.fromkeys(sources)))
 
 
 def devices() -> dict[str, Device]:

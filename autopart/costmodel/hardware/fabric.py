@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autopart.core.arguments import shown
 from autopart.core.errors import PartitionError
 
 CHIP, FAST, NETWORK = 0, 1, 2
@@ -32,7 +33,7 @@ def positive(owner: str, **numbers: float) -> None:
     """Raises `DeviceError` unless every number is above zero and finite."""
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
-            raise DeviceError(f"{owner}: {name} is {value!r}", why="it must be a positive, finite number")
+            raise DeviceError(f"{owner}: {name} is {shown(value)}", why="it must be a positive, finite number")
 
 
 @dataclass(frozen=True)

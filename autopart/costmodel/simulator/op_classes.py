@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import OpSpec
-from autopart.core.ops.rule import RegistryError, describe, mappings_of, named, traits_of
+from autopart.core.ops.rule import describe, mappings_of, named, traits_of
 from autopart.core.ops.traits import (
     Constant,
     Convolution,
@@ -40,6 +40,7 @@ from autopart.core.ops.traits import (
     work,
 )
 from autopart.core.program import Program
+from autopart.core.registry import RegistryError
 from autopart.costmodel.hardware.devices import DTYPE_CLASSES, dtype_class
 
 FREE, ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE, OPAQUE = range(8)

@@ -1,11 +1,19 @@
 """Executors: where the jobs of a wave run. The wave's width is the optimizer's; the workers are only how fast it goes.
 
-    "serial"        in this process (default)
-    "processes"   in spawned processes                       process_executor.py
-    "ray"         on Ray, local or a cluster                 ray_executor.py
+    "serial"      in this process (default)
+    "processes"   in spawned processes                       processes.py
+    "ray"         on Ray, local or a cluster                 ray.py
 
 An executor is a frozen description; `start` gives a `Session` that is bound to a task and must be closed. A task says
 how to make what runs its jobs (`worker`), and can be pickled; a search's jobs cost states, a sweep's search meshes.
+
+    @register_executor("slurm")                              executor="slurm" then means Slurm()
+    @dataclass(frozen=True)
+    class Slurm:
+        def start(self, task: Task) -> Session: ...
+
+Packages can also register one by the entry point group "autopart.executors". The files of processes and of Ray are
+imported when somebody first asks for one.
 """
 
 from __future__ import annotations
@@ -14,10 +22,11 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from autopart.core.arguments import NONE, STRING, check, having, whole
-from autopart.core.errors import PartitionError, UnknownNameError, closest
+from autopart.core.arguments import NONE, STRING, check, having, maker, whole
+from autopart.core.errors import PartitionError
+from autopart.core.registry import Registry
 
 
 class WorkerError(PartitionError):
@@ -116,26 +125,39 @@ WORKERS = whole(1, 4096) | NONE
 """What a number of workers may be given as; None: one per CPU core."""
 
 
+EXECUTORS: Registry[Callable[[], Executor]] = Registry(
+    "executor", accepts=maker("start(task)", "start"), entry_points="autopart.executors"
+)
+"""What makes an executor with default settings, by name."""
+
+T = TypeVar("T", bound=Callable[[], Any])
+
+
+def register_executor(name: str) -> Callable[[T], T]:
+    """Class decorator: `executor="name"` then means an instance with default fields. A name can be taken once."""
+    return EXECUTORS.register(name)
+
+
 def executor_of(executor: str | Executor) -> Executor:
     """The executor a user means by a name; raises `UnknownNameError` listing the known ones."""
-    if not isinstance(executor, str):
-        check("executor", executor=(executor, EXECUTOR))
-        return executor
-    if executor not in _BY_NAME:
-        raise UnknownNameError(f'no executor is called "{executor}"', hint=closest(executor, _BY_NAME))
-    return _BY_NAME[executor]()
+    if isinstance(executor, str):
+        return EXECUTORS.named(executor)()
+    check("executor", executor=(executor, EXECUTOR))
+    return executor
 
 
+@register_executor("processes")
 def _processes() -> Executor:
     from autopart.search.execution.processes import Processes
 
     return Processes()
 
 
+@register_executor("ray")
 def _ray() -> Executor:
     from autopart.search.execution.ray import Ray
 
     return Ray()
 
 
-_BY_NAME: dict[str, Callable[[], Executor]] = {"serial": Serial, "processes": _processes, "ray": _ray}
+register_executor("serial")(Serial)

@@ -19,7 +19,6 @@ from autopart.search.mcts.selection import Path, select
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.optimizers.refine import refine
 from autopart.search.problem import Problem
-from autopart.search.space.named_schedules import named_schedules
 
 MAX_STOPS = 10_000
 """STOP edges followed while filling one wave; they cost nothing and end by themselves."""
@@ -61,7 +60,7 @@ class MCTS:
         """See `Optimizer.search`."""
         tree = _Tree(problem, self)
         if self.seeded:
-            tree.seed([s for _, s in named_schedules(problem.task.space)])
+            tree.seed([s for _, s in problem.seeds])
         while problem.share_spent < 1 - self.refinement and tree.idle < self.idle:
             if not tree.wave():
                 break
@@ -82,7 +81,7 @@ class _Tree:
 
     def seed(self, sequences) -> None:
         """Costs whole schedules, decision by decision, and adds them to the graph."""
-        jobs = [Job(s, each=True) for s in [*self.problem.task.space.seeds, *sequences]]
+        jobs = [Job(s, each=True) for s in sequences]
         for first in range(0, len(jobs), self.settings.width):
             wave = jobs[first : first + self.settings.width]
             for job, states in zip(wave, self.problem.run(wave), strict=True):

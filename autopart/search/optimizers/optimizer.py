@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from autopart.core.arguments import STRING, TEXT, Kind, check, having
+from autopart.core.arguments import STRING, having, maker
 from autopart.core.errors import PartitionError
 from autopart.core.registry import Registry
 from autopart.search.problem import Problem
@@ -48,24 +48,17 @@ class OptimizerError(PartitionError):
 OPTIMIZER = STRING | having("an object with search(problem), such as ap.MCTS()", "search")
 """What an optimizer may be given as."""
 
-_OPTIMIZER_CLASS = Kind("a class with search(problem)", lambda v: isinstance(v, type) and hasattr(v, "search"))
-T = TypeVar("T")
-
 OPTIMIZERS: Registry[Callable[[], Optimizer]] = Registry(
-    "optimizer", entry_points="autopart.optimizers", error=OptimizerError
+    "optimizer", accepts=maker("search(problem)", "search"), entry_points="autopart.optimizers", error=OptimizerError
 )
 """What makes an optimizer with default settings, by name."""
 
+T = TypeVar("T", bound=Callable[[], Any])
 
-def register_optimizer(name: str) -> Callable[[type[T]], type[T]]:
+
+def register_optimizer(name: str) -> Callable[[T], T]:
     """Class decorator: `optimizer="name"` then means an instance with default fields. A name can be taken once."""
-    check("register_optimizer", OptimizerError, name=(name, TEXT))
-
-    def register(cls: type[T]) -> type[T]:
-        check("register_optimizer", OptimizerError, cls=(cls, _OPTIMIZER_CLASS))
-        return OPTIMIZERS.register(name)(cls)
-
-    return register
+    return OPTIMIZERS.register(name)
 
 
 def optimizers() -> dict[str, Callable[[], Optimizer]]:
@@ -77,7 +70,8 @@ def optimizer_of(optimizer: str | Optimizer) -> Optimizer:
     """The optimizer a user means; raises `UnknownNameError` listing the known ones, `OptimizerError` otherwise."""
     if isinstance(optimizer, str):
         return OPTIMIZERS.named(optimizer)()
-    if isinstance(optimizer, type) or not isinstance(optimizer, Optimizer):
+    given: Any = optimizer
+    if isinstance(given, type) or not isinstance(given, Optimizer):
         raise OptimizerError(
             f"{optimizer!r} is no optimizer",
             hint="an object with search(problem), such as ap.MCTS(), or the name of one",

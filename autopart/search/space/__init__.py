@@ -5,10 +5,31 @@ facts, value_groups, priors   what is known of a program, whatever the state
 probe                         each decision about an argument or a tag, tried once: its prior
 decision_space                the decisions that a state offers
 axis_symmetry                 axes that are alike
-named_schedules               BP, Megatron, ZeRO: where a seeded search starts
+named_schedules, parallelism  where a seeded search starts; BP, Megatron, ZeRO
 """
 
+from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
+from autopart.search.space.facts import ProgramFacts
+from autopart.search.space.named_schedules import Named, NamedSchedule, register_named_schedule
+from autopart.search.space.tile_and_keep import keep_each, tile_each
 
-__all__ = ["Decision", "DecisionKind", "DecisionSpace", "Option", "register_decision_kind"]
+__all__ = [
+    "Action",
+    "Atomic",
+    "Decision",
+    "DecisionKind",
+    "DecisionSpace",
+    "Named",
+    "NamedSchedule",
+    "Option",
+    "Partitioning",
+    "ProgramFacts",
+    "Propagate",
+    "Tile",
+    "keep_each",
+    "register_decision_kind",
+    "register_named_schedule",
+    "tile_each",
+]

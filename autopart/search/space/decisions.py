@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from autopart.core.arguments import maker
 from autopart.core.partitioning import Action, Partitioning
 from autopart.core.registry import Registry
 from autopart.search.space.facts import ProgramFacts
@@ -142,6 +143,7 @@ class DecisionKind(Protocol):
 
 DECISION_KINDS: Registry[Callable[[], DecisionKind]] = Registry(
     "decision kind",
+    accepts=maker("apply and describe, such as a subclass of DecisionKind", "apply", "describe"),
     entry_points="autopart.decision_kinds",
     load=lambda: importlib.import_module("autopart.search.space.kinds"),
 )

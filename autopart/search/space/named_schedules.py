@@ -1,69 +1,90 @@
 """Schedules that people use, found in any program by its structure: where a seeded search starts.
 
-    replicated   nothing
-    BP           an input that the program does not update, on dim 0: the one that reaches most first
-    Megatron     matrices on dims that do not spread to all the others: heads, hidden dims; what is left is inferred
-    Z2, Z3       optimizer state; optimizer state and parameters, on their first divisible dim
+    named_schedules(space)  ->  [("BP(batch)", (tile<inputs, 0>,)), ("BP+Z3(batch)", (tile<inputs, 0>, zero3)), ...]
 
-Each alone on each axis, and BP on one with Megatron on another, with Z2 or Z3 on either: 30 sequences for two axes.
+Each is a value in a registry; `parallelism.py` holds our own. Adding one:
+
+    @register_named_schedule("Keep")
+    @dataclass(frozen=True)
+    class Keep(NamedSchedule):
+        def decisions(self, space):
+            return [Named(f"Keep({a})", (Decision("keep", 0, -1, a),), (a,)) for a in space.axes]
+
+Packages can also register one by the entry point group "autopart.named_schedules".
 """
 
 from __future__ import annotations
 
+import importlib
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from autopart.core.arguments import maker
+from autopart.core.errors import MeshError
+from autopart.core.registry import Registry
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
-
-NARROW = 0.6
-"""A share of what the furthest probe on an axis reaches: beyond it, a decision spreads over the whole program."""
 
 Sequence = tuple[Decision, ...]
 
 
+class Named(NamedTuple):
+    """A sequence of decisions under a name.
+
+    label        as reports say it, with the axes: "BP+Megatron(batch,model)"
+    decisions    none, where the program has nothing of the sort
+    axes         the mesh axes that it is over: sequences over the first axis are tried before those over the second
+    """
+
+    label: str
+    decisions: Sequence
+    axes: tuple[str, ...]
+
+
+class NamedSchedule(Protocol):
+    """A schedule that people use. Subclass it as a frozen dataclass: its text is part of a cached search's key."""
+
+    @abstractmethod
+    def decisions(self, space: DecisionSpace) -> Iterable[Named]:
+        """The schedule on each axis, or pair of axes, of the space. Leaves the space as it is."""
+
+
+NAMED_SCHEDULES: Registry[Callable[[], NamedSchedule]] = Registry(
+    "named schedule",
+    accepts=maker("decisions(space)", "decisions"),
+    entry_points="autopart.named_schedules",
+    load=lambda: importlib.import_module("autopart.search.space.parallelism"),
+)
+"""What makes each named schedule, by name; they are asked in this order."""
+
+T = TypeVar("T", bound=Callable[[], Any])
+
+
+def register_named_schedule(name: str) -> Callable[[T], T]:
+    """Class decorator: seeded searches then start from the schedule too. A name can be taken once."""
+    return NAMED_SCHEDULES.register(name)
+
+
+def registered_schedules() -> dict[str, NamedSchedule]:
+    """Each registered schedule by name."""
+    return {name: make() for name, make in NAMED_SCHEDULES.items()}
+
+
 def named_schedules(space: DecisionSpace) -> list[tuple[str, Sequence]]:
-    """(name, decisions) of each; empty ones are left out, equal ones are listed once."""
-    found: list[tuple[str, Sequence]] = []
-    batch = {axis: _batch(space, axis) for axis in space.axes}
-    megatron = {axis: _megatron(space, axis) for axis in space.axes}
-    for a in space.axes:
-        found += [(f"{name}({a})", s) for name, s in _sharded(a, "BP", batch[a])]
-        found += [(f"{name}({a})", s) for name, s in _sharded(a, "Megatron", megatron[a])]
-        for b in space.axes:
-            if a != b:
-                both = (*batch[a], *megatron[b])
-                found += [(f"{name}({a},{b})", s) for name, s in _sharded(a, "BP+Megatron", both)]
-                found += [(f"BP+BP({a},{b})", (*batch[a], *batch[b]))]
-                found += [(f"{name}({b})", s) for name, s in _sharded(b, f"BP({a})+", batch[a])]
-    unique = {s: name for name, s in reversed(found) if s}
-    return [(name, s) for s, name in reversed(list(unique.items()))]
+    """(label, decisions) of each, by axis; empty ones are left out, equal ones are listed once, under the first label.
+
+    Raises `MeshError` for an axis that is not the space's.
+    """
+    found = [named for schedule in registered_schedules().values() for named in schedule.decisions(space)]
+    found.sort(key=lambda named: _places(space, named))
+    unique = {named.decisions: named.label for named in reversed(found) if named.decisions}
+    return [(label, decisions) for decisions, label in reversed(list(unique.items()))]
 
 
-def _sharded(axis: str, name: str, decisions: Sequence) -> list[tuple[str, Sequence]]:
-    return [
-        (name, decisions),
-        (f"{name}+Z2", (*decisions, Decision("zero2", 0, -1, axis))),
-        (f"{name}+Z3", (*decisions, Decision("zero3", 0, -1, axis))),
-    ]
-
-
-def _batch(space: DecisionSpace, axis: str) -> Sequence:
-    updated = set(space.facts.updated.tolist())
-    for probe in space.probes:
-        d = probe.decision
-        if d.axis == axis and d.dim == 0 and not updated & set(space.values(d).tolist()) and not _is_matrix(space, d):
-            return (d,)
-    return ()
-
-
-def _megatron(space: DecisionSpace, axis: str) -> Sequence:
-    """Narrow decisions about matrices, one per value group, those that reach most first."""
-    on_axis = [p for p in space.probes if p.decision.axis == axis and p.distinct]
-    most = max((p.reached for p in on_axis), default=0.0)
-    found: dict[int, Decision] = {}
-    for probe in on_axis:
-        if probe.reached <= NARROW * most and _is_matrix(space, probe.decision):
-            found.setdefault(probe.decision.target, probe.decision)
-    return tuple(found.values())
-
-
-def _is_matrix(space: DecisionSpace, decision: Decision) -> bool:
-    return bool(space.facts.read_by_matrix[space.values(decision)[0]])
+def _places(space: DecisionSpace, named: Named) -> list[int]:
+    for axis in named.axes:
+        if axis not in space.axes:
+            why = f"the search is over {', '.join(space.axes)}"
+            raise MeshError(f'the schedule "{named.label}" is over "{axis}"', why=why, hint="space.axes")
+    return [space.axes.index(axis) for axis in named.axes]
