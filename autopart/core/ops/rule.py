@@ -26,7 +26,7 @@ import numpy as np
 
 from autopart.core.arguments import ANYTHING, FUNCTION, NONE, TEXT, check, sequence
 from autopart.core.errors import PartitionError, closest
-from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.op import AND, ANY, OR, REDUCTION_NAMES, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.ops.traits import UNKNOWN_FLOP, Traits
 
 Value = Any
@@ -399,6 +399,8 @@ def _misfit(mapping: TileMapping, spec: OpSpec, seen: set[tuple[int, int]]) -> s
             return f"dim {dim} of operand {position} is sliced by another mapping already"
         seen.add((position, dim))
     for position, (action, type_) in enumerate(zip(mapping.results, spec.results, strict=True)):
+        if action in (AND, OR) and type_.dtype != "i1":
+            return f"result {position} is {type_}: no collective combines numbers by {REDUCTION_NAMES[action]}"
         if action in REDUCTION_NAMES or action == ANY:
             continue
         if not 0 <= action < len(type_.shape) or type_.shape[action] % mapping.extent:

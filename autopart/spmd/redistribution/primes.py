@@ -42,6 +42,20 @@ def prime_factors(n: int) -> tuple[int, ...]:
     return (*factors, n) if n > 1 else tuple(factors)
 
 
+def orders_of(factors: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The different orders of `factors`, largest first: one for 4096 = 2^12, not the 12! orders of twelve equal factors.
+
+    >>> list(orders_of((2, 2, 3)))
+    [(3, 2, 2), (2, 3, 2), (2, 2, 3)]
+    """
+    if not factors:
+        yield ()
+    for first in sorted(set(factors), reverse=True):
+        rest = list(factors)
+        rest.remove(first)
+        yield from ((first, *order) for order in orders_of(tuple(rest)))
+
+
 class PrimeAxes:
     """One way to cut the axes of a mesh into primes.
 
@@ -94,8 +108,8 @@ def decompositions(
                 raise DistributedTypeError(
                     f'axis "{name}" is cut at {lower} and at {upper}', why=f"{upper} is not a multiple of {lower}"
                 )
-            orders = sorted(set(itertools.permutations(prime_factors(upper // lower))), reverse=True)
-            choices.append([_parts(name, lower, order) for order in orders[:MAX_DECOMPOSITIONS]])
+            orders = itertools.islice(orders_of(prime_factors(upper // lower)), MAX_DECOMPOSITIONS)
+            choices.append([_parts(name, lower, order) for order in orders])
     order = {name: i for i, (name, _) in enumerate(mesh)}
     made = []
     for choice in itertools.islice(itertools.product(*choices), MAX_DECOMPOSITIONS):
