@@ -16,12 +16,12 @@ from autopart.search.space.decisions import Decision
 NARROW = 0.6
 """A share of what the furthest probe on an axis reaches: beyond it, a decision spreads over the whole program."""
 
-Sequence = tuple[Decision, ...]
+Decisions = tuple[Decision, ...]
 
 
-def named_schedules(space: DecisionSpace) -> list[tuple[str, Sequence]]:
+def named_schedules(space: DecisionSpace) -> list[tuple[str, Decisions]]:
     """(name, decisions) of each; empty ones are left out, equal ones are listed once."""
-    found: list[tuple[str, Sequence]] = []
+    found: list[tuple[str, Decisions]] = []
     batch = {axis: _batch(space, axis) for axis in space.axes}
     megatron = {axis: _megatron(space, axis) for axis in space.axes}
     for a in space.axes:
@@ -37,7 +37,7 @@ def named_schedules(space: DecisionSpace) -> list[tuple[str, Sequence]]:
     return [(name, s) for s, name in reversed(list(unique.items()))]
 
 
-def _sharded(axis: str, name: str, decisions: Sequence) -> list[tuple[str, Sequence]]:
+def _sharded(axis: str, name: str, decisions: Decisions) -> list[tuple[str, Decisions]]:
     return [
         (name, decisions),
         (f"{name}+Z2", (*decisions, Decision("zero2", 0, -1, axis))),
@@ -45,7 +45,7 @@ def _sharded(axis: str, name: str, decisions: Sequence) -> list[tuple[str, Seque
     ]
 
 
-def _batch(space: DecisionSpace, axis: str) -> Sequence:
+def _batch(space: DecisionSpace, axis: str) -> Decisions:
     updated = set(space.facts.updated.tolist())
     for probe in space.probes:
         d = probe.decision
@@ -54,7 +54,7 @@ def _batch(space: DecisionSpace, axis: str) -> Sequence:
     return ()
 
 
-def _megatron(space: DecisionSpace, axis: str) -> Sequence:
+def _megatron(space: DecisionSpace, axis: str) -> Decisions:
     """Narrow decisions about matrices, one per value group, those that reach most first."""
     on_axis = [p for p in space.probes if p.decision.axis == axis and p.distinct]
     most = max((p.reached for p in on_axis), default=0.0)

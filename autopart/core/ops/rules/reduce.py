@@ -84,8 +84,8 @@ def identity(code: int, dtype: str) -> Any:
 
 def _least_float(dtype: str) -> float:
     """Minus infinity, or the least number of a type that has no infinities."""
-    kind = numpy_dtype(dtype)
-    return -math.inf if np.isinf(np.array(-math.inf).astype(kind)) else least_number(kind)
+    numeric = numpy_dtype(dtype)
+    return -math.inf if np.isinf(np.array(-math.inf).astype(numeric)) else least_number(numeric)
 
 
 def _localize(local: LocalOp) -> list[Value]:
