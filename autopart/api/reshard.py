@@ -160,7 +160,7 @@ def _source_of(x: Any) -> Any:
     if not isinstance(x, Tracer):
         return getattr(x, "sharding", None)
     known = getattr(jax.typeof(x), "sharding", None)
-    if known is None or not any(kind == jax.sharding.AxisType.Explicit for kind in known.mesh.axis_types):
+    if known is None or not any(t == jax.sharding.AxisType.Explicit for t in known.mesh.axis_types):
         raise CallError(
             "inside jax.jit an array does not carry its sharding",
             hint="reshard(x, target, source=NamedSharding(mesh, PartitionSpec(...)))",
@@ -217,9 +217,9 @@ def device_local_plan(steps: Plan, dtype: np.dtype) -> Callable[[jax.Array], lis
     with make_context(), ir.Location.unknown():
         module = ir.Module.create()
         ends = (steps.source.local_shape, steps.target.local_shape)
-        kinds = [ir.RankedTensorType.get(list(shape), element_type(dtype)) for shape in ends]
+        types = [ir.RankedTensorType.get(list(shape), element_type(dtype)) for shape in ends]
         with ir.InsertionPoint(module.body):
-            main = func.FuncOp("main", ir.FunctionType.get(kinds[:1], kinds[1:]), visibility="public")
+            main = func.FuncOp("main", ir.FunctionType.get(types[:1], types[1:]), visibility="public")
             block = main.add_entry_block()
         with ir.InsertionPoint(block):
             emitter = Emitter(Mesh(dict(steps.source.mesh)))

@@ -191,8 +191,8 @@ def _same_types(leaves: Sequence[Any], avals: Sequence[jax.ShapeDtypeStruct]) ->
 
 
 def _aval(program: Program, value: int) -> jax.ShapeDtypeStruct:
-    kind = program.type_of(value)
-    return jax.ShapeDtypeStruct(kind.shape, jax_internals.numpy_dtype(kind.dtype))
+    type_ = program.type_of(value)
+    return jax.ShapeDtypeStruct(type_.shape, jax_internals.numpy_dtype(type_.dtype))
 
 
 def _key(entry: Any) -> str:
@@ -250,29 +250,29 @@ def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
         position += len(infos)
         if not infos or not all(i.donated for i in infos):
             continue
-        kinds = [(i.shape, i.dtype) for i in infos]
+        types = [(i.shape, i.dtype) for i in infos]
         match = next(
             (
                 range(starts[n], starts[n + 1])
                 for n, output in enumerate(outputs)
                 if starts[n] not in taken
                 and jax.tree.structure(output) == tree
-                and [(o.shape, o.dtype) for o in jax.tree.leaves(output)] == kinds
+                and [(o.shape, o.dtype) for o in jax.tree.leaves(output)] == types
             ),
             None,
         )
-        pairs = zip(match, members, strict=True) if match is not None else _by_type(kinds, members, leaves, taken)
+        pairs = zip(match, members, strict=True) if match is not None else _by_type(types, members, leaves, taken)
         for output, member in pairs:
             ties[int(output)] = member
             taken.add(int(output))
     return ties
 
 
-def _by_type(kinds, members, leaves, taken):
+def _by_type(types, members, leaves, taken):
     used: set[int] = set()
-    for kind, member in zip(kinds, members, strict=True):
+    for type_, member in zip(types, members, strict=True):
         for output, leaf in enumerate(leaves):
-            if output not in taken and output not in used and (leaf.shape, leaf.dtype) == kind:
+            if output not in taken and output not in used and (leaf.shape, leaf.dtype) == type_:
                 used.add(output)
                 yield output, member
                 break

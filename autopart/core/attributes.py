@@ -105,6 +105,8 @@ def decode(attribute: ir.Attribute) -> Any:
             return True
         case _ if isinstance(attribute, _DENSE_ARRAYS):
             return tuple(attribute)
+        case _:
+            pass
     for cls, names in _DIMENSION_NUMBERS:
         if cls.isinstance(attribute):
             return _decode_dimensions(cls(attribute), names)

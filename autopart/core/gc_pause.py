@@ -7,12 +7,12 @@ and again while they grow, for as long as the work itself takes.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
 @contextmanager
-def gc_paused() -> Iterator[None]:
+def gc_paused() -> Generator[None]:
     """No cycle collection inside; as it was afterwards."""
     enabled = gc.isenabled()
     gc.disable()

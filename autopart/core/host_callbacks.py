@@ -63,16 +63,16 @@ def _from_first(x: Any, axes: tuple[str, ...]) -> Any:
         return jax.lax.complex(_from_first(x.real, axes), _from_first(x.imag, axes))
     if x.dtype == bool:
         return jax.lax.psum(x.astype(np.uint8), axes).astype(bool)
-    kind = jax.numpy.finfo if jax.numpy.issubdtype(x.dtype, np.floating) else jax.numpy.iinfo
-    bits = jax.lax.bitcast_convert_type(x, jax.numpy.dtype(f"uint{kind(x.dtype).bits}"))
-    summed = jax.lax.psum(bits if kind(x.dtype).bits >= 8 else bits.astype(np.uint8), axes)
+    info = jax.numpy.finfo if jax.numpy.issubdtype(x.dtype, np.floating) else jax.numpy.iinfo
+    bits = jax.lax.bitcast_convert_type(x, jax.numpy.dtype(f"uint{info(x.dtype).bits}"))
+    summed = jax.lax.psum(bits if info(x.dtype).bits >= 8 else bits.astype(np.uint8), axes)
     return jax.lax.bitcast_convert_type(summed.astype(bits.dtype), x.dtype)
 
 
 def placeholder(index: int, operands: Sequence[ir.Value], types: Sequence[ir.Type], effect: bool) -> list[ir.Value]:
     """The call that stands for callback number `index`, at the insertion point."""
     number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), index)
-    attributes = {
+    attributes: dict[str, ir.Attribute] = {
         "call_target_name": ir.StringAttr.get(TARGET),
         "has_side_effect": ir.BoolAttr.get(effect),
         "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 4),

@@ -69,8 +69,8 @@ def parse_module(source: str | bytes, name: str = "module") -> ir.Module:
 @functools.cache
 def _dtypes() -> dict[str, np.dtype]:
     names = [n for n in dir(jax.numpy) if n.startswith(("float", "bfloat", "int", "uint", "complex", "bool"))]
-    kinds = [getattr(jax.numpy.__dict__[n], "dtype", None) for n in names]
-    known = [kind for kind in kinds if isinstance(kind, np.dtype)]
+    types = [getattr(jax.numpy.__dict__[n], "dtype", None) for n in names]
+    known = [t for t in types if isinstance(t, np.dtype)]
     with make_context(), ir.Location.unknown():
         found = {str(mlir.dtype_to_ir_type(dtype)): dtype for dtype in known}
     return {**found, "i1": np.dtype(bool)}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from autopart.core.arguments import NONE, STRING, check, instance, mapping
 from autopart.core.errors import MeshError, closest
@@ -48,7 +49,7 @@ class Mesh:
 
     def __init__(self, axes: Mapping[str, int], device: str | None = None, links: Mapping[str, str] | None = None):
         check("Mesh", MeshError, axes=(axes, _AXES), device=(device, _DEVICE), links=(links, _LINKS))
-        for name, size in axes.items():
+        for name, size in cast("Mapping[object, object]", axes).items():
             if not isinstance(name, str) or not name:
                 raise MeshError(f"mesh axis names are non-empty strings, not {name!r}")
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:

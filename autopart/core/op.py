@@ -33,8 +33,6 @@ ANY = 23
 """Result entry of a mapping: every device computes the same value."""
 
 REDUCTION_NAMES = {SUM: "sum", MAX: "max", MIN: "min", MUL: "mul", AND: "and", OR: "or"}
-REDUCTION_CODES = {"add": SUM, "max": MAX, "min": MIN, "mul": MUL, "and": AND, "or": OR}
-"""Reducer regions, as `OpSpec.region` names them, to result entries."""
 
 MAX_RANK = 16
 

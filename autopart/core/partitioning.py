@@ -32,7 +32,7 @@ from autopart.core.propagation import (
     NO_MAPPING,
     GraphArrays,
     StateArrays,
-    candidates,
+    fitting_mappings,
     mix,
     propagate,
     result_entry,
@@ -251,7 +251,7 @@ class Partitioning:
         return self._shared[-1] if self._shared else 0
 
     def ways(self, value: int, dim: int) -> int:
-        """By how much `dim` of `value` is already divided."""
+        """Into how many parts the axes that tile `dim` of `value` already cut it."""
         return math.prod(size for axis, size in self.mesh.shape.items() if self.tiled_dim(value, axis) == dim)
 
     def why_not_tile(self, value: int, dim: int, axis: str) -> str:
@@ -312,17 +312,17 @@ class Partitioning:
             for op in sorted(self._blocked[axis]):
                 if self.state.mapping[op, axis] >= 0:
                     continue
-                count = candidates(self.graph, self.table.arrays, self.state, self.sizes, op, axis, self._found)
+                count = fitting_mappings(self.graph, self.table.arrays, self.state, self.sizes, op, axis, self._found)
                 if count > 1:
                     of = self.table.of[self.program.op_spec[op]]
                     ways = tuple(of[m] for m in self._found[:count])
                     found.append(Conflict(op, self.program.spec(op).kind, name, ways, self.program.where(op)))
         return found
 
-    def candidate_count(self, op: int, axis: str) -> int:
+    def fitting_count(self, op: int, axis: str) -> int:
         """How many mappings of `op` the layouts around it speak for, along `axis`; more than one is a conflict."""
         index = self.mesh.index(axis)
-        return candidates(self.graph, self.table.arrays, self.state, self.sizes, op, index, self._found)
+        return fitting_mappings(self.graph, self.table.arrays, self.state, self.sizes, op, index, self._found)
 
     def unpartitioned(self) -> dict[str, list[int]]:
         """Ops that block propagation, by kind: no rule is known, or none can be, while a neighbour is sliced."""

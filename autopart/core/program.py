@@ -121,28 +121,24 @@ class Program:
         table = np.ones((len(shapes), rank), np.int64)
         for row, shape in zip(table, shapes, strict=True):
             row[: len(shape)] = shape
-        return table[self._value_type_row]
+        return table[self.value_type_row]
 
     @cached_property
     def value_rank(self) -> np.ndarray:
         """int8[values]: ranks."""
-        return np.array([len(r.shape) for s in self.specs for r in s.results], np.int8)[self._value_type_row]
+        return np.array([len(r.shape) for s in self.specs for r in s.results], np.int8)[self.value_type_row]
 
     @cached_property
     def element_bytes(self) -> np.ndarray:
         """float64[values]: bytes per element."""
-        return np.array([r.element_bytes for s in self.specs for r in s.results], float)[self._value_type_row]
+        return np.array([r.element_bytes for s in self.specs for r in s.results], float)[self.value_type_row]
 
     @cached_property
-    def _value_type_row(self) -> np.ndarray:
+    def value_type_row(self) -> np.ndarray:
+        """int64[values]: the number of each value's type, counting the results of all specs in order."""
         first = np.concatenate([[0], np.cumsum([len(s.results) for s in self.specs])]).astype(np.int64)
         position = np.arange(self.value_count) - self.result_ptr[self.value_op]
         return first[self.op_spec[self.value_op]] + position
-
-    @cached_property
-    def spec_results(self) -> np.ndarray:
-        """int32[specs]: number of results of each spec."""
-        return np.array([len(s.results) for s in self.specs], np.int32)
 
     @cached_property
     def scope_trips(self) -> np.ndarray:

@@ -1,13 +1,13 @@
 """Propagation: one mesh axis, to a fixed point, by what the neighbours already do.
 
     x tiled on 0 -> dot(x, w)        evidence: operand 0 sliced on dim 0
-                                     candidates: b (0, WHOLE) -> tile 0       exactly one: take it
-    w tiled on 1 as well             candidates: b and n                      several: a conflict, left alone
+                                     fitting: b (0, WHOLE) -> tile 0          exactly one: the op takes it
+    w tiled on 1 as well             fitting: b and n                         several: a conflict, left alone
 
 An op without a mapping on the axis looks at how its operands are tiled and at how consumers slice its results. A
-mapping is a candidate if it agrees with at least one of these and its extent divides; if there is exactly one, the op
-takes it, which in turn is evidence for its neighbours. A mapping that matches only some operands slices the
-others (inference). Atomic values are no evidence. Nothing is ever undone, and no cost is consulted.
+mapping fits if it agrees with at least one of these and its extent is a multiple of the axis. If exactly one mapping
+fits, the op takes it, and that is evidence for its neighbours. A mapping that agrees with some operands slices the
+other operands too (inference). Atomic values are no evidence. Propagation undoes nothing and consults no cost.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -29,7 +29,14 @@ ATOMIC = -1
 
 
 class GraphArrays(NamedTuple):
-    """The program's structure as the kernels read it."""
+    """The program's structure as the kernels read it.
+
+    op_spec[op]        the op's spec; its operands are uses operand_ptr[op] .. operand_ptr[op + 1]
+    operands[use]      the value that a use reads; its op is use_op[use]
+    value_op[value]    the op that makes a value; its results are values result_ptr[op] .. result_ptr[op + 1]
+    user[...]          the uses of a value, from user_ptr[value] to user_ptr[value + 1]
+    is_argument[op]    True if the op stands for an argument of the program
+    """
 
     op_spec: np.ndarray
     operand_ptr: np.ndarray
@@ -48,7 +55,8 @@ class StateArrays(NamedTuple):
     mapping[op, axis]      mapping number within the op's spec, or NO_MAPPING; entered the nest at op_stamp[op, axis]
     action[value, axis]    0, ATOMIC or 1 + tiled dim; decided at value_stamp[value, axis]
     trail[i]               (op, axis) or (-1 - value, axis) of the i-th entry set
-    control                [trail length, fingerprint bits (two halves)]
+    length[0]              how many entries of the trail are set
+    fingerprint[0]         a hash of what is set, whatever the order in which it was set: see `mix`
     """
 
     mapping: np.ndarray
@@ -165,26 +173,27 @@ def slicing(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: 
 def divides(
     graph: GraphArrays, maps: MappingArrays, state: StateArrays, sizes: np.ndarray, op: int, mapping: int, axis: int
 ) -> bool:
-    """True if `axis` and the axes that are there already divide the mapping's extent together.
+    """True if the mapping's extent is a multiple of the sizes of `axis` and of all axes that divide it already.
 
-    There are those that take the same mapping, and those along which an action tiles a result as the mapping would.
+    Another axis divides the extent already if the op's loop over that axis uses the same mapping, or if an action along
+    that axis tiles a result of the op on the dim on which the mapping tiles it.
     """
     ways = sizes[axis]
     for other in range(sizes.shape[0]):
         if other == axis:
             continue
-        there = state.mapping[op, other] == mapping
+        divided = state.mapping[op, other] == mapping
         for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
             action = state.action[value, other]
             if action > 0 and result_entry(graph, maps, op, mapping, value - graph.result_ptr[op]) == action - 1:
-                there = True
-        if there:
+                divided = True
+        if divided:
             ways *= sizes[other]
     return maps.extent[maps.first[graph.op_spec[op]] + mapping] % ways == 0
 
 
 @kernel
-def candidates(
+def fitting_mappings(
     graph: GraphArrays,
     maps: MappingArrays,
     state: StateArrays,
@@ -193,7 +202,7 @@ def candidates(
     axis: int,
     found: np.ndarray,
 ) -> int:
-    """Writes the candidate mappings of `op` on `axis` into `found`; returns how many there are."""
+    """Writes the mappings of `op` that fit its neighbours on `axis` into `found`; returns how many there are."""
     spec = graph.op_spec[op]
     first_operand, operand_count = graph.operand_ptr[op], graph.operand_ptr[op + 1] - graph.operand_ptr[op]
     first_result, result_count = graph.result_ptr[op], graph.result_ptr[op + 1] - graph.result_ptr[op]
@@ -236,10 +245,10 @@ def propagate(
 ) -> int:
     """Spreads `axis` from the ops in `seeds` to a fixed point, always at the earliest op that may change.
 
-    So an op is looked at when all that flows to it from before has arrived; the order decides nothing else but which of
-    two decisions, each the only candidate at its time, is made first. `heap`, `queued` (all False), `found` and
-    `conflicted` are scratch of one entry per op (`found`: per mapping of a spec). Returns how many ops were left in
-    conflict, written to `conflicted` (an op may appear more than once).
+    An op is looked at after every earlier op that may change. The order matters only where each of two ops has exactly
+    one mapping that fits: the earlier op takes its mapping first. `heap`, `queued` (all False) and `conflicted` are
+    scratch of one entry per op, `found` of one entry per mapping of a spec. Returns how many ops were left in conflict;
+    they are written to `conflicted`, in which an op may appear more than once.
     """
     size = 0
     for op in seeds:
@@ -251,7 +260,7 @@ def propagate(
         queued[op] = False
         if state.mapping[op, axis] >= 0:
             continue
-        count = candidates(graph, maps, state, sizes, op, axis, found)
+        count = fitting_mappings(graph, maps, state, sizes, op, axis, found)
         if count > 1 and conflicts < conflicted.shape[0]:
             conflicted[conflicts] = op
             conflicts += 1
@@ -273,7 +282,7 @@ def propagate(
 
 
 @kernel
-def _push(op, state, axis, heap, queued, size):
+def _push(op: int, state: StateArrays, axis: int, heap: np.ndarray, queued: np.ndarray, size: int) -> int:
     """Adds an op that has no mapping yet to the binary heap; returns its new size."""
     if queued[op] or state.mapping[op, axis] >= 0:
         return size
@@ -287,7 +296,7 @@ def _push(op, state, axis, heap, queued, size):
 
 
 @kernel
-def _pop(heap, size):
+def _pop(heap: np.ndarray, size: int) -> int:
     """Drops the smallest op; returns the heap's new size."""
     size -= 1
     op, at = heap[size], 0
@@ -304,7 +313,17 @@ def _pop(heap, size):
 
 
 @kernel
-def dim_to_tile(graph, maps, state, sizes, shapes, ranks, value, dim, axis):
+def dim_to_tile(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    ranks: np.ndarray,
+    value: int,
+    dim: int,
+    axis: int,
+) -> int:
     """`dim` if tile<value, dim, axis> is legal and would decide something, else -1; for dim -1 the first that is.
 
     A value that is computed, and that all its uses slice on that dim already, is not worth an action.
@@ -329,8 +348,23 @@ def dim_to_tile(graph, maps, state, sizes, shapes, ranks, value, dim, axis):
 
 @njit(cache=True)
 def tile_in_turn(
-    graph, maps, state, sizes, shapes, ranks, values, dims, axis, stamp, heap, queued, found, conflicted, tiled, blocked
-):
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    ranks: np.ndarray,
+    values: np.ndarray,
+    dims: np.ndarray,
+    axis: int,
+    stamp: int,
+    heap: np.ndarray,
+    queued: np.ndarray,
+    found: np.ndarray,
+    conflicted: np.ndarray,
+    tiled: np.ndarray,
+    blocked: np.ndarray,
+) -> tuple[int, int, int]:
     """Tiles each value that may still be tiled (see `dim_to_tile`) and propagates before the next.
 
     Writes (value, dim) into `tiled` and ops left in conflict into `blocked`; returns how many there are of each, and

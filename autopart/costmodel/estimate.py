@@ -189,13 +189,13 @@ def estimate_of(simulator: Simulator, local: DeviceLocal) -> Estimate:
 def collective_totals(run: Simulation) -> dict[str, CollectiveTotal]:
     """Counts, seconds and bytes per kind; a collective in a loop counts as often as it runs."""
     program, place = run.local.program, run.local.placement
-    totals = {kind: [0, 0.0, 0.0] for kind in COLLECTIVE_KINDS[:5]}
+    totals = {kind: CollectiveTotal(0, 0.0, 0.0) for kind in COLLECTIVE_KINDS[:5]}
     scopes = [*program.op_scope[program.value_op[run.local.at_def]].tolist(), *place.scope.tolist()]
     for cost, scope in zip([*run.plans[0], *run.plans[1]], scopes, strict=True):
         trips = int(program.scope_trips[scope])
         for step in cost.steps:
-            row = totals[step.kind]
-            row[0] += trips
-            row[1] += trips * step.seconds
-            row[2] += trips * step.bytes
-    return {kind: CollectiveTotal(*row) for kind, row in totals.items()}
+            one = totals[step.kind]
+            totals[step.kind] = CollectiveTotal(
+                one.count + trips, one.seconds + trips * step.seconds, one.bytes + trips * step.bytes
+            )
+    return totals

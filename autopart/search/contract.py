@@ -23,7 +23,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.search.budget import Budget
-from autopart.search.evaluator import Evaluator, Task
+from autopart.search.evaluator import Evaluator, SearchTask
 from autopart.search.execution.executor import Session
 from autopart.search.jobs import Job, Result
 from autopart.search.search import Search, SearchResult, search
@@ -76,7 +76,7 @@ class OutOfOrder:
 
     workers: int = 3
 
-    def start(self, task: Task) -> Session:
+    def start(self, task: SearchTask) -> Session:
         """See `Executor`."""
         return _OutOfOrderSession([Evaluator(pickle.loads(task.pickled())) for _ in range(self.workers)])
 

@@ -94,7 +94,7 @@ def score_of(objective: Objective, cost: Cost) -> float:
     return score
 
 
-class Pricing:
+class StateCosts:
     """Costs of one program's lowerings on one mesh, by the simulator or by a cost model the user brings.
 
     Raises `MeshError` where there is neither a device nor a cost model.

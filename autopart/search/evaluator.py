@@ -18,7 +18,7 @@ import numpy as np
 from autopart.core.errors import PartitionError
 from autopart.core.partitioning import Action, Partitioning, Propagate
 from autopart.costmodel.estimate import CostModel
-from autopart.search.cost import Cost, Objective, Pricing
+from autopart.search.cost import Cost, Objective, StateCosts
 from autopart.search.jobs import Job, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, Option
@@ -33,7 +33,7 @@ class TaskError(PartitionError):
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class SearchTask:
     """All that a worker needs: the starting state, what may be decided, and how it is priced. It can be pickled."""
 
     partitioning: Partitioning
@@ -67,11 +67,11 @@ class Task:
 class Evaluator:
     """Runs jobs on its own copy of a task's partitioning."""
 
-    def __init__(self, task: Task):
+    def __init__(self, task: SearchTask):
         copy: Partitioning = pickle.loads(pickle.dumps(task.partitioning))
         self.partitioning, self.space = copy, task.space
         self._options, self._statics = task.options, LoweringContext.of(copy.program)
-        self._price = Pricing(copy.program, copy.mesh, task.cost_model, task.objective)
+        self._price = StateCosts(copy.program, copy.mesh, task.cost_model, task.objective)
         self._start = copy.mark()
         self._path: list[tuple[Decision, int, int]] = []
         self._known: dict[tuple[int, int], State] = {}

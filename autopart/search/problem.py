@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from autopart.search.budget import BudgetMeter, BudgetSpent
-from autopart.search.evaluator import Task
+from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Lost, Session, WorkerError
 from autopart.search.jobs import Job, Result, State, states_of_lost
 from autopart.search.space.decisions import Decision
@@ -27,7 +27,7 @@ class Problem:
 
     task            program, mesh, decision space, cost model: for optimizers that look inside, such as an ILP
     start           the starting state, costed
-    best            the best state yet; `best_feasible` and `least_memory` by their own measures
+    best            the best state yet, by `cost.rank`
     evaluations     states costed so far
     broken          what a worker, the compiler or the cost model raised, if any did: not the optimizer's doing
     lost            (job, why) of those that no worker could finish; they count as states that cost more than any other
@@ -35,7 +35,7 @@ class Problem:
 
     def __init__(
         self,
-        task: Task,
+        task: SearchTask,
         session: Session,
         meter: BudgetMeter,
         seed: int,
@@ -51,7 +51,7 @@ class Problem:
         self.lost: list[tuple[Job, str]] = []
         self.start = self._first()
         meter.begin()
-        self.best = self.least_memory = self.start
+        self.best = self.start
         self.recalled = 0
 
     @property
@@ -128,8 +128,6 @@ class Problem:
             if is_best:
                 self.best = state
                 self.history.append((self._meter.evaluations, state.cost.score))
-            if state.cost.peak_bytes < self.least_memory.cost.peak_bytes:
-                self.least_memory = state
             if self._observe:
                 self._observe(self, state, is_best)
 

@@ -23,7 +23,7 @@ from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
 from autopart.search.cost import Cost, Objective, StepSeconds
-from autopart.search.evaluator import Task
+from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Executor, executor_of
 from autopart.search.interrupts import interrupts_kept
 from autopart.search.jobs import State
@@ -92,7 +92,7 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     axes = [a for a in wanted.axes if partitioning.mesh.shape[a] > 1]
     symmetric_to = symmetric_axes(own, axes) if wanted.cost_model is None else {}
     space = DecisionSpace.of(own, axes, symmetric_to=symmetric_to, given=wanted.given)
-    task = Task(own, space, wanted.options, wanted.cost_model, wanted.objective)
+    task = SearchTask(own, space, wanted.options, wanted.cost_model, wanted.objective)
     found = _searched(task, optimizer, executor, wanted, header)
     whole = found.report["stopped"] in ("budget", "done") and not found.report["lost"]
     if directory is not None and whole and wanted.budget.seconds is None:
@@ -114,7 +114,7 @@ def _from_cache(directory: Path, key: dict[str, Any], partitioning: Partitioning
 
 
 def _searched(
-    task: Task, optimizer: Optimizer, executor: Executor, wanted: Search, header: dict[str, Any]
+    task: SearchTask, optimizer: Optimizer, executor: Executor, wanted: Search, header: dict[str, Any]
 ) -> SearchResult:
     line = ProgressLine(", ".join(wanted.axes)) if wanted.progress else None
     recalled = read_records(wanted.resume, header) if wanted.resume is not None else {}
@@ -175,7 +175,7 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
     return "done", None
 
 
-def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, stopped: str) -> SearchResult:
+def _found(task: SearchTask, problem: Problem, optimizer: Optimizer, wanted: Search, stopped: str) -> SearchResult:
     """The result; leaves the task's partitioning in the best state."""
     best, partitioning = problem.best, task.partitioning
     start = partitioning.mark()
@@ -211,7 +211,7 @@ def _found(task: Task, problem: Problem, optimizer: Optimizer, wanted: Search, s
     return SearchResult(tuple(actions), report, best)
 
 
-def _blocked_by(task: Task, cost: Cost) -> list[str]:
+def _blocked_by(task: SearchTask, cost: Cost) -> list[str]:
     """What fills the memory of a state that does not fit, in words."""
     lines = [f"nothing found fits: the least is {_gb(cost.peak_bytes)}, {1 + cost.excess:.2f} x the device's memory"]
     if task.cost_model is None:

@@ -9,6 +9,7 @@ region that is exported as it is, so their callees, and what these call, come al
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 from autopart.core.jax_internals import ir
 
@@ -36,7 +37,7 @@ def _symbol(op: ir.Operation) -> str:
 def _referred(op: ir.Operation) -> Iterator[str]:
     """Names of the functions that an op, or one in its regions, refers to."""
     if op.name != "stablehlo.constant":  # the bindings cannot read a complex one, and a constant refers to nothing
-        for name in op.attributes:
+        for name in cast("Iterable[Any]", op.attributes):  # names, or in older bindings names with attributes
             yield from _names(op.attributes[name] if isinstance(name, str) else name.attr)
     for region in op.regions:
         for block in region.blocks:
@@ -54,3 +55,5 @@ def _names(attribute: ir.Attribute) -> Iterator[str]:
         case ir.DictAttr():
             for entry in attribute:
                 yield from _names(entry.attr)
+        case _:
+            pass

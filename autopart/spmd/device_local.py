@@ -68,9 +68,9 @@ class LoweringContext:
         """Collects them from a program."""
         is_output = np.zeros(program.value_count, np.bool_)
         is_output[[v for i, v in enumerate(program.outputs) if i not in program.ties]] = True
-        kinds: dict[TensorType, int] = {}
-        rows = [kinds.setdefault(kind, len(kinds)) for spec in program.specs for kind in spec.results]
-        type_id = np.array(rows, np.int32)[program._value_type_row]
+        numbers: dict[TensorType, int] = {}
+        rows = [numbers.setdefault(t, len(numbers)) for spec in program.specs for t in spec.results]
+        type_id = np.array(rows, np.int32)[program.value_type_row]
         return LoweringContext(stored_values(program), use_places(program), is_output, type_id)
 
 
@@ -173,8 +173,8 @@ class DeviceLocal:
 
     def local_type(self, value: int, layout: int) -> TensorType:
         """What one device holds of a value in a layout."""
-        kind = self.program.type_of(value)
-        return TensorType(local_shape(kind.shape, layout, self.mesh.axis_sizes), kind.dtype)
+        type_ = self.program.type_of(value)
+        return TensorType(local_shape(type_.shape, layout, self.mesh.axis_sizes), type_.dtype)
 
     @cached_property
     def nests(self) -> list[tuple[tuple[int, int], ...]]:
@@ -224,7 +224,15 @@ def lower(
 
 
 @kernel
-def _grows(operands, shapes, settled, required, sizes, grows):
+def _grows(
+    operands: np.ndarray,
+    shapes: np.ndarray,
+    settled: np.ndarray,
+    required: np.ndarray,
+    sizes: np.ndarray,
+    grows: np.ndarray,
+) -> None:
+    """Sets grows[use] where the use needs more elements than the value settles in."""
     for use in range(operands.shape[0]):
         value = operands[use]
         if settled[value] != required[use]:

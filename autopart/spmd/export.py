@@ -148,7 +148,7 @@ class _Exporter:
         return parts.stop
 
     def _define(self, value: int, result: ir.Value) -> None:
-        """The value is what its op left, redistributed to where it settles."""
+        """Gives the value its op's `result`, redistributed into the layout in which the value settles."""
         plan = self._def_plan.get(value)
         self._env[value] = result if plan is None else self._follow(plan, result)
 

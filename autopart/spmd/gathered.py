@@ -18,7 +18,7 @@ updates) that is gathered on its way to the ops that use it (FSDP).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,7 +141,7 @@ class _Finder:
         spec, table = self._program.spec(op), self._partitioning.table
         if not table.of[self._program.op_spec[op]]:
             return self._no_mapping(op)
-        if self._partitioning.candidate_count(op, self._name) > 1:
+        if self._partitioning.fitting_count(op, self._name) > 1:
             return "several mappings fit: a conflict"
         operand, dim = use - int(self._program.operand_ptr[op]), int(self._held[self._program.operands[use]])
         fitting = [
@@ -171,7 +171,7 @@ class _Finder:
     def _runs_of(self, redistribution: int) -> int:
         return int(self._program.scope_trips[self._local.placement.scope[redistribution]])
 
-    def _sum(self, moves) -> float | None:
+    def _sum(self, moves: Iterable[tuple[Plan, int, int]]) -> float | None:
         price = self._price
         if price is None:
             return None

@@ -99,8 +99,8 @@ _UNDERSTOOD = _MOVES | _ARITHMETIC.keys()
 
 
 def _of_constant(op: ir.Operation) -> Interval | None:
-    kind = tensor_type(op.results[0].type)
-    if not kind.dtype.startswith(("i", "ui")) or kind.dtype in ("i1", "i4", "ui4", "i2", "ui2") or 0 in kind.shape:
+    type_ = tensor_type(op.results[0].type)
+    if not type_.dtype.startswith(("i", "ui")) or type_.dtype in ("i1", "i4", "ui4", "i2", "ui2") or 0 in type_.shape:
         return None
     elements = np.asarray(ir.DenseElementsAttr(op.attributes["value"]))
     return int(elements.min()), int(elements.max())

@@ -48,7 +48,9 @@ def stored_values(program: Program, arguments: Sequence[int] | None = None) -> n
 
 
 @njit(cache=True)
-def _stored(cheap, is_argument, operand_ptr, operands, result_ptr):
+def _stored(
+    cheap: np.ndarray, is_argument: np.ndarray, operand_ptr: np.ndarray, operands: np.ndarray, result_ptr: np.ndarray
+) -> np.ndarray:
     stored = np.zeros(result_ptr[-1], np.bool_)
     for op in range(cheap.shape[0]):
         keeps = is_argument[op] or (

@@ -11,7 +11,7 @@ from typing import Any
 
 import autopart as ap
 from autopart.core.partitioning import Partitioning
-from autopart.search.evaluator import Task
+from autopart.search.evaluator import SearchTask
 from autopart.search.jobs import Job
 from autopart.search.search import Search, search
 from autopart.search.space.decision_space import DecisionSpace
@@ -82,7 +82,7 @@ def throughput(program: Any, executor: Any, jobs: int = 150) -> float:
     """States per second of a batch of rollouts, after as many that fill the workers' caches of plans."""
     partitioning = Partitioning(program, MESH)
     space = DecisionSpace.of(partitioning, MESH.axis_names)
-    session = executor.start(Task(partitioning, space, ap.LoweringOptions(), None, ap.StepSeconds()))
+    session = executor.start(SearchTask(partitioning, space, ap.LoweringOptions(), None, ap.StepSeconds()))
     try:
         list(session.run([Job((), rollout=3, seed=seed) for seed in range(jobs)], float("inf")))
         start = time.perf_counter()

@@ -83,6 +83,7 @@ def test_a_custom_call_that_declares_batch_dims_tiles_on_them():
         (TileMapping((2, WHOLE), (0,), 4), r"operand 0 is f32\[4,6\]"),
         (TileMapping((1, 1), (1,), 4), "must exist and be a multiple of 4"),
         (TileMapping((0, 0), (5,), 4), r"result 0 is f32\[4,6\]"),
+        (TileMapping((0, 0), (OR,), 4), r"result 0 is f32\[4,6\]: no collective combines numbers by or"),
     ],
 )
 def test_a_rule_whose_mapping_does_not_fit_the_op_is_told_why(mapping: TileMapping, why: str):

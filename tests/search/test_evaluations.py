@@ -8,7 +8,7 @@ import pytest
 from autopart.core.partitioning import Partitioning
 from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import Evaluator, Task
+from autopart.search.evaluator import Evaluator, SearchTask
 from autopart.search.jobs import Job, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
@@ -17,10 +17,10 @@ from tests.search.steps import MEGATRON, decoder_partitioning, lowered
 
 
 @pytest.fixture(scope="module")
-def task() -> Task:
+def task() -> SearchTask:
     partitioning = decoder_partitioning()
     space = DecisionSpace.of(partitioning, ("batch", "model"))
-    return Task(partitioning, space, LoweringOptions(), None, StepSeconds())
+    return SearchTask(partitioning, space, LoweringOptions(), None, StepSeconds())
 
 
 def test_results_do_not_depend_on_the_jobs_before(task):
@@ -34,7 +34,7 @@ def test_results_do_not_depend_on_the_jobs_before(task):
 
 def test_the_order_of_axes_on_a_dim_is_part_of_a_state():
     partitioning = Partitioning(two_matrices(), MESH)
-    small = Task(partitioning, DecisionSpace.of(partitioning, ("a", "b")), LoweringOptions(), None, StepSeconds())
+    small = SearchTask(partitioning, DecisionSpace.of(partitioning, ("a", "b")), LoweringOptions(), None, StepSeconds())
     jobs = [Job((), rollout=4, seed=s) for s in range(150)]
     forth, back = Evaluator(small), Evaluator(small)
     assert [forth.run(job) for job in jobs] == [back.run(job) for job in reversed(jobs)][::-1]
@@ -56,7 +56,7 @@ def test_cost_in_search_is_the_cost_of_the_lowered_schedule():
     for tactics in ([], [BP], [BP, MEGATRON]):
         partitioning = decoder_partitioning(*tactics)
         space = DecisionSpace.of(partitioning, ("batch", "model"))
-        task = Task(partitioning, space, LoweringOptions(), None, StepSeconds())
+        task = SearchTask(partitioning, space, LoweringOptions(), None, StepSeconds())
         cost = Evaluator(task).run(Job(()))[0].cost
         estimate = lowered(tactics).scheduled.estimate
         assert estimate is not None

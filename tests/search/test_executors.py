@@ -15,7 +15,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import Task
+from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Lost, Serial, WorkerError
 from autopart.search.execution.job_queue import Done, JobQueue, Throughput
 from autopart.search.execution.processes import Processes
@@ -27,10 +27,10 @@ BUDGET = Budget(80)
 
 
 @pytest.fixture(scope="module")
-def task() -> Task:
+def task() -> SearchTask:
     partitioning = Partitioning(two_matrices(), MESH)
     space = DecisionSpace.of(partitioning, ("a", "b"))
-    return Task(partitioning, space, LoweringOptions(), None, StepSeconds())
+    return SearchTask(partitioning, space, LoweringOptions(), None, StepSeconds())
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_two_processes_find_what_one_finds():
     assert run("mcts", BUDGET, executor=Processes(1)).report["history"] == expected.report["history"]
 
 
-def jobs_for(task: Task, count: int = 200) -> list[Job]:
+def jobs_for(task: SearchTask, count: int = 200) -> list[Job]:
     return [Job((), rollout=4, seed=s) for s in range(count)]
 
 

@@ -8,7 +8,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget, BudgetMeter
 from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import Task
+from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Serial
 from autopart.search.jobs import Job
 from autopart.search.problem import Problem
@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 
 def shown(stream: io.StringIO) -> str:
     partitioning = Partitioning(two_matrices(), MESH)
-    task = Task(partitioning, DecisionSpace.of(partitioning, ("a",)), LoweringOptions(), None, StepSeconds())
+    task = SearchTask(partitioning, DecisionSpace.of(partitioning, ("a",)), LoweringOptions(), None, StepSeconds())
     line = ProgressLine("a", stream)
     problem = Problem(task, Serial().start(task), BudgetMeter(Budget(10)), 0, line)
     problem.run([Job((), rollout=2, seed=s) for s in range(3)])

@@ -10,7 +10,7 @@ import pytest
 import autopart as ap
 from autopart.core.partitioning import Partitioning
 from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import Evaluator, Task
+from autopart.search.evaluator import Evaluator, SearchTask
 from autopart.search.jobs import Job
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions, lower
@@ -32,7 +32,7 @@ def test_every_state_of_a_random_walk_has_a_cost(model):
     program = step.lower(*case.args).traced.program
     partitioning = Partitioning(program, MESH)
     space = DecisionSpace.of(partitioning, MESH.axis_names)
-    evaluator = Evaluator(Task(partitioning, space, LoweringOptions(), None, StepSeconds()))
+    evaluator = Evaluator(SearchTask(partitioning, space, LoweringOptions(), None, StepSeconds()))
     keys = set()
     for seed in range(6):
         for state in evaluator.run(Job((), rollout=6, seed=seed)):

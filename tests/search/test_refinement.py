@@ -8,7 +8,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget, BudgetMeter
 from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds
-from autopart.search.evaluator import Task
+from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Serial
 from autopart.search.jobs import Job
 from autopart.search.optimizers import refine as refinement
@@ -23,7 +23,7 @@ from tests.search.steps import decoder_partitioning
 @pytest.fixture
 def problem() -> Problem:
     partitioning = Partitioning(two_matrices(), MESH)
-    task = Task(partitioning, DecisionSpace.of(partitioning, ("a", "b")), LoweringOptions(), None, StepSeconds())
+    task = SearchTask(partitioning, DecisionSpace.of(partitioning, ("a", "b")), LoweringOptions(), None, StepSeconds())
     return Problem(task, Serial().start(task), BudgetMeter(Budget(500)), seed=0)
 
 

@@ -21,6 +21,8 @@ So a result of a branch that nobody reads is left out of every branch, and a loo
 left out whole. Arguments stay, live or not: they are what the caller passes.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -67,7 +69,15 @@ def _also_needed(program: Program, barriers: Iterable[range]) -> np.ndarray:
 
 
 @njit(cache=True)
-def _reached(roots, also, around, operand_ptr, operands, value_op):
+def _reached(
+    roots: np.ndarray,
+    also: np.ndarray,
+    around: np.ndarray,
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    value_op: np.ndarray,
+) -> np.ndarray:
+    """bool[ops]: the op is one of `roots`, or an op that was reached needs it."""
     live = np.zeros(also.shape[0], np.bool_)
     stack = np.empty(also.shape[0] + 1, np.int64)
     for root in roots:
@@ -83,7 +93,8 @@ def _reached(roots, also, around, operand_ptr, operands, value_op):
 
 
 @njit(cache=True)
-def _push(op, live, stack, size):
+def _push(op: int, live: np.ndarray, stack: np.ndarray, size: int) -> int:
+    """Marks an op that was not reached yet and puts it on the stack; returns the stack's new size."""
     if op < 0 or live[op]:
         return size
     live[op] = True

@@ -48,17 +48,18 @@ def argument_location_names(block: ir.Block) -> list[str]:
     return names
 
 
-def checked_names(names: Sequence[str], count: int) -> list[str]:
+def checked_names(names: Sequence[object], count: int) -> list[str]:
     """The names as a list; raises `ProgramError` unless they are `count` non-empty strings, no two alike."""
-    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names):
+    found = [name for name in names if isinstance(name, str) and name]
+    if isinstance(names, str) or len(found) != len(names):
         raise ProgramError(f"argument_names are {names!r:.200}", why="they are a sequence of non-empty strings")
     if len(names) != count:
         raise ProgramError(f"{len(names)} argument names for a program of {count} arguments")
-    twice = next((name for name, number in Counter(names).items() if number > 1), None)
+    twice = next((name for name, number in Counter(found).items() if number > 1), None)
     if twice is not None:
         raise ProgramError(
             f"two arguments are called {twice!r}",
             why="a tactic names an argument by its name",
             hint="a name of its own for each: the keys of a pytree, or argument_names",
         )
-    return list(names)
+    return found

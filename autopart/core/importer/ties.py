@@ -54,7 +54,7 @@ def checked_ties(
     return ties
 
 
-def _check_position(what: str, position: int, count: int) -> None:
+def _check_position(what: str, position: object, count: int) -> None:
     if isinstance(position, bool) or not isinstance(position, int) or not 0 <= position < count:
         raise ProgramError(
             f"ties name {what} {position!r}", why=f"the program has {count} {what}s, numbered from 0 to {count - 1}"

@@ -8,11 +8,11 @@ Start, limit and step must be constants; JAX's scans and fori_loops are such loo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from autopart.core.importer.template import Block
+from autopart.core.importer.template import Block, Op
 from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec
 
@@ -21,18 +21,22 @@ class Lazy(NamedTuple):
     """A value that is computed anew for each of its uses."""
 
     spec: int
-    operands: list
+    operands: list[int | Lazy]
     source: ir.Operation
 
 
-def trip_count(condition: Block, body: Block, inits: list, specs: list[OpSpec]) -> int | None:
+Value = int | Lazy
+"""What a program's op reads: the number of a value, or a value that is computed anew."""
+
+
+def trip_count(condition: Block, body: Block, inits: list[Value], specs: list[OpSpec]) -> int | None:
     """How often a loop `i < limit` runs from a constant start by a constant step; None for any other loop."""
     defined = {r: op for op in condition.ops for r in op.results}
     compare = defined.get(condition.returned[0])
     if compare is None or compare.kind != "compare":
         return None
     direction = str(specs[compare.spec].attributes.get("comparison_direction", ""))
-    sides = [_constant_or_position(v, condition, defined, inits, specs) for v in compare.operands]
+    sides = [_constant_or_position(v, condition, defined, specs) for v in compare.operands]
     match sides:
         case [("position", at), ("constant", limit)]:
             test = {
@@ -60,7 +64,10 @@ def _count(start: int, step: int, limit: int, direction: str, test: Callable[[in
     return int(distance) + 1 if direction in ("LE", "GE") or distance % 1 else int(distance)
 
 
-def _constant_or_position(value, condition, defined, inits, specs):
+def _constant_or_position(
+    value: int, condition: Block, defined: dict[int, Op], specs: list[OpSpec]
+) -> tuple[Literal["position", "constant"], int] | None:
+    """Which argument of the condition a value is, or which constant; None if it is neither."""
     if value in condition.arguments:
         at = condition.arguments.index(value)
         return ("position", at)
@@ -71,14 +78,14 @@ def _constant_or_position(value, condition, defined, inits, specs):
     return None
 
 
-def _constant_of(value, specs) -> int | None:
+def _constant_of(value: Value, specs: list[OpSpec]) -> int | None:
     if isinstance(value, Lazy):
         number = specs[value.spec].attributes.get("value")
         return int(number) if isinstance(number, np.integer) else None
     return None
 
 
-def _step(body: Block, at: int, inits: list, specs: list[OpSpec]) -> int | None:
+def _step(body: Block, at: int, inits: list[Value], specs: list[OpSpec]) -> int | None:
     defined = {r: op for op in body.ops for r in op.results}
     op = defined.get(body.returned[at])
     if op is None or op.kind not in ("add", "subtract") or op.operands[0] != body.arguments[at]:

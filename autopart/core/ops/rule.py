@@ -23,7 +23,7 @@ from typing import Any
 
 from autopart.core.arguments import ANYTHING, FLAG, FUNCTION, NONE, TEXT, check, instance, sequence
 from autopart.core.errors import closest
-from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
+from autopart.core.op import AND, ANY, OR, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.local_values import LocalOp, Value
 from autopart.core.ops.traits import UNKNOWN_FLOP, Traits
 from autopart.core.registry import Registry, RegistryError
@@ -290,6 +290,8 @@ def _misfit(mapping: TileMapping, spec: OpSpec, seen: set[tuple[int, int]]) -> s
             return f"dim {dim} of operand {position} is sliced by another mapping already"
         seen.add((position, dim))
     for position, (action, type_) in enumerate(zip(mapping.results, spec.results, strict=True)):
+        if action in (AND, OR) and type_.dtype != "i1":
+            return f"result {position} is {type_}: no collective combines numbers by {REDUCTION_NAMES[action]}"
         if action in REDUCTION_NAMES or action == ANY:
             continue
         if not 0 <= action < len(type_.shape) or type_.shape[action] % mapping.extent:

@@ -5,7 +5,7 @@
     H100        Switch     8 devices, each with 450 GB/s into an NVLink switch, with fitted collective curves
                 Network    InfiniBand between nodes
 
-Fabrics are ordered inner to outer: `CHIP` (the cores of a chip), `ICI` or `NVLINK`, `NETWORK`. A mesh axis is cut
+Fabrics are ordered inner to outer: `CHIP` (the cores of a chip), `FAST` (ICI or NVLink), `NETWORK`. A mesh axis is cut
 into segments, each on one fabric (`links.py`); `collectives.py` has the seconds.
 """
 
@@ -29,7 +29,7 @@ class DeviceError(PartitionError):
     """A device entry with a number that is missing, zero, negative or without its source."""
 
 
-def positive(owner: str, **numbers: float) -> None:
+def positive(owner: str, **numbers: object) -> None:
     """Raises `DeviceError` unless every number is above zero and finite."""
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):

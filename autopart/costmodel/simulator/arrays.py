@@ -134,11 +134,12 @@ def program_arrays(program: Program) -> ProgramArrays:
 class LocalArrays(NamedTuple):
     """What one device holds, in bytes (with layout padding where asked for) and elements.
 
-    values   native_bytes, native_elements: as its op leaves it; settled_bytes, settled_elements: as it waits;
-             at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer it is read from, which
-             for a view is its operand's; left_in: the buffer in which its op leaves it
-    moves    moved_bytes, moved_elements: a redistribution as its uses read it; moved_value, moved_scope, moved_position
-             as in `Placement`; moves_nothing: it only slices, so consumers slice as they read
+    values   native_bytes, native_elements: size of the value in the layout in which its op computes it;
+             settled_bytes, settled_elements: size in the layout in which it settles;
+             at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a
+             view the buffer of the view's operand; left_in: the buffer into which its op writes it
+    moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
+             as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
     ops      ways: over how many devices the op's work is divided; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes

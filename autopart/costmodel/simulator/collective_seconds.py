@@ -17,6 +17,8 @@ Formulas: collective algorithms as in the scaling book and NCCL's tuning; they a
 calls, and the Python functions call the same kernels.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 import math
@@ -40,7 +42,7 @@ from autopart.costmodel.hardware.links import AXIS, DIMENSION, FABRIC, FAST, RIN
 
 
 @njit(cache=True)
-def curve_s(kind, n, whole_bytes, row):
+def curve_s(kind: int, n: float, whole_bytes: float, row: np.ndarray) -> float:
     """Seconds through a switch: `whole_bytes` is S for gathers and reductions, m for all_to_all and all_permute."""
     wire, local, steps = whole_bytes, 0.0, 0.0
     if kind != ALL_PERMUTE:
@@ -52,7 +54,16 @@ def curve_s(kind, n, whole_bytes, row):
 
 
 @njit(cache=True)
-def _torus_s(kind, n, whole_bytes, mask, segments, link_bytes_per_s, hop_s):
+def _torus_s(
+    kind: int,
+    n: float,
+    whole_bytes: float,
+    mask: int,
+    segments: np.ndarray,
+    link_bytes_per_s: float,
+    hop_s: float,
+) -> float:
+    """Seconds through the torus; `whole_bytes` as in `curve_s`."""
     all_hops, max_hops, links, congestion = 0.0, 0.0, 0.0, 0.0
     for i in range(segments.shape[0]):
         if segments[i, FABRIC] != FAST or not mask >> int(segments[i, AXIS]) & 1:
@@ -81,7 +92,16 @@ def _torus_s(kind, n, whole_bytes, mask, segments, link_bytes_per_s, hop_s):
 
 
 @njit(cache=True)
-def _stage_s(kind, fabric, n, whole_bytes, mask, segments, fabrics, curves):
+def _stage_s(
+    kind: int,
+    fabric: int,
+    n: float,
+    whole_bytes: float,
+    mask: int,
+    segments: np.ndarray,
+    fabrics: np.ndarray,
+    curves: np.ndarray,
+) -> float:
     """One fabric's part of a collective."""
     if fabrics[fabric, 0] == 2:
         return _torus_s(kind, n, whole_bytes, mask, segments, fabrics[fabric, 1], fabrics[fabric, 2])
@@ -90,7 +110,9 @@ def _stage_s(kind, fabric, n, whole_bytes, mask, segments, fabrics, curves):
 
 
 @njit(cache=True)
-def collective_s(kind, bytes_in, mask, segments, fabrics, curves):
+def collective_s(
+    kind: int, bytes_in: float, mask: int, segments: np.ndarray, fabrics: np.ndarray, curves: np.ndarray
+) -> float:
     """Seconds of one collective; the arrays are those of `Links`.
 
     kind      code of `COLLECTIVE_KINDS`

@@ -3,10 +3,12 @@
     node     a kernel (a root op with what is computed inside it), a redistribution before a use, or one after an op
     buffer   value v; V + r for redistribution r of a use; V + R + d for what an op leaves before redistribution d
 
-A kernel reads each buffer once, however often its members do. Reads of loops, branches, arguments and outputs, which
-run nothing, are in `structure` reads.
+A kernel reads each buffer once, however often its members read it. Loops, branches, arguments and outputs run nothing
+and are no nodes; `liveness.structure_reads` says what they read.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -28,11 +30,11 @@ array that an update changes. MULTIPLIED: only matmuls read it. TRANSPOSED: thro
 
 
 class KernelGraph(NamedTuple):
-    """See the module; node k reads `read_ptr[k]:read_ptr[k+1]` of `reads`, and writes the buffers
-    `write_buffer[write_ptr[k]:write_ptr[k+1]]`.
+    """Node k reads `reads[read_ptr[k]:read_ptr[k+1]]`, and writes buffers `write_buffer[write_ptr[k]:write_ptr[k+1]]`.
 
-    nodes  kind; subject: an op, a redistribution r, or a place d, by kind; slot; scope; matrix_flop; matrix_work: that
-           times passes; vector_flop; matrix_dtype; is_conv; written: bytes, if nothing is in place
+    nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
+           scope; matrix_flop; matrix_work: matrix_flop times the passes of each product; vector_flop; matrix_dtype;
+           is_conv; written: the bytes it writes if no result is written in place
     reads  read_buffer, read_bytes, read_how
     """
 
@@ -58,7 +60,10 @@ READ_FIELDS = np.dtype([("read_buffer", np.int32), ("read_bytes", np.float64), (
 def kernel_graph(
     program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, def_values: np.ndarray
 ) -> KernelGraph:
-    """Builds it; nodes are in slot order. `fused_away` is `fused_away_values`, `def_values[d]` the value of place d."""
+    """The graph of a device-local program; nodes are in slot order.
+
+    `fused_away` is what `fused_away_values` returns; `def_values[d]` is the value of place d.
+    """
     kind, subject, slot = _nodes(program, local, fused_away, def_values)
     order = np.argsort(slot, kind="stable")
     nodes = np.zeros(len(order), NODE_FIELDS)

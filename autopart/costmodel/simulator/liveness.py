@@ -4,6 +4,8 @@ Nodes run in program order, except what can run early and frees at least the mem
 parameter runs as soon as the gradient is there, and the gradient is gone.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 from typing import NamedTuple

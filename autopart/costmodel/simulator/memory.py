@@ -2,8 +2,9 @@
 
     peak = arguments + outputs not donated + most that buffers in between take at any slot
 
-A buffer takes no memory of its own where it is written into another one's: an output into the donated argument it
-updates, a loop's next value into the loop's, an elementwise result into an operand that dies there.
+Some buffers are written into the memory of another buffer and take none of their own: an output into the donated
+argument that it updates, a loop's next value into the loop's value, an elementwise result into an operand that no later
+op reads.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _drop_unwritten(
     leader: np.ndarray,
     buffers: Buffers,
 ) -> None:
-    """A buffer is never written if its kernel is joined by every node that reads it: it takes no memory."""
+    """Gives no memory to a buffer that only nodes of the kernel that makes it read: such a buffer is never written."""
     count = buffers.bytes.shape[0]
     reader, maker = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     for k in range(graph.nodes.shape[0]):

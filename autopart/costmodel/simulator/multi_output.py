@@ -8,6 +8,8 @@ An elementwise op or a reduction joins the kernel that makes what it reads in st
 step, if everything else it reads is there when that kernel runs.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 import numpy as np

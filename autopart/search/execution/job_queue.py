@@ -1,8 +1,8 @@
 """Handing the jobs of a wave to workers: in chunks, so that a short job is not drowned by its message.
 
     16 jobs, 2 workers    4 -> worker 0    3 -> worker 1    3    2    1    1    1    1      the last ones are small
-    a chunk whose worker died     comes back as chunks of one: the job that kills again is found out
-    a job whose worker died       runs once more, last and with no other beside it; if that dies too, the job is lost
+    a chunk whose worker died     its jobs run again one by one, which shows the job that kills its worker
+    a job whose worker died       runs once more, last and alone; if that worker dies too, the job is lost
 
 Jobs that take longer than `CHUNK_S` go one by one.
 """
@@ -61,7 +61,7 @@ def sendable(error: Exception) -> Exception:
 
 
 class Throughput:
-    """How long jobs of a session take, from those done so far: 0 seconds each until one is."""
+    """How long one job of a session takes: the mean of those done so far, and 0 seconds before the first is done."""
 
     def __init__(self) -> None:
         self._seconds, self._jobs = 0.0, 0

@@ -40,7 +40,7 @@ class Optimizer(Protocol):
 
 
 class OptimizerError(PartitionError):
-    """An optimizer raised, or is none; `best` is the best state found before, where there is one."""
+    """An optimizer raised, or what was given is not an optimizer. `best` is the best state found before, if any."""
 
     best: Any = None
 

@@ -14,12 +14,12 @@ from autopart.search.jobs import Job, State
 from autopart.search.problem import Problem
 from autopart.search.space.decisions import Decision
 
-Sequence = tuple[Decision, ...]
+Decisions = tuple[Decision, ...]
 
 
 def refine(problem: Problem, state: State) -> State:
     """Hill climbing by rank from `state`, all neighbours of a kind in one wave; returns the best found."""
-    tried: set[Sequence] = {state.decisions}
+    tried: set[Decisions] = {state.decisions}
     while True:
         better = _best_neighbour(problem, state, tried)
         if better is None:
@@ -27,7 +27,7 @@ def refine(problem: Problem, state: State) -> State:
         state = better
 
 
-def _best_neighbour(problem: Problem, state: State, tried: set[Sequence]) -> State | None:
+def _best_neighbour(problem: Problem, state: State, tried: set[Decisions]) -> State | None:
     """The best of the first kind of neighbours that has a better one; the cheaper kinds come first."""
     for kind in (_dropped, _added, _exchanged, _reordered, _refined):
         jobs = []
@@ -44,17 +44,17 @@ def _best_neighbour(problem: Problem, state: State, tried: set[Sequence]) -> Sta
     return None
 
 
-def _dropped(problem: Problem, state: State) -> Iterator[Sequence]:
+def _dropped(problem: Problem, state: State) -> Iterator[Decisions]:
     for i in range(len(state.decisions)):
         yield (*state.decisions[:i], *state.decisions[i + 1 :])
 
 
-def _added(problem: Problem, state: State) -> Iterator[Sequence]:
+def _added(problem: Problem, state: State) -> Iterator[Decisions]:
     for option in state.options:
         yield (*state.decisions, option.decision)
 
 
-def _exchanged(problem: Problem, state: State) -> Iterator[Sequence]:
+def _exchanged(problem: Problem, state: State) -> Iterator[Decisions]:
     """Each decision replaced by another that the start offers on the same axis."""
     for i, old in enumerate(state.decisions):
         for option in problem.start.options:
@@ -62,14 +62,14 @@ def _exchanged(problem: Problem, state: State) -> Iterator[Sequence]:
                 yield (*state.decisions[:i], option.decision, *state.decisions[i + 1 :])
 
 
-def _reordered(problem: Problem, state: State) -> Iterator[Sequence]:
+def _reordered(problem: Problem, state: State) -> Iterator[Decisions]:
     d = state.decisions
     for i in range(len(d)):
         for j in range(i):
             yield (*d[:j], d[i], *d[j:i], *d[i + 1 :])
 
 
-def _refined(problem: Problem, state: State) -> Iterator[Sequence]:
+def _refined(problem: Problem, state: State) -> Iterator[Decisions]:
     """Each decision replaced by what its kind suggests: most of its parts, or itself after an exception."""
     d = state.decisions
     for i, old in enumerate(d):

@@ -26,7 +26,7 @@ from autopart.core.registry import Registry
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 
-Sequence = tuple[Decision, ...]
+Decisions = tuple[Decision, ...]
 
 
 class Named(NamedTuple):
@@ -38,7 +38,7 @@ class Named(NamedTuple):
     """
 
     label: str
-    decisions: Sequence
+    decisions: Decisions
     axes: tuple[str, ...]
 
 
@@ -71,7 +71,7 @@ def registered_schedules() -> dict[str, NamedSchedule]:
     return {name: make() for name, make in NAMED_SCHEDULES.items()}
 
 
-def named_schedules(space: DecisionSpace) -> list[tuple[str, Sequence]]:
+def named_schedules(space: DecisionSpace) -> list[tuple[str, Decisions]]:
     """(label, decisions) of each, by axis; empty ones are left out, equal ones are listed once, under the first label.
 
     Raises `MeshError` for an axis that is not the space's.

@@ -88,8 +88,8 @@ def _first_colours(program: Program, same_shape: bool) -> np.ndarray:
 
 
 def _spec_text(spec: OpSpec, same_shape: bool) -> str:
-    def text(kind: TensorType) -> str:
-        return str(kind) if same_shape else str(len(kind.shape))
+    def text(type_: TensorType) -> str:
+        return str(type_) if same_shape else str(len(type_.shape))
 
     operands, results = ",".join(map(text, spec.operands)), ",".join(map(text, spec.results))
     return f"{spec.kind}({operands})->{results} {spec.region}"

@@ -9,7 +9,7 @@ element counts may take the slow one. So the types themselves are searched, from
 exchange, gather or reduction and two per permutation; mesh axes are whole unless source or target cut them. What the
 search finds is improved by merging neighbouring collectives of a kind where that is cheaper.
 
-The search knows the cost of the best candidate and looks at nothing dearer; it gives up after `EDGES` edges.
+The search drops paths that cost as much as the best candidate, and gives up after `EDGES` edges.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from autopart.spmd.redistribution.planned_steps import PlannedStep
 from autopart.spmd.redistribution.planning_problem import PlanningProblem
-from autopart.spmd.redistribution.pricing import Pricing
+from autopart.spmd.redistribution.pricing import StepPricing
 from autopart.spmd.redistribution.primes import PrimeLayout, ways
 
 EDGES = 12_000
@@ -33,8 +33,8 @@ Node = tuple[PrimeLayout, frozenset[int]]
 """A layout, and the axes that are still pending."""
 
 
-def shortest_path(p: PlanningProblem, price: Pricing, bound: float) -> list[PlannedStep] | None:
-    """The cheapest moves on few axes at a time, merged where that is cheaper; None if nothing is below `bound`."""
+def shortest_path(p: PlanningProblem, price: StepPricing, bound: float) -> list[PlannedStep] | None:
+    """The cheapest steps on few axes at a time, merged where that is cheaper; None if none costs less than `bound`."""
     most = max(price.local(p.source), price.local(p.target))
     start: Node = (p.source, p.pending)
     best: dict[Node, float] = {start: 0.0}
@@ -48,22 +48,22 @@ def shortest_path(p: PlanningProblem, price: Pricing, bound: float) -> list[Plan
             continue
         if node == (p.target, frozenset()):
             return _merged(p, price, _back(came, node))
-        for move, left in _edges(p, node):
+        for step, left in _edges(p, node):
             edges += 1
-            total = cost + (0.0 if move.kind == "all_slice" else price.move(node[0], move))
-            after = (move.after, left)
-            if total < bound and total < best.get(after, bound) and price.local(move.after) <= most:
+            total = cost + (0.0 if step.kind == "all_slice" else price.step(node[0], step))
+            after = (step.after, left)
+            if total < bound and total < best.get(after, bound) and price.local(step.after) <= most:
                 best[after] = total
-                came[after] = (node, move)
+                came[after] = (node, step)
                 heapq.heappush(queue, (total, next(numbers), after))
     return None
 
 
-def split_gathers(p: PlanningProblem, moves: list[PlannedStep]) -> Iterator[list[PlannedStep]]:
-    """The moves with a final gather over several mesh axes cut up by axis, in different orders."""
-    if not moves or moves[-1].kind != "all_gather":
+def split_gathers(p: PlanningProblem, steps: list[PlannedStep]) -> Iterator[list[PlannedStep]]:
+    """The steps with a final gather over several mesh axes cut up by axis, in different orders."""
+    if not steps or steps[-1].kind != "all_gather":
         return
-    start = moves[-2].after if len(moves) > 1 else p.source
+    start = steps[-2].after if len(steps) > 1 else p.source
     names = {p.axes.axes[a].name for s, t in zip(start, p.target, strict=True) for a in s[len(t) :]}
     if len(names) == 1:
         return
@@ -78,7 +78,7 @@ def split_gathers(p: PlanningProblem, moves: list[PlannedStep]) -> Iterator[list
                     here = shorter
         if tuple(gathers) not in seen:
             seen.add(tuple(gathers))
-            yield [*moves[:-1], *gathers]
+            yield [*steps[:-1], *gathers]
 
 
 def _peeled(p: PlanningProblem, parts: tuple[int, ...], goal: tuple[int, ...], name: str) -> tuple[int, ...]:
@@ -88,11 +88,11 @@ def _peeled(p: PlanningProblem, parts: tuple[int, ...], goal: tuple[int, ...], n
 
 
 def _back(came: dict[Node, tuple[Node, PlannedStep]], node: Node) -> list[PlannedStep]:
-    moves = []
+    steps = []
     while node in came:
-        node, move = came[node]
-        moves.append(move)
-    return moves[::-1]
+        node, step = came[node]
+        steps.append(step)
+    return steps[::-1]
 
 
 # ---- edges
@@ -155,19 +155,19 @@ def _changed(layout: PrimeLayout, dims: dict[int, tuple[int, ...]]) -> PrimeLayo
 # ---- merging neighbours
 
 
-def _merged(p: PlanningProblem, price: Pricing, moves: list[PlannedStep]) -> list[PlannedStep]:
-    """`moves` with neighbours of one kind merged where that is cheaper, or as cheap."""
+def _merged(p: PlanningProblem, price: StepPricing, steps: list[PlannedStep]) -> list[PlannedStep]:
+    """`steps` with neighbours of one kind merged where that is cheaper, or as cheap."""
     number = 0
-    while number + 1 < len(moves):
-        here = moves[number - 1].after if number else p.source
-        one, other = moves[number], moves[number + 1]
+    while number + 1 < len(steps):
+        here = steps[number - 1].after if number else p.source
+        one, other = steps[number], steps[number + 1]
         both = _both(here, one, other)
-        if both is not None and price.move(here, both) <= price.move(here, one) + price.move(one.after, other):
-            moves = [*moves[:number], both, *moves[number + 2 :]]
+        if both is not None and price.step(here, both) <= price.step(here, one) + price.step(one.after, other):
+            steps = [*steps[:number], both, *steps[number + 2 :]]
             number = max(0, number - 1)
         else:
             number += 1
-    return moves
+    return steps
 
 
 def _both(here: PrimeLayout, one: PlannedStep, other: PlannedStep) -> PlannedStep | None:

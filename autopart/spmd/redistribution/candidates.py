@@ -80,19 +80,19 @@ def _normal_form(
     p: PlanningProblem, scattered: frozenset[int], start: PrimeLayout, *exchanged: PrimeLayout
 ) -> list[PlannedStep]:
     """Slices to `start`, an all_to_all to each of `exchanged`, and the gather."""
-    moves, here = _begin(p, scattered, start), start
+    steps, here = _begin(p, scattered, start), start
     for layout in exchanged:
         if layout != here:
-            moves.append(PlannedStep("all_to_all", layout))
+            steps.append(PlannedStep("all_to_all", layout))
             here = layout
     if here != p.target:
-        moves.append(PlannedStep("all_gather", p.target))
-    return moves
+        steps.append(PlannedStep("all_gather", p.target))
+    return steps
 
 
 def _begin(p: PlanningProblem, scattered: frozenset[int], start: PrimeLayout) -> list[PlannedStep]:
     """Slices, and reductions in their order, that lead from the source to `start`."""
-    here, moves = list(p.source), []
+    here, steps = list(p.source), []
 
     def grow(parts: frozenset[int]) -> bool:
         before = list(here)
@@ -104,24 +104,24 @@ def _begin(p: PlanningProblem, scattered: frozenset[int], start: PrimeLayout) ->
         return here != before
 
     if grow(p.free):
-        moves.append(PlannedStep("all_slice", tuple(here)))
+        steps.append(PlannedStep("all_slice", tuple(here)))
     for code, parts in p.reductions:
         rest = set(parts)
         while rest & scattered:
             before = {a for dim in here for a in dim}
             if grow(frozenset(rest & scattered)):
                 done = frozenset({a for dim in here for a in dim} - before)
-                moves.append(PlannedStep("reduce_scatter", tuple(here), done, code))
+                steps.append(PlannedStep("reduce_scatter", tuple(here), done, code))
                 rest -= done
             elif grow(p.free | (p.pending - _still_pending(p, code, rest))):
-                moves.append(PlannedStep("all_slice", tuple(here)))
+                steps.append(PlannedStep("all_slice", tuple(here)))
             else:
                 break
         if rest:
-            moves.append(PlannedStep("all_reduce", tuple(here), frozenset(rest), code))
+            steps.append(PlannedStep("all_reduce", tuple(here), frozenset(rest), code))
     if grow(p.free | p.pending):
-        moves.append(PlannedStep("all_slice", tuple(here)))
-    return moves
+        steps.append(PlannedStep("all_slice", tuple(here)))
+    return steps
 
 
 def _still_pending(p: PlanningProblem, code: int, rest: set[int]) -> frozenset[int]:
@@ -176,16 +176,16 @@ def _exchanged_and_permuted(
     p: PlanningProblem, scattered: frozenset[int], start: PrimeLayout, end: PrimeLayout, starts: Counts, ends: Counts
 ) -> list[PlannedStep]:
     rounds = exchange_rounds(starts, ends)
-    moves = _begin(p, scattered, start)
+    steps = _begin(p, scattered, start)
     orders = itertools.permutations(rounds) if len(rounds) > 1 else [rounds]
     exchanged = min((_exchanges(p, start, starts, ends, list(order)) for order in orders), key=_device_maps)
     here, devices = (exchanged[-1].after, exchanged[-1].devices) if exchanged else (start, None)
-    moves += exchanged
+    steps += exchanged
     if here != end or devices is not None:
-        moves.append(PlannedStep("all_permute", end))
+        steps.append(PlannedStep("all_permute", end))
     if end != p.target:
-        moves.append(PlannedStep("all_gather", p.target))
-    return moves
+        steps.append(PlannedStep("all_gather", p.target))
+    return steps
 
 
 def _count(p: PlanningProblem, parts: Collection[int]) -> list[int]:
@@ -195,8 +195,8 @@ def _count(p: PlanningProblem, parts: Collection[int]) -> list[int]:
     return counts
 
 
-def _device_maps(moves: Sequence[PlannedStep]) -> int:
-    return sum(m.devices is not None for m in moves)
+def _device_maps(steps: Sequence[PlannedStep]) -> int:
+    return sum(m.devices is not None for m in steps)
 
 
 def _refined(
@@ -227,7 +227,7 @@ def _exchanges(
     p: PlanningProblem, start: PrimeLayout, starts: Counts, ends: Counts, rounds: list[list[int]]
 ) -> list[PlannedStep]:
     """One all_to_all per round. The axes to move are the minor-most of their primes, brought to the end if need be."""
-    here, devices, moves = start, None, []
+    here, devices, steps = start, None, []
     for primes in rounds:
         view, after, moved = [], [], []
         for dim, parts in enumerate(here):
@@ -253,8 +253,8 @@ def _exchanges(
         if tuple(view) != here:
             devices = rewritten(p.axes, here, tuple(view), devices)
         here = tuple(after)
-        moves.append(PlannedStep("all_to_all", here, view=tuple(view), devices=devices))
-    return moves
+        steps.append(PlannedStep("all_to_all", here, view=tuple(view), devices=devices))
+    return steps
 
 
 # ---- slices that come last
@@ -274,8 +274,8 @@ def _slicing_last(p: PlanningProblem, scattered: frozenset[int], free: Sequence[
     if found is None:
         return
     start, end = found
-    moves = _begin(p, scattered, start)
+    steps = _begin(p, scattered, start)
     if start != end:
-        moves.append(PlannedStep("all_to_all", end))
-    moves.append(PlannedStep("all_slice", p.target))
-    yield moves
+        steps.append(PlannedStep("all_to_all", end))
+    steps.append(PlannedStep("all_slice", p.target))
+    yield steps

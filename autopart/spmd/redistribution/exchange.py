@@ -9,8 +9,9 @@ So on each dim, source and target agree but for a minor end:
 
     plus    the target is longer: leading axes that are free are sliced in place, the rest must be added; a free axis
             among the rest is parked first on a dim that loses axes
-    minus   the source is longer: the dim loses all from the most major axis on that is wanted elsewhere; an axis that
-            nobody wants is left on top of some dim for the final gather
+    minus   the source is longer: if an axis of this dim is needed on another dim, the dim gives up that axis and every
+            axis minor to it; an axis given up that no dim needs is put at the minor end of some dim, and the final
+            gather takes it away
 
 Where tiles have room for what is parked and left, one all_to_all does it; further free axes then cut the tiles smaller
 (over-partitioning). All axes of one prime are alike for room, so this is counting, not search, except for which

@@ -32,29 +32,29 @@ def taken(before: PrimeLayout, after: PrimeLayout) -> tuple[int, ...]:
     return tuple(a for s, t in zip(before, after, strict=True) for a in s[len(t) :])
 
 
-def group_size(axes: PrimeAxes, here: PrimeLayout, move: PlannedStep) -> int:
+def group_size(axes: PrimeAxes, here: PrimeLayout, step: PlannedStep) -> int:
     """Devices of a group; 2 for an all_permute."""
-    if move.kind in ("reduce_scatter", "all_reduce"):
-        return math.prod([axes.sizes[a] for a in move.parts])
-    if move.kind == "all_permute":
+    if step.kind in ("reduce_scatter", "all_reduce"):
+        return math.prod([axes.sizes[a] for a in step.parts])
+    if step.kind == "all_permute":
         return 2
-    return math.prod([axes.sizes[a] for a in taken(move.view or here, move.after)])
+    return math.prod([axes.sizes[a] for a in taken(step.view or here, step.after)])
 
 
 def group_axes(
-    axes: PrimeAxes, here: PrimeLayout, devices: tuple[int, ...] | None, move: PlannedStep
+    axes: PrimeAxes, here: PrimeLayout, devices: tuple[int, ...] | None, step: PlannedStep
 ) -> frozenset[int]:
-    """Axes along which the devices of a group differ, for a move from `here` under the device map `devices`."""
-    if move.kind in ("reduce_scatter", "all_reduce"):
-        return move.parts
-    if move.kind == "all_slice":
-        return frozenset(taken(move.after, here))
-    if move.kind == "all_permute":
+    """Axes along which the devices of a group differ, for a step from `here` under the device map `devices`."""
+    if step.kind in ("reduce_scatter", "all_reduce"):
+        return step.parts
+    if step.kind == "all_slice":
+        return frozenset(taken(step.after, here))
+    if step.kind == "all_permute":
         if devices is not None:
-            return frozenset(a for dim in (*here, *move.after) for a in dim)
-        return _displaced(axes, here, move.after)
-    parts = taken(move.view or here, move.after)
-    return frozenset(parts) if move.devices is None else _physical(axes, parts, move.devices)
+            return frozenset(a for dim in (*here, *step.after) for a in dim)
+        return _displaced(axes, here, step.after)
+    parts = taken(step.view or here, step.after)
+    return frozenset(parts) if step.devices is None else _physical(axes, parts, step.devices)
 
 
 def _displaced(axes: PrimeAxes, before: PrimeLayout, after: PrimeLayout) -> frozenset[int]:

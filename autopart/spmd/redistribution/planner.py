@@ -9,7 +9,7 @@ from autopart.spmd.redistribution.candidates import candidates
 from autopart.spmd.redistribution.collective_cost import CollectiveCost, named_cost
 from autopart.spmd.redistribution.planned_steps import PlannedStep
 from autopart.spmd.redistribution.planning_problem import PlanningProblem, on_whole_axes, problems
-from autopart.spmd.redistribution.pricing import Price, Pricing
+from autopart.spmd.redistribution.pricing import Price, StepPricing
 from autopart.spmd.redistribution.step import Plan
 from autopart.spmd.redistribution.to_typed_steps import typed_steps
 from autopart.spmd.redistribution.types import DistributedType
@@ -42,8 +42,8 @@ def plan(
         raise AssertionError(
             f"no candidate from {source} to {target}: an all_to_all per prime and an all_permute is one"
         )
-    price, problem, moves = best
-    steps = tuple(typed_steps(problem, moves))
+    price, problem, planned = best
+    steps = tuple(typed_steps(problem, planned))
     largest = max(source.local_elements, target.local_elements)
     heights = [max(s.source.local_elements, s.target.local_elements) for s in steps]
     return Plan(source, target, steps, price[0], max(heights) / largest if steps and largest else 1.0)
@@ -54,24 +54,24 @@ def _cheapest(
 ) -> tuple[Price, PlanningProblem, list[PlannedStep]] | None:
     best: tuple[Price, PlanningProblem, list[PlannedStep]] | None = None
 
-    def offer(problem: PlanningProblem, pricing: Pricing, moves: list[PlannedStep]) -> None:
+    def offer(problem: PlanningProblem, pricing: StepPricing, steps: list[PlannedStep]) -> None:
         nonlocal best
-        price = pricing.sequence(moves)
+        price = pricing.sequence(steps)
         if best is None or price < best[0]:
-            best = (price, problem, moves)
+            best = (price, problem, steps)
 
     for problem in problems(source, target):
-        pricing = Pricing(problem, element_bytes, model)
-        for moves in candidates(problem):
-            offer(problem, pricing, moves)
+        pricing = StepPricing(problem, element_bytes, model)
+        for steps in candidates(problem):
+            offer(problem, pricing, steps)
             if pricing.tells_axes_apart:
-                for split in split_gathers(problem, moves):
+                for split in split_gathers(problem, steps):
                     offer(problem, pricing, split)
     if best is not None and best[0][0] > 0:
         problem = on_whole_axes(source, target)
-        pricing = Pricing(problem, element_bytes, model)
+        pricing = StepPricing(problem, element_bytes, model)
         if pricing.tells_axes_apart:
-            moves = shortest_path(problem, pricing, best[0][0])
-            if moves is not None:
-                offer(problem, pricing, moves)
+            steps = shortest_path(problem, pricing, best[0][0])
+            if steps is not None:
+                offer(problem, pricing, steps)
     return best

@@ -1,4 +1,4 @@
-"""What a sequence of moves costs, and how sequences of equal cost compare."""
+"""What a sequence of planned steps costs, and how sequences of equal cost compare."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Price = tuple[float, int, float, int]
 """(cost, collectives that communicate, elements sent, steps): the smaller the better."""
 
 
-class Pricing:
-    """Prices moves over the axes of one problem; what it is asked twice it looks up."""
+class StepPricing:
+    """Prices the planned steps of one problem. A price that was computed once is looked up."""
 
     def __init__(self, problem: PlanningProblem, element_bytes: float, model: CollectiveCost):
         self._axes = problem.axes
@@ -34,26 +34,26 @@ class Pricing:
         """Elements per device."""
         return self._elements // ways(layout, self._axes.sizes)
 
-    def move(self, here: PrimeLayout, move: PlannedStep, devices: tuple[int, ...] | None = None) -> float:
-        """The cost of a move from `here`, where tiles are placed under the device map `devices`."""
-        before, after = self.local(here), self.local(move.after)
-        parts = group_axes(self._axes, here, devices, move) if self.tells_axes_apart else frozenset[int]()
-        key = (move.kind, before, after, parts)
+    def step(self, here: PrimeLayout, step: PlannedStep, devices: tuple[int, ...] | None = None) -> float:
+        """The cost of a step from `here`, where tiles are placed under the device map `devices`."""
+        before, after = self.local(here), self.local(step.after)
+        parts = group_axes(self._axes, here, devices, step) if self.tells_axes_apart else frozenset[int]()
+        key = (step.kind, before, after, parts)
         if key not in self._known:
-            self._known[key] = self._model.step_cost(move.kind, before, after, self._element_bytes, self._spans(parts))
+            self._known[key] = self._model.step_cost(step.kind, before, after, self._element_bytes, self._spans(parts))
         return self._known[key]
 
-    def sequence(self, moves: Sequence[PlannedStep]) -> Price:
-        """The price of moves that begin at the source."""
+    def sequence(self, steps: Sequence[PlannedStep]) -> Price:
+        """The price of steps that begin at the source."""
         cost, talking, sent = 0, 0, 0.0
         here, devices = self._source, None
-        for move in moves:
-            if move.kind != "all_slice":
-                cost += self.move(here, move, devices)
+        for step in steps:
+            if step.kind != "all_slice":
+                cost += self.step(here, step, devices)
                 talking += 1
-                sent += sent_share(move.kind, group_size(self._axes, here, move)) * self.local(here)
-            here, devices = move.after, move.devices
-        return cost, talking, sent, len(moves)
+                sent += sent_share(step.kind, group_size(self._axes, here, step)) * self.local(here)
+            here, devices = step.after, step.devices
+        return cost, talking, sent, len(steps)
 
     def _spans(self, parts: frozenset[int]) -> tuple[tuple[str, int], ...]:
         sizes: dict[str, int] = {}

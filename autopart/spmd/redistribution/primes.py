@@ -42,6 +42,20 @@ def prime_factors(n: int) -> tuple[int, ...]:
     return (*factors, n) if n > 1 else tuple(factors)
 
 
+def orders_of(factors: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The different orders of `factors`, the largest number first; twelve equal factors have one order, not 12!.
+
+    >>> list(orders_of((2, 2, 3)))
+    [(3, 2, 2), (2, 3, 2), (2, 2, 3)]
+    """
+    if not factors:
+        yield ()
+    for first in sorted(set(factors), reverse=True):
+        rest = list(factors)
+        rest.remove(first)
+        yield from ((first, *order) for order in orders_of(tuple(rest)))
+
+
 class PrimeAxes:
     """One way to cut the axes of a mesh into primes.
 
@@ -68,9 +82,9 @@ class PrimeAxes:
             stride *= self.sizes[part]
         return tuple(reversed(found))
 
-    def layout(self, kind: DistributedType) -> PrimeLayout:
+    def layout(self, type_: DistributedType) -> PrimeLayout:
         """The type as a layout."""
-        return tuple(tuple(p for axis in reversed(dim) for p in self.parts(axis)) for dim in kind.axes)
+        return tuple(tuple(p for axis in reversed(dim) for p in self.parts(axis)) for dim in type_.axes)
 
     def minor_first(self, parts: tuple[int, ...]) -> tuple[SubAxis, ...]:
         """Parts given major to minor, as axes minor to major, neighbours joined."""
@@ -94,8 +108,8 @@ def decompositions(
                 raise DistributedTypeError(
                     f'axis "{name}" is cut at {lower} and at {upper}', why=f"{upper} is not a multiple of {lower}"
                 )
-            orders = sorted(set(itertools.permutations(prime_factors(upper // lower))), reverse=True)
-            choices.append([_parts(name, lower, order) for order in orders[:MAX_DECOMPOSITIONS]])
+            orders = itertools.islice(orders_of(prime_factors(upper // lower)), MAX_DECOMPOSITIONS)
+            choices.append([_parts(name, lower, order) for order in orders])
     order = {name: i for i, (name, _) in enumerate(mesh)}
     made = []
     for choice in itertools.islice(itertools.product(*choices), MAX_DECOMPOSITIONS):
@@ -105,7 +119,7 @@ def decompositions(
 
 
 def whole_axes(mesh: tuple[tuple[str, int], ...], cuts: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> PrimeAxes:
-    """The axes of `mesh`, cut where they must be and nowhere else; not prime, for who does not need them to be."""
+    """The axes of `mesh`, cut at `cuts` and nowhere else: for planners that do not need parts of prime size."""
     wanted, parts = dict(cuts), []
     for name, size in mesh:
         marks = sorted({1, size, *wanted.get(name, ())})
@@ -113,11 +127,11 @@ def whole_axes(mesh: tuple[tuple[str, int], ...], cuts: tuple[tuple[str, tuple[i
     return PrimeAxes(mesh, tuple(parts))
 
 
-def cuts_of(*kinds: DistributedType) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def cuts_of(*types: DistributedType) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """Strides at which the types cut axes into parts."""
-    sizes = dict(kinds[0].mesh)
+    sizes = dict(types[0].mesh)
     cuts: dict[str, set[int]] = {}
-    for axis in _axes(kinds):
+    for axis in _axes(types):
         if axis.size != sizes[axis.name]:
             cuts.setdefault(axis.name, set()).update((axis.stride, axis.stride * axis.size))
     return tuple((name, tuple(sorted(marks))) for name, marks in sorted(cuts.items()))
@@ -148,9 +162,9 @@ def _parts(name: str, stride: int, order: tuple[int, ...]) -> tuple[SubAxis, ...
     return tuple(parts)
 
 
-def _axes(kinds: tuple[DistributedType, ...]) -> Iterator[SubAxis]:
-    for kind in kinds:
-        for dim in kind.axes:
+def _axes(types: tuple[DistributedType, ...]) -> Iterator[SubAxis]:
+    for type_ in types:
+        for dim in type_.axes:
             yield from dim
-        for axis, _ in kind.pending:
+        for axis, _ in type_.pending:
             yield axis

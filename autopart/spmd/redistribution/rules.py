@@ -26,58 +26,58 @@ Changes = Mapping[int, Iterable[str | SubAxis] | str]
 """Axes per dim, minor to major: names (one name, or several) or parts of axes."""
 
 
-def all_gather(kind: DistributedType, taken: Changes) -> DistributedType:
+def all_gather(type_: DistributedType, taken: Changes) -> DistributedType:
     """T-ALLGATHER: the minor axes of some dims go; their tiles are put together."""
-    return _checked(replace(kind, axes=_without(kind, taken)))
+    return _checked(replace(type_, axes=_without(type_, taken)))
 
 
-def all_slice(kind: DistributedType, added: Changes) -> DistributedType:
+def all_slice(type_: DistributedType, added: Changes) -> DistributedType:
     """T-DYNSLICE: axes that nothing uses yet cut some dims further."""
-    return _checked(replace(kind, axes=_with(kind, kind.axes, added)))
+    return _checked(replace(type_, axes=_with(type_, type_.axes, added)))
 
 
-def all_to_all(kind: DistributedType, taken: Changes, added: Changes) -> DistributedType:
+def all_to_all(type_: DistributedType, taken: Changes, added: Changes) -> DistributedType:
     """T-ALLTOALL: axes move from the minor end of some dims to that of others."""
-    gone, come = ([a for axes in c.values() for a in _axes(kind, axes)] for c in (taken, added))
+    gone, come = ([a for axes in c.values() for a in _axes(type_, axes)] for c in (taken, added))
     if set(_pieces(gone, come)) != set(_pieces(come, gone)) or set(taken) & set(added):
         raise DistributedTypeError(
-            f"an all_to_all of {kind} takes {taken} and adds {added}",
+            f"an all_to_all of {type_} takes {taken} and adds {added}",
             why="it adds the axes that it takes, to other dims",
         )
-    return _checked(replace(kind, axes=_with(kind, _without(kind, taken), added)))
+    return _checked(replace(type_, axes=_with(type_, _without(type_, taken), added)))
 
 
-def all_permute(kind: DistributedType, target: DistributedType) -> DistributedType:
+def all_permute(type_: DistributedType, target: DistributedType) -> DistributedType:
     """T-PERMUTE: any type of the same local and global shape."""
-    if kind.local_shape != target.local_shape or kind.shape != target.shape or kind.pending != target.pending:
+    if type_.local_shape != target.local_shape or type_.shape != target.shape or type_.pending != target.pending:
         raise DistributedTypeError(
-            f"an all_permute from {kind} to {target}", why=f"local shapes {kind.local_shape} and {target.local_shape}"
+            f"an all_permute from {type_} to {target}", why=f"local shapes {type_.local_shape} and {target.local_shape}"
         )
     return _checked(target)
 
 
-def reduce_scatter(kind: DistributedType, added: Changes) -> DistributedType:
+def reduce_scatter(type_: DistributedType, added: Changes) -> DistributedType:
     """Reductions pending on some axes are done, and those axes cut some dims further."""
-    done = [a for axes in added.values() for a in _axes(kind, axes)]
-    return all_slice(all_reduce(kind, done), added)
+    done = [a for axes in added.values() for a in _axes(type_, axes)]
+    return all_slice(all_reduce(type_, done), added)
 
 
-def all_reduce(kind: DistributedType, done: Iterable[str | SubAxis]) -> DistributedType:
+def all_reduce(type_: DistributedType, done: Iterable[str | SubAxis]) -> DistributedType:
     """Reductions pending on some axes are done; the reduction, and those after it in the type, must be of one kind."""
-    waiting = [axis for axis, _ in kind.pending]
-    gone = set(_pieces(_axes(kind, done), waiting))
-    pending = [(piece, code) for axis, code in kind.pending for piece in _pieces([axis], gone)]
+    waiting = [axis for axis, _ in type_.pending]
+    gone = set(_pieces(_axes(type_, done), waiting))
+    pending = [(piece, code) for axis, code in type_.pending for piece in _pieces([axis], gone)]
     codes = [code for u, code in pending if u in gone]
     if len(codes) != len(gone):
-        raise DistributedTypeError(f"{kind} does not wait for all of {tuple(done)} to be reduced")
+        raise DistributedTypeError(f"{type_} does not wait for all of {tuple(done)} to be reduced")
     last = [code for _, code in pending][-1:]
     first = min((n for n, (u, _) in enumerate(pending) if u in gone), default=len(pending))
     if {code for _, code in pending[first:]} - set(last):
-        raise DistributedTypeError(f"{kind} has another reduction to do first")
+        raise DistributedTypeError(f"{type_} has another reduction to do first")
     left: list[tuple[SubAxis, int]] = []
-    for axis, code in kind.pending:
+    for axis, code in type_.pending:
         left += [(part, code) for part in merged([u for u in _pieces([axis], gone) if u not in gone])]
-    return _checked(replace(kind, pending=tuple(left)))
+    return _checked(replace(type_, pending=tuple(left)))
 
 
 def verify(plan: Plan) -> None:
@@ -118,13 +118,13 @@ def result(step: Step) -> DistributedType:
     return all_permute(step.view, step.target)
 
 
-def _checked(kind: DistributedType) -> DistributedType:
-    kind.check()
-    return kind
+def _checked(type_: DistributedType) -> DistributedType:
+    type_.check()
+    return type_
 
 
-def _axes(kind: DistributedType, axes: Iterable[str | SubAxis] | str) -> tuple[SubAxis, ...]:
-    sizes = dict(kind.mesh)
+def _axes(type_: DistributedType, axes: Iterable[str | SubAxis] | str) -> tuple[SubAxis, ...]:
+    sizes = dict(type_.mesh)
     names = (axes,) if isinstance(axes, str | SubAxis) else tuple(axes)
     return tuple(a if isinstance(a, SubAxis) else SubAxis(a, sizes.get(a, 0)) for a in names)
 
@@ -142,13 +142,13 @@ def _pieces(axes: Iterable[SubAxis], cuts: Iterable[SubAxis]) -> list[SubAxis]:
     return pieces
 
 
-def _without(kind: DistributedType, taken: Changes) -> tuple[tuple[SubAxis, ...], ...]:
-    dims = list(kind.axes)
+def _without(type_: DistributedType, taken: Changes) -> tuple[tuple[SubAxis, ...], ...]:
+    dims = list(type_.axes)
     for dim, axes in taken.items():
-        gone = _axes(kind, axes)
+        gone = _axes(type_, axes)
         kept = _after_minor_end(dims[dim], merged(gone))
         if kept is None:
-            raise DistributedTypeError(f"{gone} is not the minor end of dim {dim} of {kind}")
+            raise DistributedTypeError(f"{gone} is not the minor end of dim {dim} of {type_}")
         dims[dim] = kept
     return tuple(dims)
 
@@ -165,8 +165,8 @@ def _after_minor_end(have: tuple[SubAxis, ...], gone: tuple[SubAxis, ...]) -> tu
     return merged((SubAxis(axis.name, axis.size // part.size, axis.stride * part.size), *have[len(gone) :]))
 
 
-def _with(kind: DistributedType, dims: tuple[tuple[SubAxis, ...], ...], added: Changes) -> tuple:
+def _with(type_: DistributedType, dims: tuple[tuple[SubAxis, ...], ...], added: Changes) -> tuple:
     result = list(dims)
     for dim, axes in added.items():
-        result[dim] = merged((*_axes(kind, axes), *result[dim]))
+        result[dim] = merged((*_axes(type_, axes), *result[dim]))
     return tuple(result)

@@ -52,11 +52,6 @@ class Step:
         """(mesh axis, size of the part it spans), in mesh order: what a cost is asked about."""
         return tuple((n, math.prod([a.size for a in self.axes if a.name == n])) for n in self.mesh_axes)
 
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """Dims whose tiling changes."""
-        return tuple(sorted({d for d, _ in self.gathered + self.sliced}))
-
     def text(self) -> str:
         """As the PartIR paper's Listing 9 writes it: `all_gather [{"x"}, {}]`, `all_to_all {0 -> 1} <"x">`.
 

@@ -1,4 +1,4 @@
-"""From moves between layouts to typed steps."""
+"""From planned steps, which lead from layout to layout, to typed steps, which lead from type to type."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from autopart.spmd.redistribution.types import DistributedType, SubAxis, merged
 
 Pending = tuple[tuple[SubAxis, int], ...]
 Side = list[tuple[int, tuple[int, ...]]]
+Changes = tuple[tuple[int, tuple[SubAxis, ...]], ...]
 
 
-def typed_steps(p: PlanningProblem, moves: Sequence[PlannedStep]) -> Iterator[Step]:
-    """The moves from the problem's source to its target, as steps."""
+def typed_steps(p: PlanningProblem, steps: Sequence[PlannedStep]) -> Iterator[Step]:
+    """The planned steps from the problem's source to its target, as typed steps."""
     here, layout, pending = p.source_type, p.source, p.source_type.pending
-    for number, move in enumerate(moves):
-        if move.parts:
-            pending = _still(p.axes, pending, move.parts)
-        after = p.target_type if number + 1 == len(moves) else _type(p, move.after, pending, move.devices)
-        seen = layout if move.view is None else move.view
-        view = here if move.devices in (None, here.devices) else _type(p, seen, here.pending, move.devices)
+    for number, step in enumerate(steps):
+        if step.parts:
+            pending = _still(p.axes, pending, step.parts)
+        after = p.target_type if number + 1 == len(steps) else _type(p, step.after, pending, step.devices)
+        seen = layout if step.view is None else step.view
+        view = here if step.devices in (None, here.devices) else _type(p, seen, here.pending, step.devices)
         gathered, sliced = (
-            ((), ()) if move.kind in ("all_permute", "all_reduce") else _changes(p.axes, seen, move.after)
+            ((), ()) if step.kind in ("all_permute", "all_reduce") else _changes(p.axes, seen, step.after)
         )
-        parts = group_axes(p.axes, layout, here.devices, move)
+        parts = group_axes(p.axes, layout, here.devices, step)
         axes = spanned_axes(tuple(p.axes.axes[a] for a in parts), p.axes.mesh)
-        yield Step(move.kind, here, after, view, gathered, sliced, axes, move.code)
-        here, layout = after, move.after
+        yield Step(step.kind, here, after, view, gathered, sliced, axes, step.code)
+        here, layout = after, step.after
 
 
 def _type(
@@ -49,7 +50,7 @@ def _still(axes: PrimeAxes, pending: Pending, done: frozenset[int]) -> Pending:
     return tuple(left)
 
 
-def _changes(axes: PrimeAxes, before: PrimeLayout, after: PrimeLayout):
+def _changes(axes: PrimeAxes, before: PrimeLayout, after: PrimeLayout) -> tuple[Changes, ...]:
     """(dim, axes minor to major) taken away and added, both cut into the same pieces."""
     taken = [(d, s[len(t) :]) for d, (s, t) in enumerate(zip(before, after, strict=True)) if len(s) > len(t)]
     added = [(d, t[len(s) :]) for d, (s, t) in enumerate(zip(before, after, strict=True)) if len(t) > len(s)]

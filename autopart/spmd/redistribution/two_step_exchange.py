@@ -1,4 +1,4 @@
-"""Two all_to_alls that are exact: what is in the way leaves first, parked where there is room.
+"""Two all_to_alls that are exact: the first parks the axes that are in the way on dims that have room.
 
     dim 0  (a)              (b)                  a moves 0 -> 1, then b moves 2 -> 0
     dim 1  ()      ->       (a)                  where a and b are of different primes, one all_to_all cannot do both
@@ -43,7 +43,7 @@ def two_exchanges(
 def _detours(
     axes: PrimeAxes, room: Room, source: PrimeLayout, target: PrimeLayout, free: Axes, extras: Axes
 ) -> Iterator[tuple[PrimeLayout, PrimeLayout]]:
-    """Layouts before and after a first all_to_all that takes axes off dims on which they are not in place."""
+    """Layouts before and after a first all_to_all, which moves axes from dims where the target does not have them."""
     inplace = list(source)
     for dim, goal in enumerate(target):
         k = len(inplace[dim])
@@ -67,7 +67,11 @@ def _detours(
 def _middles(
     axes: PrimeAxes, room: Room, start: PrimeLayout, target: PrimeLayout, leaving: Axes, shared: Axes
 ) -> Iterator[PrimeLayout]:
-    """Where the axes that leave can go: into place if their turn has come, else on any dim that does not lose axes."""
+    """Layouts after the axes of the `leaving` dims have moved.
+
+    An axis moves to the place that it has in the target, if all axes major to that place stand there; otherwise it is
+    parked on any dim that is not leaving.
+    """
     here = list(start)
     moved = []
     for dim in leaving:

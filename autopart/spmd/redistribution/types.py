@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -164,10 +164,6 @@ class DistributedType:
         placed = np.empty_like(offsets)
         placed[np.array(self.devices)] = offsets
         return placed
-
-    def without_pending(self) -> DistributedType:
-        """The same placement of tiles with nothing left to reduce."""
-        return replace(self, pending=())
 
     def __str__(self) -> str:
         sizes = dict(self.mesh)

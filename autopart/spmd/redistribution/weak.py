@@ -49,7 +49,10 @@ def meeting_point(source: Sequence[int], target: Sequence[int], room: Sequence[i
 def nearest_pair(
     source: Sequence[int], target: Sequence[int], room: Sequence[int], total: int
 ) -> tuple[list[int], list[int]] | None:
-    """For one prime, refinements of source and of target with `total` cuts each, as alike as they can be."""
+    """For one prime, a refinement of source and a refinement of target that agree on as many dims as possible.
+
+    Each has `total` cuts. None where `total` cuts do not refine both, or do not fit into `room`.
+    """
     start, end = list(source), list(target)
     start_left, end_left = total - sum(start), total - sum(end)
     if start_left < 0 or end_left < 0 or total > sum(room):

@@ -8,6 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.rule import Omission
+
+BITWISE = Omission(
+    "no collective of XLA combines integers bit by bit: on CPU and GPU they add, multiply, or take an extreme",
+    lambda spec, mapping: any(
+        code in (AND, OR) and type_.dtype != "i1" for code, type_ in zip(mapping.results, spec.results, strict=True)
+    ),
+)
+"""Reductions of integers by "and" and "or" are not tiled on the reduced dim."""
 
 
 def common_dims(spec: OpSpec, dims: Iterable[int]) -> Iterator[TileMapping]:
@@ -20,11 +29,12 @@ def common_dims(spec: OpSpec, dims: Iterable[int]) -> Iterator[TileMapping]:
 def reduction_code(region: str, type_: TensorType) -> int | None:
     """The result entry for slices combined by the reducer `region`; None if no collective computes it.
 
-    Booleans are added by "or" and multiplied by "and", as StableHLO defines.
+    Booleans are added by "or" and multiplied by "and", as StableHLO defines. Integers are combined by neither:
+    see `BITWISE`.
     """
     if type_.dtype == "i1":
         return {"add": OR, "max": OR, "or": OR, "mul": AND, "min": AND, "and": AND}.get(region)
-    return {"add": SUM, "max": MAX, "min": MIN, "mul": MUL, "and": AND, "or": OR}.get(region)
+    return {"add": SUM, "max": MAX, "min": MIN, "mul": MUL}.get(region)
 
 
 def reduction_codes(region: str, types: Iterable[TensorType]) -> tuple[int, ...] | None:

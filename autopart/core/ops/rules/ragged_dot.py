@@ -77,11 +77,10 @@ class _Dims:
     @cached_property
     def outer(self) -> list[int]:
         """Dims of lhs that lie outside the ragged dim, each with group sizes of its own if the sizes have the dims."""
-        kind = next(
-            k for k in ([d for d, _ in self.batch], [d for d, _ in self.contracting], self.rows) if self.ragged in k
-        )
-        inside = kind[: kind.index(self.ragged)]
-        return inside if kind == [d for d, _ in self.batch] else [d for d, _ in self.batch] + inside
+        batch = [d for d, _ in self.batch]
+        family = next(dims for dims in (batch, [d for d, _ in self.contracting], self.rows) if self.ragged in dims)
+        inside = family[: family.index(self.ragged)]
+        return inside if family == batch else batch + inside
 
     def sizes_dim(self, lhs_dim: int) -> int:
         """The dim of the group sizes that belongs to a dim of lhs."""

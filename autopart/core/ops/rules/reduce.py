@@ -28,7 +28,7 @@ from autopart.core.jax_internals import least_number, numpy_dtype
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
-from autopart.core.ops.rules.factors import reduction_codes
+from autopart.core.ops.rules.factors import BITWISE, reduction_codes
 from autopart.core.ops.rules.positions import is_first
 from autopart.core.ops.traits import Reduction
 
@@ -79,13 +79,13 @@ def identity(code: int, dtype: str) -> Any:
         return _least_float(dtype) if code == MAX else -_least_float(dtype)
     bits, signed = int(dtype.removeprefix("ui").removeprefix("i")), not dtype.startswith("ui")
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    return {MAX: low, MIN: high, OR: 0, AND: -1 if signed else high}[code]
+    return low if code == MAX else high
 
 
 def _least_float(dtype: str) -> float:
     """Minus infinity, or the least number of a type that has no infinities."""
-    kind = numpy_dtype(dtype)
-    return -math.inf if np.isinf(np.array(-math.inf).astype(kind)) else least_number(kind)
+    numeric = numpy_dtype(dtype)
+    return -math.inf if np.isinf(np.array(-math.inf).astype(numeric)) else least_number(numeric)
 
 
 def _localize(local: LocalOp) -> list[Value]:
@@ -121,7 +121,7 @@ def _over(*dims: int) -> str:
         op("reduce", "4x6xf32, f32 -> 6xf32", _over(0), reducer("minimum f32"), feed=(None, (-4, -1))),
         op("reduce", "2x4xi32, i32 -> 2xi32", _over(1), reducer("multiply i32"), feed=((1, 4), (1, 2))),
         op("reduce", "2x26xi32, i32 -> 2xi32", _over(1), reducer("multiply i32"), feed=((1, 4), (2, 5))),
-        op("reduce", "4x6xi32, i32 -> 6xi32", _over(0), reducer("and i32"), feed=(None, (1, 6))),
+        op("reduce", "4x6xi32, i32 -> 6xi32", _over(0), reducer("and i32"), feed=((0, 99), (-1, 0))),
         op("reduce", "4x6xi1, i1 -> 6xi1", _over(0), reducer("or i1"), feed=(None, (0, 1))),
         op("reduce", "4x6xi1, i1 -> 6xi1", _over(0), reducer("add i1"), feed=(None, (0, 1))),
         op("reduce", "4x6xui8, ui8 -> 6xui8", _over(0), reducer("maximum ui8"), feed=(None, (3, 8))),
@@ -136,6 +136,7 @@ def _over(*dims: int) -> str:
         ),
         op("reduce", "4x6xf32, 4x6xi32, f32, i32 -> 4xf32, 4xi32", _over(1), _ARGMAX, feed=(None, None, (-9, -9))),
     ),
+    reasons=(BITWISE,),
 )
 def reduce(spec: OpSpec) -> Iterable[TileMapping]:
     """Kept dims tile; reduced dims combine by the reducer, where it has a collective."""

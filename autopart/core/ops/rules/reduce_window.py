@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
-from autopart.core.ops.rules.factors import reduction_codes
+from autopart.core.ops.rules.factors import BITWISE, reduction_codes
 from autopart.core.ops.rules.reduce import reduced_in_parts
 from autopart.core.ops.rules.windows import Window
 from autopart.core.ops.traits import Reduction, elements
@@ -97,7 +97,9 @@ def _flop(spec: OpSpec) -> float:
             _window("1, 2", "window_strides = array<i64: 1, 2>"),
             reducer("add f32", "minimum i32"),
         ),
+        op("reduce_window", "4x6xi32, i32 -> 4x1xi32", _window("1, 6"), reducer("and i32")),
     ),
+    reasons=(BITWISE,),
 )
 def reduce_window(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims whose windows stay inside a slice, and dims that one window covers."""

@@ -21,7 +21,7 @@ from functools import cached_property
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
-from autopart.core.ops.rules.factors import reduction_codes
+from autopart.core.ops.rules.factors import BITWISE, reduction_codes
 from autopart.core.ops.rules.index_vectors import assembled, components
 from autopart.core.ops.rules.positions import between, is_first, offset, shifted
 from autopart.core.ops.traits import Update, elements
@@ -169,6 +169,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
                 ("multiply", "f32"),
                 ("overwrite", "f32"),
                 ("and", "i32"),
+                ("and", "i1"),
                 ("or", "i1"),
             )
         ),
@@ -192,6 +193,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
             "where updates replace a dim whole, they are sliced with it",
             lambda spec, mapping: mapping.operands[-1] == WHOLE and mapping.operands[0] in _Dims(spec).whole_windows,
         ),
+        BITWISE,
     ),
 )
 def scatter(spec: OpSpec) -> Iterable[TileMapping]:
