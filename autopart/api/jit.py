@@ -22,7 +22,7 @@ from autopart.api.kept import Kept
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.schedule import run_schedule
-from autopart.api.tactics import SCHEDULE, Tactic
+from autopart.api.tactic import SCHEDULE, Tactic
 from autopart.api.trace import LoadedProgram, Options, trace
 from autopart.core.arguments import (
     ANYTHING,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autopart.core.partitioning import Action, Partitioning, ShareGathers
+from autopart.api.tactic import TacticContext, TacticResult
+from autopart.core.actions import ShareGathers
+from autopart.core.partitioning import Partitioning
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class SharedGathers:
     within: int
     name: str = "SharedGathers"
 
-    def act(self, partitioning: Partitioning) -> list[Action]:
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
         partitioning.share_gathers(self.within)
-        return [ShareGathers(self.within)]
+        return TacticResult([ShareGathers(self.within)])

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.api.tactic import TacticContext, TacticResult
+from autopart.core.actions import Action, Atomic, Propagate, Tile
+from autopart.core.partitioning import Partitioning
 
 SIZES = (2, 4, 8, 6, 12, 3, 1)
 MESHES = (
@@ -398,7 +400,7 @@ class RandomActions:
     count: int = 8
     name: str = "random"
 
-    def act(self, partitioning: Partitioning) -> list[Action]:
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         rng = np.random.default_rng([self.seed, 3])
         program, axes = partitioning.program, partitioning.mesh.axis_names
         taken: list[Action] = []
@@ -420,4 +422,4 @@ class RandomActions:
                 taken.append(Propagate(axis))
                 partitioning.propagate([axis])
         partitioning.propagate()
-        return [*taken, *map(Propagate, axes)]
+        return TacticResult([*taken, *map(Propagate, axes)])
