@@ -4,8 +4,8 @@
       BP.act(partitioning, context: tactic 1 of 2)      ->  TacticResult([tile<x, 0, batch>, propagate<batch>])
       auto.act(partitioning, context: tactic 2 of 2)    ->  TacticResult([...], {"evaluations": 1000, ...})
 
-`ap.jit`, `ap.sweep` and the seeds of a search all run their tactics here. So a tactic is told the same things in each of
-them, and an error names the tactic in each of them.
+`ap.jit`, `ap.sweep` and the seeds of a search all run their tactics here. So in each of them a tactic is told the same
+things, and an error names the tactic.
 """
 
 from __future__ import annotations

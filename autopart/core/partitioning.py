@@ -121,7 +121,7 @@ class Partitioning:
                 self.share_gathers(within)
 
     def apply_all(self, actions: Iterable[Action]) -> None:
-        """Carries out actions in order, as whoever found them did; raises `TileError` at the first that is not legal."""
+        """Carries out actions in order; raises `TileError` at the first that is not legal."""
         for action in actions:
             self.apply(action)
 
