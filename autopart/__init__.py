@@ -22,7 +22,8 @@ from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Replay, Sweep, sweep
-from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition, Tactic
+from autopart.api.tactic import Tactic, TacticContext, TacticResult
+from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition
 from autopart.api.tag import tag
 from autopart.api.trace import LoadedProgram, load
 from autopart.core.errors import (
@@ -106,7 +107,9 @@ __all__ = [
     "StepSeconds",
     "Sweep",
     "Tactic",
+    "TacticContext",
     "TacticReport",
+    "TacticResult",
     "TileError",
     "TileMapping",
     "UnknownNameError",

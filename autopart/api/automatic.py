@@ -9,16 +9,14 @@ It issues the same actions as a manual tactic; the metadata says which, at what 
 from __future__ import annotations
 
 import dataclasses
-import pickle
 import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from autopart.api.shared_gathers import SharedGathers
-from autopart.api.tactics import SCHEDULE, ManualPartition, Tactic
+from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, TacticResult, actions_of
+from autopart.core.actions import Action
 from autopart.core.arguments import (
     AXES,
     FLAG,
@@ -31,9 +29,9 @@ from autopart.core.arguments import (
     sequence,
     whole,
 )
-from autopart.core.errors import ArgumentError, PartitionError
-from autopart.core.partitioning import Action, Partitioning
-from autopart.costmodel.cost_models import COST_MODEL, called_cost_model
+from autopart.core.errors import ArgumentError
+from autopart.core.partitioning import Partitioning
+from autopart.costmodel.cost_models import COST_MODEL, called_cost_model, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
@@ -45,14 +43,6 @@ from autopart.spmd.device_local import LoweringOptions
 
 class SearchWarning(UserWarning):
     """What a search found is not what was hoped for: nothing fits in memory, or workers died over some of it."""
-
-
-class ReportedActions(list[Action]):
-    """The actions of a tactic, with a report about how it decided."""
-
-    def __init__(self, actions: Sequence[Action], report: dict[str, Any]):
-        super().__init__(actions)
-        self.report = report
 
 
 _PATH = PATH | NONE
@@ -119,24 +109,23 @@ class AutomaticPartition:
         if not self.name:
             object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
 
-    def under(self, options: LoweringOptions, cost_model: CostModel | None) -> AutomaticPartition:
-        """This tactic with the options and the cost model of the schedule it is in, unless it has its own."""
-        return dataclasses.replace(self, options=self.options or options, cost_model=self.cost_model or cost_model)
-
-    def act(self, partitioning: Partitioning) -> list[Action]:
-        """See `Tactic.act`. The list carries a `report` of plain values about the search."""
-        found = search(partitioning, self._search(partitioning))
-        for action in found.actions:
-            partitioning.apply(action)
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
+        """See `Tactic.act`. Searches by the schedule's options and cost model, unless it has its own."""
+        found = search(partitioning, self._search(partitioning, context))
+        partitioning.apply_all(found.actions)
         if "nothing_tried" in found.report:
             warnings.warn(found.report["nothing_tried"], SearchWarning, stacklevel=2)
         for lost in found.report.get("lost", ()):
             warnings.warn(f"a job was given up and the search went on: {lost['why']}", SearchWarning, stacklevel=2)
         if "does_not_fit" in found.report:
             warnings.warn("\n  ".join(found.report["does_not_fit"]), SearchWarning, stacklevel=2)
-        return ReportedActions(found.actions, found.report)
+        return TacticResult(found.actions, found.report)
 
-    def _search(self, partitioning: Partitioning) -> Search:
+    def _search(self, partitioning: Partitioning, context: TacticContext) -> Search:
+        own = cost_model_of(self.cost_model)
+        context = dataclasses.replace(
+            context, options=self.options or context.options, cost_model=own or context.cost_model
+        )
         return Search(
             axes=tuple(self.axes),
             optimizer=self.optimizer,
@@ -144,23 +133,16 @@ class AutomaticPartition:
             seed=self.seed,
             executor=self.executor,
             objective=self.objective,
-            cost_model=called_cost_model(self.cost_model),
-            options=self.options or LoweringOptions(),
-            given=tuple(self._given(partitioning, schedule) for schedule in self.seeds),
+            cost_model=called_cost_model(context.cost_model),
+            options=context.options,
+            given=tuple(self._given(partitioning, n, context) for n in range(len(self.seeds))),
             records=self.records,
             resume=self.resume,
             cache=self.cache,
             progress=sys.stderr.isatty() if self.progress is None else self.progress,
         )
 
-    def _given(self, partitioning: Partitioning, schedule: Sequence[Tactic]) -> tuple[Action, ...]:
-        """The actions of a seed schedule on this state."""
-        own: Partitioning = pickle.loads(pickle.dumps(partitioning))
-        actions: list[Action] = []
-        for tactic in schedule:
-            if not isinstance(tactic, ManualPartition | SharedGathers):
-                raise PartitionError(
-                    f"a seed of {self.name} holds {tactic!r}", why="seeds are schedules of manual tactics"
-                )
-            actions += tactic.act(own)
-        return tuple(actions)
+    def _given(self, partitioning: Partitioning, number: int, context: TacticContext) -> tuple[Action, ...]:
+        """The actions of a seed schedule on this state, which is left as it is."""
+        context = dataclasses.replace(context, schedule=f'seed {number + 1} of "{self.name}"', notes=())
+        return actions_of(partitioning.copy(), self.seeds[number], context)

@@ -22,7 +22,7 @@ from autopart.api.kept import Kept
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.schedule import run_schedule
-from autopart.api.tactics import SCHEDULE, Tactic
+from autopart.api.tactic import SCHEDULE, Tactic
 from autopart.api.trace import LoadedProgram, Options, trace
 from autopart.core.arguments import (
     ANYTHING,
@@ -36,6 +36,7 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import ArgumentError, closest
 from autopart.core.mesh import Mesh
+from autopart.core.passes import PASSES_KIND, Pass, pass_of
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.spmd.device_local import LoweringOptions
@@ -52,6 +53,7 @@ def jit(
     mesh: Mesh | jax.sharding.Mesh,
     schedule: Sequence[Tactic] = (),
     *,
+    passes: Sequence[str | Pass] = (),
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
     static_argnums: int | Sequence[int] = (),
@@ -69,13 +71,16 @@ def jit(
     `cost_model`, an object or a registered name, replaces the simulator (which needs the mesh to name a device).
     `strict` raises where propagation stops at a conflict or at an op without a rule, and where a mesh axis that tiles
     arguments divides next to no flop in the end, instead of reporting it. Of the programs compiled for different
-    shapes, the `most_compiled` that were called last are kept.
+    shapes, the `most_compiled` that were called last are kept. `passes` rewrite the program before the first tactic
+    sees it, in order, after the import's own (dead code): instances of `autopart.core.passes.Pass`, or names that are
+    registered.
 
     Several threads may call it; each shape is compiled once. Under `jax.jit`, `scan` and the like it runs as part of
     the program around it; transform with `grad` or `vmap` before partitioning. Raises `ArgumentError` for arguments of
     other types than these.
     """
     check("ap.jit", fun=(fun, _FUN), mesh=(mesh, _MESH), schedule=(schedule, SCHEDULE))
+    check("ap.jit", passes=(passes, PASSES_KIND))
     check("ap.jit", donate_argnums=(donate_argnums, _NUMBERS), static_argnums=(static_argnums, _NUMBERS))
     check("ap.jit", donate_argnames=(donate_argnames, _NAMES), static_argnames=(static_argnames, _NAMES))
     check("ap.jit", options=(options, OPTIONS), cost_model=(cost_model, COST_MODEL), strict=(strict, FLAG))
@@ -88,6 +93,7 @@ def jit(
         static_argnames=_tuple(static_argnames),
         donate_argnums=_tuple(donate_argnums),
         donate_argnames=_tuple(donate_argnames),
+        passes=tuple(map(pass_of, passes)),
     )
     check_numbers(fun, trace_options)
     return PartitionedFunction(

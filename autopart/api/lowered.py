@@ -21,6 +21,8 @@ from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_internals import module_text
 from autopart.core.layout import axes_by_dim
 from autopart.core.mesh import Mesh
+from autopart.core.passes import PassReport
+from autopart.core.program_text import program_text
 from autopart.core.text import core_text
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.hardware.links import mesh_links
@@ -50,6 +52,11 @@ class Lowered:
     def estimate(self) -> Estimate | None:
         """Seconds and bytes of a step on one device; None where the mesh names no device and no cost model is given."""
         return self.scheduled.estimate
+
+    @property
+    def passes(self) -> tuple[PassReport, ...]:
+        """What each pass over the program took and did, before the schedule."""
+        return self.traced.passes
 
     @functools.cached_property
     def metadata(self) -> Metadata:
@@ -101,16 +108,19 @@ class Lowered:
     def as_text(self, form: str = "hlo") -> str:
         """As text: "core" (PartIR:Core), "hlo" (device-local, collectives over axes) or "stablehlo" (what runs).
 
-        The last parses again; constants of more than 16 elements are left out of it.
+        "program" is what the schedule was given: unpartitioned, after all passes. The text of "stablehlo" parses again;
+        constants of more than 16 elements are left out of it.
         """
         match form if isinstance(form, str) else None:
+            case "program":
+                return program_text(self.traced.program)
             case "core":
                 return core_text(self.scheduled.partitioning)
             case "hlo":
                 return hlo_text(self.program)
             case "stablehlo":
                 return module_text(self.exported)
-        raise ArgumentError(f'no text form {shown(form)}; there are "core", "hlo" and "stablehlo"')
+        raise ArgumentError(f'no text form {shown(form)}; there are "program", "core", "hlo" and "stablehlo"')
 
     @functools.cached_property
     def exported(self) -> Any:

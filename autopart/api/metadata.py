@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from autopart.api.names import dead_tags, keys
 from autopart.api.schedule_code import schedule_code
+from autopart.core.actions import Action, row_of, text_of
 from autopart.core.errors import ArgumentError
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, ShareGathers, Tile
+from autopart.core.partitioning import Partitioning
 from autopart.core.quoting import one_line
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import AxisUse, percent
@@ -151,7 +152,7 @@ class Metadata:
 
 def report_tactic(
     name: str,
-    actions: list[Action],
+    actions: Sequence[Action],
     partitioning: Partitioning,
     lowered: DeviceLocal,
     estimate: Estimate | None,
@@ -179,33 +180,14 @@ def report_tactic(
     )
 
 
-def _decisions(actions: list[Action], partitioning: Partitioning) -> tuple[tuple[Any, ...], ...]:
+def _decisions(actions: Sequence[Action], partitioning: Partitioning) -> tuple[tuple[Any, ...], ...]:
     key = keys(partitioning.program)
-    rows: list[tuple[Any, ...]] = []
-    for action in actions:
-        match action:
-            case Tile(value, dim, axis):
-                rows.append(("tile", key.get(value, f"%{value}"), int(dim), axis))
-            case Atomic(value, axis):
-                rows.append(("atomic", key.get(value, f"%{value}"), axis))
-            case Propagate(axis):
-                rows.append(("propagate", axis))
-            case ShareGathers(within):
-                rows.append(("share_gathers", within))
-    return tuple(rows)
+    return tuple(tuple(row_of(action, lambda value: key.get(value, f"%{value}"))) for action in actions)
 
 
 def describe(action: Action, partitioning: Partitioning) -> str:
     """An action as the paper writes it, with the value's name."""
-    match action:
-        case Tile(value, dim, axis):
-            return one_line(f"tile<{partitioning.program.value_name(value)}, {dim}, {axis}>")
-        case Atomic(value, axis):
-            return one_line(f"atomic<{partitioning.program.value_name(value)}, {axis}>")
-        case Propagate(axis):
-            return one_line(f"propagate<{axis}>")
-        case ShareGathers(within):
-            return f"share_gathers<{within}>"
+    return text_of(action, partitioning.program.value_name)
 
 
 def _dead_tag(tag: str) -> str:

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from autopart.api.names import named_values
 from autopart.api.schedule import Scheduled, replayed
 from autopart.api.trace import Traced
+from autopart.core.actions import renumbered
 from autopart.core.errors import CallError, PartitionError
 from autopart.core.host_callbacks import TARGET
 from autopart.core.ops.rule import target_of
-from autopart.core.partitioning import Action, Atomic, Propagate, Tile
 from autopart.core.program import Program
 
 _EVERYWHERE = frozenset({TARGET, "mhlo.erf", "mhlo.topk", "annotate_device_placement", "LayoutConstraint"})
@@ -66,7 +66,7 @@ def runnable(traced: Traced, scheduled: Scheduled, platform: str) -> tuple[Trace
     if other.program.fingerprint == traced.program.fingerprint:
         return traced, scheduled
     try:
-        actions = [_on(action, traced.program, other.program) for action in scheduled.actions]
+        actions = [renumbered(a, lambda v: _same(v, traced.program, other.program)) for a in scheduled.actions]
         again = replayed(other.program, scheduled, actions)
     except PartitionError as error:
         raise _mismatch(calls[0], traced.platform, platform, f"{_HINT}; {error.what}") from None
@@ -104,18 +104,8 @@ def _foreign_calls(program: Program) -> Iterator[ForeignCall]:
             yield ForeignCall(target, platform, program.where(op))
 
 
-def _on(action: Action, before: Program, after: Program) -> Action:
-    """The action on the value of the same name. Raises `CallError` where the value has none."""
-    match action:
-        case Propagate():
-            return action
-        case Tile(value, dim, axis):
-            return Tile(_same(value, before, after), dim, axis)
-        case Atomic(value, axis):
-            return Atomic(_same(value, before, after), axis)
-
-
 def _same(value: int, before: Program, after: Program) -> int:
+    """The value of the same name. Raises `CallError` where the value has none."""
     old, new = _places(before), _places(after)
     found = [place for place, other in old.items() if other == value and place in new]
     if not found or before.type_of(value) != after.type_of(new[found[0]]):

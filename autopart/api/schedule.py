@@ -6,13 +6,13 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from autopart.api.automatic import AutomaticPartition
 from autopart.api.metadata import TacticReport, report_tactic
-from autopart.api.tactics import SCHEDULE, Tactic, blamed
+from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, run_tactics
+from autopart.core.actions import Action
 from autopart.core.arguments import check
-from autopart.core.errors import BlockedError, PartitionError
+from autopart.core.errors import BlockedError
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Action, Partitioning
+from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, Estimate, estimate_of, priced_by
 from autopart.costmodel.flop_shares import AxisUse, axis_uses, op_flop
@@ -58,67 +58,58 @@ def run_schedule(
     reports: list[TacticReport] = []
     taken: list[Action] = []
     estimate, uses = None, axis_uses(flop, partitioning, lowered)
-    used_by: dict[str, tuple[Tactic, int]] = {}
-    for position, tactic in enumerate(schedule, 1):
-        tactic = tactic.under(options, cost_model) if isinstance(tactic, AutomaticPartition) else tactic
-        try:
-            actions = tactic.act(partitioning)
-        except PartitionError as error:
-            raise blamed(error, tactic, position, len(schedule)) from None
-        taken += actions
+    used_by: dict[str, tuple[Tactic, TacticContext]] = {}
+    for tactic, context, did in run_tactics(partitioning, schedule, TacticContext(options, cost_model)):
+        taken += did.actions
         lowered = lower(partitioning, options, statics)
         estimate = price(lowered)
-        report = getattr(actions, "report", {})
         uses = axis_uses(flop, partitioning, lowered)
-        used_by = {use.axis: (tactic, position) for use in uses if use.users} | used_by
-        reports.append(report_tactic(tactic.name, actions, partitioning, lowered, estimate, report, uses))
+        used_by = {use.axis: (tactic, context) for use in uses if use.users} | used_by
+        reports.append(report_tactic(tactic.name, did.actions, partitioning, lowered, estimate, did.report, uses))
         if strict:
-            _check_unblocked(reports[-1], tactic, position, len(schedule))
+            _check_unblocked(reports[-1], tactic, context)
     if strict:
-        _check_busy(uses, used_by, len(schedule))
+        _check_busy(uses, used_by)
     return Scheduled(
         partitioning, lowered, tuple(reports), estimate if schedule else price(lowered), uses, tuple(taken)
     )
 
 
-def _check_busy(uses: tuple[AxisUse, ...], used_by: Mapping[str, tuple[Tactic, int]], count: int) -> None:
+def _check_busy(uses: tuple[AxisUse, ...], used_by: Mapping[str, tuple[Tactic, TacticContext]]) -> None:
     """Raises where an axis is used and divides nothing; asked at the end, since a later tactic may put it to use."""
     idle = [use for use in uses if use.is_idle]
     if idle:
-        raise blamed(
+        tactic, context = used_by[idle[0].axis]
+        raise context.blamed(
             BlockedError(
                 f"strict mode: {len(idle)} mesh {'axes divide' if len(idle) > 1 else 'axis divides'} next to no work",
                 why="\n       ".join(map(str, idle)),
                 hint="tile a dim that the ops compute over, not one that a loop walks along: for k microbatches, "
                 "x.reshape(-1, k, d).swapaxes(0, 1) and not x.reshape(k, -1, d)",
             ),
-            *used_by[idle[0].axis],
-            count,
+            tactic,
         )
 
 
 def replayed(program: Program, scheduled: Scheduled, actions: Sequence[Action]) -> Scheduled:
     """The same schedule on another program: `actions` name that program's values; reports and estimate stay."""
     partitioning = Partitioning(program, scheduled.partitioning.mesh)
-    for action in actions:
-        partitioning.apply(action)
+    partitioning.apply_all(actions)
     local = lower(partitioning, scheduled.device_local.options)
     return dataclasses.replace(scheduled, partitioning=partitioning, device_local=local, actions=tuple(actions))
 
 
-def _check_unblocked(report: TacticReport, tactic: Tactic, position: int, count: int) -> None:
+def _check_unblocked(report: TacticReport, tactic: Tactic, context: TacticContext) -> None:
     lines = [f"conflict: {conflict}" for conflict in report.conflicts]
     lines += [f"{kind} blocks propagation: {where[0]}" for kind, where in report.unpartitioned.items()]
     if lines:
-        raise blamed(
+        raise context.blamed(
             BlockedError(
                 f"strict mode: {len(lines)} places where propagation stops",
                 why="\n       ".join(lines[:8]),
                 hint="order the tactics, tag a value and decide about it, or register a rule for the op",
             ),
             tactic,
-            position,
-            count,
         )
 
 

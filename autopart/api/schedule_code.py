@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autopart.api.names import Named, is_glob, select
+from autopart.core.actions import Action, ActionError, Atomic, Propagate, ShareGathers, Tile, action_of
 from autopart.core.errors import PartitionError, UnknownNameError
 from autopart.core.quoting import one_line, quoted
 
@@ -38,9 +39,11 @@ def schedule_code(metadata: Metadata) -> str:
             raise PartitionError(
                 f"the actions of {one_line(tactic.name)} are there as text only", why="an older autopart wrote them"
             )
-        for axis, decisions in _propagations(tactic.decisions):
+        keys: list[str] = []
+        actions = [action_of(row, lambda key, keys=keys: _numbered(key, keys)) for row in tactic.decisions]
+        for axis, decisions in _propagations(actions, keys):
             lines += _tactic_lines(_with_globs(decisions, named), axis)
-        lines += [f"    ap.SharedGathers(within={int(d[1])})," for d in tactic.decisions if d[0] == "share_gathers"]
+        lines += [f"    ap.SharedGathers(within={a.within})," for a in actions if isinstance(a, ShareGathers)]
     return "\n".join([*lines, "]"])
 
 
@@ -49,17 +52,27 @@ def _parts(name: str) -> tuple[str, str]:
     return head, below
 
 
-def _propagations(actions: Sequence[tuple[Any, ...]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def _numbered(key: object, keys: list[str]) -> int:
+    """The key's place in `keys`: the number by which an action knows the value."""
+    if not isinstance(key, str):
+        raise ActionError(f"{key!r:.80} is no key of a value")
+    keys.append(key)
+    return len(keys) - 1
+
+
+def _propagations(actions: Sequence[Action], keys: Sequence[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """(axis, [(key, decision)]) per propagation; decisions about other axes wait for theirs."""
     waiting: dict[str, list[tuple[str, str]]] = {}
     for action in actions:
         match action:
-            case ("tile", key, int(dim), axis):
-                waiting.setdefault(axis, []).append((key, str(dim)))
-            case ("atomic", key, axis):
-                waiting.setdefault(axis, []).append((key, "ap.REPLICATED"))
-            case ("propagate", axis) if axis in waiting:
+            case Tile(value, dim, axis):
+                waiting.setdefault(axis, []).append((keys[value], str(dim)))
+            case Atomic(value, axis):
+                waiting.setdefault(axis, []).append((keys[value], "ap.REPLICATED"))
+            case Propagate(axis) if axis in waiting:
                 yield axis, waiting.pop(axis)
+            case _:
+                pass
     yield from waiting.items()
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autopart.api.tactic import TacticContext, TacticResult
+from autopart.core.actions import ShareGathers
 from autopart.core.arguments import STRING, check_fields, whole
-from autopart.core.partitioning import Action, Partitioning, ShareGathers
+from autopart.core.partitioning import Partitioning
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class SharedGathers:
     def __post_init__(self) -> None:
         check_fields(self, within=whole(0), name=STRING)
 
-    def act(self, partitioning: Partitioning) -> list[Action]:
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
         partitioning.share_gathers(self.within)
-        return [ShareGathers(self.within)]
+        return TacticResult([ShareGathers(self.within)])

@@ -20,8 +20,9 @@ from typing import Any
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, jit, known_options
 from autopart.api.metadata import describe
-from autopart.api.tactics import SCHEDULE, Tactic
+from autopart.api.tactic import ACTION, SCHEDULE, Tactic, TacticContext, TacticResult, actions_of
 from autopart.api.trace import LoadedProgram
+from autopart.core.actions import Action
 from autopart.core.arguments import (
     ANYTHING,
     NONE,
@@ -37,8 +38,8 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import MeshError, PartitionError
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, ShareGathers, Tile
-from autopart.costmodel.cost_models import called_cost_model
+from autopart.core.partitioning import Partitioning
+from autopart.costmodel.cost_models import called_cost_model, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
@@ -52,8 +53,6 @@ from autopart.spmd.device_local import LoweringOptions
 SWEEP_BUDGET = Budget(400)
 """Evaluations per mesh unless told otherwise."""
 
-_ACTION = instance("actions", Tile, Atomic, Propagate, ShareGathers)
-
 
 @dataclass(frozen=True)
 class Replay:
@@ -63,13 +62,12 @@ class Replay:
     name: str = "Replay"
 
     def __post_init__(self) -> None:
-        check_fields(self, actions=sequence(_ACTION, "actions that a sweep found"), name=STRING)
+        check_fields(self, actions=sequence(ACTION, "actions that a sweep found"), name=STRING)
 
-    def act(self, partitioning: Partitioning) -> list[Action]:
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
-        for action in self.actions:
-            partitioning.apply(action)
-        return list(self.actions)
+        partitioning.apply_all(self.actions)
+        return TacticResult(self.actions)
 
 
 @dataclass(frozen=True)
@@ -217,8 +215,7 @@ def sweep(
     for number, mesh in enumerate(found):
         partitioning = Partitioning(program, mesh)
         try:
-            for tactic in schedule:
-                tactic.act(partitioning)
+            actions_of(partitioning, schedule, TacticContext(options, cost_model_of(cost_model)))
         except PartitionError as error:
             errors[number] = str(error)
         else:

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from autopart.api.names import Named, dead_tags, named_values, resolve, select
-from autopart.core.arguments import ANYTHING, AXES, STRING, Kind, check_fields, mapping, sequence, shown, takes
-from autopart.core.errors import PartitionError, TileError, UnknownNameError
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.api.tactic import TacticContext, TacticResult
+from autopart.core.actions import Action, Atomic, Propagate, Tile
+from autopart.core.arguments import ANYTHING, AXES, STRING, check_fields, mapping, shown, takes
+from autopart.core.errors import TileError, UnknownNameError
+from autopart.core.partitioning import Partitioning
 
 
 class Choice(Enum):
@@ -40,28 +42,7 @@ UNKNOWN = Choice.UNKNOWN
 """No decision: propagation decides."""
 
 
-@runtime_checkable
-class Tactic(Protocol):
-    """Anything a schedule may hold: it acts on a partitioning and says which actions it took.
-
-    The list it returns may carry a `report` (a dict of plain values) about how it decided, as `ReportedActions` does;
-    it ends up in the metadata.
-    """
-
-    @property
-    def name(self) -> str:
-        """What the metadata calls it."""
-        ...
-
-    def act(self, partitioning: Partitioning) -> list[Action]:
-        """Applies its actions to `partitioning`, ending with a propagation, and returns them in order."""
-        ...
-
-
 _INPUTS = mapping(STRING, ANYTHING, "a dict of names to decisions, such as {'x': 0}")
-_TACTIC = Kind("tactics, such as ap.ManualPartition(...)", lambda v: isinstance(v, Tactic) and not isinstance(v, type))
-SCHEDULE = sequence(_TACTIC, "a list of tactics, such as [ap.ManualPartition({'x': 0}, axis='batch')]")
-"""What `ap.jit` and `ap.sweep` take; a tactic is an instance, and a single one stands in a list too."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +74,7 @@ class ManualPartition:
         """The mesh axes it acts on."""
         return (self.axis,) if isinstance(self.axis, str) else tuple(self.axis)
 
-    def act(self, partitioning: Partitioning) -> list[Action]:
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
         for axis in self.axes:
             partitioning.mesh.index(axis)
@@ -105,7 +86,7 @@ class ManualPartition:
                     partitioning.apply(action)
                     actions.append(action)
         partitioning.propagate(self.axes)
-        return [*actions, *map(Propagate, self.axes)]
+        return TacticResult([*actions, *map(Propagate, self.axes)])
 
     def _decisions(self, partitioning: Partitioning) -> Iterator[tuple[int, Named, tuple[Any, ...]]]:
         named, dead = named_values(partitioning.program), dead_tags(partitioning.program)
@@ -163,8 +144,3 @@ def _action(partitioning: Partitioning, named: Named, value: int, axis: str, dec
         case dim:
             rank = len(partitioning.program.type_of(value).shape)
             return Tile(value, dim + rank if -rank <= dim < 0 else dim, axis)
-
-
-def blamed(error: PartitionError, tactic: Tactic, position: int, count: int) -> PartitionError:
-    """The error, naming the tactic that raised it and its place in the schedule."""
-    return error.blamed_on(f'{type(tactic).__name__} "{tactic.name}" (tactic {position} of {count})')

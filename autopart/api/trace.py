@@ -10,7 +10,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,12 +24,13 @@ from autopart.core.importer import (
     BYTECODE,
     check_in_child,
     check_text,
-    import_module,
     needs_child,
+    read_module,
     read_module_file,
 )
 from autopart.core.importer.host_calls import Collector
 from autopart.core.limits import Limits
+from autopart.core.passes import IMPORT_PASSES, Pass, PassReport, run_passes
 from autopart.core.program import Program
 
 DEFAULT_LIMITS = Limits()
@@ -37,12 +38,13 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of `jax.jit` that decide what is traced."""
+    """What decides which program is partitioned: the arguments of `jax.jit`, and passes after the import's own."""
 
     static_argnums: tuple[int, ...] = ()
     static_argnames: tuple[str, ...] = ()
     donate_argnums: tuple[int, ...] = ()
     donate_argnames: tuple[str, ...] = ()
+    passes: tuple[str | Pass, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Traced:
     in_tree, out_tree   of ((args, kwargs) without the static ones) and of the result
     in_avals, out_avals one abstract value per leaf; PRNG keys keep their key dtype here, and are raw bits in `program`
     platform            what it was lowered for, and `again` lowers it for another; None for a file, which does not say
+    passes              what each pass over the program took and did
     """
 
     program: Program
@@ -61,6 +64,14 @@ class Traced:
     out_avals: tuple[jax.ShapeDtypeStruct, ...]
     platform: str | None = None
     again: Callable[[str], Traced] | None = field(default=None, repr=False, compare=False)
+    passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
+
+    def after(self, passes: Sequence[str | Pass]) -> Traced:
+        """The same with a program that has gone through `passes`."""
+        if not passes:
+            return self
+        program, reports = run_passes(self.program, passes)
+        return replace(self, program=program, passes=(*self.passes, *reports))
 
 
 @dataclass(frozen=True)
@@ -108,13 +119,16 @@ def load(
     if not trusted and needs_child(data):
         check_in_child(data, str(path), limits)
     module = jax_internals.parse_module(data, str(path))
-    program = import_module(module, argument_names=argument_names, ties=ties, limits=limits)
+    program, reports = run_passes(
+        read_module(module, argument_names=argument_names, ties=ties, limits=limits), IMPORT_PASSES
+    )
     if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):
         jax_internals.register_lapack()
     avals = tuple(_aval(program, v) for v in program.arguments)
     outs = tuple(_aval(program, v) for v in program.outputs)
     in_tree = jax.tree.structure((avals, {}))
-    return LoadedProgram(Traced(program, in_tree, jax.tree.structure(outs), avals, outs), str(path))
+    traced = Traced(program, in_tree, jax.tree.structure(outs), avals, outs, passes=reports)
+    return LoadedProgram(traced, str(path))
 
 
 def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: tuple, kwargs: dict) -> Traced:
@@ -129,7 +143,7 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
                 else f"{fun.path} was called with arguments of other shapes or types",
                 why=f"it takes {', '.join(wanted[:6])}{', ...' if len(wanted) > 6 else ''}",
             )
-        return fun.traced
+        return fun.traced.after(options.passes)
     args, kwargs = jax.tree.map(_without_sharding, (args, kwargs))
     return _lowered(fun, options, jitted(fun, options).trace(*args, **kwargs), platform)
 
@@ -170,7 +184,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     donated = frozenset(i for i, info in enumerate(infos) if info.donated)
     ties = tie_updates(traced.args_info, traced.out_info)
     try:
-        program = import_module(
+        program = read_module(
             cast(jax_internals.ir.Module, lowered.compiler_ir("stablehlo")),
             argument_names=names,
             output_names=out_names,
@@ -181,7 +195,8 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     except ProgramError as error:
         raise error.blamed_on(getattr(fun, "__name__", repr(fun))) from None
     again = functools.partial(_lowered, fun, options, traced)
-    return Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again)
+    read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again)
+    return read.after((*IMPORT_PASSES, *options.passes))
 
 
 def _same_types(leaves: Sequence[Any], avals: Sequence[jax.ShapeDtypeStruct]) -> bool:

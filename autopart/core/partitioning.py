@@ -15,12 +15,14 @@ state; it can be marked and undone.
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from autopart.core.actions import Action, Atomic, Propagate, ShareGathers, Tile
 from autopart.core.errors import TileError
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import MappingTable, mapping_table
@@ -42,40 +44,6 @@ from autopart.core.propagation import (
     tiling,
     undo,
 )
-
-
-@dataclass(frozen=True)
-class Tile:
-    """tile<value, dim, axis>: slice `value` on `dim` over mesh axis `axis`."""
-
-    value: int
-    dim: int
-    axis: str
-
-
-@dataclass(frozen=True)
-class Atomic:
-    """atomic<value, axis>: keep `value` whole over mesh axis `axis`."""
-
-    value: int
-    axis: str
-
-
-@dataclass(frozen=True)
-class Propagate:
-    """propagate: spread what is known about `axis` through the program."""
-
-    axis: str
-
-
-@dataclass(frozen=True)
-class ShareGathers:
-    """share_gathers<within>: a value that is stored in parts is gathered once for uses at most `within` ops apart."""
-
-    within: int
-
-
-Action = Tile | Atomic | Propagate | ShareGathers
 
 MARK_BITS = 40
 """Bits of a mark that hold the length of the trail; those above hold how often gathers were shared."""
@@ -151,6 +119,11 @@ class Partitioning:
                 self.propagate([axis])
             case ShareGathers(within):
                 self.share_gathers(within)
+
+    def apply_all(self, actions: Iterable[Action]) -> None:
+        """Carries out actions in order; raises `TileError` at the first that is not legal."""
+        for action in actions:
+            self.apply(action)
 
     def tile(self, value: int, dim: int, axis: str) -> None:
         """tile<value, dim, axis>. Repeating what already holds does nothing."""
@@ -349,6 +322,19 @@ class Partitioning:
             return False
         position = value - self.program.result_ptr[op]
         return result_entry(self.graph, self.table.arrays, op, mapping, position) > LAST_TILE
+
+    # ---- copies
+
+    def copy(self) -> Partitioning:
+        """The same state with arrays of its own, which goes its own way; program, mesh and tables are shared."""
+        twin = copy.copy(self)
+        twin.state = StateArrays(*(array.copy() for array in self.state))
+        twin._heap, twin._queued = self._heap.copy(), self._queued.copy()
+        twin._found, twin._conflicted = self._found.copy(), self._conflicted.copy()
+        twin._seeds = [list(seeds) for seeds in self._seeds]
+        twin._blocked = [set(ops) for ops in self._blocked]
+        twin._shared = list(self._shared)
+        return twin
 
     # ---- going back
 

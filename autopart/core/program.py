@@ -66,6 +66,8 @@ class Program:
     ties             output position -> argument position: the output is the argument's next value
     tags             name -> values carrying that tag
     owners           carry -> its while, join -> its case (op numbers)
+    donated          positions of the arguments whose buffers the outputs may take
+    barriers         the ops of each optimization barrier, in order
     """
 
     specs: list[OpSpec]
@@ -83,6 +85,7 @@ class Program:
     tags: dict[str, list[int]]
     owners: dict[int, int]
     donated: frozenset[int] = frozenset()
+    barriers: list[range] = field(default_factory=list)
     source: Any = field(default=None, repr=False)
     """Where ops came from (MLIR op per spec, locations); absent after pickling."""
 

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from autopart.core.actions import Action, Propagate
 from autopart.core.errors import PartitionError
-from autopart.core.partitioning import Action, Partitioning, Propagate
+from autopart.core.partitioning import Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.search.cost import Cost, Objective, StateCosts
 from autopart.search.jobs import Job, Result, State
@@ -68,7 +69,7 @@ class Evaluator:
     """Runs jobs on its own copy of a task's partitioning."""
 
     def __init__(self, task: SearchTask):
-        copy: Partitioning = pickle.loads(pickle.dumps(task.partitioning))
+        copy = task.partitioning.copy()
         self.partitioning, self.space = copy, task.space
         self._options, self._statics = task.options, LoweringContext.of(copy.program)
         self._price = StateCosts(copy.program, copy.mesh, task.cost_model, task.objective)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autopart.core.partitioning import Action, Partitioning, Propagate
+from autopart.core.actions import Action, Propagate
+from autopart.core.partitioning import Partitioning
 
 
 def with_merged_propagations(partitioning: Partitioning, parts: Sequence[Sequence[Action]]) -> list[Action]:
@@ -19,13 +20,13 @@ def with_merged_propagations(partitioning: Partitioning, parts: Sequence[Sequenc
 def _merged(partitioning: Partitioning, part: list[Action]) -> list[Action]:
     """As few propagations as halving the part finds; applies what it returns."""
     mark = partitioning.mark()
-    _apply(partitioning, part)
+    partitioning.apply_all(part)
     wanted = partitioning.fingerprint
     together = _together(part)
     if len(together) == len(part):
         return part
     partitioning.undo(mark)
-    _apply(partitioning, together)
+    partitioning.apply_all(together)
     if partitioning.fingerprint == wanted:
         return together
     partitioning.undo(mark)
@@ -43,8 +44,3 @@ def _boundary(part: Sequence[Action]) -> int:
     """Where to cut a part in two: after the propagation nearest to its middle."""
     ends = [i + 1 for i, action in enumerate(part[:-1]) if isinstance(action, Propagate)]
     return min(ends, key=lambda end: abs(end - len(part) / 2))
-
-
-def _apply(partitioning: Partitioning, actions: Sequence[Action]) -> None:
-    for action in actions:
-        partitioning.apply(action)

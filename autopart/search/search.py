@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import pickle
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autopart.core.actions import Action, row_of
 from autopart.core.gc_pause import gc_paused
-from autopart.core.partitioning import Action, Partitioning
+from autopart.core.partitioning import Partitioning
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.simulator.simulator import Simulator
@@ -88,7 +88,7 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     directory = _cache_directory(wanted)
     if directory is not None and (known := _from_cache(directory, key, partitioning)) is not None:
         return known
-    own: Partitioning = pickle.loads(pickle.dumps(partitioning))
+    own = partitioning.copy()
     axes = [a for a in wanted.axes if partitioning.mesh.shape[a] > 1]
     symmetric_to = symmetric_axes(own, axes) if wanted.cost_model is None else {}
     space = DecisionSpace.of(own, axes, symmetric_to=symmetric_to, given=wanted.given)
@@ -106,7 +106,7 @@ def _from_cache(directory: Path, key: dict[str, Any], partitioning: Partitioning
     if known is None:
         return None
     actions, report = known
-    why = search_problem(pickle.loads(pickle.dumps(partitioning)), actions, report)
+    why = search_problem(partitioning.copy(), actions, report)
     if why:
         cache.ignored(directory, key, why)
         return None
@@ -247,7 +247,7 @@ def _header(partitioning: Partitioning, wanted: Search) -> dict[str, Any]:
         "start": f"{partitioning.fingerprint:016x}",
         "axes": list(wanted.axes),
         "kinds": {name: repr(kind) for name, kind in registered_kinds().items()},
-        "given": [[str(a) for a in actions] for actions in wanted.given],
+        "given": [[row_of(a) for a in actions] for actions in wanted.given],
         "options": repr(wanted.options),
         "cost_model": _named(wanted.cost_model),
         "objective": _named(wanted.objective),

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Atomic, Partitioning, Propagate, Tile
+from autopart.core.actions import Atomic, Propagate, Tile
+from autopart.core.partitioning import Partitioning
 from autopart.core.quoting import one_line, quoted
 from autopart.search.progress import ProgressLine
 
@@ -75,12 +76,11 @@ class TileByNumber:
     def __init__(self, name: str):
         self.name = name
 
-    def act(self, partitioning):
+    def act(self, partitioning, context):
         axis = partitioning.mesh.axis_names[0]
         actions = [Tile(0, 1, axis), Atomic(2, axis), Propagate(axis)]
-        for action in actions:
-            partitioning.apply(action)
-        return actions
+        partitioning.apply_all(actions)
+        return ap.TacticResult(actions)
 
 
 def replayed(lowered: ap.Lowered, source, mesh) -> ap.Lowered:

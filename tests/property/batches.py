@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 import autopart as ap
-from autopart.api.tactics import Tactic
+from autopart.api.tactic import Tactic
 from autopart.spmd.verify import verify
 from tests.property.pool import Rounding
 from tests.property.random_programs import RandomProgram

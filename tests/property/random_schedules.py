@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 import autopart as ap
-from autopart.api.tactics import Tactic
+from autopart.api.tactic import Tactic, TacticContext, TacticResult
+from autopart.core.actions import Action, Atomic, Propagate, ShareGathers, Tile
 from autopart.core.errors import TileError, UnknownNameError
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.spmd.device_local import DeviceLocal
 from tests.property.random_programs import RandomProgram
@@ -62,7 +63,7 @@ class RandomActions:
     count: int = 8
     name: str = "random actions"
 
-    def act(self, partitioning: Partitioning) -> list[Action]:
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
         rng = np.random.default_rng([self.program.seed, 3])
         values = values_of(partitioning.program, self.program.name)
@@ -80,7 +81,7 @@ class RandomActions:
                 taken.append(Propagate(action.axis))
                 partitioning.propagate([action.axis])
         partitioning.propagate()
-        return [*taken, *map(Propagate, axes)]
+        return TacticResult([*taken, *map(Propagate, axes)])
 
 
 def _named(program: Program, name: str) -> list[int]:
@@ -108,14 +109,14 @@ class Lenient:
     def name(self) -> str:
         return self.tactic.name
 
-    def act(self, partitioning: Partitioning) -> list[Action]:
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
         mark = partitioning.mark()
         try:
-            return self.tactic.act(partitioning)
+            return self.tactic.act(partitioning, context)
         except (TileError, UnknownNameError):
             partitioning.undo(mark)
-            return []
+            return TacticResult([])
 
 
 def manual(program: RandomProgram, axes: Sequence[str]) -> list[Tactic]:
@@ -221,10 +222,11 @@ class Recorded:
     def name(self) -> str:
         return self.tactic.name
 
-    def act(self, partitioning: Partitioning) -> list[Action]:
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
-        self.actions = self.tactic.act(partitioning)
-        return self.actions
+        result = self.tactic.act(partitioning, context)
+        self.actions = list(result.actions)
+        return result
 
 
 @dataclass(frozen=True)
@@ -235,12 +237,12 @@ class Replay:
     actions: tuple[Action, ...]
     name: str = "replay"
 
-    def act(self, partitioning: Partitioning) -> list[Action]:
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
         values = values_of(partitioning.program, self.program.name)
         taken: list[Action] = []
         for action in self.actions:
-            if not isinstance(action, Propagate):
+            if isinstance(action, Tile | Atomic):
                 if action.value >= len(values):
                     continue
                 action = replace(action, value=values[action.value])
@@ -250,7 +252,7 @@ class Replay:
                 continue
             taken.append(action)
         partitioning.propagate()
-        return taken
+        return TacticResult(taken)
 
 
 def by_position(actions: Sequence[Action], program: Program, name: str) -> tuple[Action, ...]:
@@ -258,7 +260,7 @@ def by_position(actions: Sequence[Action], program: Program, name: str) -> tuple
     position = {value: i for i, value in enumerate(values_of(program, name))}
     found: list[Action] = []
     for action in actions:
-        if isinstance(action, Propagate):
+        if isinstance(action, Propagate | ShareGathers):
             found.append(action)
         elif action.value in position:
             found.append(replace(action, value=position[action.value]))

@@ -7,6 +7,7 @@ import functools
 from dataclasses import dataclass
 
 import autopart as ap
+from autopart.api.tactic import TacticContext, actions_of
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.search.cost import Cost
@@ -36,8 +37,7 @@ def decoder(layers: int = 2) -> Program:
 
 def decoder_partitioning(*tactics: ap.ManualPartition, layers: int = 2, mesh: ap.Mesh = MESH) -> Partitioning:
     partitioning = Partitioning(decoder(layers), mesh)
-    for tactic in tactics:
-        tactic.act(partitioning)
+    actions_of(partitioning, tactics, TacticContext())
     return partitioning
 
 

@@ -9,9 +9,10 @@ import warnings
 import numpy as np
 import pytest
 
+from autopart.core.actions import Atomic, Tile
 from autopart.core.errors import TileError
 from autopart.core.mesh import Mesh
-from autopart.core.partitioning import Atomic, Partitioning, Tile
+from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.jobs import Job

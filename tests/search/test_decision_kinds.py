@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.core.actions import Action, Atomic, Propagate, Tile
+from autopart.core.partitioning import Partitioning
 from autopart.core.registry import RegistryError
 from autopart.search.budget import Budget
 from autopart.search.contract import OutOfOrder, run

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning, Propagate, Tile
+from autopart.core.actions import Propagate, Tile
+from autopart.core.partitioning import Partitioning
 from autopart.search.contract import two_matrices
 from autopart.search.space import DecisionSpace
 from autopart.search.space.axis_symmetry import symmetric_axes

@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 from autopart.core.errors import ProgramError
-from autopart.core.importer.replay import import_module
+from autopart.core.importer.replay import read_module
 from autopart.core.jax_internals import parse_module
 from autopart.core.limits import Limits
 
@@ -79,7 +79,7 @@ def _signal_name(number: int) -> str:
 def verdict(data: bytes, name: str, limits: Limits) -> list[str]:
     """[what, why, hint] of the error that importing `data` raises; empty strings if it raises none."""
     try:
-        import_module(parse_module(data, name), limits=limits)
+        read_module(parse_module(data, name), limits=limits)
     except ProgramError as error:
         return [error.what, error.why, error.hint]
     except MemoryError:

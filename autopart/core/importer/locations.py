@@ -34,6 +34,11 @@ class Source:
             self.callbacks,
         )
 
+    @property
+    def op_count(self) -> int:
+        """How many ops it knows."""
+        return len(self._op_source)
+
     def source_of(self, op: int) -> ir.Operation | None:
         """The MLIR op that op number `op` was made from."""
         return self._op_source[op]

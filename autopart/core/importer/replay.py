@@ -1,4 +1,4 @@
-"""StableHLO module -> `Program`: calls inlined, control flow flattened, constants cloned per use, dead code left out.
+"""StableHLO module -> `Program`: calls inlined, control flow flattened, constants cloned per use.
 
     func.func @main(%arg0)                      argument "x"
       %0 = call @square(%arg0)          ->      multiply
@@ -19,7 +19,6 @@ from autopart.core.errors import ProgramError
 from autopart.core.gc_pause import gc_paused
 from autopart.core.host_callbacks import HostCallback
 from autopart.core.importer.call_graph import CallGraph
-from autopart.core.importer.dead_code import without_dead_code
 from autopart.core.importer.host_calls import check_calls
 from autopart.core.importer.locations import Source
 from autopart.core.importer.names import argument_location_names, checked_names, quoted_text
@@ -31,13 +30,14 @@ from autopart.core.limits import Gauge, Limits
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
 from autopart.core.ops.rule import target_of, traits_of
+from autopart.core.passes import IMPORT_PASSES, run_passes
 from autopart.core.program import ROOT, Program, Scope
 
 OPS_BETWEEN_CHECKS = 4096
 """Ops that are appended between two looks at the clock and the limits."""
 
 
-def import_module(
+def read_module(
     module: ir.Module,
     *,
     argument_names: Sequence[str] | None = None,
@@ -47,7 +47,7 @@ def import_module(
     limits: Limits | None = None,
     callbacks: Sequence[HostCallback] = (),
 ) -> Program:
-    """The program of a module's `main` function.
+    """The program of a module's `main` function, op by op; `import_module` also runs passes over it.
 
     Names default to the arguments' `loc`, then arg0, arg1, ...; `ties` and `donated` default to the module's
     `tf.aliasing_output` attributes; `callbacks` are the host callbacks that the module calls by index. Raises
@@ -62,6 +62,11 @@ def import_module(
         raise ProgramError(
             "the program nests more deeply than Python's stack allows", hint="sys.setrecursionlimit(...)"
         ) from None
+
+
+def import_module(module: ir.Module, **how: Any) -> Program:
+    """What `read_module` reads, with the same keywords, after the passes that every program goes through."""
+    return run_passes(read_module(module, **how), IMPORT_PASSES)[0]
 
 
 class _Importer:
@@ -119,7 +124,7 @@ class _Importer:
         self._scopes[ROOT] = Scope("program", -1, -1, 0, len(self._op_spec))
         check_calls(self._custom_calls(), len(self._callbacks))
         default = [a.get("jax.result_info", f"result[{i}]") for i, a in enumerate(results)]
-        program = Program(
+        return Program(
             specs=self._specs.specs,
             op_spec=np.array(self._op_spec, np.int32),
             operand_ptr=np.array(self._operand_ptr, np.int32),
@@ -135,9 +140,9 @@ class _Importer:
             tags=self._tags,
             owners=self._owners,
             donated=donated,
+            barriers=[parts for parts in self._barriers if parts],
             source=Source(self._module, self._specs.representatives, self._op_source, self._call_site, self._callbacks),
         )
-        return without_dead_code(program, self._barriers)
 
     def _custom_calls(self) -> Iterator[tuple[str, ir.Operation]]:
         for spec, op in zip(self._specs.specs, self._specs.representatives, strict=True):

@@ -39,7 +39,7 @@ DEFAULT_MATMUL_EFFICIENCY = 0.7
 """Lower of the two bf16 fits (H100 0.76, B200 0.66), rounded: for a device nobody has measured."""
 
 DEFAULT_HBM_EFFICIENCY = 0.8
-"""The fitted share of HBM bandwidth of H100 and B200, and of the TPU compiler's model of v5e."""
+"""The share of HBM bandwidth that bf16 matmuls of H100 are fitted with (B200: 0.9), and the TPU compiler's for v5e."""
 
 VECTOR_SHARE = 1 / 32
 """Elementwise flop/s over bf16 matmul flop/s where an entry says nothing: v3 and v5e by the TPU compiler are 1/32."""

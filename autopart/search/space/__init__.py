@@ -8,7 +8,8 @@ axis_symmetry                 axes that are alike
 named_schedules, parallelism  where a seeded search starts; BP, Megatron, ZeRO
 """
 
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate, Tile
+from autopart.core.actions import Action, Atomic, Propagate, Tile
+from autopart.core.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.partitioning import Action, Partitioning
+from autopart.core.actions import Action
+from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.core.quoting import one_line
 from autopart.search.space.decisions import DECISION_KINDS, Decision, DecisionKind, Option

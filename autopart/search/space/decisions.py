@@ -30,8 +30,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from autopart.core.actions import Action
 from autopart.core.arguments import maker
-from autopart.core.partitioning import Action, Partitioning
+from autopart.core.partitioning import Partitioning
 from autopart.core.registry import Registry
 from autopart.search.space.facts import ProgramFacts
 

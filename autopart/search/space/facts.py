@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from autopart.core.partitioning import Action
+from autopart.core.actions import Action
 from autopart.core.program import Program
 from autopart.search.space.priors import read_by_matrix_ops, updated_arguments, value_bytes
 from autopart.search.space.repeated_reads import RepeatedReads

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
-from autopart.search.space.named_schedules import Named, NamedSchedule, Sequence, register_named_schedule
+from autopart.search.space.named_schedules import Decisions, Named, NamedSchedule, register_named_schedule
 
 NARROW = 0.6
 """A share of what the furthest probe on an axis reaches: beyond it, a decision spreads over the whole program."""
@@ -81,13 +81,13 @@ class BatchAndZero(NamedSchedule):
                 yield named._replace(axes=(a, b))
 
 
-def _sharded(name: str, decisions: Sequence, state: str, over: tuple[str, ...]) -> list[Named]:
+def _sharded(name: str, decisions: Decisions, state: str, over: tuple[str, ...]) -> list[Named]:
     """The decisions alone, with optimizer state over `state`, and with all state over it; labels name `over`."""
     zero = {"": (), "+Z2": (Decision("zero2", 0, -1, state),), "+Z3": (Decision("zero3", 0, -1, state),)}
     return [Named(f"{name}{which}({','.join(over)})", (*decisions, *more), over) for which, more in zero.items()]
 
 
-def batch(space: DecisionSpace, axis: str) -> Sequence:
+def batch(space: DecisionSpace, axis: str) -> Decisions:
     """The tile of an input's dim 0 that reaches most; none if the program has no such input."""
     updated = set(space.facts.updated.tolist())
     for probe in space.probes:
@@ -97,7 +97,7 @@ def batch(space: DecisionSpace, axis: str) -> Sequence:
     return ()
 
 
-def megatron(space: DecisionSpace, axis: str) -> Sequence:
+def megatron(space: DecisionSpace, axis: str) -> Decisions:
     """Narrow decisions about matrices, one per value group, those that reach most first."""
     on_axis = [p for p in space.probes if p.decision.axis == axis and p.distinct]
     most = max((p.reached for p in on_axis), default=0.0)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.partitioning import Action, Atomic, Partitioning, Propagate
+from autopart.core.actions import Action, Atomic, Propagate
+from autopart.core.partitioning import Partitioning
 
 FIRST_DIVISIBLE = -1
 """As a dim: the first dim of the value that the axis divides."""

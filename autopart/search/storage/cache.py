@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from autopart.core.partitioning import Action, Atomic, Propagate, ShareGathers, Tile
+from autopart.core.actions import Action, action_of, row_of
 from autopart.search.storage.records import RecordWarning
 from autopart.search.storage.sealed_json import SealError, seal, unseal
 
@@ -32,7 +32,7 @@ def default_directory() -> Path:
 def source_hash() -> str:
     """Hex digest of autopart's source: results of another version are other results."""
     digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
@@ -51,7 +51,7 @@ def load(directory: Path, key: dict[str, Any]) -> tuple[list[Action], dict[str, 
         data = unseal(path.read_bytes())
         if data["key"] != json.loads(json.dumps(key)):
             raise SealError("it is of another search")
-        return [_action(row) for row in data["actions"]], dict(data["report"])
+        return [action_of(row) for row in data["actions"]], dict(data["report"])
     except (SealError, OSError) as error:
         ignored(directory, key, str(error))
     except (ValueError, KeyError, TypeError):
@@ -69,7 +69,7 @@ def save(directory: Path, key: dict[str, Any], actions: list[Action], report: di
 
     The file appears at once and whole: whoever writes last wins, and a reader sees one or the other.
     """
-    data = seal({"key": key, "actions": [_row(a) for a in actions], "report": report})
+    data = seal({"key": key, "actions": [row_of(a) for a in actions], "report": report})
     partial = None
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -85,28 +85,3 @@ def save(directory: Path, key: dict[str, Any], actions: list[Action], report: di
 
 def _path(directory: Path, key: dict[str, Any]) -> Path:
     return directory / (hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32] + ".json")
-
-
-def _row(action: Action) -> list[Any]:
-    match action:
-        case Tile(value, dim, axis):
-            return ["tile", value, dim, axis]
-        case Atomic(value, axis):
-            return ["atomic", value, axis]
-        case Propagate(axis):
-            return ["propagate", axis]
-        case ShareGathers(within):
-            return ["share_gathers", within]
-
-
-def _action(row: list[Any]) -> Action:
-    match row:
-        case ["tile", int(value), int(dim), str(axis)] if not {type(value), type(dim)} & {bool}:
-            return Tile(value, dim, axis)
-        case ["atomic", int(value), str(axis)] if not isinstance(value, bool):
-            return Atomic(value, axis)
-        case ["propagate", str(axis)]:
-            return Propagate(axis)
-        case ["share_gathers", int(within)]:
-            return ShareGathers(within)
-    raise ValueError(f"{row!r} is not an action")

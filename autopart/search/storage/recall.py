@@ -13,8 +13,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from autopart.core.actions import Action
 from autopart.core.errors import PartitionError
-from autopart.core.partitioning import Action, Partitioning
+from autopart.core.partitioning import Partitioning
 from autopart.search.jobs import Job, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
@@ -87,8 +88,7 @@ def search_problem(partitioning: Partitioning, actions: list[Action], report: di
     if report["best"].get("fits") is not True and not isinstance(report.get("does_not_fit"), list):
         return "its report says neither that the best fits nor what fills the memory"
     try:
-        for action in actions:
-            partitioning.apply(action)
+        partitioning.apply_all(actions)
     except PartitionError as error:
         return error.what
     return ""

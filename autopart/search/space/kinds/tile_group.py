@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autopart.core.actions import Action
 from autopart.core.layout import LAST_TILE
-from autopart.core.partitioning import Action, Partitioning
+from autopart.core.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import open_tiles, pending_bytes

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autopart.core.partitioning import Action, Partitioning
+from autopart.core.actions import Action
+from autopart.core.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import argument_dims

@@ -1,4 +1,4 @@
-"""Dead code: ops that neither an output nor an effect needs are left out of the program.
+"""The pass `dead_code`: ops that neither an output nor an effect needs are left out of the program.
 
     def step(w, xs):                                     loss, grad = value_and_grad(...) in a scan over xs
         for m in xs: acc += grad(loss)(w, m)             the loss itself is returned by no one
@@ -25,37 +25,41 @@ left out whole. Arguments stay, live or not: they are what the caller passes.
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
 
 from autopart.core.ops.rule import has_effect
+from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.program import ROOT, Program, Scope
 
 
-def without_dead_code(program: Program, barriers: Iterable[range] = ()) -> Program:
-    """The program without its dead ops; ops and values are numbered anew, arguments and outputs keep their order.
+@register_pass("dead_code")
+@dataclass(frozen=True)
+class DeadCode(Pass):
+    """Leaves dead ops out; ops and values are numbered anew, arguments and outputs keep their order.
 
-    `barriers` are the ops of each optimization barrier. A tag keeps its name where all values that carried it are dead;
-    it then names no value.
+    A tag keeps its name where all values that carried it are dead; it then names no value.
     """
-    live = live_ops(program, barriers)
-    return program if live.all() else _kept(program, live)
+
+    def apply(self, program: Program) -> Program:
+        """See `Pass.apply`."""
+        live = live_ops(program)
+        return program if live.all() else _kept(program, live)
 
 
-def live_ops(program: Program, barriers: Iterable[range] = ()) -> np.ndarray:
+def live_ops(program: Program) -> np.ndarray:
     """bool[ops]: the op is needed; see the module."""
     effects = np.array([has_effect(spec) for spec in program.specs], np.bool_)[program.op_spec]
     ends = program.value_op[np.array([*program.arguments, *program.outputs], np.int64)]
     roots = np.concatenate([ends, np.flatnonzero(effects)]).astype(np.int64)
     around = np.array([scope.op for scope in program.scopes], np.int64)[program.op_scope]
-    also = _also_needed(program, barriers)
+    also = _also_needed(program)
     return _reached(roots, also, around, program.operand_ptr, program.operands, program.value_op)
 
 
-def _also_needed(program: Program, barriers: Iterable[range]) -> np.ndarray:
+def _also_needed(program: Program) -> np.ndarray:
     """int64[ops]: an op that each op needs besides its operands and the op around it, or -1."""
     also = np.full(program.op_count, -1, np.int64)
     for op, owner in program.owners.items():
@@ -63,7 +67,7 @@ def _also_needed(program: Program, barriers: Iterable[range]) -> np.ndarray:
     for scope in program.scopes:
         if scope.kind == "condition":
             also[scope.op] = scope.end - 1
-    for parts in barriers:
+    for parts in program.barriers:
         also[parts.start : parts.stop] = np.roll(np.arange(parts.start, parts.stop), -1)
     return also
 
@@ -122,7 +126,8 @@ def _kept(program: Program, live: np.ndarray) -> Program:
         outputs=value[program.outputs].tolist(),
         tags={name: [int(value[v]) for v in of if live[program.value_op[v]]] for name, of in program.tags.items()},
         owners={int(op[part]): int(op[owner]) for part, owner in program.owners.items() if live[part]},
-        source=program.source.kept(live, used.tolist()),
+        barriers=[range(int(op[b.start]), int(op[b.stop])) for b in program.barriers if live[b.start]],
+        source=None if program.source is None else program.source.kept(live, used.tolist()),
     )
 
 

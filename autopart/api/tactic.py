@@ -1,0 +1,153 @@
+"""What a tactic is, and the one way to run a list of them.
+
+    run_tactics(partitioning, [BP, auto], TacticContext(options, cost_model))
+      BP.act(partitioning, context: tactic 1 of 2)      ->  TacticResult([tile<x, 0, batch>, propagate<batch>])
+      auto.act(partitioning, context: tactic 2 of 2)    ->  TacticResult([...], {"evaluations": 1000, ...})
+
+`ap.jit`, `ap.sweep` and the seeds of a search all run their tactics here. So in each of them a tactic is told the same
+things, and an error names the tactic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, runtime_checkable
+
+from autopart.core.actions import ACTIONS, Action
+from autopart.core.arguments import (
+    ANYTHING,
+    NONE,
+    STRING,
+    Kind,
+    check_fields,
+    function_of,
+    instance,
+    mapping,
+    sequence,
+    shown,
+    takes,
+    whole,
+)
+from autopart.core.errors import ArgumentError, PartitionError
+from autopart.core.partitioning import Partitioning
+from autopart.costmodel.estimate import CostModel
+from autopart.spmd.device_local import LoweringOptions
+
+_REPORT = mapping(STRING, ANYTHING, "a dict of names to plain values")
+ACTION = instance("actions, such as a sweep or the metadata hold", *ACTIONS.values())
+"""What an action may be."""
+
+
+@dataclass(frozen=True)
+class TacticContext:
+    """What a tactic is told about the schedule it is in.
+
+    options      how the schedule is lowered
+    cost_model   what prices it; None: the simulator
+    position     the tactic's place in the schedule, from 1
+    count        how many tactics the schedule has
+    schedule     which schedule that is, where it is not the one that `ap.jit` was given: 'seed 1 of "auto"'
+    notes        the reports of the tactics before this one, in order
+    """
+
+    options: LoweringOptions = LoweringOptions()
+    cost_model: CostModel | None = None
+    position: int = 1
+    count: int = 1
+    schedule: str = ""
+    notes: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(
+            self,
+            options=instance("an ap.LoweringOptions(...)", LoweringOptions),
+            cost_model=function_of(2) | NONE,
+            position=whole(1),
+            count=whole(1),
+            schedule=STRING,
+            notes=sequence(_REPORT, "reports of tactics"),
+        )
+
+    def blamed(self, error: PartitionError, tactic: Tactic) -> PartitionError:
+        """The error, naming the tactic that raised it and its place in the schedule."""
+        where = f"tactic {self.position} of {self.count}" + (f" in {self.schedule}" if self.schedule else "")
+        return error.blamed_on(f'{type(tactic).__name__} "{tactic.name}" ({where})')
+
+
+@dataclass(frozen=True)
+class TacticResult:
+    """What a tactic did.
+
+    actions   the actions that it took, in order
+    report    plain values about how it decided; they end up in the metadata
+    """
+
+    actions: Sequence[Action]
+    report: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        check_fields(self, actions=sequence(ACTION, ACTION.says), report=_REPORT)
+        object.__setattr__(self, "actions", tuple(self.actions))
+
+
+@runtime_checkable
+class Tactic(Protocol):
+    """Anything a schedule may hold: it acts on a partitioning and says which actions it took.
+
+    @dataclass(frozen=True)
+    class TileFirstArgument:
+        axis: str
+        name: str = "first argument"
+
+        def act(self, partitioning, context):
+            actions = [Tile(partitioning.program.arguments[0], 0, self.axis), Propagate(self.axis)]
+            partitioning.apply_all(actions)
+            return ap.TacticResult(actions)
+    """
+
+    @property
+    def name(self) -> str:
+        """What the metadata calls it."""
+        ...
+
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
+        """Applies its actions to `partitioning`, ending with a propagation, and says which they were."""
+        ...
+
+
+def _is_tactic(value: object) -> bool:
+    return isinstance(value, Tactic) and not isinstance(value, type) and takes(value.act, 2)
+
+
+_TACTIC = Kind("tactics, with act(partitioning, context), such as ap.ManualPartition(...)", _is_tactic)
+SCHEDULE = sequence(_TACTIC, "a list of tactics, such as [ap.ManualPartition({'x': 0}, axis='batch')]")
+"""What `ap.jit` and `ap.sweep` take; a tactic is an instance, and a single one stands in a list too."""
+
+
+def run_tactics(
+    partitioning: Partitioning, schedule: Sequence[Tactic], context: TacticContext
+) -> Iterator[tuple[Tactic, TacticContext, TacticResult]]:
+    """Each tactic in turn acts on `partitioning`; yields (tactic, its context, what it did) after each.
+
+    `context` says what is the same for all of them. Raises a tactic's `PartitionError` with its name and place.
+    """
+    for position, tactic in enumerate(schedule, 1):
+        context = dataclasses.replace(context, position=position, count=len(schedule))
+        try:
+            result: object = tactic.act(partitioning, context)
+            if not isinstance(result, TacticResult):
+                raise ArgumentError(
+                    f"it returned {shown(result)}", hint="ap.TacticResult(actions), with the actions that it took"
+                )
+        except PartitionError as error:
+            raise context.blamed(error, tactic) from None
+        yield tactic, context, result
+        context = dataclasses.replace(context, notes=(*context.notes, result.report))
+
+
+def actions_of(partitioning: Partitioning, schedule: Sequence[Tactic], context: TacticContext) -> tuple[Action, ...]:
+    """The actions of a whole schedule, which are applied to `partitioning`."""
+    return tuple(action for _, _, result in run_tactics(partitioning, schedule, context) for action in result.actions)
