@@ -48,15 +48,18 @@ def test_a_compiler_that_hides_latency_keeps_program_order_and_needs_both():
     assert between(found) == 2 * SQUARE
 
 
-def test_a_matmul_that_reads_the_other_stays_behind_it():
-    def reads_the_first(u, v, y, w):
-        big = u @ v
-        small = big[:8] @ w
-        return big @ v[:, 0], small, y
+@pytest.mark.parametrize("depends", [False, True])
+def test_a_matmul_that_reads_the_other_stays_behind_it(depends):
+    """The second one's sum is reduced into memory of its own, so that it would rather run first."""
 
-    found = run(reads_the_first)
-    big, small, *_ = nodes_of(found, "dot_general")
-    assert found.slot[big] < found.slot[small]
+    def function(u, v, y, w):
+        big = u @ v
+        return big, (big if depends else y) @ w
+
+    summed = [ap.ManualPartition({"w": 0}, axis="x")]
+    found = simulated(function, *[f32(N, N)] * 4, device=device(), ways=2, schedule=summed)
+    big, total = nodes_of(found, "dot_general")
+    assert (found.slot[big] < found.slot[total]) == depends
 
 
 @pytest.mark.parametrize(("n", "swapped"), [(256, False), (512, False), (640, True)])

@@ -32,7 +32,7 @@ def default_directory() -> Path:
 def source_hash() -> str:
     """Hex digest of autopart's source: results of another version are other results."""
     digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     for path in sorted(root.rglob("*.py")):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
