@@ -13,6 +13,8 @@ os.environ["XLA_FLAGS"] = " ".join(
     ]
 )
 
+pytest.register_assert_rewrite("tests.golden.check")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """--property-cases=5000 runs thousands of random programs instead of hundreds."""

@@ -153,3 +153,25 @@ def test_program_larger_than_memory_is_an_estimate_that_does_not_fit():
     assert not found.fits
     assert "tpu_v5e holds 17.2 GB" in found.why
     assert peak(lambda x: x @ x, f32(N, N)).fits
+
+
+def test_a_sum_is_reduced_in_place():
+    """What the matmul leaves and what the all_reduce makes of it share their memory."""
+    mesh = ap.Mesh({"x": 2}, device="h100")
+    tiled = [ap.ManualPartition({"x": 0, "y": 0}, axis="x")]
+    found = peak(
+        lambda x, y: jnp.sort(jnp.einsum("bi,bj->ij", x, y)), f32(16, N), f32(16, N), mesh=mesh, schedule=tiled
+    )
+    assert found.collectives["all_reduce"].count == 1
+    assert between(found) == SQUARE
+
+
+def test_loops_that_follow_each_other_hand_their_buffer_on():
+    def function(x):
+        once = jax.lax.fori_loop(0, 3, lambda i, c: jnp.sort(c), x)
+        return jax.lax.fori_loop(0, 3, lambda i, c: jnp.sort(c), once).sum()
+
+    def in_one(x):
+        return jax.lax.fori_loop(0, 3, lambda i, c: jnp.sort(c), x).sum()
+
+    assert between(peak(function, f32(N, N), mesh=GPU)) == between(peak(in_one, f32(N, N), mesh=GPU))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.models import it32, t32
 from experiments.table2.rows import ROWS, counts
+from tests.golden.check import check
+from tests.models import decoder_unrolled, kv_cache_decoding
+from tests.models.case import MESH
 
 ROW = {(row.model, row.name): row for row in ROWS}
 
@@ -36,3 +40,29 @@ def test_sharding_the_state_of_unet_scatters_every_gradient(schedule: str):
     row = ROW["UNet", schedule]
     _, all_reduce, reduce_scatter, _ = counts(row)
     assert (all_reduce, reduce_scatter) == row.paper[1:3] == (2, 501)
+
+
+def test_two_layers_of_t32_run_with_the_collectives_that_its_rows_scale_to():
+    """BP+MP+Z3, 259 gathers, 289 reductions and 129 scatters for 32 layers; it runs, and what runs is counted."""
+    case, layers = decoder_unrolled.case(), t32.SMALL.layers
+    check(
+        case.step,
+        MESH,
+        case.schedules["BP+MP+Z3"],
+        case.args,
+        collectives={"all_gather": 8 * layers + 3, "all_reduce": 9 * layers + 1, "reduce_scatter": 4 * layers + 1},
+        donate=(0, 1),
+    )
+
+
+def test_decoding_with_two_layers_of_it32_runs_with_a_reduction_for_each_half_of_a_layer():
+    """BP+MP, 98304 reductions: two a layer and step, in a loop."""
+    case, config = kv_cache_decoding.case(), it32.SMALL
+    check(
+        case.step,
+        MESH,
+        case.schedules["BP+MP"],
+        case.args,
+        collectives={"all_reduce": 2 * config.layers * config.steps},
+        trips=config.steps,
+    )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+import autopart
 from autopart.core.partitioning import Partitioning
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
@@ -136,5 +138,27 @@ def test_a_search_cut_short_by_seconds_is_not_cached(tmp_path):
     assert not list(tmp_path.glob("*.json"))
 
 
-def test_the_key_holds_the_source():
-    assert len(cache.source_hash()) == 16
+def test_the_key_holds_the_source_of_the_whole_package(monkeypatch):
+    """An edit of any file of the package asks another question, and nothing else does."""
+    package = Path(autopart.__file__).parent
+    changed = {}
+    for path in sorted(package.rglob("*.py")):
+        if path.name != "__init__.py":
+            changed.setdefault(path.parent, path)
+    assert {package / part for part in ("core", "spmd", "costmodel", "search", "api")} <= set(changed)
+    cache.source_hash.cache_clear()
+    first, read = cache.source_hash(), Path.read_bytes
+    for edited in changed.values():
+        monkeypatch.setattr(Path, "read_bytes", lambda self, edited=edited: read(self) + b"#" * (self == edited))
+        cache.source_hash.cache_clear()
+        assert cache.source_hash() != first, edited
+    monkeypatch.undo()
+    cache.source_hash.cache_clear()
+    assert cache.source_hash() == first
+
+
+def test_the_source_is_part_of_the_question(tmp_path, monkeypatch):
+    cached(tmp_path)
+    assert cached(tmp_path).report["cached"]
+    monkeypatch.setattr(cache, "source_hash", lambda: "of another version")
+    assert not cached(tmp_path).report["cached"]

@@ -1,0 +1,110 @@
+"""Which ops are computed inside their consumers, and which are kernels of their own?
+
+tanh(exp(x) * 2 + x) / 3     one kernel: reads x, writes the quotient
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import autopart as ap
+from autopart.costmodel.hardware.devices import XLA_TPU
+from autopart.costmodel.simulator.fusion import LIMIT
+from tests.cost.programs import BYTES_PER_S, LAUNCH_S, f32, kernels, moves, plain_device, simulated
+
+N = 256
+SQUARE = 4.0 * N * N
+
+
+def run(function, *args, tpu=False, **how):
+    name = plain_device("fuses_into_matmuls", around_matmul=XLA_TPU) if tpu else plain_device("fuses_elementwise")
+    return simulated(function, *(args or (f32(N, N), f32(N, N))), device=name, **how)
+
+
+def roots(found):
+    """The kind of each kernel's root, in program order."""
+    program = found.local.program
+    return [program.spec(int(found.graph.nodes["subject"][k])).kind for k in kernels(found)]
+
+
+def test_an_elementwise_chain_is_one_kernel_that_reads_and_writes_once():
+    found = run(lambda x, y: jnp.tanh(jnp.exp(x) * 2 + x) / 3 + y)
+    assert roots(found) == ["add"]
+    assert found.hbm_bytes == 3 * SQUARE
+    assert found.compute_s == pytest.approx(LAUNCH_S + 3 * SQUARE / BYTES_PER_S)
+
+
+def test_matmuls_take_elementwise_operands_on_tpus_only():
+    def function(x, w):
+        return (x * 2) @ w
+
+    assert roots(run(function)) == ["multiply", "dot_general"]
+    assert roots(run(function, tpu=True)) == ["dot_general"]
+    assert run(function).hbm_bytes == run(function, tpu=True).hbm_bytes + 2 * SQUARE
+
+
+def test_a_constant_spread_out_is_written_for_no_one():
+    found = run(lambda x, y: np.full((N, N), 3.0, "f4") @ y)
+    assert roots(found) == ["dot_general"]
+    assert found.hbm_bytes == 2 * SQUARE
+
+
+def test_an_output_is_written_even_if_it_is_read_again():
+    def function(x, y):
+        first = x * 2
+        return first, first + y
+
+    assert roots(run(function)) == ["multiply", "add"]
+
+
+def test_an_expensive_op_is_computed_again_for_each_reader_unless_it_may_not_be():
+    def function(x, y):
+        e = jnp.exp(x)
+        return jnp.sort(e + y), jnp.sort(e * y)
+
+    again, once = run(function), run(function, recompute=False)
+    assert roots(again).count("exponential") == 0
+    assert roots(once).count("exponential") == 1
+    assert again.flop > once.flop
+
+
+def test_a_cheap_op_is_computed_again_in_any_case():
+    def function(x, y):
+        negated = -x
+        return jnp.sort(negated + y), jnp.sort(negated * y)
+
+    assert roots(run(function, recompute=False)).count("negate") == 0
+
+
+def test_a_view_between_two_elementwise_ops_does_not_keep_them_apart():
+    found = run(lambda x, y: jnp.tanh((x * 2).reshape(-1)), f32(N, N), f32(N, N))
+    assert roots(found) == ["tanh"]
+    assert found.hbm_bytes == 2 * SQUARE
+
+
+def test_what_a_loop_reads_from_outside_is_written_before_the_loop():
+    def function(x, y):
+        doubled = x * 2
+        return jax.lax.fori_loop(0, 3, lambda i, c: c + doubled, y)
+
+    assert "multiply" in roots(run(function))
+
+
+def test_what_is_redistributed_is_written_before_that():
+    both = [ap.ManualPartition({"x": 0, "y": 0}, axis="x")]
+    found = run(lambda x, y: jnp.sort(x * 2, axis=0) + y, ways=2, schedule=both)
+    assert len(moves(found)) > 0
+    assert roots(found)[0] == "multiply"
+
+
+@pytest.mark.parametrize(("adds", "count"), [(LIMIT - 10, 1), (LIMIT + 10, 2), (3 * LIMIT - 10, 3)])
+def test_no_kernel_computes_more_than_so_many_ops(adds, count):
+    def function(x, y):
+        for _ in range(adds):
+            x = jnp.sin(x)
+        return x
+
+    assert len(roots(run(function))) == count

@@ -1,0 +1,76 @@
+"""When is an update made on copies in another layout, and what do they cost?
+
+%g = all_reduce(dot ...)
+%w' = %w - transpose %g      %w is read and written once more, and so is %w'
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import pytest
+
+import autopart as ap
+from autopart.costmodel.hardware.devices import AroundMatmul
+from tests.cost.programs import between, f32, plain_device, simulated
+
+ROWS, N = 16, 1024
+SQUARE = 4.0 * N * N
+TILED = [ap.ManualPartition({"x": 0, "y": 0}, axis="x")]
+
+
+def run(function, n=N, copies=True, **options):
+    name = plain_device(f"copies_{copies}", around_matmul=AroundMatmul(copies_updates=copies))
+    args = (f32(n, n), f32(ROWS, n), f32(ROWS, n))
+    return simulated(function, *args, device=name, ways=2, schedule=TILED, donate=0, **options)
+
+
+def total(x, y):
+    return jnp.einsum("bi,bj->ij", x, y)
+
+
+def transposed_update(w, x, y):
+    return w - total(x, y).T
+
+
+def copied_bytes(function, **how):
+    """Bytes through HBM that copies add."""
+    return run(function, **how).hbm_bytes - run(function, layout_copies=False, **how).hbm_bytes
+
+
+def test_an_update_from_a_transposed_sum_is_copied_to_and_fro():
+    """Argument and result are read and written once more."""
+    assert copied_bytes(transposed_update) == 2 * (SQUARE + SQUARE)
+
+
+def test_the_argument_and_its_copy_live_beside_the_sum():
+    assert between(run(transposed_update)) == 2 * SQUARE
+    assert between(run(transposed_update, layout_copies=False)) == SQUARE
+
+
+def test_an_update_that_follows_such_an_update_is_copied_too():
+    def twice(w, x, y):
+        first = w - total(x, y).T
+        return first, first * w
+
+    assert copied_bytes(twice) == 2 * copied_bytes(transposed_update)
+
+
+def test_an_update_from_a_sum_as_it_is_needs_no_copies():
+    assert copied_bytes(lambda w, x, y: w - total(x, y)) == 0
+
+
+def test_an_update_from_a_transposed_matmul_without_a_collective_needs_no_copies():
+    assert copied_bytes(lambda w, x, y: w - (w @ w).T) == 0
+
+
+def test_what_reads_no_argument_in_step_has_nothing_to_copy():
+    assert copied_bytes(lambda w, x, y: jnp.sort(jnp.exp(total(x, y).T))) == 0
+
+
+@pytest.mark.parametrize(("n", "is_copied"), [(384, False), (512, True)])
+def test_below_a_mebibyte_copies_are_not_counted(n, is_copied):
+    assert (copied_bytes(transposed_update, n=n) > 0) == is_copied
+
+
+def test_devices_whose_compiler_makes_no_copies_have_none():
+    assert copied_bytes(transposed_update, copies=False) == 0
