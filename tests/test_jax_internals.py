@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 RELIED_ON = {
-    "jax.extend.core": ["Primitive", "jaxprs_in_params"],
+    "jax.extend.core": ["Primitive", "jaxprs_in_params", "unsafe_am_i_under_a_jit_DO_NOT_USE"],
     "jax.extend.mlir.ir": [
         "Context", "DenseElementsAttr", "DenseI64ArrayAttr", "FlatSymbolRefAttr", "InsertionPoint", "IntegerAttr",
         "Location", "MLIRError", "Module", "Operation", "RankedTensorType", "StringAttr", "UnitAttr",

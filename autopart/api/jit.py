@@ -156,7 +156,7 @@ class PartitionedFunction:
         """Runs it on the mesh's devices, compiling once per input shape."""
         check_call(self._fun, self._trace_options, args, kwargs)
         key, dynamic = self._split(args, kwargs)
-        compiled: Compiled = self._compiled.get(key, lambda: self.lower(*args, **kwargs).compile())
+        compiled: Compiled = self._compiled.get(key, lambda: self.lower(*args, **kwargs).compiled_when_called())
         return compiled(*dynamic[0], **dynamic[1])
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[Any, tuple[tuple, dict]]:

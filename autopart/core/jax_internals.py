@@ -18,7 +18,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import Primitive
+from jax.extend.core import Primitive, unsafe_am_i_under_a_jit_DO_NOT_USE
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
@@ -43,6 +43,7 @@ __all__ = [
     "register_lapack",
     "stablehlo",
     "tag_p",
+    "under_jit",
     "wrap_key",
     "xla_flop",
 ]
@@ -96,6 +97,11 @@ def element_type(dtype: Any) -> ir.Type:
 def wrap_key(bits: jax.Array, dtype: Any) -> jax.Array:
     """PRNG keys of a key dtype from their raw bits."""
     return jax.random.wrap_key_data(bits, impl=dtype._impl.name)
+
+
+def under_jit() -> bool:
+    """True while jax traces the code around the call: what is called becomes part of a program, and runs with it."""
+    return unsafe_am_i_under_a_jit_DO_NOT_USE()
 
 
 def register_lapack() -> None:
