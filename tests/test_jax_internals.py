@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 RELIED_ON = {
-    "jax.extend.core": ["Primitive", "jaxprs_in_params", "unsafe_am_i_under_a_jit_DO_NOT_USE"],
+    "jax.extend.core": ["Primitive", "jaxprs_in_params"],
     "jax.extend.mlir.ir": [
         "Context", "DenseElementsAttr", "DenseI64ArrayAttr", "FlatSymbolRefAttr", "InsertionPoint", "IntegerAttr",
         "Location", "MLIRError", "Module", "Operation", "RankedTensorType", "StringAttr", "UnitAttr",
@@ -25,6 +25,7 @@ RELIED_ON = {
         "LoweringParameters", "aval_to_ir_type", "dtype_to_ir_type", "ir_tree_registry", "lower_fun", "make_ir_context",
         "merge_mlir_modules", "register_lowering",
     ],
+    "jax._src.core": ["trace_state_clean"],
     "jax._src.callback": ["io_callback_p", "pure_callback_p"],
     "jax._src.debugging": ["debug_callback_p", "debug_print_p"],
     "jax._src.effects": ["ordered_effects"],

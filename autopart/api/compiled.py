@@ -22,7 +22,7 @@ from jax.core import Tracer
 from autopart.api.trace import Traced
 from autopart.core.arguments import shown
 from autopart.core.errors import CallError
-from autopart.core.jax_internals import is_array, under_jit, wrap_key
+from autopart.core.jax_internals import is_array, is_tracing, wrap_key
 from autopart.core.mesh import Mesh
 from autopart.spmd.run import OnMesh, jax_mesh
 
@@ -102,7 +102,7 @@ class Compiled:
 
     def _run(self, flat: list[Any]) -> Sequence[Any]:
         """Runs what XLA compiled; where jax traces, the program becomes part of the one around it instead."""
-        if under_jit() or any(isinstance(x, Tracer) for x in flat):
+        if is_tracing() or any(isinstance(x, Tracer) for x in flat):
             return self._run_traced(flat)
         return self.executable(*flat)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -104,14 +104,16 @@ class Lowered:
 
         The last parses again; constants of more than 16 elements are left out of it.
         """
-        match form if isinstance(form, str) else None:
+        asked = cast(object, form)
+        match asked if isinstance(asked, str) else None:
             case "core":
                 return core_text(self.scheduled.partitioning)
             case "hlo":
                 return hlo_text(self.program)
             case "stablehlo":
                 return module_text(self.exported)
-        raise ArgumentError(f'no text form {shown(form)}; there are "core", "hlo" and "stablehlo"')
+            case _:
+                raise ArgumentError(f'no text form {shown(form)}; there are "core", "hlo" and "stablehlo"')
 
     @functools.cached_property
     def exported(self) -> Any:

@@ -23,7 +23,7 @@ from autopart.api.trace import Traced
 from autopart.core.errors import CallError, PartitionError
 from autopart.core.host_callbacks import TARGET
 from autopart.core.ops.rule import target_of
-from autopart.core.partitioning import Action, Atomic, Propagate, Tile
+from autopart.core.partitioning import Action, Atomic, Propagate, ShareGathers, Tile
 from autopart.core.program import Program
 
 _EVERYWHERE = frozenset({TARGET, "mhlo.erf", "mhlo.topk", "annotate_device_placement", "LayoutConstraint"})
@@ -107,7 +107,7 @@ def _foreign_calls(program: Program) -> Iterator[ForeignCall]:
 def _on(action: Action, before: Program, after: Program) -> Action:
     """The action on the value of the same name. Raises `CallError` where the value has none."""
     match action:
-        case Propagate():
+        case Propagate() | ShareGathers():
             return action
         case Tile(value, dim, axis):
             return Tile(_same(value, before, after), dim, axis)

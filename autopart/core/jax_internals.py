@@ -17,8 +17,9 @@ from typing import Any, cast
 
 import jax
 import numpy as np
+from jax._src.core import trace_state_clean
 from jax.core import ShapedArray
-from jax.extend.core import Primitive, unsafe_am_i_under_a_jit_DO_NOT_USE
+from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
@@ -35,6 +36,7 @@ __all__ = [
     "func",
     "ir",
     "is_array",
+    "is_tracing",
     "least_number",
     "make_context",
     "module_text",
@@ -43,7 +45,6 @@ __all__ = [
     "register_lapack",
     "stablehlo",
     "tag_p",
-    "under_jit",
     "wrap_key",
     "xla_flop",
 ]
@@ -99,9 +100,9 @@ def wrap_key(bits: jax.Array, dtype: Any) -> jax.Array:
     return jax.random.wrap_key_data(bits, impl=dtype._impl.name)
 
 
-def under_jit() -> bool:
+def is_tracing() -> bool:
     """True while jax traces the code around the call: what is called becomes part of a program, and runs with it."""
-    return unsafe_am_i_under_a_jit_DO_NOT_USE()
+    return not trace_state_clean()
 
 
 def register_lapack() -> None:

@@ -52,7 +52,10 @@ class XlaCompile:
             compiled = compile_device_local(local, devices, self.topology)
         except jax.errors.JaxRuntimeError as error:
             return _too_large(ours, str(error))
-        compute_s = estimated_cycles(compiled.as_text()) / clock_hz
+        text = compiled.as_text()
+        if text is None:
+            raise CallError(f"the compiler for {self.topology} shows no text to count cycles in")
+        compute_s = estimated_cycles(text) / clock_hz
         return _with_memory(
             replace(
                 ours, compute_s=compute_s, step_s=compute_s + ours.collective_s, serial_s=compute_s + ours.collective_s,
