@@ -129,7 +129,8 @@ class _Parameter:
     def is_as_before(self, leaf: Any) -> bool:
         """True if the array is of the very aval and sharding of one that was right."""
         kind, aval, sharding = self._last
-        return leaf.__class__ is kind and leaf.aval is aval and leaf.sharding is sharding
+        same = leaf.__class__ is kind and leaf.aval is aval and leaf.sharding is sharding
+        return same and not leaf.is_deleted()
 
     def is_in_place(self, raw: Any) -> bool:
         """True if a checked leaf, keys as bits, is an array in its sharding; what it is like is remembered."""
@@ -145,6 +146,11 @@ class _Parameter:
         wanted = f"it was lowered for {list(aval.shape)} of {aval.dtype}"
         if not is_array(leaf):
             raise CallError(f"{self.name} is {shown(leaf)}", why=wanted)
+        if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) and leaf.is_deleted():
+            raise CallError(
+                f"{self.name} is an array that has been deleted, or donated to an earlier call",
+                hint="pass on what that call returned",
+            )
         if np.shape(leaf) != aval.shape or jax.dtypes.result_type(leaf) != aval.dtype:
             raise CallError(
                 f"{self.name} has shape {list(np.shape(leaf))} of {jax.dtypes.result_type(leaf)}",
