@@ -25,6 +25,7 @@ RELIED_ON = {
         "LoweringParameters", "aval_to_ir_type", "dtype_to_ir_type", "ir_tree_registry", "lower_fun", "make_ir_context",
         "merge_mlir_modules", "register_lowering",
     ],
+    "jax._src.core": ["trace_state_clean"],
     "jax._src.callback": ["io_callback_p", "pure_callback_p"],
     "jax._src.debugging": ["debug_callback_p", "debug_print_p"],
     "jax._src.effects": ["ordered_effects"],

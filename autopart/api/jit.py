@@ -161,7 +161,7 @@ class PartitionedFunction:
         """Runs it on the mesh's devices, compiling once per input shape."""
         check_call(self._fun, self._trace_options, args, kwargs)
         key, dynamic = self._split(args, kwargs)
-        compiled: Compiled = self._compiled.get(key, lambda: self.lower(*args, **kwargs).compile())
+        compiled: Compiled = self._compiled.get(key, lambda: self.lower(*args, **kwargs).compiled_when_called())
         return compiled(*dynamic[0], **dynamic[1])
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[Any, tuple[tuple, dict]]:
@@ -173,7 +173,7 @@ class PartitionedFunction:
         dynamic = tuple(a for i, a in enumerate(args) if i not in static_at)
         keywords = {k: v for k, v in kwargs.items() if k not in options.static_argnames}
         leaves, tree = jax.tree.flatten((dynamic, keywords))
-        types = tuple((np.shape(x), jax.dtypes.result_type(x), _weak(x)) for x in leaves)
+        types = tuple(map(_type_of, leaves))
         return (statics, named, tree, types), (dynamic, keywords)
 
     @functools.cached_property
@@ -184,8 +184,11 @@ class PartitionedFunction:
             return []
 
 
-def _weak(x: Any) -> bool:
-    return getattr(x, "weak_type", isinstance(x, (int, float, complex)))
+def _type_of(x: Any) -> tuple[tuple[int, ...], Any, bool]:
+    """(shape, dtype, whether the type is weak): what a program is compiled for."""
+    if isinstance(x, jax.Array):
+        return x.shape, x.dtype, x.weak_type
+    return np.shape(x), jax.dtypes.result_type(x), isinstance(x, (int, float, complex))
 
 
 def platform_of(mesh: Mesh) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -16,10 +16,9 @@ from autopart.api.metadata import Metadata
 from autopart.api.platform import runnable
 from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
-from autopart.core.arguments import shown
+from autopart.core.arguments import ANYTHING, NONE, STRING, check, mapping, shown
 from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_internals import module_text
-from autopart.core.layout import axes_by_dim
 from autopart.core.mesh import Mesh
 from autopart.core.passes import PassReport
 from autopart.core.program_text import program_text
@@ -31,7 +30,9 @@ from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.gathered import Price, gathered
 from autopart.spmd.hlo_text import hlo_text
-from autopart.spmd.run import device_local_function, input_layouts, output_layouts
+from autopart.spmd.run import input_layouts, named_axes, on_mesh, output_layouts, spec_of
+
+_COMPILER_OPTIONS = mapping(STRING, ANYTHING, "a dict of XLA's options by name") | NONE
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,8 @@ class Lowered:
         "program" is what the schedule was given: unpartitioned, after all passes. The text of "stablehlo" parses again;
         constants of more than 16 elements are left out of it.
         """
-        match form if isinstance(form, str) else None:
+        asked = cast(object, form)
+        match asked if isinstance(asked, str) else None:
             case "program":
                 return program_text(self.traced.program)
             case "core":
@@ -120,35 +122,33 @@ class Lowered:
                 return hlo_text(self.program)
             case "stablehlo":
                 return module_text(self.exported)
-        raise ArgumentError(f'no text form {shown(form)}; there are "program", "core", "hlo" and "stablehlo"')
+            case _:
+                raise ArgumentError(f'no text form {shown(form)}; there are "program", "core", "hlo" and "stablehlo"')
 
     @functools.cached_property
     def exported(self) -> Any:
         """The device-local StableHLO module."""
         return export(self.program)
 
-    def compile(self) -> Compiled:
-        """Compiles for the mesh's devices.
+    def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Compiled:
+        """Compiles for the mesh's devices, with XLA's options if there are any, as `jax.stages.Lowered.compile` does.
 
-        Raises `CallError` where there are too few, or where the program calls a library of another platform than theirs
-        and cannot be lowered for them with the same layouts.
+        Raises `CallError` where there are too few devices, or where the program calls a library of another platform
+        than theirs and cannot be lowered for them with the same layouts. What XLA itself refuses is XLA's error.
         """
+        check("Lowered.compile", compiler_options=(compiler_options, _COMPILER_OPTIONS))
+        compiled = self.compiled_when_called(compiler_options)
+        _ = compiled.executable
+        return compiled
+
+    def compiled_when_called(self, compiler_options: Mapping[str, Any] | None = None) -> Compiled:
+        """As `compile`, but XLA compiles at the first call, and not at all where every call is traced by jax."""
         mesh = concrete_mesh(self.mesh, self.devices)
         traced, scheduled = runnable(self.traced, self.scheduled, platform_of_devices(mesh))
         module = self.exported if traced is self.traced else export(scheduled.device_local)
         inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
         outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
-        local = scheduled.device_local
-        specs = self._specs(input_layouts(local)), self._specs(output_layouts(local))
-        run = device_local_function(local, module, mesh, *specs)
-        donated = tuple(sorted(traced.program.donated))
-        return Compiled(
-            jax.jit(run, in_shardings=inputs, out_shardings=outputs, donate_argnums=donated),
-            traced,
-            inputs,
-            outputs,
-            mesh,
-        )
+        return Compiled(on_mesh(scheduled.device_local, module, mesh, inputs, outputs), traced, compiler_options)
 
     @property
     def _input_layouts(self) -> list[int]:
@@ -159,20 +159,15 @@ class Lowered:
         return output_layouts(self.program)
 
     def _axes(self, layout: int) -> tuple[tuple[str, ...], ...]:
-        names = self.mesh.axis_names
-        dims = [tuple(names[a] for a in dim) for dim in axes_by_dim(layout, len(names), 16)]
-        while dims and not dims[-1]:
-            dims.pop()
-        return tuple(dims)
-
-    def _specs(self, layouts: list[int]) -> list[PartitionSpec]:
-        return [PartitionSpec(*(d or None for d in self._axes(layout))) for layout in layouts]
+        return named_axes(self.mesh, layout)
 
     def _shardings(self, layouts: list[int], avals: Sequence[Any], mesh: Any = None) -> list[NamedSharding]:
+        """One per aval; a PRNG key has no dim for its bits, so an axis that tiles them is left out."""
         mesh = mesh or AbstractMesh(
             self.mesh.axis_sizes, self.mesh.axis_names, (AxisType.Auto,) * len(self.mesh.axis_names)
         )
+        specs = [spec_of(self.mesh, layout) for layout in layouts]
         return [
             NamedSharding(mesh, PartitionSpec(*spec[: len(aval.shape)]))
-            for spec, aval in zip(self._specs(layouts), avals, strict=True)
+            for spec, aval in zip(specs, avals, strict=True)
         ]

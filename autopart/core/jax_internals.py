@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import jax
 import numpy as np
+from jax._src.core import trace_state_clean
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.extend.mlir import ir
@@ -35,6 +36,7 @@ __all__ = [
     "func",
     "ir",
     "is_array",
+    "is_tracing",
     "least_number",
     "make_context",
     "module_text",
@@ -96,6 +98,11 @@ def element_type(dtype: Any) -> ir.Type:
 def wrap_key(bits: jax.Array, dtype: Any) -> jax.Array:
     """PRNG keys of a key dtype from their raw bits."""
     return jax.random.wrap_key_data(bits, impl=dtype._impl.name)
+
+
+def is_tracing() -> bool:
+    """True while jax traces the code around the call: what is called becomes part of a program, and runs with it."""
+    return not trace_state_clean()
 
 
 def register_lapack() -> None:

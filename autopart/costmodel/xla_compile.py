@@ -18,17 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-import numpy as np
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from autopart.core.errors import CallError
-from autopart.core.jax_internals import numpy_dtype
-from autopart.core.layout import axes_by_dim
 from autopart.core.mesh import Mesh
 from autopart.costmodel.estimate import Estimate, estimate
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
-from autopart.spmd.run import device_local_function, output_layouts
+from autopart.spmd.run import jax_mesh, on_mesh
 
 CLOCK_HZ = {
     "tpu v2": 0.70e9, "tpu v3": 0.94e9, "tpu v4": 1.05e9, "tpu v5 lite": 1.5e9, "tpu v5": 1.75e9,
@@ -56,7 +52,10 @@ class XlaCompile:
             compiled = compile_device_local(local, devices, self.topology)
         except jax.errors.JaxRuntimeError as error:
             return _too_large(ours, str(error))
-        compute_s = estimated_cycles(compiled.as_text()) / clock_hz
+        text = compiled.as_text()
+        if text is None:
+            raise CallError(f"the compiler for {self.topology} shows no text to count cycles in")
+        compute_s = estimated_cycles(text) / clock_hz
         return _with_memory(
             replace(
                 ours, compute_s=compute_s, step_s=compute_s + ours.collective_s, serial_s=compute_s + ours.collective_s,
@@ -113,37 +112,15 @@ def topology_devices(topology: str) -> list[Any]:
         ) from error
 
 
-def compile_device_local(local: DeviceLocal, devices: list[Any], where: str) -> Any:
-    """The device-local program compiled for `devices`: a `jax.stages.Compiled`."""
+def compile_device_local(local: DeviceLocal, devices: list[Any], where: str) -> jax.stages.Compiled:
+    """The device-local program compiled for the first of `devices`; raises `CallError` where there are too few."""
     mesh = local.mesh
     if len(devices) < mesh.size:
         raise CallError(
             f"{where} has {len(devices)} devices, the mesh {mesh} needs {mesh.size}",
             hint="XLA_FLAGS=--xla_force_host_platform_device_count=N for CPU; a larger topology for TPU",
         )
-    on_devices = jax.sharding.Mesh(
-        np.array(devices[: mesh.size]).reshape(mesh.axis_sizes), mesh.axis_names,
-        axis_types=(AxisType.Auto,) * len(mesh.axis_names),
-    )  # fmt: skip
-    program = local.program
-    in_specs = [_spec(local, v, int(local.settled[v])) for v in program.arguments]
-    out_specs = [_spec(local, v, s) for v, s in zip(program.outputs, output_layouts(local), strict=True)]
-    run = device_local_function(local, export(local), on_devices, in_specs, out_specs)
-    jitted = jax.jit(
-        run,
-        in_shardings=[NamedSharding(on_devices, s) for s in in_specs],
-        out_shardings=[NamedSharding(on_devices, s) for s in out_specs],
-        donate_argnums=tuple(sorted(program.donated)),
-        keep_unused=True,
-    )
-    kinds = [program.type_of(v) for v in program.arguments]
-    return jitted.lower(*(jax.ShapeDtypeStruct(k.shape, numpy_dtype(k.dtype)) for k in kinds)).compile()
-
-
-def _spec(local: DeviceLocal, value: int, layout: int) -> PartitionSpec:
-    names = local.mesh.axis_names
-    dims = axes_by_dim(layout, len(names), len(local.program.type_of(value).shape))
-    return PartitionSpec(*(tuple(names[a] for a in dim) or None for dim in dims))
+    return on_mesh(local, export(local), jax_mesh(mesh, devices)).compile()
 
 
 _TEMPORARIES = re.compile(r"HLO temporaries \(([\d.]+)([MGT])\)")

@@ -56,12 +56,6 @@ class Emitter:
             place = stablehlo.divide(device, _i32(math.prod(sizes[index + 1 :])))
             self._position.append(stablehlo.remainder(place, _i32(size)))
 
-    def enter(self) -> None:
-        """A region begins."""
-
-    def leave(self) -> None:
-        """A region ends."""
-
     def axis_size(self, axis: int) -> int:
         """Number of devices along an axis."""
         return self._mesh.axis_sizes[axis]

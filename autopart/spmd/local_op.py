@@ -19,7 +19,6 @@ from autopart.core.attributes import encode
 from autopart.core.jax_internals import ir, numpy_dtype, stablehlo
 from autopart.core.op import OpSpec, TensorType, TileMapping
 from autopart.core.op_spec_import import PLACEMENT_ATTRIBUTES, spec_of, tensor_type
-from autopart.core.ops.rule import localize
 
 
 class AxisPositions(Protocol):
@@ -32,25 +31,6 @@ class AxisPositions(Protocol):
     def axis_position(self, axis: int) -> ir.Value:
         """i32 scalar: this device's coordinate on the axis."""
         ...
-
-
-def emit_local_op(
-    *,
-    spec: OpSpec,
-    source: ir.Operation | None,
-    mappings: Sequence[TileMapping],
-    nest: Sequence[tuple[int, int]],
-    operands: Sequence[ir.Value],
-    operand_types: Sequence[TensorType],
-    result_types: Sequence[TensorType],
-    position: AxisPositions,
-) -> list[ir.Value]:
-    """Emits the op on local operands; returns its local results.
-
-    `nest` lists (axis, mapping number) of its loops, outermost first; `source` is an op with this spec, of the same
-    MLIR context; it may be None for kinds that are not in the module (arguments, carries, tags).
-    """
-    return localize(MlirLocalOp(spec, source, mappings, nest, operands, operand_types, result_types, position))
 
 
 def reusable(local: MlirLocalOp, results: Sequence[ir.Value]) -> ir.Operation | None:
@@ -85,7 +65,11 @@ def splat_of(value: ir.Value) -> np.generic | None:
 
 
 class MlirLocalOp:
-    """`registry.LocalOp` over MLIR values."""
+    """`LocalOp` over MLIR values: what a rule's `localize` is given.
+
+    `nest` lists (axis, mapping number) of its loops, outermost first; `source` is an op with this spec, of the same
+    MLIR context, or None for kinds that are not in the module (arguments, carries, tags).
+    """
 
     def __init__(
         self,

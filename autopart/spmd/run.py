@@ -1,20 +1,85 @@
-"""Runs a device-local module on a mesh: one call inside `jax.shard_map`."""
+"""A device-local program on a mesh's devices: one jitted function of whole arrays, and what XLA compiles of it.
+
+    local                      PartIR:HLO, x tiled [{"B"},{}]
+    on_mesh(local, ...)        jax.jit(jax.shard_map(module, in_specs=P("B"), ...), in_shardings=..., ...)
+      .function                traced into the program around it, under jax.jit and the like
+      .compile()               a jax.stages.Compiled: what runs, its memory, its cost, its text
+
+This is the one way from a device-local program to XLA: `Lowered.compile`, the compiler as cost model and experiments
+all come here. A layout becomes a `PartitionSpec` here alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import jax
-from jax.sharding import Mesh, PartitionSpec
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from autopart.core.jax_internals import device_local_call, ir, numpy_dtype
+from autopart.core.layout import axes_by_dim
+from autopart.core.mesh import Mesh
 from autopart.spmd.device_local import DeviceLocal
+
+_MOST_DIMS = 16
+
+
+@dataclass(frozen=True)
+class OnMesh:
+    """A device-local program for the devices of a mesh. Arguments and results are flat lists of whole arrays."""
+
+    function: Any
+    """The function as `jax.jit` wraps it."""
+    avals: list[jax.ShapeDtypeStruct]
+    in_shardings: list[NamedSharding]
+    out_shardings: list[NamedSharding]
+    mesh: jax.sharding.Mesh
+
+    def compile(self, options: Mapping[str, Any] | None = None) -> jax.stages.Compiled:
+        """What XLA makes of it, with its own errors where it cannot. `options` are XLA's, by name."""
+        around = jax.sharding.get_abstract_mesh()
+        own_mesh = around.empty or around == self.mesh.abstract_mesh
+        # 64-bit types are the program's own here, whatever jax makes of arrays outside.
+        with contextlib.nullcontext() if own_mesh else jax.set_mesh(self.mesh), jax.enable_x64(True):
+            return self.function.lower(*self.avals).compile(compiler_options=dict(options) if options else None)
+
+
+def on_mesh(
+    local: DeviceLocal,
+    module: ir.Module,
+    mesh: jax.sharding.Mesh,
+    in_shardings: Sequence[NamedSharding] | None = None,
+    out_shardings: Sequence[NamedSharding] | None = None,
+) -> OnMesh:
+    """The exported `module` of `local` on `mesh`.
+
+    Whole arrays come in and go out in the given shardings; without them, in those that `local` works with.
+    """
+    in_specs = [spec_of(local.mesh, layout) for layout in input_layouts(local)]
+    out_specs = [spec_of(local.mesh, layout) for layout in output_layouts(local)]
+    inputs = list(in_shardings) if in_shardings is not None else [NamedSharding(mesh, s) for s in in_specs]
+    outputs = list(out_shardings) if out_shardings is not None else [NamedSharding(mesh, s) for s in out_specs]
+    function = jax.jit(
+        device_local_function(local, module, mesh, in_specs, out_specs),
+        in_shardings=inputs,
+        out_shardings=outputs,
+        donate_argnums=tuple(sorted(local.program.donated)),
+        keep_unused=True,
+    )
+    kinds = [local.program.type_of(v) for v in local.program.arguments]
+    with jax.enable_x64(True):
+        avals = [jax.ShapeDtypeStruct(k.shape, numpy_dtype(k.dtype)) for k in kinds]
+    return OnMesh(function, avals, inputs, outputs, mesh)
 
 
 def device_local_function(
     local: DeviceLocal,
     module: ir.Module,
-    mesh: Mesh,
+    mesh: jax.sharding.Mesh,
     in_specs: Sequence[PartitionSpec],
     out_specs: Sequence[PartitionSpec],
 ) -> Callable[..., list[jax.Array]]:
@@ -23,6 +88,29 @@ def device_local_function(
     kinds = [local.local_type(v, layout) for v, layout in zip(program.outputs, output_layouts(local), strict=True)]
     call = device_local_call(module, [(k.shape, numpy_dtype(k.dtype)) for k in kinds], program.source.callbacks)
     return jax.shard_map(call, mesh=mesh, in_specs=tuple(in_specs), out_specs=list(out_specs), check_vma=False)
+
+
+# ---- meshes and layouts in jax's terms
+
+
+def jax_mesh(mesh: Mesh, devices: Sequence[Any] | np.ndarray) -> jax.sharding.Mesh:
+    """The mesh on its first `mesh.size` devices, in their order, with Auto axes."""
+    placed = np.array(devices).reshape(-1)[: mesh.size].reshape(mesh.axis_sizes)
+    return jax.sharding.Mesh(placed, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+
+
+def named_axes(mesh: Mesh, layout: int) -> tuple[tuple[str, ...], ...]:
+    """Names of the axes that tile each dim, outermost first, up to the last dim that is tiled."""
+    names = mesh.axis_names
+    dims = [tuple(names[a] for a in dim) for dim in axes_by_dim(layout, len(names), _MOST_DIMS)]
+    while dims and not dims[-1]:
+        dims.pop()
+    return tuple(dims)
+
+
+def spec_of(mesh: Mesh, layout: int) -> PartitionSpec:
+    """The layout of a value as jax writes it."""
+    return PartitionSpec(*(dim or None for dim in named_axes(mesh, layout)))
 
 
 def input_layouts(local: DeviceLocal) -> list[int]:

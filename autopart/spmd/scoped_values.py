@@ -7,6 +7,9 @@ begin main        %0 %1
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from autopart.core.jax_internals import ir
 
 
@@ -21,11 +24,10 @@ class ScopedValues(dict[int, ir.Value]):
         self._own[-1].append(number)
         super().__setitem__(number, value)
 
-    def enter(self) -> None:
-        """A region begins."""
+    @contextmanager
+    def region(self) -> Generator[None]:
+        """A region: what it defines is forgotten when it ends."""
         self._own.append([])
-
-    def leave(self) -> None:
-        """The region that began last ends."""
+        yield
         for number in self._own.pop():
             self.pop(number, None)

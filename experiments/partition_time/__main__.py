@@ -58,7 +58,7 @@ def main() -> None:
     print(f"  {'one propagation over the program':32} {propagate_s * 1e3:8.2f} ms")
     if options.no_compile:
         return
-    compile_s, _ = timed(lambda: lowered.compile().lower().compile())
+    compile_s, _ = timed(lambda: lowered.compile())
     print(f"  {'XLA compiles the result':32} {compile_s:8.2f} s")
     print(f"partitioning / compilation: {partition_s / compile_s:.1%} (bar: {BAR:.0%})")
     if options.layers == 32:

@@ -127,6 +127,7 @@ def test_callbacks_hear_whole_values_once_and_results_are_those_of_plain_jit(pro
 def test_callbacks_of_a_donated_argument_hear_its_value():
     step = ap.jit(debug_callback, MESH, [BP], donate_argnums=0)
     x = step(X)
+    jax.effects_barrier()
     assert heard_by(lambda: step(x))[1] == [(float(2 * X.sum()),)]
 
 

@@ -46,6 +46,12 @@ def test_programs_for_other_platforms_run_here(name, device):
     )
 
 
+def test_gathers_that_a_schedule_shares_are_shared_in_another_lowering_too():
+    schedule = [BP, ap.SharedGathers(50)]
+    lowered = ap.jit(PROGRAMS["inverse"], ap.Mesh({"batch": 4}, device="tpu_v3"), schedule).lower(X)
+    np.testing.assert_allclose(lowered.compile()(X), jax.jit(PROGRAMS["inverse"])(X), rtol=1e-3, atol=1e-4)
+
+
 def test_a_value_without_a_name_cannot_be_found_in_another_lowering():
     step = ap.jit(PROGRAMS["inverse"], ap.Mesh({"batch": 4}, device="tpu_v3"))
     last = step.lower(X).traced.program.value_count - 2

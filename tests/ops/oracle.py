@@ -22,8 +22,8 @@ from autopart.core.jax_internals import device_local_call, func, ir, numpy_dtype
 from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.op_spec_import import tensor_type
 from autopart.core.ops.example_import import example_op
-from autopart.core.ops.rule import Example
-from autopart.spmd.local_op import MlirLocalOp, emit_local_op, mlir_type
+from autopart.core.ops.rule import Example, localize
+from autopart.spmd.local_op import MlirLocalOp, mlir_type
 from tests.ops.stand_ins import replace_what_cpu_lacks
 
 DRAWS = 3
@@ -132,16 +132,7 @@ def declared_trial(subject: Subject, nest: Sequence[tuple[int, int]], mappings: 
 
     def emit(operands, types, positions):
         where = _Where([ways for _, ways in nest], positions)
-        return emit_local_op(
-            spec=spec,
-            source=subject.op,
-            mappings=mappings,
-            nest=axes,
-            operands=operands,
-            operand_types=types,
-            result_types=results,
-            position=where,
-        )
+        return localize(MlirLocalOp(spec, subject.op, mappings, axes, operands, types, results, where))
 
     return Trial(tuple((mappings[number], ways) for number, ways in nest), tuple(results), emit)
 
@@ -354,16 +345,8 @@ def candidate_trials(subject: Subject, candidate: TileMapping, declared: Sequenc
         return local.clone()
 
     def by_rule(operands, types, positions):
-        return emit_local_op(
-            spec=spec,
-            source=subject.op,
-            mappings=(*declared, candidate),
-            nest=[(0, len(declared))],
-            operands=operands,
-            operand_types=types,
-            result_types=results,
-            position=_Where([ways], positions),
-        )
+        known, nest, where = (*declared, candidate), [(0, len(declared))], _Where([ways], positions)
+        return localize(MlirLocalOp(spec, subject.op, known, nest, operands, types, results, where))
 
     return [Trial(((candidate, ways),), results, emit) for emit in (by_clone, by_rule)]
 

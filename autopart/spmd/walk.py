@@ -1,0 +1,217 @@
+"""A device-local program in program order, with its control flow put back together: what every emitter reads.
+
+    flat ops                       what the visitor is asked for
+    0 argument %x
+    1 while                        loop(carries (2), condition [3, 5), body [5, 8))
+    2   carry %init, %next           .region(condition) -> the predicate
+    3     compare                      op(3)
+    4     condition %3                 op(4)
+    5     (gather of %w)             .region(body) -> the carries' next values
+    5     dot                          redistribute(%w), op(5)
+    ...
+    8 dot                          op(8), settle(%8): it is redistributed right after its op
+
+A redistribution comes where it stands: before the op of its place, or at the end of its region. The walk knows what a
+use reads, the settled value or a redistributed one; what stands for a value (a name, an MLIR value) is the visitor's.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from autopart.core.program import ROOT, Program, Scope
+from autopart.spmd.device_local import DeviceLocal
+from autopart.spmd.redistribution import Plan
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Region:
+    """Ops that run inside a loop or a branch; `returns` are the uses by which values leave it."""
+
+    number: int
+    scope: Scope
+    returns: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Carry:
+    """A loop-carried value: the use of its initial value, and the values it is inside the loop and after it."""
+
+    op: int
+    initial: int
+    inside: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A while loop. Its condition returns the predicate, its body the next value of each carry."""
+
+    op: int
+    carries: tuple[Carry, ...]
+    condition: Region
+    body: Region
+
+
+@dataclass(frozen=True)
+class Branches:
+    """A case: the use of its predicate, a region per branch, and the ops (joins) whose results leave them."""
+
+    op: int
+    predicate: int
+    branches: tuple[Region, ...]
+    joins: tuple[int, ...]
+
+
+class Visitor(Protocol[V]):
+    """What an emitter does with each part of a program; `V` stands for a value in what it emits."""
+
+    def op(self, op: int) -> None:
+        """Emits an op outside of control flow and defines its results (a barrier comes as one op per operand)."""
+        ...
+
+    def loop(self, loop: Loop) -> None:
+        """Emits a loop, with `Walk.region` for its condition and its body, and defines its carries' values."""
+        ...
+
+    def branches(self, case: Branches) -> None:
+        """Emits a case, with `Walk.region` for each branch, and defines its joins' results."""
+        ...
+
+    def redistribute(self, number: int, value: int, plan: Plan) -> V:
+        """Emits redistribution `number` of `placement`; returns what its uses read."""
+        ...
+
+    def settle(self, value: int, left: V, plan: Plan) -> V:
+        """Emits the redistribution of a value from how its op left it to how it waits for its uses."""
+        ...
+
+
+class Walk(Generic[V]):
+    """Takes a visitor through a program. `values` has what stands for each value that is defined."""
+
+    def __init__(self, local: DeviceLocal, visitor: Visitor[V], values: MutableMapping[int, V]):
+        self._local, self._program, self._visitor, self.values = local, local.program, visitor, values
+        self._moved: dict[int, V] = {}
+        self._at_def = dict(zip(local.at_def.tolist(), local.def_plans, strict=True))
+        self._at_place = _by_place(local)
+        self._kinds = [spec.kind for spec in local.program.specs]
+        self._op_spec = local.program.op_spec.tolist()
+        self._operand_ptr: list[int] = local.program.operand_ptr.tolist()
+        self._result_ptr: list[int] = local.program.result_ptr.tolist()
+        self._operands: list[int] = local.program.operands.tolist()
+        self._of_use: list[int] = local.placement.of_use.tolist()
+
+    def program(self) -> list[V]:
+        """Visits everything but the arguments, whose values are there; returns what stands for each output."""
+        program = self._program
+        self._range(ROOT, len(program.arguments), program.op_count)
+        return [self._output(position) for position in range(len(program.outputs))]
+
+    def region(self, region: Region) -> list[V]:
+        """Visits what is inside; returns what leaves it."""
+        self._range(region.number, region.scope.start, region.scope.end)
+        return [self.read(use) for use in region.returns]
+
+    def read(self, use: int) -> V:
+        """What an entry of `operands` reads."""
+        moved = self._of_use[use]
+        return self._moved[moved] if moved >= 0 else self.values[self._operands[use]]
+
+    def uses(self, op: int) -> range:
+        """The entries of `operands` that an op reads."""
+        return range(self._operand_ptr[op], self._operand_ptr[op + 1])
+
+    def results(self, op: int) -> range:
+        """The values that an op defines."""
+        return range(self._result_ptr[op], self._result_ptr[op + 1])
+
+    def operand(self, use: int) -> int:
+        """The value of an entry of `operands`."""
+        return self._operands[use]
+
+    def define(self, value: int, left: V) -> None:
+        """The value is what its op left, redistributed to where it settles."""
+        plan = self._at_def.get(value)
+        self.values[value] = left if plan is None else self._visitor.settle(value, left, plan)
+
+    def _output(self, position: int) -> V:
+        program = self._program
+        if position not in program.ties:
+            return self.values[program.outputs[position]]
+        argument = program.arguments[program.ties[position]]
+        return self.read(self._operand_ptr[program.value_op[argument]])
+
+    def _range(self, scope: int, start: int, end: int) -> None:
+        """Visits the ops of a scope, each after the redistributions that stand before it."""
+        visitor, op = self._visitor, start
+        while op < end:
+            if (scope, op) in self._at_place:
+                self._redistribute(scope, op)
+            match self._kinds[self._op_spec[op]]:
+                case "while":
+                    loop = _loop(self._program, op)
+                    visitor.loop(loop)
+                    op = loop.body.scope.end
+                case "case":
+                    case = _branches(self._program, op)
+                    visitor.branches(case)
+                    op = case.branches[-1].scope.end + len(case.joins)
+                case _:
+                    visitor.op(op)
+                    op += 1
+        self._redistribute(scope, end)
+
+    def _redistribute(self, scope: int, position: int) -> None:
+        for number, value, plan in self._at_place.get((scope, position), ()):
+            self._moved[number] = self._visitor.redistribute(number, value, plan)
+
+
+def _by_place(local: DeviceLocal) -> dict[tuple[int, int], list[tuple[int, int, Plan]]]:
+    """(scope, op) -> (number, value, plan) of the redistributions that stand before the op."""
+    places = local.placement
+    found: defaultdict[tuple[int, int], list[tuple[int, int, Plan]]] = defaultdict(list)
+    keys = zip(places.scope.tolist(), places.position.tolist(), strict=True)
+    for number, (key, value) in enumerate(zip(keys, places.value.tolist(), strict=True)):
+        found[key].append((number, value, local.use_plans[number]))
+    return dict(found)
+
+
+def _loop(program: Program, op: int) -> Loop:
+    condition, body = program.inner_scopes[op]
+    carries = tuple(_carry(program, carry) for carry in _owned(program, op, op + 1))
+    predicate = int(program.operand_ptr[program.scopes[condition].end - 1])
+    return Loop(
+        op,
+        carries,
+        Region(condition, program.scopes[condition], (predicate,)),
+        Region(body, program.scopes[body], tuple(carry.initial + 1 for carry in carries)),
+    )
+
+
+def _carry(program: Program, op: int) -> Carry:
+    inside, after = program.results_of(op)
+    return Carry(op, int(program.operand_ptr[op]), inside, after)
+
+
+def _branches(program: Program, op: int) -> Branches:
+    numbers = program.inner_scopes[op]
+    joins = _owned(program, op, program.scopes[numbers[-1]].end)
+    branches = [
+        Region(number, program.scopes[number], tuple(int(program.operand_ptr[join]) + n for join in joins))
+        for n, number in enumerate(numbers)
+    ]
+    return Branches(op, int(program.operand_ptr[op]), tuple(branches), joins)
+
+
+def _owned(program: Program, owner: int, start: int) -> tuple[int, ...]:
+    """The carries of a loop, or the joins of a case: the ops from `start` on that it owns."""
+    end = start
+    while program.owners.get(end) == owner:
+        end += 1
+    return tuple(range(start, end))
