@@ -85,7 +85,7 @@ class AutomaticPartition:
     executor    "serial", "processes", "ray", or an instance such as `Ray(address=..., workers=8)`
     objective   `Cost -> float` to minimise; default: step seconds with a penalty above the device's memory
     cost_model  default: the one of `ap.jit`, else the simulator, for which the mesh must name a device
-    seeds       schedules that "mcts" costs first; the result is no worse than any of them that the budget reaches
+    seeds       schedules to start from besides the named ones; the result is never worse than the best of them
     records     JSON-lines file that every evaluation is added to
     resume      such a file: what it holds is not costed again
     cache       results are kept on disk and a second call is instant: True, False, or a directory
