@@ -109,11 +109,9 @@ def errors_page() -> str:
         examples[type(error)].append(f"```text\n{code}\n\n{type(error).__name__}: {error}\n```\n")
     page = [
         "# Errors\n",
-        "Written by `make docs`. Every error that your input can cause is an `ap.PartitionError`, which is a "
-        "`ValueError`.",
-        "Its text says what is wrong and, where it can, *by* whom (the tactic), *why* with the numbers, and what to "
-        "*try*",
-        "instead; these parts are its attributes `what`, `by`, `why` and `hint`. The examples share\n",
+        "Written by `make docs`. Every error that your input can cause is an `ap.PartitionError`, which is a",
+        "`ValueError`. Its text says what is wrong and, where it can, *by* whom (the tactic), *why* with the numbers,",
+        "and what to *try* instead; the parts are its attributes `what`, `by`, `why` and `hint`. The examples share\n",
         f"```text\n{SETTING.strip()}\n```\n",
     ]
     for cls in classes():
