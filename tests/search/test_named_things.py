@@ -24,9 +24,9 @@ def step(x):
     return (x @ x).sum()
 
 
-def lowered(cost_model=None, **fields) -> ap.Lowered:
+def lowered(of_jit=None, mesh=MESH, **fields) -> ap.Lowered:
     auto = ap.AutomaticPartition(["a"], optimizer="greedy", budget=ap.Budget(20), cache=False, **fields)
-    return ap.jit(step, MESH, [auto], cost_model=cost_model).lower(X)
+    return ap.jit(step, mesh, [auto], cost_model=of_jit).lower(X)
 
 
 def space() -> DecisionSpace:
@@ -80,12 +80,16 @@ def test_cost_models_have_names():
 @pytest.mark.parametrize("cost_model", ["simulator", Simulated()])
 def test_the_simulator_by_name_is_what_prices_without_a_cost_model(cost_model):
     plain, named = lowered(), lowered(cost_model)
-    assert named.actions == plain.actions
     assert named.estimate == plain.estimate
-    assert (
-        lowered(Bytes(), cost_model=cost_model).metadata.tactics[0].report["best"]
-        == (plain.metadata.tactics[0].report["best"])
-    )
+    within = lowered(Bytes(), cost_model=cost_model)
+    for found in (named, within):
+        assert found.metadata.tactics[0].actions == plain.metadata.tactics[0].actions
+        assert found.metadata.tactics[0].report["best"] == plain.metadata.tactics[0].report["best"]
+
+
+def test_the_simulator_by_name_needs_a_device():
+    with pytest.raises(ap.MeshError, match="names no device"):
+        lowered("simulator", ap.Mesh({"a": 4, "b": 2}))
 
 
 def test_an_added_cost_model_is_meant_by_its_name():
