@@ -33,7 +33,7 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import ArgumentError, PartitionError
 from autopart.core.partitioning import Action, Partitioning
-from autopart.costmodel.cost_models import COST_MODEL, called_cost_model
+from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
@@ -116,6 +116,7 @@ class AutomaticPartition:
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)
         object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
+        object.__setattr__(self, "cost_model", cost_model_of(self.cost_model))
         if not self.name:
             object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
 
@@ -144,7 +145,7 @@ class AutomaticPartition:
             seed=self.seed,
             executor=self.executor,
             objective=self.objective,
-            cost_model=called_cost_model(self.cost_model),
+            cost_model=self.cost_model,
             options=self.options or LoweringOptions(),
             given=tuple(self._given(partitioning, schedule) for schedule in self.seeds),
             records=self.records,

@@ -29,7 +29,7 @@ class DeviceError(PartitionError):
     """A device entry with a number that is missing, zero, negative or without its source."""
 
 
-def positive(owner: str, **numbers: float) -> None:
+def positive(owner: str, **numbers: object) -> None:
     """Raises `DeviceError` unless every number is above zero and finite."""
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
