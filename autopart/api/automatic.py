@@ -31,7 +31,7 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import ArgumentError
 from autopart.core.partitioning import Partitioning
-from autopart.costmodel.cost_models import COST_MODEL, called_cost_model, cost_model_of
+from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
@@ -106,6 +106,7 @@ class AutomaticPartition:
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)
         object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
+        object.__setattr__(self, "cost_model", cost_model_of(self.cost_model))
         if not self.name:
             object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
 
@@ -133,7 +134,7 @@ class AutomaticPartition:
             seed=self.seed,
             executor=self.executor,
             objective=self.objective,
-            cost_model=called_cost_model(context.cost_model),
+            cost_model=context.cost_model,
             options=context.options,
             given=tuple(self._given(partitioning, n, context) for n in range(len(self.seeds))),
             records=self.records,

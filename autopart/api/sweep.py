@@ -39,7 +39,7 @@ from autopart.core.arguments import (
 from autopart.core.errors import MeshError, PartitionError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
-from autopart.costmodel.cost_models import called_cost_model, cost_model_of
+from autopart.costmodel.cost_models import cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
 from autopart.search.cost import Objective
@@ -205,7 +205,7 @@ def sweep(
         list(axes), optimizer=optimizer, budget=budget, seed=seed, executor=executor, objective=objective,
         cost_model=cost_model, options=options, cache=cache,
     )  # fmt: skip
-    jit_options = known_options("ap.sweep", jit_options)
+    jit_options, cost_model = known_options("ap.sweep", jit_options), cost_model_of(cost_model)
     found = (
         list(meshes) if meshes is not None else [Mesh(sizes, device=device) for sizes in factorisations(devices, axes)]
     )
@@ -222,7 +222,7 @@ def sweep(
             starts[number] = partitioning
     wanted = Search(
         axes=tuple(axes) if meshes is None else found[0].axis_names, optimizer=optimizer_of(optimizer), budget=budget,
-        seed=seed, objective=objective, cost_model=called_cost_model(cost_model), options=options, cache=cache,
+        seed=seed, objective=objective, cost_model=cost_model, options=options, cache=cache,
     )  # fmt: skip
     session = executor_of(executor).start(MeshTask(tuple(starts.values()), wanted))
     try:

@@ -19,6 +19,7 @@ from autopart.core.actions import Action, row_of
 from autopart.core.gc_pause import gc_paused
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.breakdown import top_buffers
+from autopart.costmodel.cost_models import called_cost_model
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
@@ -53,7 +54,7 @@ class Search:
     seed: int = 0
     executor: str | Executor = "serial"
     objective: Objective = DEFAULT_OBJECTIVE
-    cost_model: CostModel | None = None
+    cost_model: str | CostModel | None = None
     options: LoweringOptions = LoweringOptions()
     given: tuple[tuple[Action, ...], ...] = ()
     records: str | Path | None = None
@@ -75,11 +76,14 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     """Runs a search, or recalls it.
 
     Raises `MeshError` for an axis that is not in the mesh, or where there is nothing to price with; `UnknownNameError`
-    for an unknown optimizer or executor; `OptimizerError` if the optimizer raises, with the best state until then;
-    `ObjectiveError` if the objective does; `WorkerError` where workers cannot be started or keep dying. Ctrl-C ends it
-    with the best so far; before the starting state is costed there is none, and `KeyboardInterrupt` is raised.
+    for an unknown optimizer, executor or cost model; `OptimizerError` if the optimizer raises, with the best state
+    until then; `ObjectiveError` if the objective does; `WorkerError` where workers cannot be started or keep dying.
+    Ctrl-C ends it with the best so far; before the starting state is costed there is none, and `KeyboardInterrupt` is
+    raised.
     """
     optimizer, executor = optimizer_of(wanted.optimizer), executor_of(wanted.executor)
+    cost_model = called_cost_model(wanted.cost_model)
+    wanted = dataclasses.replace(wanted, cost_model=cost_model)
     for axis in wanted.axes:
         partitioning.mesh.index(axis)
     header = _header(partitioning, wanted)
@@ -90,9 +94,9 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
         return known
     own = partitioning.copy()
     axes = [a for a in wanted.axes if partitioning.mesh.shape[a] > 1]
-    symmetric_to = symmetric_axes(own, axes) if wanted.cost_model is None else {}
+    symmetric_to = symmetric_axes(own, axes) if cost_model is None else {}
     space = DecisionSpace.of(own, axes, symmetric_to=symmetric_to, given=wanted.given)
-    task = SearchTask(own, space, wanted.options, wanted.cost_model, wanted.objective)
+    task = SearchTask(own, space, wanted.options, cost_model, wanted.objective)
     found = _searched(task, optimizer, executor, wanted, header)
     whole = found.report["stopped"] in ("budget", "done") and not found.report["lost"]
     if directory is not None and whole and wanted.budget.seconds is None:

@@ -19,6 +19,7 @@ from autopart.search.mcts.selection import Path, select
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.optimizers.refine import refine
 from autopart.search.problem import Problem
+from autopart.search.space.decisions import Decision
 
 MAX_STOPS = 10_000
 """STOP edges followed while filling one wave; they cost nothing and end by themselves."""
@@ -79,7 +80,7 @@ class _Tree:
         self.scale = RewardNormaliser(self.graph.root.reward)
         self.idle, self._jobs = 0, 0
 
-    def seed(self, sequences) -> None:
+    def seed(self, sequences: list[tuple[Decision, ...]]) -> None:
         """Costs whole schedules, decision by decision, and adds them to the graph."""
         jobs = [Job(s, each=True) for s in sequences]
         for first in range(0, len(jobs), self.settings.width):
