@@ -140,7 +140,7 @@ ROWS = {
     "reshard": ({"x": 0, "target": shards()[1], "source": None, "donate": False, "cost": "elements"},
                 lambda x, **k: ap.reshard(jax.device_put(X, shards()[0]) if isinstance(x, int) and x == 0 else x, **k),
                 None),
-    "register_custom_call": ({"target_name": "", "localize": None, "examples": (), "reasons": ()},
+    "register_custom_call": ({"target_name": "", "localize": None, "examples": (), "omissions": ()},
                              ap.register_custom_call, lambda register: register(None)),
     "register_device": ({"device": None}, ap.register_device, None),
     "register_optimizer": ({"name": "mcts"}, ap.register_optimizer, lambda register: register(None)),

@@ -136,7 +136,7 @@ def _over(*dims: int) -> str:
         ),
         op("reduce", "4x6xf32, 4x6xi32, f32, i32 -> 4xf32, 4xi32", _over(1), _ARGMAX, feed=(None, None, (-9, -9))),
     ),
-    reasons=(BITWISE,),
+    omissions=(BITWISE,),
 )
 def reduce(spec: OpSpec) -> Iterable[TileMapping]:
     """Kept dims tile; reduced dims combine by the reducer, where it has a collective."""

@@ -189,7 +189,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
             (-2, 10),
         ),
     ),
-    reasons=(
+    omissions=(
         Omission(
             "where updates replace a dim whole, they are sliced with it",
             lambda spec, mapping: mapping.operands[-1] == WHOLE and mapping.operands[0] in _Dims(spec).whole_windows,
