@@ -97,10 +97,10 @@ class _Exporter:
             return self._read(int(program.operand_ptr[op]))
         return self._env[program.outputs[index]]
 
-    def _type(self, kind: TensorType) -> ir.Type:
-        if kind not in self._types:
-            self._types[kind] = mlir_type(kind)
-        return self._types[kind]
+    def _type(self, type_: TensorType) -> ir.Type:
+        if type_ not in self._types:
+            self._types[type_] = mlir_type(type_)
+        return self._types[type_]
 
     def _read(self, use: int) -> ir.Value:
         moved = self._of_use[use]

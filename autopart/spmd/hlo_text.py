@@ -123,8 +123,8 @@ class _Printer:
         for step in plan.steps:
             fresh = f"{self._names[value].split('.r')[0]}.r{self._count[value]}"
             self._count[value] += 1
-            kind = self._program.type_of(value).dtype
-            shape = "x".join([*map(str, step.target.local_shape), kind])
+            dtype = self._program.type_of(value).dtype
+            shape = "x".join([*map(str, step.target.local_shape), dtype])
             self._lines.append(f"{'  ' * depth}{fresh} = {step.text()} {name} : tensor<{shape}>")
             name = fresh
         return name
