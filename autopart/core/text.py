@@ -176,8 +176,8 @@ def _op_lines(partitioning: Partitioning, op: int, names: list[str], depth: int)
             if entry < LAST_TILE:
                 local[r][entry] //= mesh.axis_sizes[axis]
     yields = ", ".join(f"{names[v]}.y" for v in results)
-    types = ", ".join(tensor(TensorType(tuple(s), t.dtype)) for s, t in zip(local, spec.results, strict=True))
-    yield f"{inner}{yields} = {op_text(spec, operands)} : {types}"
+    local_types = ", ".join(tensor(TensorType(tuple(s), t.dtype)) for s, t in zip(local, spec.results, strict=True))
+    yield f"{inner}{yields} = {op_text(spec, operands)} : {local_types}"
     yield f"{inner}yield {yields}"
     for level in reversed(range(len(axes))):
         yield "  " * (depth + level) + "}" + (f" : {types}" if level == 0 else "")
