@@ -22,9 +22,9 @@ from autopart.core.program import Program
 from autopart.core.quoting import one_line, quoted
 
 
-def tensor(kind: TensorType) -> str:
+def tensor(type_: TensorType) -> str:
     """A type as MLIR writes it: tensor<64x8xf32>."""
-    return f"tensor<{'x'.join([*map(str, kind.shape), kind.dtype])}>"
+    return f"tensor<{'x'.join([*map(str, type_.shape), type_.dtype])}>"
 
 
 def value_names(program: Program) -> list[str]:
@@ -91,8 +91,8 @@ def _value_loops(partitioning: Partitioning, value: int, names: list[str], depth
     tiled = dict(_decisions(partitioning, value))
     if not tiled:
         return
-    kind = program.type_of(value)
-    shape, body, lines, opened = list(kind.shape), names[value], [], []
+    type_ = program.type_of(value)
+    shape, body, lines, opened = list(type_.shape), names[value], [], []
     inner = "  " * (depth + len(tiled))
     for axis, dim in tiled.items():
         name, size = mesh.axis_names[axis], mesh.axis_sizes[axis]
@@ -102,7 +102,7 @@ def _value_loops(partitioning: Partitioning, value: int, names: list[str], depth
             shape[dim] //= size
             lines.append(
                 f"{inner}{sliced} = slice {dim} {body}[%r{_word(name)}] : "
-                f"{tensor(TensorType(tuple(shape), kind.dtype))}"
+                f"{tensor(TensorType(tuple(shape), type_.dtype))}"
             )
             body = sliced
     renamed = names[value] + "t"
@@ -111,7 +111,7 @@ def _value_loops(partitioning: Partitioning, value: int, names: list[str], depth
     yield from lines
     yield f"{inner}yield {body}"
     for level in reversed(range(len(opened))):
-        yield "  " * (depth + level) + "}" + (f" : {tensor(kind)}" if level == 0 else "")
+        yield "  " * (depth + level) + "}" + (f" : {tensor(type_)}" if level == 0 else "")
     names[value] = renamed
 
 
@@ -167,8 +167,8 @@ def _op_lines(partitioning: Partitioning, op: int, names: list[str], depth: int)
                     if not operands[k].startswith(f"{names[results[0]]}.{k}")
                     else operands[k] + "'"
                 )
-                kind = TensorType(tuple(shapes[k]), spec.operands[k].dtype)
-                yield f"{inner}{sliced} = slice {dim} {operands[k]}[%r{_word(mesh.axis_names[axis])}] : {tensor(kind)}"
+                type_ = TensorType(tuple(shapes[k]), spec.operands[k].dtype)
+                yield f"{inner}{sliced} = slice {dim} {operands[k]}[%r{_word(mesh.axis_names[axis])}] : {tensor(type_)}"
                 operands[k] = sliced
     local = [list(t.shape) for t in spec.results]
     for axis, mapping in zip(axes, mappings, strict=True):
@@ -176,8 +176,8 @@ def _op_lines(partitioning: Partitioning, op: int, names: list[str], depth: int)
             if entry < LAST_TILE:
                 local[r][entry] //= mesh.axis_sizes[axis]
     yields = ", ".join(f"{names[v]}.y" for v in results)
-    kinds = ", ".join(tensor(TensorType(tuple(s), t.dtype)) for s, t in zip(local, spec.results, strict=True))
-    yield f"{inner}{yields} = {op_text(spec, operands)} : {kinds}"
+    local_types = ", ".join(tensor(TensorType(tuple(s), t.dtype)) for s, t in zip(local, spec.results, strict=True))
+    yield f"{inner}{yields} = {op_text(spec, operands)} : {local_types}"
     yield f"{inner}yield {yields}"
     for level in reversed(range(len(axes))):
         yield "  " * (depth + level) + "}" + (f" : {types}" if level == 0 else "")

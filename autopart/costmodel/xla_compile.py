@@ -6,7 +6,7 @@
 Tens of seconds a program: for a final look at a few candidates, and to check the simulator. libtpu
 (`pip install autopart[tpu]`) lets one process on a machine compile at a time.
 
-Cycles do not price links: `collective_s` is `collectives.py`'s. Loops count by their known trip counts. XLA:CPU widens
+Cycles do not price links: `collective_s` is the simulator's. Loops count by their known trip counts. XLA:CPU widens
 bf16 and does not fuse into matmuls: its memory is 1.3 to 2.9 times a TPU's, so it bounds, and does not predict.
 """
 

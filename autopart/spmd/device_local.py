@@ -7,6 +7,8 @@
 This is the one lowering. Export emits it, the cost model reads its arrays, search evaluates it.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 from collections import Counter

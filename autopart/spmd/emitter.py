@@ -186,7 +186,7 @@ def source_target_pairs(step: Step) -> np.ndarray:
     for axis in step.axes:
         stride = strides[axis.name] * axis.stride
         aside -= devices // stride % axis.size * stride
-    held, wanted = (_tile_numbers(kind) * len(devices) + aside for kind in (step.source, step.target))
+    held, wanted = (_tile_numbers(t) * len(devices) + aside for t in (step.source, step.target))
     stays = held == wanted
     givers, takers = devices[~stays], devices[~stays]
     givers = givers[np.argsort(held[givers], kind="stable")]
@@ -195,10 +195,10 @@ def source_target_pairs(step: Step) -> np.ndarray:
     return np.ascontiguousarray(pairs[np.argsort(pairs[:, 0], kind="stable")], np.int64)
 
 
-def _tile_numbers(kind: DistributedType) -> np.ndarray:
-    numbers = np.zeros(kind.device_count, np.int64)
-    offsets = kind.base_offsets()
-    for dim, (size, tile) in enumerate(zip(kind.shape, kind.local_shape, strict=True)):
+def _tile_numbers(type_: DistributedType) -> np.ndarray:
+    numbers = np.zeros(type_.device_count, np.int64)
+    offsets = type_.base_offsets()
+    for dim, (size, tile) in enumerate(zip(type_.shape, type_.local_shape, strict=True)):
         if tile:
             numbers = numbers * (size // tile) + offsets[:, dim] // tile
     return numbers
@@ -264,10 +264,10 @@ def _dims(**dims: int) -> dict[str, ir.Attribute]:
 
 
 def _reshape(value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    kind = ir.RankedTensorType(value.type)
-    if list(kind.shape) == list(shape):
+    type_ = ir.RankedTensorType(value.type)
+    if list(type_.shape) == list(shape):
         return value
-    return stablehlo.reshape(ir.RankedTensorType.get(list(shape), kind.element_type), value)
+    return stablehlo.reshape(ir.RankedTensorType.get(list(shape), type_.element_type), value)
 
 
 def _transpose(value: ir.Value, order: Sequence[int]) -> ir.Value:

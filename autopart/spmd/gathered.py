@@ -155,7 +155,7 @@ class _Finder:
 
     def _no_mapping(self, op: int) -> str:
         found = rule_of(self._program.spec(op))
-        return found.reason or f"{found.kind} has no mapping" if found else f"no rule for {self._kind(op)}"
+        return found.blocked_because or f"{found.kind} has no mapping" if found else f"no rule for {self._kind(op)}"
 
     def _ways(self, op: int, mapping: int) -> int:
         sizes, taken = self._local.mesh.axis_sizes, self._local.mapping[op]

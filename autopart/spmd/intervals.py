@@ -1,10 +1,10 @@
-"""Between which numbers an integer value of the emitted module lies, where its arithmetic says so.
+"""The interval in which an integer value of the emitted module lies, as far as its arithmetic tells.
 
     %p = partition_id                    0 .. 7       of 8 devices
     %r = remainder (divide %p, 2), 4     0 .. 3
     %s = multiply %r, 16                 0 .. 48      the start of a device's part
 
-Arrays have one interval for all their elements. What is not understood has none.
+An array has one interval for all its elements. The result of an op that is not listed here has none.
 """
 
 from __future__ import annotations

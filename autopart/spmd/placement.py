@@ -5,10 +5,10 @@
     %a [{B},{}]  ->  dot, dot           one all_gather, before the first
     while ... %a -> dot                 loop-invariant: before the loop
 
-Redistributions of one value into one layout are shared. A value that derives from arguments alone by layout and
-elementwise ops, and that a use needs larger than it is stored, is an exception: it is gathered anew for each use, so
-that the whole value lives only there. `share_within` makes sharing those a choice: uses at most that many ops apart
-share.
+Redistributions of one value into one layout are shared, with one exception: a value that is an argument, or follows
+from arguments by casts and changes of layout alone, and of which a use needs more than a device stores. Such a value
+is gathered anew for each use, so that the whole value lives only during that use. `share_within` makes this a choice:
+uses at most that many ops apart share a gather.
 """
 
 from __future__ import annotations

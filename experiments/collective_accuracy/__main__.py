@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.hardware.fabric import CollectiveCurve
 from experiments.collective_accuracy.fitting import fit_curve, fit_matmul, predict, predict_matmul
 from experiments.collective_accuracy.measured import (
@@ -25,10 +26,7 @@ DEVICES = {"sm_90": "h100", "sm_100_B200": "b200", "sm_100_GB200": "gb200"}
 IN_SWITCH_GROUP = {"h100": 8, "b200": 8, "gb200": 8}
 """From this many devices on all_reduce is fitted apart: the table shows the switch's own reduction there."""
 
-PEAKS = {
-    "h100": {"bf16": 989e12, "f32": 494e12, "f8": 1979e12},
-    "b200": {"bf16": 2250e12, "f32": 1100e12, "f8": 4500e12},
-}
+PEAKS = {name: device(name).peak_flop_per_s for name in ("h100", "b200")}
 HBM = {"h100": 3.35e12, "b200": 8.0e12}
 """Nominal. The entry of b200 has the 7.67 TB/s that a driver reports; fitted with those, bf16 and f32 keep their shares
 of the peak (0.66, 0.68) and fp8 has 0.62 for 0.66."""

@@ -136,7 +136,7 @@ def test_slices_by_each_declared_mapping_make_up_the_whole(rule: Rule, example: 
 def test_no_sound_mapping_is_missing_without_a_reason(rule: Rule, example: Example):
     subject = subject_of(example)
     found = sound(subject, list(undeclared(subject, declared_by(subject))))
-    missing = [m for m in found if not any(reason.covers(subject.spec, m) for reason in rule.reasons)]
+    missing = [m for m in found if not any(omission.covers(subject.spec, m) for omission in rule.omissions)]
     assert not missing, f"{missing} of {describe(subject.spec)}"
 
 

@@ -35,7 +35,7 @@ def quoted_text(attribute: ir.Attribute) -> str:
 
 
 def argument_location_names(block: ir.Block) -> list[str]:
-    """A name per argument of a function: its `loc`, else arg0, arg1, ...; a second one of a name gets its number."""
+    """A name per argument: its `loc`, else arg0, arg1, ...; a name that is taken gets the argument's number."""
     names: list[str] = []
     taken: set[str] = set()
     for index, argument in enumerate(block.arguments):

@@ -113,9 +113,9 @@ class _Importer:
         ties = checked_ties(aliases(inputs) if ties is None else ties.items(), types, returned)
         tied_arguments = set(ties.values())
         arguments = []
-        for index, kind in enumerate(types):
-            operands = (kind,) if index in tied_arguments else ()
-            arguments += self._structural("argument", [0] * len(operands), operands, (kind,), ROOT)
+        for index, type_ in enumerate(types):
+            operands = (type_,) if index in tied_arguments else ()
+            arguments += self._structural("argument", [0] * len(operands), operands, (type_,), ROOT)
         outputs = self._replay(template, arguments, ROOT)
         outputs = [self._materialised(v, ROOT, None) for v in outputs]
         for output, argument in ties.items():
@@ -243,12 +243,12 @@ class _Importer:
     def _barrier(self, op: Op, operands: list, scope: int) -> list:
         """One op per operand, one after the other: a barrier says nothing about how its operands tile together."""
         read = [self._materialised(v, scope, op.source) for v in operands]
-        kinds = [self._types[v] for v in read]
+        types = [self._types[v] for v in read]
         first = len(self._op_spec)
         self._barriers.append(range(first, first + len(read)))
         return [
-            self._structural("optimization_barrier", [v], [kind], [kind], scope, op.source)[0]
-            for v, kind in zip(read, kinds, strict=True)
+            self._structural("optimization_barrier", [v], [type_], [type_], scope, op.source)[0]
+            for v, type_ in zip(read, types, strict=True)
         ]
 
     def _call(self, op: Op, operands: list, scope: int) -> list:
@@ -262,8 +262,8 @@ class _Importer:
 
     def _tagged(self, name: str, value: int | Lazy, scope: int, source: ir.Operation) -> int:
         value = self._materialised(value, scope, source)
-        kind = self._types[value]
-        tagged = self._structural("tag", [value], [kind], [kind], scope, source)[0]
+        type_ = self._types[value]
+        tagged = self._structural("tag", [value], [type_], [type_], scope, source)[0]
         self._tags.setdefault(name, []).append(tagged)
         return tagged
 
@@ -277,9 +277,9 @@ class _Importer:
         self._structural("while", [], [], [], scope, op.source)
         inside, after = list(inits), list(inits)
         for i, init in zip(carried, start, strict=True):
-            kind = self._types[init]
+            type_ = self._types[init]
             carry = len(self._op_spec)
-            inside[i], after[i] = self._structural("carry", [init, init], [kind] * 2, [kind] * 2, scope, op.source)
+            inside[i], after[i] = self._structural("carry", [init, init], [type_] * 2, [type_] * 2, scope, op.source)
             self._owners[carry] = loop
         carries = range(loop + 1, len(self._op_spec))
         runs = trips if trips is not None else 1

@@ -127,7 +127,7 @@ class Reader:
         return Op(self._specs.specs[spec].kind, spec, operands, numbers, op)
 
     def _special(self, op: ir.Operation, operands: list[int], block: Block) -> Op | None:
-        """An op that is more than its spec; None where it is read into `block` already."""
+        """A call, loop, branch, tag or barrier as an op; None where its body was read into `block` in its place."""
         match op.name:
             case "sdy.manual_computation" | "sdy.named_computation":
                 inner = self.read_inline(op, operands, block)

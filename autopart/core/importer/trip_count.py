@@ -1,4 +1,4 @@
-"""How often a loop runs, where it counts.
+"""How often a loop runs that counts up to a limit.
 
     i = start;  while i < limit:  ...;  i = i + step          (limit - start) / step, rounded up
 

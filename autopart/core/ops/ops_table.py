@@ -26,8 +26,8 @@ def ops_table() -> str:
     families: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     blocked: defaultdict[str, list[str]] = defaultdict(list)
     for rule in rules():
-        if rule.reason:
-            blocked[rule.reason].append(rule.kind)
+        if rule.blocked_because:
+            blocked[rule.blocked_because].append(rule.kind)
         else:
             families[rule.family][_mappings_text(rule)].append(rule.kind)
     lines = [
@@ -93,8 +93,8 @@ def _blocks(spec: OpSpec) -> bool:
 
 def _reason(spec: OpSpec) -> str:
     rule = rule_of(spec)
-    if rule is not None and rule.reason:
-        return rule.reason
+    if rule is not None and rule.blocked_because:
+        return rule.blocked_because
     types = " -> ".join(", ".join(map(str, group)) for group in (spec.operands[:3], spec.results[:1]))
     return f"{types}: no dim of it can be sliced"
 

@@ -10,7 +10,7 @@
     traits_of(spec)      what the op is to all others: its work, whether it is a view, an update (`traits.py`)
 
 A rule's `examples` are what tests prove it on: every mapping against XLA, and that no sound mapping is missing, unless
-`reasons` says why. A kind that no mapping fits is registered with `blocked` and its reason, so that "unknown" and
+`omissions` says why. A kind that no mapping fits is registered with `blocked` and its reason, so that "unknown" and
 "blocks by nature" stay apart. Custom calls are registered under their target name.
 """
 
@@ -61,13 +61,13 @@ class Omission:
 class Rule:
     """What is registered for an op kind.
 
-    family      the file it stands in
-    reason      why the kind has no mappings at all, if so
-    reasons     which sound mappings are left out, and why
-    traits      its work, and what others need to know of it
-    defaults    values of attributes that a program may leave out; a spec has them all
-    structural  no op of the module has this kind: it is made when a program is read
-    effect      the op does something besides computing its results, so it runs even where nobody reads them
+    family           the file it stands in
+    blocked_because  why the kind has no mappings at all, if so
+    omissions        which sound mappings are left out, and why
+    traits           its work, and what others need to know of it
+    defaults         values of attributes that a program may leave out; a spec has them all
+    structural       no op of the module has this kind: it is made when a program is read
+    effect           the op does something besides computing its results, so it runs even where nobody reads them
     """
 
     kind: str
@@ -75,8 +75,8 @@ class Rule:
     mappings: Mappings
     localize: Localize | None = None
     examples: tuple[Example, ...] = ()
-    reason: str = ""
-    reasons: tuple[Omission, ...] = ()
+    blocked_because: str = ""
+    omissions: tuple[Omission, ...] = ()
     traits: Traits = UNKNOWN_FLOP
     structural: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -102,7 +102,7 @@ def rule(
     traits: Traits | Callable[[str], Traits],
     localize: Localize | None = None,
     examples: Sequence[Example] | Callable[[str], Sequence[Example]] = (),
-    reasons: Sequence[Omission] = (),
+    omissions: Sequence[Omission] = (),
     structural: bool = False,
     defaults: Mapping[str, Any] | None = None,
 ) -> Callable[[Mappings], Mappings]:
@@ -115,7 +115,7 @@ def rule(
     owner = "register_rule"
     check(owner, RegistryError, kinds=(kinds, sequence(TEXT, "the names of op kinds", least=1)))
     check(owner, RegistryError, traits=(traits, _TRAITS | FUNCTION), localize=(localize, FUNCTION | NONE))
-    check(owner, RegistryError, examples=(examples, _MANY | FUNCTION), reasons=(reasons, _MANY))
+    check(owner, RegistryError, examples=(examples, _MANY | FUNCTION), omissions=(omissions, _MANY))
     check(owner, RegistryError, structural=(structural, FLAG), defaults=(defaults, instance("a dict", Mapping) | NONE))
 
     def register(mappings: Mappings) -> Mappings:
@@ -124,7 +124,7 @@ def rule(
             tested = tuple(examples(kind) if callable(examples) else examples)
             family = mappings.__module__.rpartition(".")[2]
             stated, known = traits if isinstance(traits, Traits) else traits(kind), dict(defaults or {})
-            new = Rule(kind, family, mappings, localize, tested, "", tuple(reasons), stated, structural, known)
+            new = Rule(kind, family, mappings, localize, tested, "", tuple(omissions), stated, structural, known)
             RULES.add(kind, new, mappings.__module__)
         return mappings
 
@@ -136,7 +136,15 @@ def blocked(
 ) -> None:
     """Registers op kinds that cannot be sliced at all: known, and the reason is shown to users."""
     for kind in kinds:
-        new = Rule(kind, family, lambda spec: (), examples=tuple(examples), reason=reason, traits=traits, effect=effect)
+        new = Rule(
+            kind,
+            family,
+            lambda spec: (),
+            examples=tuple(examples),
+            blocked_because=reason,
+            traits=traits,
+            effect=effect,
+        )
         RULES.add(kind, new, family)
 
 
@@ -146,7 +154,7 @@ def register_custom_call(
     traits: Traits = UNKNOWN_FLOP,
     localize: Localize | None = None,
     examples: Sequence[Example] = (),
-    reasons: Sequence[Omission] = (),
+    omissions: Sequence[Omission] = (),
 ) -> Callable[[Mappings], Mappings]:
     """Registers a rule for the custom call `target_name`, as `rule` does for an op kind.
 
@@ -165,13 +173,13 @@ def register_custom_call(
     owner = "register_custom_call"
     check(owner, RegistryError, target_name=(target_name, TEXT), traits=(traits, _TRAITS))
     check(owner, RegistryError, localize=(localize, FUNCTION | NONE), examples=(examples, _MANY))
-    check(owner, RegistryError, reasons=(reasons, _MANY))
+    check(owner, RegistryError, omissions=(omissions, _MANY))
 
     def register(mappings: Mappings) -> Mappings:
         check(owner, RegistryError, mappings=(mappings, FUNCTION))
         family = mappings.__module__.rpartition(".")[2]
         kind = f"custom_call @{target_name}"
-        new = Rule(kind, family, mappings, localize, tuple(examples), "", tuple(reasons), traits)
+        new = Rule(kind, family, mappings, localize, tuple(examples), "", tuple(omissions), traits)
         CUSTOM_CALLS.add(target_name, new, mappings.__module__)
         return mappings
 

@@ -11,7 +11,7 @@ Axes are placed minor (last) first: on the cores of a chip, then on torus dimens
 left is on the network. `Mesh(links={"batch": "dcn"})` names the wires of an axis instead: "chip", "ici" (ring where
 the device closes one), "ring", "line", "nvlink", "dcn" (or "ib", "network").
 
-An axis becomes *segments*, rows of `Links.segments` that the kernels in `collectives.py` read:
+An axis becomes *segments*, rows of `Links.segments` that the kernels in `collective_seconds.py` read:
 
     axis | fabric | size | torus dimension | stride along it | its length if a ring, else 0
 """
@@ -47,8 +47,8 @@ class Links:
     """The wires of a mesh, as arrays for kernels.
 
     segments  f64[s, 6]     see the module
-    fabrics   f64[3, 4]     per fabric: 0 none, 1 switch, 2 torus | torus bytes/s per link, devices sharing it
-                            taken off | hop seconds | in-switch all_reduce from this group size on, 0 never
+    fabrics   f64[3, 4]     per fabric: 0 none, 1 switch, 2 torus | torus bytes/s per link, divided by the
+                            devices that share it | hop seconds | in-switch all_reduce from this group size on, 0 never
     curves    f64[3, 6, 7]  per switch fabric and `CURVES` row: `CollectiveCurve.row()`
     """
 

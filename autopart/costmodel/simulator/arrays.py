@@ -3,8 +3,9 @@
     ProgramArrays    what does not depend on the partitioning; made once (`program_arrays`)
     LocalArrays      bytes and elements on one device, and where redistributions stand (`local_arrays`)
 
-A redistribution is called *moved value* r: V + r beside the program's V values in arrays over "buffers". A value that
-is redistributed right after its op also has the buffer its op left: V + R + its place in `at_def`.
+Arrays over "buffers" have an entry for each of the V values, then V + r for each redistribution r of the R before uses,
+then V + R + d for each value that is redistributed right after its op, d being its place in `at_def`: the buffer into
+which the op writes.
 """
 
 from __future__ import annotations

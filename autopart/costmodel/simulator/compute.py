@@ -3,8 +3,8 @@
     seconds = launch + max(matrix flop / matrix rate, vector flop / vector rate, bytes / HBM rate)
 
 Bytes are those that pass HBM. What was touched a short while ago is still on the chip (VMEM that the TPU compiler
-assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, and a result that is read only
-so is never written out. Kernels joined by `multi_output.py` launch once and read what they share once.
+assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, and a result all of whose reads
+are free is never written out. Kernels joined by `multi_output.py` launch once and read what they share once.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     %wg = all_gather %w       524 MB that go again
     %dx = dot %dy, %wg         50 MB
 
-A compiler that hides the latency of collectives orders for that instead, and this is left out. Only neighbours that do
-not depend on each other change places, each with the redistributions that belong to it.
+A compiler that hides the latency of collectives orders for that instead: for its devices nothing is reordered. Only
+neighbours that do not depend on each other change places, each with the redistributions that belong to it.
 """
 
 # pyright: reportReturnType=false
@@ -92,7 +92,7 @@ def _bytes(
 ) -> tuple[float, float]:
     """(most, remaining) bytes of a unit: what it writes, and of that what is still read after the pair.
 
-    What both units read, and no one after them, is freed by whichever comes second, so it counts for neither.
+    A buffer that both units read, and no later node, is freed by the unit that comes second, so it counts for neither.
     """
     most = stays = 0.0
     for k in range(start, end):

@@ -22,7 +22,7 @@ from autopart.core.ops.traits import View
         op("optimization_barrier", "4x6xf32 -> 4x6xf32"),
         op("optimization_barrier", "4x6xf32, 8xi32 -> 4x6xf32, 8xi32"),
     ),
-    reasons=(
+    omissions=(
         Omission(
             "dims of several operands may be sliced together, in every combination",
             lambda spec, mapping: sum(d != WHOLE for d in mapping.operands) > 1,

@@ -213,7 +213,7 @@ def _repeats(spec: OpSpec, mapping: TileMapping) -> bool:
         _ragged("6x8xf32, 8x2xf32, 4xi32 -> 4x6x2xf32", "1,0", 1, "", sizes=(0, 3)),
         _ragged("2x8x4xf32, 2x4x2xf32, 4xi32 -> 2x8x2xf32", "2,1", 0, "", "0", sizes=(0, 1)),
     ),
-    reasons=(
+    omissions=(
         Omission(
             "where a batch dim is ragged the sizes do not change the product, so slicing them says nothing",
             lambda spec, mapping: (

@@ -12,8 +12,8 @@ all of them for the others.
 
     max of 3 1 | 4, from 5      ->      part 0   max(max(-inf, 3, 1), 5)        part 1   max(4, 5)
 
-A reducer that is no plain sum, product, maximum, minimum, and, or (argmax, say) has no collective: dims that it reduces
-are blocked.
+A reducer that is no plain sum, product, maximum or minimum (argmax, say), and no "and" or "or" of booleans, has no
+collective: dims that it reduces are blocked.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _over(*dims: int) -> str:
         ),
         op("reduce", "4x6xf32, 4x6xi32, f32, i32 -> 4xf32, 4xi32", _over(1), _ARGMAX, feed=(None, None, (-9, -9))),
     ),
-    reasons=(BITWISE,),
+    omissions=(BITWISE,),
 )
 def reduce(spec: OpSpec) -> Iterable[TileMapping]:
     """Kept dims tile; reduced dims combine by the reducer, where it has a collective."""

@@ -99,7 +99,7 @@ def _flop(spec: OpSpec) -> float:
         ),
         op("reduce_window", "4x6xi32, i32 -> 4x1xi32", _window("1, 6"), reducer("and i32")),
     ),
-    reasons=(BITWISE,),
+    omissions=(BITWISE,),
 )
 def reduce_window(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims whose windows stay inside a slice, and dims that one window covers."""

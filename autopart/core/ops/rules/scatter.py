@@ -6,10 +6,11 @@
     v  (0, _, _) -> tile 0      each device applies the updates that fall into its slice
     e  (_, 0, 0) -> sum         each device adds its updates (a segment sum); x counts once
 
-Batching dims tile in x, indices, updates and result together. With the reducers max, min, and, or the parts combine by
-that reducer, and x may count on every device. Scatter drops an update that does not fit, so indices shifted to a slice
-need no mask; only a window longer than one element may lie across slices, and then the slice is padded on both sides
-first. Updates that overwrite cannot be sliced along e: no reduction tells an update from what it replaces.
+Batching dims tile in x, indices, updates and result together. With the reducers max and min, and with "and" and "or"
+of booleans, the parts combine by that reducer, and x may count on every device. Scatter drops an update that does not
+fit, so indices shifted to a slice need no mask; only a window longer than one element may lie across slices, and then
+the slice is padded on both sides first. Updates that overwrite cannot be sliced along e: no reduction tells an update
+from what it replaces.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
             (-2, 10),
         ),
     ),
-    reasons=(
+    omissions=(
         Omission(
             "where updates replace a dim whole, they are sliced with it",
             lambda spec, mapping: mapping.operands[-1] == WHOLE and mapping.operands[0] in _Dims(spec).whole_windows,
