@@ -49,12 +49,12 @@ def test_elements_gather_two_axes_at_once_and_seconds_gather_the_slow_one_first(
     assert [s.mesh_axes for s in planned(source, target, MESH, cost=SLOW_AND_FAST).steps] == [("slow",), ("fast",)]
 
 
-def test_the_latency_of_a_slow_axis_is_paid_by_one_collective_that_moves_little():
-    """The slow axis is gathered first and alone; its latency is all that counts, whatever its bytes cost."""
+def test_axes_of_unlike_latency_are_gathered_apart_and_the_long_latency_is_paid_once():
+    """One gather over both would wait for the slow axis at every hop."""
     late = AlphaBeta({"slow": 1.0, "fast": 1e-9}, {"slow": 1e9, "fast": 1e9})
     source, target = "[64{slow}256, 64{fast}256]", "[256, 256]"
     found = planned(source, target, MESH, cost=late)
-    assert [step.mesh_axes for step in found.steps] == [("slow",), ("fast",)]
+    assert sorted(step.mesh_axes for step in found.steps) == [("fast",), ("slow",)]
     assert found.cost == pytest.approx(1.0, rel=1e-2)
 
 
