@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autopart.core.quoting import one_line, quoted
@@ -16,6 +16,7 @@ ANY = st.text(st.characters())
 NASTY = '"); import os #\n\\\x00\x1b[2J\u2028\u202e\ud800\xad'
 
 
+@settings(deadline=None)
 @given(ANY)
 @example(NASTY)
 @example("\\n")
@@ -25,6 +26,7 @@ def test_a_literal_evaluates_to_the_text_and_is_printable(text):
     assert literal.isprintable()
 
 
+@settings(deadline=None)
 @given(ANY)
 @example(NASTY)
 def test_a_line_is_one_line_and_printable(text):
@@ -33,6 +35,7 @@ def test_a_line_is_one_line_and_printable(text):
     assert len(line.splitlines()) <= 1
 
 
+@settings(deadline=None)
 @given(ANY.filter(str.isprintable))
 def test_what_is_printable_stays_as_it_is(text):
     assert one_line(text) == text
