@@ -126,13 +126,15 @@ def test_timeline_is_a_chrome_trace_that_ends_with_the_step(three, tmp_path):
     events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
     for row in (0, 1):
         line = sorted((e["ts"], e["dur"]) for e in events if e["tid"] == row)
+        assert len(line) > 1
         assert all(a + d <= b + 1e-6 for (a, d), (b, _) in itertools.pairwise(line))
 
 
 def test_estimates_are_text_and_json(three):
     text, figures = str(three[2]), json.loads(three[2].to_json())
-    assert "all_gather" in text
-    assert "fits" in text
+    assert f"all_gather {three[2].collectives['all_gather'].seconds * 1e3:.3g} ms" in text
+    assert text.splitlines()[2].startswith("peak ")
+    assert text.endswith("  fits")
     assert figures["step_s"] == three[2].step_s
     assert set(figures["collectives"]) == set(three[2].collectives)
 

@@ -49,13 +49,13 @@ def test_elements_gather_two_axes_at_once_and_seconds_gather_the_slow_one_first(
     assert [s.mesh_axes for s in planned(source, target, MESH, cost=SLOW_AND_FAST).steps] == [("slow",), ("fast",)]
 
 
-def test_latency_makes_one_collective_better_than_two():
-    """A gather of two axes at once, where each collective costs as much as all bytes."""
+def test_axes_of_unlike_latency_are_gathered_apart_and_the_long_latency_is_paid_once():
+    """One gather over both would wait for the slow axis at every hop."""
     late = AlphaBeta({"slow": 1.0, "fast": 1e-9}, {"slow": 1e9, "fast": 1e9})
     source, target = "[64{slow}256, 64{fast}256]", "[256, 256]"
-    plans = [planned(source, target, MESH, cost=cost) for cost in (late, SLOW_AND_FAST)]
-    assert [len(p.steps) for p in plans] == [2, 2]
-    assert plans[0].cost == pytest.approx(1.0, rel=1e-2)
+    found = planned(source, target, MESH, cost=late)
+    assert sorted(step.mesh_axes for step in found.steps) == [("fast",), ("slow",)]
+    assert found.cost == pytest.approx(1.0, rel=1e-2)
 
 
 def test_the_plan_is_no_dearer_by_its_own_cost_than_the_plan_for_elements():

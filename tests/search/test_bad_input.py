@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import autopart as ap
 from autopart.costmodel import Device, Switch
 from autopart.search.contract import run
 from autopart.search.jobs import Job
-from experiments.models import t32
 from tests.search.steps import MESH, lowered
 
 
@@ -125,9 +126,5 @@ def test_a_seed_that_is_automatic_itself_is_refused():
 
 
 def test_a_model_with_nothing_to_partition_is_left_alone():
-    import jax.numpy as jnp
-    import numpy as np
-
     step = ap.jit(lambda x: jnp.tanh(x), MESH, [automatic(axes=["batch", "model"], budget=ap.Budget(20))])
     assert step.lower(np.float32(1)).metadata.tactics[-1].actions == ()
-    assert t32.SMALL.layers == 2

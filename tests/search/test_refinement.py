@@ -102,3 +102,46 @@ def test_named_schedules_are_distinct_and_not_empty():
     sequences = [sequence for _, sequence in named_schedules(space)]
     assert len(set(sequences)) == len(sequences)
     assert all(sequences)
+
+
+class Recorded:
+    """A problem that notes the sequences it is asked for, wave by wave."""
+
+    def __init__(self, inner: Problem):
+        self.start, self.task, self._inner = inner.start, inner.task, inner
+        self.waves: list[list[tuple[Decision, ...]]] = []
+
+    def run(self, jobs):
+        self.waves.append([job.decisions for job in jobs])
+        return self._inner.run(jobs)
+
+
+def test_no_sequence_is_tried_twice(problem):
+    recorded = Recorded(problem)
+    refine(recorded, recorded.start)
+    tried = [sequence for wave in recorded.waves for sequence in wave]
+    assert len(tried) > 20
+    assert len(set(tried)) == len(tried)
+
+
+def test_kinds_of_neighbours_are_tried_in_turn_and_the_first_with_a_better_one_ends_a_round(problem):
+    """From nothing: nothing to drop, then one more; the best of those, with nothing left in, is the next start."""
+    recorded = Recorded(problem)
+    refine(recorded, recorded.start)
+    dropped, added, after = recorded.waves[:3]
+    assert dropped == []
+    assert added == [(o.decision,) for o in problem.start.options]
+    assert after == []
+    best = min((state_after(problem, *d) for d in added), key=lambda state: state.cost.rank)
+    assert recorded.waves[3] == [(*best.decisions, o.decision) for o in best.options]
+
+
+def test_two_axes_have_thirty_named_schedules_at_most_and_each_says_what_it_is():
+    space = DecisionSpace.of(decoder_partitioning(), ("batch", "model"))
+    found = dict(named_schedules(space))
+    assert 20 <= len(found) <= 30
+    for name, sequence in found.items():
+        assert {d.kind for d in sequence if d.kind.startswith("zero")} == {f"zero{n}" for n in "23" if f"Z{n}" in name}
+        assert {d.axis for d in sequence} <= set(
+            name[name.index("(") :].translate(str.maketrans("(,)+", "    ")).split()
+        )

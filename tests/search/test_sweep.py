@@ -34,9 +34,15 @@ def test_every_mesh_has_a_row_and_the_best_is_one_of_them(result):
     assert "best" in str(result)
 
 
-def test_meshes_that_are_much_worse_are_given_up(result):
+def test_a_row_says_whether_its_mesh_was_searched_to_the_end(result):
+    """A mesh is searched with a quarter of the budget, 15 evaluations, and then with all of it."""
     for row in result.rows:
-        assert row.searched == (row.evaluations > 15)
+        assert 0 < row.evaluations <= (60 if row.searched else 15)
+    assert result.best.searched
+    note = {
+        row.mesh: "given up early" in line for row, line in zip(result.rows, str(result).splitlines()[1:], strict=True)
+    }
+    assert note == {row.mesh: not row.searched for row in result.rows}
 
 
 def test_the_best_row_can_be_used_and_costs_what_it_says(result):
