@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -286,7 +286,9 @@ def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
     return ties
 
 
-def _by_type(kinds, members, leaves, taken):
+def _by_type(
+    kinds: Sequence[tuple[Any, Any]], members: Iterable[int], leaves: Sequence[Any], taken: set[int]
+) -> Iterator[tuple[int, int]]:
     used: set[int] = set()
     for kind, member in zip(kinds, members, strict=True):
         for output, leaf in enumerate(leaves):

@@ -71,7 +71,14 @@ def _also_needed(program: Program) -> np.ndarray:
 
 
 @njit(cache=True)
-def _reached(roots, also, around, operand_ptr, operands, value_op):
+def _reached(
+    roots: np.ndarray,
+    also: np.ndarray,
+    around: np.ndarray,
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    value_op: np.ndarray,
+) -> np.ndarray:
     live = np.zeros(also.shape[0], np.bool_)
     stack = np.empty(also.shape[0] + 1, np.int64)
     for root in roots:
@@ -87,7 +94,7 @@ def _reached(roots, also, around, operand_ptr, operands, value_op):
 
 
 @njit(cache=True)
-def _push(op, live, stack, size):
+def _push(op: int, live: np.ndarray, stack: np.ndarray, size: int) -> int:
     if op < 0 or live[op]:
         return size
     live[op] = True
