@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 
 import autopart as ap
 from autopart.core.actions import Propagate, ShareGathers, Tile
+from autopart.costmodel.estimate import estimate
 
 X = jax.ShapeDtypeStruct((64, 64), "float32")
 MESH = ap.Mesh({"a": 2, "b": 4}, device="tpu_v3")
@@ -26,7 +28,7 @@ class Constant:
     step_s: float = 3.0
 
     def __call__(self, program, mesh):
-        return ap.Estimate(self.step_s, 1.0)
+        return dataclasses.replace(estimate(program, mesh), step_s=self.step_s)
 
 
 @dataclass
