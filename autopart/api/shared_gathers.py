@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.core.actions import ShareGathers
+from autopart.core.arguments import STRING, check_fields, whole
 from autopart.core.partitioning import Partitioning
 
 
@@ -24,6 +25,9 @@ class SharedGathers:
 
     within: int
     name: str = "SharedGathers"
+
+    def __post_init__(self) -> None:
+        check_fields(self, within=whole(-(2**31)), name=STRING)
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +139,12 @@ def test_a_search_cut_short_by_seconds_is_not_cached(tmp_path):
 
 def test_the_key_holds_the_source():
     assert len(cache.source_hash()) == 16
+
+
+def test_the_source_is_that_of_the_whole_package(monkeypatch):
+    read = Path.read_bytes
+    seen: list[str] = []
+    monkeypatch.setattr(Path, "read_bytes", lambda path: seen.append(path.as_posix()) or read(path))
+    assert cache.source_hash.__wrapped__() == cache.source_hash()
+    for file in ("core/propagation.py", "spmd/layouts.py", "costmodel/estimate.py", "search/search.py"):
+        assert any(path.endswith(f"autopart/{file}") for path in seen), file
