@@ -129,25 +129,25 @@ class Metadata:
 
     @staticmethod
     def _read(data: dict[str, Any]) -> Metadata:
-        reports = [
-            TacticReport(
-                **{
-                    **t,
-                    "actions": tuple(t["actions"]),
-                    "conflicts": tuple(t["conflicts"]),
-                    "unpartitioned": {k: tuple(v) for k, v in t["unpartitioned"].items()},
-                    "notes": tuple(t["notes"]),
-                    "decisions": tuple(map(tuple, t.get("decisions", ()))),
-                }
-            )
-            for t in data["tactics"]
-        ]
-        specs = {
+        reports = [_read_report(row) for row in data["tactics"]]
+        read: dict[str, Any] = {
             key: {name: tuple(map(tuple, dims)) for name, dims in data[key].items()}
             for key in ("in_specs", "out_specs")
         }
-        rows = tuple(Gathered(**row) for row in data["gathered"])
-        return Metadata(**{**data, **specs, "tactics": tuple(reports), "gathered": rows})
+        read["tactics"] = tuple(reports)
+        read["gathered"] = tuple(Gathered(**row) for row in data["gathered"])
+        return Metadata(**{**data, **read})
+
+
+def _read_report(row: dict[str, Any]) -> TacticReport:
+    read: dict[str, Any] = {
+        "actions": tuple(row["actions"]),
+        "conflicts": tuple(row["conflicts"]),
+        "unpartitioned": {kind: tuple(where) for kind, where in row["unpartitioned"].items()},
+        "notes": tuple(row["notes"]),
+        "decisions": tuple(map(tuple, row.get("decisions", ()))),
+    }
+    return TacticReport(**{**row, **read})
 
 
 def report_tactic(

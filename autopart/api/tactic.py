@@ -137,15 +137,20 @@ def run_tactics(
     for position, tactic in enumerate(schedule, 1):
         context = dataclasses.replace(context, position=position, count=len(schedule))
         try:
-            result: object = tactic.act(partitioning, context)
-            if not isinstance(result, TacticResult):
-                raise ArgumentError(
-                    f"it returned {shown(result)}", hint="ap.TacticResult(actions), with the actions that it took"
-                )
+            result = _result(tactic.act(partitioning, context))
         except PartitionError as error:
             raise context.blamed(error, tactic) from None
         yield tactic, context, result
         context = dataclasses.replace(context, notes=(*context.notes, result.report))
+
+
+def _result(returned: Any) -> TacticResult:
+    """What a tactic returned, which others write."""
+    if isinstance(returned, TacticResult):
+        return returned
+    raise ArgumentError(
+        f"it returned {shown(returned)}", hint="ap.TacticResult(actions), with the actions that it took"
+    )
 
 
 def actions_of(partitioning: Partitioning, schedule: Sequence[Tactic], context: TacticContext) -> tuple[Action, ...]:

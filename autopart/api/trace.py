@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -283,7 +283,9 @@ def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
     return ties
 
 
-def _by_type(types, members, leaves, taken):
+def _by_type(
+    types: Sequence[tuple[Any, Any]], members: Iterable[int], leaves: Sequence[Any], taken: set[int]
+) -> Iterator[tuple[int, int]]:
     used: set[int] = set()
     for type_, member in zip(types, members, strict=True):
         for output, leaf in enumerate(leaves):

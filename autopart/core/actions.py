@@ -91,7 +91,7 @@ def _entry(name: str, part: Any, key_of: Callable[[int], Any]) -> Any:
     return part if name == "axis" else int(part)
 
 
-def action_of(row: Sequence[Any], value_of: Callable[[Any], int] = _same_number) -> Action:
+def action_of(row: Any, value_of: Callable[[Any], int] = _same_number) -> Action:
     """The action that `row_of` wrote; `value_of` says which value a key is.
 
     Whether the action is legal is the partitioning's to say. Raises `ActionError` for what is no row.

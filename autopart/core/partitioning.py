@@ -11,8 +11,8 @@ axes entered a nest (earlier is outer: deep tiling never undoes). That and how n
 state; it can be marked and undone.
 """
 
-# pyright: reportArgumentType=false, reportReturnType=false
-# (an element of an array is a plain int in a kernel)
+# pyright: reportArgumentType=false, reportReturnType=false, reportUnnecessaryIsInstance=false
+# (an element of an array is a plain int in a kernel; a user may pass anything)
 from __future__ import annotations
 
 import copy

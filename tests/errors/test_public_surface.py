@@ -108,7 +108,7 @@ FIELDS = {
     "resume": None, "cache": False, "progress": False,
 }  # fmt: skip
 JIT = {
-    "fun": function, "mesh": MESH, "schedule": [TACTIC], "donate_argnums": (), "donate_argnames": (),
+    "fun": function, "mesh": MESH, "schedule": [TACTIC], "passes": (), "donate_argnums": (), "donate_argnames": (),
     "static_argnums": (), "static_argnames": (), "options": ap.LoweringOptions(), "cost_model": None, "strict": False,
     "most_compiled": 3,
 }  # fmt: skip
@@ -132,6 +132,10 @@ ROWS = {
              lambda mesh: ap.jit(function, mesh).lower(X)),
     "ManualPartition": ({"inputs": {"x": 0}, "axis": "a", "name": ""}, ap.ManualPartition, applied),
     "AutomaticPartition": (FIELDS, searched, None),
+    "SharedGathers": ({"within": 3, "name": ""}, ap.SharedGathers, applied),
+    "TacticContext": ({"options": ap.LoweringOptions(), "cost_model": None, "position": 1, "count": 1, "schedule": "",
+                       "notes": ()}, ap.TacticContext, None),
+    "TacticResult": ({"actions": (), "report": {}}, ap.TacticResult, None),
     "Replay": ({"actions": (), "name": ""}, ap.Replay, applied),
     "jit": (JIT, ap.jit, lambda step: step.lower(X)),
     "partition": ({k: JIT[k] for k in ("fun", "mesh", "schedule")} | {"example_args": (X,), "jit_options": 1},

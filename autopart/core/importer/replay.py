@@ -95,7 +95,13 @@ class _Importer:
         self._owners: dict[int, int] = {}
         self._barriers: list[range] = []
 
-    def run(self, argument_names, output_names, ties, donated) -> Program:
+    def run(
+        self,
+        argument_names: Sequence[str] | None,
+        output_names: Sequence[str] | None,
+        ties: Mapping[int, int] | None,
+        donated: frozenset[int] | None,
+    ) -> Program:
         name = "main" if "main" in self._functions else next(iter(self._functions), None)
         if name is None:
             raise ProgramError("the module has no function")
@@ -189,7 +195,15 @@ class _Importer:
         self._gauge.check_ops(len(self._op_spec))
         self._gauge.check_time()
 
-    def _structural(self, kind, operands, operand_types, result_types, scope, source=None) -> range:
+    def _structural(
+        self,
+        kind: str,
+        operands: Sequence[int],
+        operand_types: Sequence[TensorType],
+        result_types: Sequence[TensorType],
+        scope: int,
+        source: ir.Operation | None = None,
+    ) -> range:
         spec = self._specs.structural(kind, tuple(operand_types), tuple(result_types))
         return self._append(spec, operands, scope, source)
 
