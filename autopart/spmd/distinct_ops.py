@@ -27,6 +27,7 @@ class DistinctOps:
         self._local, self._walk, self._positions = local, walk, positions
         self._specs, self._sources = local.program.specs, local.program.source.representatives
         self._op_spec: list[int] = local.program.op_spec.tolist()
+        self._nests = local.nests
         self._native: list[int] = local.native.tolist()
         self._required: list[int] = local.required.tolist()
         self._constants: list[dict[int, list[ir.Value]]] = [{}]
@@ -39,26 +40,20 @@ class DistinctOps:
         yield
         self._constants.pop()
 
-    def emit(self, op: int, operands: Sequence[ir.Value]) -> list[ir.Value]:
-        """The op's local results."""
-        spec = self._op_spec[op]
-        if self._specs[spec].kind == "constant" and not self._local.nests[op]:
+    def emit(self, op: int, kind: str, operands: Sequence[ir.Value], uses: range, values: range) -> list[ir.Value]:
+        """The op's local results; `uses` are the entries of `operands` it reads, `values` those it defines."""
+        spec, nest = self._op_spec[op], self._nests[op]
+        if kind == "constant" and not nest:
             return self._constant(op, spec)
-        uses, results = self._walk.uses(op), self._walk.results(op)
-        key = (
-            spec,
-            *self._local.nests[op],
-            *self._required[uses.start : uses.stop],
-            *self._native[results.start : results.stop],
-        )
+        key = (spec, *nest, *self._required[uses.start : uses.stop], *self._native[values.start : values.stop])
         if key in self._emitted:
             return _again(self._emitted[key], operands)
         local_op = self._local_op(op, operands)
-        emitted = localize(local_op)
-        alone = reusable(local_op, emitted)
-        if alone is not None:
-            self._emitted[key] = alone
-        return emitted
+        results = localize(local_op)
+        emitted = reusable(local_op, results)
+        if emitted is not None:
+            self._emitted[key] = emitted
+        return results
 
     def _constant(self, op: int, spec: int) -> list[ir.Value]:
         for known in self._constants:
@@ -73,7 +68,7 @@ class DistinctOps:
             self._specs[spec],
             self._sources[spec],
             local.table.of[spec],
-            local.nests[op],
+            self._nests[op],
             operands,
             [local.local_type(walk.operand(use), self._required[use]) for use in walk.uses(op)],
             [local.local_type(value, self._native[value]) for value in walk.results(op)],

@@ -50,8 +50,6 @@ class _Exporter:
         self._walk = Walk(local, self, self._values)
         self._collectives = Emitter(local.mesh)
         self._ops = DistinctOps(local, self._walk, self._collectives)
-        self._kinds = [spec.kind for spec in local.program.specs]
-        self._op_spec: list[int] = local.program.op_spec.tolist()
         self._types: dict[TensorType, ir.Type] = {}
         self._first_use = _first_uses(local)
         self._gathered: set[tuple[int, int]] = set()
@@ -85,15 +83,15 @@ class _Exporter:
 
     # ---- ops
 
-    def op(self, op: int) -> None:
-        kind = self._kinds[self._op_spec[op]]
+    def op(self, op: int, kind: str) -> None:
         if kind == "optimization_barrier":
             self._part_of_barrier(op)
             return
-        operands = [self._walk.read(use) for use in self._walk.uses(op)]
-        results = operands if kind in _STRUCTURAL else self._ops.emit(op, operands)
-        for value, result in zip(self._walk.results(op), results, strict=False):
-            self._walk.define(value, result)
+        walk = self._walk
+        uses, values, operands = walk.uses(op), walk.results(op), walk.operands(op)
+        results = operands if kind in _STRUCTURAL else self._ops.emit(op, kind, operands, uses, values)
+        for value, result in zip(values, results, strict=False):
+            walk.define(value, result)
 
     def _part_of_barrier(self, op: int) -> None:
         """A barrier's ops, one per operand, become one barrier when the last of them comes."""
@@ -101,7 +99,7 @@ class _Exporter:
         if len(self._barrier) < len(self._program.source.source_of(op).operands):
             return
         parts, self._barrier = self._barrier, []
-        held = [self._walk.read(use) for part in parts for use in self._walk.uses(part)]
+        held = [value for part in parts for value in self._walk.operands(part)]
         for part, result in zip(parts, barrier(*held), strict=True):
             self._walk.define(self._walk.results(part)[0], result)
 

@@ -48,18 +48,18 @@ class _Printer:
 
     # ---- what the walk asks for
 
-    def op(self, op: int) -> None:
+    def op(self, op: int, kind: str) -> None:
         local, results = self._local, self._walk.results(op)
         left = ", ".join(self._names[v] for v in results)
         types = ", ".join(tensor(local.local_type(v, int(local.native[v]))) for v in results)
-        text = op_text(self._program.spec(op), self._operands(op))
+        text = op_text(self._program.spec(op), self._walk.operands(op))
         self._line(f"{left}{' = ' if left else ''}{text}{' : ' + types if types else ''}")
         for value in results:
             self._walk.define(value, self._names[value])
 
     def loop(self, loop: Loop) -> None:
         results = ", ".join(self._names[carry.after] for carry in loop.carries)
-        title = f"while({', '.join(self._operands(loop.op))}) trips={loop.body.scope.trips}"
+        title = f"while({', '.join(self._walk.operands(loop.op))}) trips={loop.body.scope.trips}"
         with self._block(title, f" -> {results}" if results else ""):
             for carry in loop.carries:
                 kind = tensor(self._local.local_type(carry.inside, int(self._local.settled[carry.inside])))
@@ -68,11 +68,11 @@ class _Printer:
             self._region(loop.body)
 
     def branches(self, case: Branches) -> None:
-        with self._block(f"case({', '.join(self._operands(case.op))})"):
+        with self._block(f"case({', '.join(self._walk.operands(case.op))})"):
             for branch in case.branches:
                 self._region(branch)
         for join in case.joins:
-            self.op(join)
+            self.op(join, "join")
 
     def redistribute(self, number: int, value: int, plan: Plan) -> str:
         return self.settle(value, self._names[value], plan)
@@ -94,9 +94,6 @@ class _Printer:
             returned = self._walk.region(region)
             if region.scope.kind == "body":
                 self._line(f"yield {', '.join(returned)}")
-
-    def _operands(self, op: int) -> list[str]:
-        return [self._walk.read(use) for use in self._walk.uses(op)]
 
     @contextmanager
     def _block(self, title: str, after: str = "") -> Generator[None]:

@@ -71,8 +71,7 @@ def on_mesh(
         keep_unused=True,
     )
     kinds = [local.program.type_of(v) for v in local.program.arguments]
-    with jax.enable_x64(True):
-        avals = [jax.ShapeDtypeStruct(k.shape, numpy_dtype(k.dtype)) for k in kinds]
+    avals = [jax.ShapeDtypeStruct(k.shape, numpy_dtype(k.dtype)) for k in kinds]
     return OnMesh(function, avals, inputs, outputs, mesh)
 
 

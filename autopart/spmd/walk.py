@@ -71,7 +71,7 @@ class Branches:
 class Visitor(Protocol[V]):
     """What an emitter does with each part of a program; `V` stands for a value in what it emits."""
 
-    def op(self, op: int) -> None:
+    def op(self, op: int, kind: str) -> None:
         """Emits an op outside of control flow and defines its results (a barrier comes as one op per operand)."""
         ...
 
@@ -123,6 +123,12 @@ class Walk(Generic[V]):
         moved = self._of_use[use]
         return self._moved[moved] if moved >= 0 else self.values[self._operands[use]]
 
+    def operands(self, op: int) -> list[V]:
+        """What an op reads, in order."""
+        uses = range(self._operand_ptr[op], self._operand_ptr[op + 1])
+        values, operands = self.values, self._operands
+        return [self._moved[r] if (r := self._of_use[use]) >= 0 else values[operands[use]] for use in uses]
+
     def uses(self, op: int) -> range:
         """The entries of `operands` that an op reads."""
         return range(self._operand_ptr[op], self._operand_ptr[op + 1])
@@ -137,8 +143,9 @@ class Walk(Generic[V]):
 
     def define(self, value: int, left: V) -> None:
         """The value is what its op left, redistributed to where it settles."""
-        plan = self._at_def.get(value)
-        self.values[value] = left if plan is None else self._visitor.settle(value, left, plan)
+        if value in self._at_def:
+            left = self._visitor.settle(value, left, self._at_def[value])
+        self.values[value] = left
 
     def _output(self, position: int) -> V:
         program = self._program
@@ -153,18 +160,18 @@ class Walk(Generic[V]):
         while op < end:
             if (scope, op) in self._at_place:
                 self._redistribute(scope, op)
-            match self._kinds[self._op_spec[op]]:
-                case "while":
-                    loop = _loop(self._program, op)
-                    visitor.loop(loop)
-                    op = loop.body.scope.end
-                case "case":
-                    case = _branches(self._program, op)
-                    visitor.branches(case)
-                    op = case.branches[-1].scope.end + len(case.joins)
-                case _:
-                    visitor.op(op)
-                    op += 1
+            kind = self._kinds[self._op_spec[op]]
+            if kind == "while":
+                loop = _loop(self._program, op)
+                visitor.loop(loop)
+                op = loop.body.scope.end
+            elif kind == "case":
+                case = _branches(self._program, op)
+                visitor.branches(case)
+                op = case.branches[-1].scope.end + len(case.joins)
+            else:
+                visitor.op(op, kind)
+                op += 1
         self._redistribute(scope, end)
 
     def _redistribute(self, scope: int, position: int) -> None:

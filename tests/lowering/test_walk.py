@@ -29,10 +29,11 @@ class Recorder:
         for use in uses:
             assert self.walk.read(use)[0] == self.walk.operand(use)
 
-    def op(self, op):
+    def op(self, op, kind):
         self.ops.append(op)
-        self.events.append(self.local.program.spec(op).kind)
+        self.events.append(kind)
         self._reads(self.walk.uses(op))
+        assert self.walk.operands(op) == [self.walk.read(use) for use in self.walk.uses(op)]
         for value in self.walk.results(op):
             self.walk.define(value, (value, "op"))
 
