@@ -132,7 +132,6 @@ ROWS = {
              lambda mesh: ap.jit(function, mesh).lower(X)),
     "ManualPartition": ({"inputs": {"x": 0}, "axis": "a", "name": ""}, ap.ManualPartition, applied),
     "AutomaticPartition": (FIELDS, searched, None),
-    "SharedGathers": ({"within": 3, "name": ""}, ap.SharedGathers, applied),
     "TacticContext": ({"options": ap.LoweringOptions(), "cost_model": None, "position": 1, "count": 1, "schedule": "",
                        "notes": ()}, ap.TacticContext, None),
     "TacticResult": ({"actions": (), "report": {}}, ap.TacticResult, None),
