@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ class Kept:
 
 
 @contextmanager
-def interrupts_kept() -> Iterator[Kept]:
+def interrupts_kept() -> Generator[Kept]:
     """Keeps the first Ctrl-C inside; only the main thread hears any, and only where Python handles it."""
     kept = Kept()
     if threading.current_thread() is not threading.main_thread() or not callable(signal.getsignal(signal.SIGINT)):

@@ -25,6 +25,14 @@ class RecordWarning(UserWarning):
     """A record or a cached result that cannot be used, and why."""
 
 
+def _write_line(file: int, line: bytes, size: int) -> None:
+    """Writes a line at the end of a file of `size` bytes; after the torn line that a killed writer left, on a new one."""
+    torn = size and os.pread(file, 1, size - 1) != b"\n"
+    rest = (b"\n" if torn else b"") + line + b"\n"
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
 class Recorder:
     """Appends results to a file. The header is written where the file is new."""
 
@@ -44,22 +52,17 @@ class Recorder:
             self._append(seal({"job": job.to_json(), "states": [s.to_json() for s in result]}, self._of))
 
     def _append(self, line: bytes, only_first: bool = False) -> None:
+        """Adds a line under a lock, which an error gives up with the file; a header only where it is the first line."""
         if self._file is None:
             return
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             size = os.fstat(self._file).st_size
-            if only_first and size:
-                return
-            torn = size and os.pread(self._file, 1, size - 1) != b"\n"
-            rest = (b"\n" if torn else b"") + line + b"\n"
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
+            if not (only_first and size):
+                _write_line(self._file, line, size)
+            fcntl.flock(self._file, fcntl.LOCK_UN)
         except OSError as error:
             self._give_up(error)
-        finally:
-            if self._file is not None:
-                fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _give_up(self, error: Exception) -> None:
         warnings.warn(f"{self._path!s}: nothing more is recorded: {error}", RecordWarning, stacklevel=2)
