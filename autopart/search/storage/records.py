@@ -26,7 +26,7 @@ class RecordWarning(UserWarning):
 
 
 def _write_line(file: int, line: bytes, size: int) -> None:
-    """Writes a line at the end of a file of `size` bytes; after the torn line that a killed writer left, on a new one."""
+    """Writes a line at the end of a file of `size` bytes; a torn line, which a killed writer left, is ended first."""
     torn = size and os.pread(file, 1, size - 1) != b"\n"
     rest = (b"\n" if torn else b"") + line + b"\n"
     while rest:
