@@ -16,7 +16,7 @@ from autopart.api.metadata import Metadata
 from autopart.api.platform import runnable
 from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
-from autopart.core.arguments import ANYTHING, NONE, STRING, check, mapping, shown
+from autopart.core.arguments import NONE, STRING, Kind, check, mapping, shown
 from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_internals import module_text
 from autopart.core.mesh import Mesh
@@ -32,7 +32,13 @@ from autopart.spmd.gathered import Price, gathered
 from autopart.spmd.hlo_text import hlo_text
 from autopart.spmd.run import input_layouts, named_axes, on_mesh, output_layouts, spec_of
 
-_COMPILER_OPTIONS = mapping(STRING, ANYTHING, "a dict of XLA's options by name") | NONE
+_OPTION = Kind(
+    "text, a number or a flag",
+    lambda v: isinstance(v, (str, float)) or (type(v) in (bool, int) and abs(v) < 2**63),
+)
+_COMPILER_OPTIONS = mapping(STRING, _OPTION, "a dict of XLA's options by name, each text, a number or a flag") | NONE
+_REFUSED = ("No such compile option", "While setting option")
+"""How XLA begins what it says of an option."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,12 @@ class Lowered:
         """
         check("Lowered.compile", compiler_options=(compiler_options, _COMPILER_OPTIONS))
         compiled = self.compiled_when_called(compiler_options)
-        _ = compiled.executable
+        try:
+            _ = compiled.executable
+        except jax.errors.JaxRuntimeError as error:
+            if not any(words in str(error) for words in _REFUSED):
+                raise
+            raise ArgumentError("Lowered.compile: XLA does not take these compiler_options", why=str(error)) from None
         return compiled
 
     def compiled_when_called(self, compiler_options: Mapping[str, Any] | None = None) -> Compiled:

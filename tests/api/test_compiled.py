@@ -71,7 +71,7 @@ def test_options_reach_the_compiler():
     np.testing.assert_allclose(
         lowered.compile({"xla_backend_optimization_level": 0})(PARAMS, X)["y"], model(PARAMS, X)["y"], rtol=1e-5
     )
-    with pytest.raises(jax.errors.JaxRuntimeError, match="xla_no_such_option"):
+    with pytest.raises(ap.ArgumentError, match="xla_no_such_option"):
         lowered.compile({"xla_no_such_option": 1})
     with pytest.raises(ap.ArgumentError, match="compiler_options"):
         lowered.compile(["xla_backend_optimization_level"])
