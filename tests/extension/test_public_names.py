@@ -13,6 +13,7 @@ import pytest
 PUBLIC = (
     "autopart",
     "autopart.core.ops",
+    "autopart.core.passes",
     "autopart.core.registry",
     "autopart.costmodel",
     "autopart.search.contract",
