@@ -26,6 +26,7 @@ from autopart.core.ops.ops_table import ops_table
 SETTING = """
 import jax
 import autopart as ap
+from autopart.core.actions import action_of
 from autopart.costmodel import Device
 from autopart.search.space import register_decision_kind
 from autopart.spmd.redistribution.types import DistributedType
@@ -60,6 +61,7 @@ EXAMPLES = (
     "ap.jit(gram, MESH, [BP], strict=True).lower(floats(16, 4))",
     'Device("my_chip", {"bf16": 500e12}, hbm_bytes=-1, hbm_bytes_per_s=2e12, source="datasheet")',
     'register_decision_kind("keep")(object)',
+    "action_of(['tile', 'params/w'], int)",
     'ap.register_custom_call("Sharding")(lambda spec: [])',
     "ap.Budget(evaluations=-1)",
     'ap.register_optimizer("mcts")(ap.MCTS)',

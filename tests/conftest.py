@@ -16,6 +16,10 @@ os.environ["XLA_FLAGS"] = " ".join(
 pytest.register_assert_rewrite("tests.golden.check")
 
 
+collect_ignore_glob = ["property/steps_*.py"]
+"""They register steps when they are imported, which doctests would do once more under another name."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """--property-cases=5000 runs thousands of random programs instead of hundreds."""
     parser.addoption("--property-cases", type=int, default=200, help="random programs to partition (default 200)")

@@ -12,7 +12,7 @@ from autopart.api.tactic import TacticContext
 from autopart.core.actions import Propagate, ShareGathers, Tile
 from autopart.core.partitioning import Partitioning
 from autopart.spmd.device_local import LoweringOptions, lower
-from tests.property.random_programs import RandomActions
+from tests.property.random_schedules import RandomActionsAnywhere
 from tests.search.steps import MESH, decoder
 
 CONFLICT = """func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
@@ -30,7 +30,7 @@ def described(p: Partitioning) -> tuple:
 
 def decided(seed: int) -> Partitioning:
     p = Partitioning(decoder(), MESH)
-    RandomActions(seed).act(p, TacticContext())
+    RandomActionsAnywhere(seed).act(p, TacticContext())
     if seed % 2:
         p.share_gathers(40)
     return p
@@ -43,7 +43,7 @@ def test_copy_is_equal_and_what_happens_to_it_leaves_the_original_alone(seed):
     arrays = [array.copy() for array in original.state]
     copy = original.copy()
     assert described(copy) == before
-    RandomActions(seed + 100).act(copy, TacticContext())
+    RandomActionsAnywhere(seed + 100).act(copy, TacticContext())
     copy.share_gathers(99)
     copy.undo(0)
     assert described(original) == before
@@ -57,7 +57,7 @@ def test_copy_goes_on_as_the_original_and_as_a_pickled_one(seed):
     copies = [original.copy(), pickle.loads(pickle.dumps(original))]
     mark = original.mark()
     for p in (original, *copies):
-        RandomActions(seed + 200).act(p, TacticContext())
+        RandomActionsAnywhere(seed + 200).act(p, TacticContext())
     assert described(original) == described(copies[0]) == described(copies[1])
     for p in (original, *copies):
         p.undo(mark)

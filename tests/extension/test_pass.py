@@ -6,10 +6,10 @@ import importlib
 import sys
 
 import pytest
-from autopart.core.passes import PASSES
 from test_extension import PROGRAM
 
 import autopart as ap
+from autopart.core.passes import PASSES
 
 
 @pytest.fixture

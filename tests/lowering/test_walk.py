@@ -11,7 +11,8 @@ from jax import lax
 import autopart as ap
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.walk import Walk
-from tests.property.random_programs import MESHES, RandomActions, RandomProgram
+from tests.property.random_programs import RandomProgram
+from tests.property.random_schedules import MESHES, RandomActionsAnywhere
 
 X = np.arange(64, dtype="f4").reshape(8, 8)
 
@@ -98,7 +99,9 @@ def test_a_loop_around_a_branch_comes_in_program_order():
 @pytest.mark.parametrize("seed", range(12))
 def test_every_op_and_redistribution_of_a_random_program_is_visited_once(seed):
     program = RandomProgram(seed, 20)
-    seen = recorded(program, [RandomActions(seed, 16)], program.inputs(), mesh=ap.Mesh(MESHES[seed % len(MESHES)]))
+    seen = recorded(
+        program, [RandomActionsAnywhere(seed, 16)], program.inputs(), mesh=ap.Mesh(MESHES[seed % len(MESHES)])
+    )
     local = seen.local
     arguments = len(local.program.arguments)
     assert sorted(seen.ops) == list(range(arguments, local.program.op_count))

@@ -65,23 +65,44 @@ class RandomActions:
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
-        rng = np.random.default_rng([self.program.seed, 3])
         values = values_of(partitioning.program, self.program.name)
         groups = [values, values[:5], _named(partitioning.program, self.program.name) or values]
-        axes = partitioning.mesh.axis_names
-        taken: list[Action] = []
-        for _ in range(self.count):
-            among = groups[rng.integers(len(groups))]
-            action = _random_action(rng, partitioning, int(rng.choice(among)), str(rng.choice(axes)))
-            if action is None:
-                continue
-            taken.append(action)
-            partitioning.apply(action)
-            if rng.integers(2):
-                taken.append(Propagate(action.axis))
-                partitioning.propagate([action.axis])
-        partitioning.propagate()
-        return TacticResult([*taken, *map(Propagate, axes)])
+        return _taken(np.random.default_rng([self.program.seed, 3]), partitioning, groups, self.count)
+
+
+@dataclass(frozen=True)
+class RandomActionsAnywhere:
+    """A tactic of random legal actions on any values of a whole program, every other one an argument."""
+
+    seed: int
+    count: int = 8
+    name: str = "random actions"
+
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
+        """See `Tactic.act`."""
+        program = partitioning.program
+        groups = [list(range(program.value_count)), list(program.arguments)]
+        return _taken(np.random.default_rng([self.seed, 3]), partitioning, groups, self.count)
+
+
+def _taken(
+    rng: np.random.Generator, partitioning: Partitioning, groups: Sequence[Sequence[int]], count: int
+) -> TacticResult:
+    """Up to `count` actions on values of a random one of `groups` each, and propagations of all axes at the end."""
+    axes = partitioning.mesh.axis_names
+    taken: list[Action] = []
+    for _ in range(count):
+        among = groups[rng.integers(len(groups))]
+        action = _random_action(rng, partitioning, int(rng.choice(among)), str(rng.choice(axes)))
+        if action is None:
+            continue
+        taken.append(action)
+        partitioning.apply(action)
+        if rng.integers(2):
+            taken.append(Propagate(action.axis))
+            partitioning.propagate([action.axis])
+    partitioning.propagate()
+    return TacticResult([*taken, *map(Propagate, axes)])
 
 
 def _named(program: Program, name: str) -> list[int]:

@@ -120,9 +120,11 @@ def test_ctrl_c_returns_the_best_so_far():
     assert found.actions
 
 
-def test_a_seed_that_is_automatic_itself_is_refused():
-    with pytest.raises(ap.PartitionError, match="seeds are schedules of manual tactics"):
-        lowered([automatic(seeds=[[automatic()]])])
+def test_a_seed_may_be_automatic_itself_and_is_named_where_it_fails():
+    found = lowered([automatic(seeds=[[automatic()]])]).metadata.tactics[-1]
+    assert found.report["best"]["step_s"] <= found.report["start"]["step_s"]
+    with pytest.raises(ap.PartitionError, match=r'tactic 1 of 1 in seed 1 of "outer"'):
+        lowered([automatic(name="outer", seeds=[[automatic(axes=["nowhere"])]])])
 
 
 def test_a_model_with_nothing_to_partition_is_left_alone():

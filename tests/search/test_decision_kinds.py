@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ import autopart as ap
 from autopart.core.actions import Action, Atomic, Propagate, Tile
 from autopart.core.partitioning import Partitioning
 from autopart.core.registry import RegistryError
-from autopart.search.budget import Budget
 from autopart.search.contract import OutOfOrder, run
 from autopart.search.space import Decision, DecisionKind, DecisionSpace, Option, register_decision_kind
 from autopart.search.space.decisions import DECISION_KINDS
@@ -245,21 +242,6 @@ def test_an_added_kind_is_probed_searched_described_and_recorded(tmp_path, optim
         assert again.actions == found.actions
     with pytest.warns(UserWarning, match="of another search \\(kinds is"):
         run(optimizer, resume=path)
-
-
-def test_the_kind_in_the_documentation_works():
-    text = (Path(__file__).parents[2] / "docs" / "search.md").read_text()
-    block = text[text.index("    from autopart.search.space import") : text.index("Every optimizer, refinement")]
-    code = textwrap.dedent(block).replace('@register_decision_kind("tile_outputs")', "")
-    names = {"np": np, "dataclass": dataclass}
-    exec(code, names)
-    with DECISION_KINDS.temporarily("tile_outputs", names["TileOutputs"]):
-        found = run("exhaustive", Budget(30), records=None)
-        space = space_of(decoder_partitioning())
-    assert found.report["evaluations"] == 30
-    decision = Decision("tile_outputs", 0, 0, "batch")
-    assert any(o.decision == decision for o in space.options(decoder_partitioning()))
-    assert applied(space, decision)[1][0]
 
 
 def test_a_decision_of_an_unknown_kind_is_refused():
