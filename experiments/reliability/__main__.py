@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=5000, help="random programs (default 5000)")
     parser.add_argument("--workers", type=int, default=2, help="child processes (default 2)")
     parser.add_argument("--batch-seconds", type=float, default=300, help="limit for ten programs (default 300)")
-    parser.add_argument("--test-seconds", type=float, default=1800, help="limit for one promise's tests (default 1800)")
+    parser.add_argument("--test-seconds", type=float, default=3600, help="limit per mark of tests (default 3600)")
     parser.add_argument("--only", choices=PARTS, help="one part; the other's last figures stay")
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else EMPTY

@@ -8,7 +8,7 @@ import pytest
 
 from experiments.reliability import campaign, page
 from experiments.reliability.__main__ import RESULTS
-from experiments.reliability.promises import PROMISES, counts
+from experiments.reliability.promises import PROMISES, Promise, outcomes_in, row
 
 
 def test_page_is_what_the_results_say():
@@ -33,10 +33,20 @@ def test_child_that_dies_is_a_crash_and_one_that_is_silent_a_timeout(monkeypatch
     assert campaign.run_child("batches", [0], 0.2) == (0, [], "timeout")
 
 
-def test_outcomes_are_read_from_pytest_report(tmp_path):
+REPORT = """<testsuites><testsuite>
+  <testcase classname="tests.ops.test_a" name="one"/>
+  <testcase classname="tests.ops.test_a.TestB" name="two"><failure/></testcase>
+  <testcase classname="tests.ops_else.test_c" name="three"/>
+  <testcase classname="tests.ops.test_d" name="four"><skipped/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_outcomes_are_read_from_pytest_report_and_counted_by_promise(tmp_path):
     report = tmp_path / "report.xml"
-    report.write_text('<testsuites><testsuite tests="9" failures="2" errors="1" skipped="1"/></testsuites>')
-    assert counts(report) == {"passed": 5, "failed": 3, "skipped": 1}
+    report.write_text(REPORT)
+    assert row(Promise("", "tests/ops"), outcomes_in(report)) == {"passed": 1, "failed": 1, "skipped": 1}
+    assert row(Promise("", "tests/api"), outcomes_in(report)) == {"absent": "not done within its time limit"}
+    assert row(Promise("", "tests/gone"), outcomes_in(report)) == {"absent": "these tests are not in this tree"}
 
 
 def test_each_promise_stands_once():
