@@ -5,10 +5,10 @@
     XLA makes of it    %s = dynamic_slice %x[8], 4 - 3, sizes 1     the 1
 
 XLA merges a dynamic slice of a dynamic slice by adding the starts, as if no start had to be clamped, and it makes
-dynamic slices of a gather or scatter of one index. It moves elementwise ops and views out of the way first, and it
-inlines a loop that runs once. The merged op is right if every start was in range before, so in each such pair of ops
-all starts that are not provably in range are clamped by an op of their own. A scatter drops what is out of range
-rather than clamping it: of one index it becomes
+dynamic slices of a gather or scatter of one index. It moves elementwise ops and views out of the way first, drops ops
+that have nothing to combine, as a sort of one row, and inlines a loop that runs once. The merged op is right if every
+start was in range before, so in each such pair of ops all starts that are not provably in range are clamped by an op of
+their own. A scatter drops what is out of range rather than clamping it: of one index it becomes
 
     current = dynamic_slice x, clamped;   new = scatter current, 0, update
     dynamic_update_slice x, select(in range, new, current), clamped
@@ -29,7 +29,7 @@ from autopart.core.op_spec_import import spec_of
 from autopart.core.ops.rule import Value, rules
 from autopart.core.ops.rules.index_vectors import assembled, components
 from autopart.core.ops.rules.positions import between, clamped_index
-from autopart.core.ops.traits import Elementwise, Slicing, Traits, View
+from autopart.core.ops.traits import Elementwise, Reduction, Slicing, Traits, View
 from autopart.spmd.intervals import Intervals
 from autopart.spmd.local_op import MlirLocalOp
 
@@ -44,6 +44,11 @@ def _by_index() -> frozenset[str]:
 def _movable() -> frozenset[str]:
     """Ops that XLA may move a dynamic slice across; its CPU backend drops barriers before it is done simplifying."""
     return _names(lambda traits: isinstance(traits, Elementwise | View | Slicing) and not traits.by_index)
+
+
+@functools.cache
+def _reductions() -> frozenset[str]:
+    return _names(lambda traits: isinstance(traits, Reduction))
 
 
 def _names(wanted: Callable[[Traits], bool]) -> frozenset[str]:
@@ -98,10 +103,21 @@ def _indexed_behind(op: ir.Operation) -> Iterator[ir.Operation]:
         owner = value.owner.operation
         if owner.name in _by_index():
             yield owner
-        elif owner.name in _movable():
+        elif owner.name in _movable() or _may_vanish(owner):
             todo += owner.operands
         elif owner.name in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
             todo += _returned_as(owner, ir.OpResult(value).result_number)
+
+
+def _may_vanish(op: ir.Operation) -> bool:
+    """True if XLA may find that the op combines no elements, as a sort of one row, and leave its operand in its place.
+
+    Along dims of size one a sort, a reduction or a transform does nothing, and a product is elementwise. A window of
+    one element is told by its result, which has the type of its operand.
+    """
+    types = [ir.RankedTensorType(v.type) for v in op.operands if isinstance(v.type, ir.RankedTensorType)]
+    results = [v.type for v in op.results]
+    return any(1 in t.shape for t in types) or (op.name in _reductions() and types[0] in results)
 
 
 def _passed_to(argument: ir.Value) -> list[ir.Value]:

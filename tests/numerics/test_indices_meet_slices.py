@@ -152,3 +152,40 @@ def test_ops_with_indices_equal_plain_jax_wherever_a_tile_is_cut(where: str, lev
 @pytest.mark.parametrize("where", WHERE)
 def test_every_index_position_equals_plain_jax(where: str, devices: int, tiled: int, indexed: int, level: int):
     check(where, devices, tiled, indexed, ALL, level)
+
+
+ROW = X.reshape(-1)[:16].reshape(1, 16)
+
+NOTHING_TO_COMBINE: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "sort of one row": lambda x: jnp.sort(x, axis=0),
+    "sum of one row": lambda x: jnp.sum(x, axis=0, keepdims=True),
+    "maximum of one row": lambda x: jnp.max(x, axis=0)[None],
+    "cumulative sum of one row": lambda x: lax.cumsum(x, axis=0),
+    "windows of one element": lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 1), (1, 1), "VALID"),
+    "product with one row": lambda x: jnp.dot(jnp.full((1, 1), 3, x.dtype), x, precision="highest"),
+    "outer product": lambda x: jnp.einsum("ka,kb->ab", jnp.full((1, 1), 2, x.dtype), x, precision="highest"),
+    "convolution of one element": lambda x: lax.conv(x[:, None], jnp.full((1, 1, 1), 2, x.dtype), (1,), "VALID")[:, 0],
+    "one row of a concatenation": lambda x: jnp.concatenate([x], axis=0),
+    "transform of one element": lambda x: jnp.real(jnp.fft.fft(x, axis=0)),
+    "loop that runs once": lambda x: lax.fori_loop(0, 1, lambda i, y: y * 2, x),
+}
+
+
+@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("devices", [2, 4])
+def test_what_has_nothing_to_combine_does_not_hide_a_slice(devices: int, level: int):
+    def fun(x):
+        found = {}
+        for (between, op), position in itertools.product(NOTHING_TO_COMBINE.items(), (0, 3, 9, 15)):
+            y = op(x)
+            part = y[:, :1] * 0 + 7
+            found[f"set {position} after {between}"] = y.at[:, position].set(100) * 2
+            found[f"max {position} after {between}"] = y.at[:, position].max(50) * 2
+            found[f"update {position} after {between}"] = lax.dynamic_update_slice(y, part, (0, position)) * 2
+        return found
+
+    schedule = [ap.ManualPartition({"x": ap.REPLICATED, "outputs": 1}, axis="a")]
+    step = ap.jit(fun, ap.Mesh({"a": devices}), schedule).lower(ROW)
+    run = step.compile(compiler_options={"xla_backend_optimization_level": level})
+    expected, found = jax.tree.leaves_with_path(jax.jit(fun)(ROW)), jax.tree.leaves(run(ROW))
+    assert [path[0].key for (path, a), b in zip(expected, found, strict=True) if not np.array_equal(a, b)] == []
