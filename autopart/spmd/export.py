@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
-from autopart.spmd.called_functions import copy_called_functions
+from autopart.spmd.called_functions import bring_called_functions
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.distinct_ops import DistinctOps
 from autopart.spmd.emitter import Emitter
@@ -64,7 +64,7 @@ class _Exporter:
             func.ReturnOp(self._walk.program())
         keep_indices_in_range(block, self._local.mesh.size)
         ops = [op for op in source.representatives if op is not None]
-        copy_called_functions(ops, source.module, module)
+        bring_called_functions(block.owner.operation, ops, source.module, module)
         return module
 
     def _main(self, module: ir.Module) -> ir.Block:
