@@ -17,11 +17,15 @@ from autopart.core.jax_internals import ir
 
 
 def bring_called_functions(
-    main: ir.Operation, ops: Iterable[ir.Operation], source: ir.Module, target: ir.Module
+    main: ir.Operation, ops: Sequence[ir.Operation], source: ir.Module, target: ir.Module
 ) -> None:
-    """Inlines the calls in regions of `main`, and copies what `ops` name in other ways from `source` into `target`."""
+    """Inlines the calls in regions of `main`, and copies what is named in other ways from `source` into `target`.
+
+    `ops` has an op of `source` for each distinct op of `main`; few are many equal ones, so they are asked first.
+    """
     functions = {_symbol(op.operation): op.operation for op in source.body.operations}
-    _inline_calls(main, functions)
+    if any(_calls(op) for op in ops):
+        _inline_calls(main, functions)
     todo = [name for op in ops for name in _referred(op, calls=False)]
     copied: set[str] = set()
     while todo:
@@ -33,6 +37,12 @@ def bring_called_functions(
         copy.attributes["sym_visibility"] = ir.StringAttr.get("private")
         target.body.append(copy)
         todo += _referred(functions[name], calls=True)
+
+
+def _calls(op: ir.Operation) -> bool:
+    """True if a call stands in a region of `op`."""
+    inner = (view.operation for region in op.regions for block in region.blocks for view in block.operations)
+    return any(each.name == "func.call" or _calls(each) for each in inner)
 
 
 def _inline_calls(op: ir.Operation, functions: Mapping[str, ir.Operation]) -> None:
