@@ -29,16 +29,16 @@ def order_neighbours(graph: KernelGraph, matrix_ops: np.ndarray, size: np.ndarra
     slot, nodes = graph.nodes.slot.copy(), graph.nodes.shape[0]
     k = 0
     while k < nodes:
-        first, middle = _unit(graph, matrix_ops, k)
+        first, middle = k, _unit_end(graph, matrix_ops, k)
         if middle < 0:
             k += 1
             continue
-        second, end = _unit(graph, matrix_ops, middle)
-        free = second == middle and end > 0 and graph.nodes.scope[first] == graph.nodes.scope[second]
+        end = _unit_end(graph, matrix_ops, middle)
+        free = end > 0 and graph.nodes.scope[first] == graph.nodes.scope[middle]
         if free and not _depends(graph, first, middle, end):
             as_is, swapped = _peaks(graph, size, last, first, middle, end)
             if swapped < as_is - WORTH_BYTES:
-                a, b = before(op_of(slot[first])), before(op_of(slot[second]))
+                a, b = before(op_of(slot[first])), before(op_of(slot[middle]))
                 for node in range(first, middle):
                     slot[node] += b - a
                 for node in range(middle, end):
@@ -49,20 +49,20 @@ def order_neighbours(graph: KernelGraph, matrix_ops: np.ndarray, size: np.ndarra
 
 
 @kernel
-def _unit(graph: KernelGraph, matrix_ops: np.ndarray, k: int) -> tuple[int, int]:
-    """(k, end) if nodes k..end are redistributions, one matmul, and redistributions of its result; else (k, -1)."""
+def _unit_end(graph: KernelGraph, matrix_ops: np.ndarray, k: int) -> int:
+    """Where the unit that begins at node k ends: redistributions, a matmul, redistributions of its result; else -1."""
     start, nodes = k, graph.nodes.shape[0]
     while k < nodes and graph.nodes.kind[k] == USE_MOVE:
         k += 1
     if k == nodes or graph.nodes.kind[k] != KERNEL or not matrix_ops[graph.nodes.subject[k]]:
-        return start, -1
+        return -1
     op = op_of(graph.nodes.slot[k])
     if k > start and op_of(graph.nodes.slot[start]) != op:
-        return start, -1
+        return -1
     k += 1
     while k < nodes and graph.nodes.kind[k] == DEF_MOVE and op_of(graph.nodes.slot[k]) == op:
         k += 1
-    return start, k
+    return k
 
 
 @kernel
