@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
-from autopart.api.names import dead_tags, keys
+from autopart.api.names import dead_tags
 from autopart.api.schedule_code import schedule_code
+from autopart.api.tactic import TacticResult
 from autopart.core.actions import Action, row_of, text_of
 from autopart.core.errors import ArgumentError
 from autopart.core.partitioning import Partitioning
@@ -152,37 +152,32 @@ def _read_report(row: dict[str, Any]) -> TacticReport:
 
 def report_tactic(
     name: str,
-    actions: Sequence[Action],
+    did: TacticResult,
     partitioning: Partitioning,
     lowered: DeviceLocal,
     estimate: Estimate | None,
-    report: Mapping[str, Any] = MappingProxyType({}),
-    uses: tuple[AxisUse, ...] = (),
+    uses: tuple[AxisUse, ...],
+    named: Mapping[int, str],
 ) -> TacticReport:
-    """The row of a tactic, from the state it left behind."""
+    """The row of a tactic, from the state it left behind; `named` has the key of each argument that has one."""
     program, count = partitioning.program, lowered.collectives()
     blocked = {
         kind: tuple(program.where(op) or f"op {op}" for op in ops) for kind, ops in partitioning.unpartitioned().items()
     }
     return TacticReport(
         name=name,
-        actions=tuple(describe(action, partitioning) for action in actions),
+        actions=tuple(describe(action, partitioning) for action in did.actions),
         collectives={kind: count[kind] for kind in COLLECTIVES},
         collectives_by_axis=lowered.collectives_by_axis(),
         conflicts=tuple(map(str, partitioning.conflicts())),
         unpartitioned=blocked,
         step_s=estimate.step_s if estimate else None,
         peak_bytes=estimate.peak_bytes if estimate else None,
-        report=dict(report),
+        report=dict(did.report),
         flop_divided={use.axis: use.share for use in uses},
         notes=(*(str(use) for use in uses if use.is_partial), *map(_dead_tag, dead_tags(program))),
-        decisions=_decisions(actions, partitioning),
+        decisions=tuple(tuple(row_of(action, lambda v: named.get(v, f"%{v}"))) for action in did.actions),
     )
-
-
-def _decisions(actions: Sequence[Action], partitioning: Partitioning) -> tuple[tuple[Any, ...], ...]:
-    key = keys(partitioning.program)
-    return tuple(tuple(row_of(action, lambda value: key.get(value, f"%{value}"))) for action in actions)
 
 
 def describe(action: Action, partitioning: Partitioning) -> str:

@@ -40,12 +40,13 @@ Atoms = list[tuple[int, SubAxis]]
 
 
 class Emitter:
-    """Emits collectives for a mesh; `begin` comes first, in the entry block."""
+    """Emits collectives for a mesh; `begin` comes first, in the entry block. `slices` has the dynamic slices so far."""
 
     def __init__(self, mesh: Mesh):
         self._mesh = mesh
         self._position: list[ir.Value] = []
         self._groups: dict[tuple, ir.Attribute] = {}
+        self.slices: list[ir.Operation] = []
 
     def begin(self) -> None:
         """Works out this device's coordinate on each axis."""
@@ -79,7 +80,9 @@ class Emitter:
                 terms.append(stablehlo.multiply(self._coordinate(axis), _i32(tile)))
                 tile *= axis.size
             starts[dim] = functools.reduce(stablehlo.add, terms)
-        return stablehlo.dynamic_slice(value, starts, ir.DenseI64ArrayAttr.get(list(step.target.local_shape)))
+        local = stablehlo.dynamic_slice(value, starts, ir.DenseI64ArrayAttr.get(list(step.target.local_shape)))
+        self.slices.append(local.owner.operation)
+        return local
 
     def _all_gather(self, step: Step, value: ir.Value) -> ir.Value:
         atoms = _atoms(step.gathered)

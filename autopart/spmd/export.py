@@ -62,7 +62,7 @@ class _Exporter:
         with ir.InsertionPoint(block):
             self._collectives.begin()
             func.ReturnOp(self._walk.program())
-        keep_indices_in_range(block, self._local.mesh.size)
+        keep_indices_in_range([*self._collectives.slices, *self._ops.indexed], self._local.mesh.size)
         ops = [op for op in source.representatives if op is not None]
         bring_called_functions(block.owner.operation, ops, source.module, module)
         return module
