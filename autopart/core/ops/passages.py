@@ -50,9 +50,9 @@ def moved(*whole: int) -> Passages:
     return passages
 
 
-def moved_first(spec: OpSpec) -> Iterable[Passage]:
-    """As `moved`, for an op whose other operands are indices."""
-    return moved(*range(1, len(spec.operands)))(spec)
+def moved_by_index(arrays: int = 1) -> Passages:
+    """As `moved`, for an op whose first `arrays` operands are what is moved, and whose others are indices."""
+    return lambda spec: moved(*range(arrays, len(spec.operands)))(spec)
 
 
 def together(code: int) -> Passages:

@@ -79,6 +79,12 @@ _PASSES = {
 }  # fmt: skip
 """How reductions pass. Booleans are added by "or" and multiplied by "and", as StableHLO defines."""
 
+_STOPS = {
+    "next_after": "not linear: it adds less than tests can tell",
+    "reduce_precision": "parts are rounded otherwise than their sum",
+    "map": "what its region computes is not looked at",
+}
+
 _SHOWN = {"compare": ("comparison_direction",), "map": ("dimensions",)}
 
 
@@ -93,6 +99,7 @@ def _traits(kind: str) -> Elementwise:
         _EXPANDED.get(name, 1),
         passes=_PASSES.get(name),
         passes_rounded=name == "convert",
+        stops_sums=_STOPS.get(name, ""),
         cheap_to_regather=kind == "convert",
         shown=shown,
     )

@@ -171,6 +171,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
         flop=_flop,
         by_index=True,
         passes=_passes,
+        stops_sums="of updates that overwrite, any may come last; a product is linear, and never scales a sum",
         flop_reason="one operation per element that overwrites; XLA counts none",
     ),
     localize=_localize,
