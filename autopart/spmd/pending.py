@@ -354,7 +354,11 @@ def _revise(
             if begins == 0:
                 holds = holds and _stands_for_parts(graph, maps, state, passages, is_output, axis, initial, found)
             else:
-                holds = holds and (begins == found or begins == ANY_CODE) and _goes_on(graph, state, is_output, axis, initial)
+                holds = (
+                    holds
+                    and (begins == found or begins == ANY_CODE)
+                    and _goes_on(graph, state, is_output, axis, initial)
+                )
         revised = found if holds else 0
         if revised != assumed[op]:
             assumed[op], changes = revised, True
