@@ -173,7 +173,7 @@ def _resolved(
     axis: int,
     actions: np.ndarray,
 ) -> int:
-    """What the reduction pending on `axis` becomes: still pending for an op that passes it, a tile all uses share, or whole."""
+    """What the reduction pending on `axis` becomes: still pending for an op that passes it, a tile, or whole."""
     first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
     if is_output[value]:
         return 0

@@ -113,7 +113,7 @@ def conceivable(subject: Subject) -> list[Passage]:
 
 
 def stated(subject: Subject, passage: Passage) -> bool:
-    """True if the rule has the passage, or one that has more operands in parts, all of which are zeros in every draw."""
+    """True if the rule has the passage, or one that has more operands in parts, zeros in every draw."""
     zeros = [not any(np.any(draw[k]) for draw in subject.draws) for k in range(len(passage.parts))]
     return any(
         other.code == passage.code

@@ -40,7 +40,7 @@ class Traits:
     cheap_to_regather  a stored parameter seen through the op still counts as stored: gathering anew beats keeping it
     cloned_per_use     computed anew for each use, wherever it reads no array (a scalar's broadcast, not an array's)
     passes             the ways in which a reduction pending on its operands passes through it (`passages.py`)
-    passes_rounded     True for a spec that rounds parts otherwise than the whole: they pass where `LoweringOptions` allow it
+    passes_rounded     True for a spec that rounds parts otherwise than the whole: `LoweringOptions` say if they pass
     keeps_numbers      zeros stay zeros and ones stay ones, whatever the types
     stops_sums         why sums that could pass through it, since it is linear, do not
     read_through       on one device it is its operand, so a program is read as if the op were not there
