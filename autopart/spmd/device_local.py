@@ -50,14 +50,16 @@ class LoweringOptions:
     redistribution_cost  "elements" (bytes moved, Figure 11) or an object with seconds per step
     sums_through_converts  a sum that is pending is converted part by part where it is then cheaper to reduce; in a
                        narrower type the parts are added with its rounding
+    regather           an activation, too, is gathered anew for each use: less memory, more communication
     """
 
     share_within: int = 0
     redistribution_cost: Any = "elements"
     sums_through_converts: bool = False
+    regather: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self, share_within=whole(0), redistribution_cost=COST, sums_through_converts=FLAG)
+        check_fields(self, share_within=whole(0), redistribution_cost=COST, sums_through_converts=FLAG, regather=FLAG)
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,8 @@ def lower(
     grows = np.zeros(len(program.operands), np.bool_)
     _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)
     share_within = max(options.share_within, partitioning.share_within)
-    placement = place(program, statics.places, statics.stored, settled, required, grows, share_within)
+    gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
+    placement = place(program, statics.places, gathered_anew, settled, required, grows, share_within)
     return DeviceLocal(
         program=program,
         mesh=partitioning.mesh,
