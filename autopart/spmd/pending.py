@@ -19,7 +19,7 @@ transpose, which the compiler then makes part of the matmul.
 
 A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
 passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
-would be held whole.
+would be held whole. So does the result of a branch that is pending in one branch alone: other branches reduce nothing.
 """
 
 # pyright: reportArgumentType=false
@@ -249,7 +249,8 @@ def _price(
 ) -> None:
     """Fills in cost, stays and loop of a value that is pending because its op passes parts; see `_spread`."""
     sooner, sooner_work, work, inside = 0.0, 0.0, 0.0, -1
-    if passages.is_carry[op] or (state.mapping[op, axis] >= 0 and not passages.free[graph.op_spec[op]]):
+    spec = graph.op_spec[op]
+    if passages.leaves[spec] or (state.mapping[op, axis] >= 0 and not passages.free[spec]):
         work = _elements(graph, maps, state, sizes, shapes, axis, value)
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
         operand = graph.operands[use]

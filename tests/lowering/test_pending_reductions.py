@@ -228,6 +228,18 @@ def test_both_branches_of_a_case_leave_a_sum_that_is_reduced_after_it():
     assert reductions(fun, X, np.bool_(True)) == ONCE
 
 
+def test_a_sum_of_one_branch_alone_is_reduced_in_that_branch():
+    def fun(x, p):
+        return jnp.tanh(jax.lax.cond(p, lambda: x.T @ x, lambda: jnp.zeros((16, 16))))
+
+    low = ap.jit(fun, MESH, [BP]).lower(X, np.bool_(True))
+    text = low.as_text("hlo").splitlines()
+    assert next(k for k, line in enumerate(text) if "all_reduce" in line) < next(
+        k for k, line in enumerate(text) if "join" in line
+    )
+    assert reductions(fun, X, np.bool_(True)) == ONCE
+
+
 def loss(params, x):
     return jnp.mean(jnp.tanh(x @ params["w"]) @ params["v"])
 
