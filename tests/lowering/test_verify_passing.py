@@ -34,7 +34,7 @@ def test_an_op_that_is_not_linear_may_not_pass_a_sum():
     )
     passing[op] = 1
     settled[value] = required[local.program.operand_ptr[op]] = native[local.program.result_ptr[op]] = pending
-    with pytest.raises(VerificationError, match="tanh.*passes a pending sum"):
+    with pytest.raises(VerificationError, match=r"tanh.*passes a pending sum"):
         verify(replace(local, passing=passing, native=native, required=required, settled=settled))
 
 
@@ -42,5 +42,5 @@ def test_a_sum_may_not_be_lost_on_its_way():
     local = lowered(lambda g: jnp.tanh(g.T))
     native = local.native.copy()
     native[local.program.result_ptr[op_of(local, "transpose")]] = 0
-    with pytest.raises(VerificationError, match="transpose.*drops one"):
+    with pytest.raises(VerificationError, match=r"transpose.*drops one"):
         verify(replace(local, native=native))
