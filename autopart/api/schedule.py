@@ -16,8 +16,9 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, Estimate, estimate_of, priced_by
 from autopart.costmodel.flop_shares import AxisUse, axis_uses, op_flop
+from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
-from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, lower
+from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions
 
 
 @dataclass(frozen=True)
@@ -54,14 +55,14 @@ def run_schedule(
     partitioning = Partitioning(program, mesh)
     statics = LoweringContext.of(program)
     price, flop = _pricing(program, mesh, cost_model), op_flop(program)
-    lowered = lower(partitioning, options, statics)
+    lowered = lower_for_device(partitioning, options, statics)
     reports: list[TacticReport] = []
     taken: list[Action] = []
     estimate, uses = None, axis_uses(flop, partitioning, lowered)
     used_by: dict[str, tuple[Tactic, TacticContext]] = {}
     for tactic, context, did in run_tactics(partitioning, schedule, TacticContext(options, cost_model)):
         taken += did.actions
-        lowered = lower(partitioning, options, statics)
+        lowered = lower_for_device(partitioning, options, statics)
         estimate = price(lowered)
         uses = axis_uses(flop, partitioning, lowered)
         used_by = {use.axis: (tactic, context) for use in uses if use.users} | used_by
@@ -95,7 +96,7 @@ def replayed(program: Program, scheduled: Scheduled, actions: Sequence[Action]) 
     """The same schedule on another program: `actions` name that program's values; reports and estimate stay."""
     partitioning = Partitioning(program, scheduled.partitioning.mesh)
     partitioning.apply_all(actions)
-    local = lower(partitioning, scheduled.device_local.options)
+    local = lower_for_device(partitioning, scheduled.device_local.options)
     return dataclasses.replace(scheduled, partitioning=partitioning, device_local=local, actions=tuple(actions))
 
 
