@@ -6,7 +6,7 @@
         read      4 x 3 x 1024 x 2 x 2048
         written   12 x 1024 x 4096           where the minor dim is joined, memory in tiles is put into whole ones again
 
-Where elements stay in their order, a regrouping costs nothing. A collective along one dim copies nothing if the device
+Where elements stay in their order and in their tiles, a regrouping costs nothing. A collective along one dim copies nothing if the device
 has `strided` collectives; else it works along the major dim, and what it takes or leaves is copied as if the step were
 stacked. An all_to_all always does.
 
@@ -51,15 +51,21 @@ def local_copies(step: Step, *, strided: bool, tiled: bool) -> tuple[tuple[Copy,
     how = emission(step if step.stacked else replace(step, stacked=True))
     source, target = step.source.local_shape, step.target.local_shape
     before = (Copy(Held(source), Held(how.before.result)),) if how.before and how.before.moves else ()
-    after = _joined(how.after, tiled) if how.after and how.after.moves else ()
+    after = _joined(how.after, tiled) if how.after else ()
     if before and not after and not step.stacked and step.kind == "all_to_all":
         after = (Copy(Held(target), Held(target)),)
     return before, after
 
 
 def _joined(how: Regroup, tiled: bool) -> tuple[Copy, ...]:
-    """One copy; two where pieces of the minor dim are joined, since they stand in rows of their own in between."""
-    if not tiled or how.result[-1] == how.written[-1]:
-        return (Copy(Held(how.read), Held(how.result)),)
+    """A copy if elements change places; in tiles another one where the minor dim is joined, from rows of its pieces."""
+    if not tiled or _minor(how.result) == _minor(how.written):
+        return (Copy(Held(how.read), Held(how.result)),) if how.moves else ()
     between = Held(how.written, in_order=True)
-    return Copy(Held(how.read), between), Copy(between, Held(how.result))
+    into_tiles = Copy(between, Held(how.result))
+    return (Copy(Held(how.read), between), into_tiles) if how.moves else (into_tiles,)
+
+
+def _minor(shape: Shape) -> int:
+    """The size of the minor-most dim that has more than one element."""
+    return next((n for n in reversed(shape) if n > 1), 1)
