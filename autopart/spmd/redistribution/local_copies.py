@@ -6,9 +6,9 @@
         read      4 x 3 x 1024 x 2 x 2048
         written   12 x 1024 x 4096           where the minor dim is joined, memory in tiles is put into whole ones again
 
-Where elements stay in their order and in their tiles, a regrouping costs nothing. A collective along one dim copies nothing if the device
-has `strided` collectives; else it works along the major dim, and what it takes or leaves is copied as if the step were
-stacked. An all_to_all always does.
+Where elements stay in their order and in their tiles, a regrouping costs nothing. A collective along one dim copies
+nothing if the device has `strided` collectives; else it works along the major dim, and what it takes or leaves is
+copied as if the step were stacked. An all_to_all always does.
 
 Seen in programs compiled by libtpu 0.0.51 (`python -m experiments.local_moves`), and XLA's GPU backend lays out what a
 collective works on such that its dim is the major one.
