@@ -27,7 +27,10 @@ MOVING = ("all_gather", "all_to_all", "reduce_scatter")
 
 
 class Held(NamedTuple):
-    """A local array in memory; `in_order` if its dims stand as in `shape`, else the compiler orders them."""
+    """A local array in memory; `in_order` if it moves in whole tiles of its last two dims, however few rows they have.
+
+    Else the compiler orders the dims, and makes tiles of few rows smaller.
+    """
 
     shape: Shape
     in_order: bool = False
@@ -61,9 +64,8 @@ def _joined(how: Regroup, tiled: bool) -> tuple[Copy, ...]:
     """A copy if elements change places; in tiles another one where the minor dim is joined, from rows of its pieces."""
     if not tiled or _minor(how.result) == _minor(how.written):
         return (Copy(Held(how.read), Held(how.result)),) if how.moves else ()
-    between = Held(how.written, in_order=True)
-    into_tiles = Copy(between, Held(how.result))
-    return (Copy(Held(how.read), between), into_tiles) if how.moves else (into_tiles,)
+    into_tiles = Copy(Held(how.written), Held(how.result))
+    return (Copy(Held(how.read), Held(how.written, in_order=True)), into_tiles) if how.moves else (into_tiles,)
 
 
 def _minor(shape: Shape) -> int:

@@ -73,7 +73,7 @@ def _cheapest(
     def offer(problem: PlanningProblem, pricing: StepPricing, steps: list[PlannedStep]) -> None:
         nonlocal best
         price = pricing.sequence(steps)
-        if counts_copies(model):
+        if counts_copies(model) and (best is None or price < best[0]):
             emitted = [cheapest_form(step, element_bytes, model) for step in typed_steps(problem, steps)]
             price = (sum(cost for cost, _ in emitted), *price[1:])
         if best is None or price < best[0]:
