@@ -17,8 +17,9 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, Estimate, estimate_of, priced_by
 from autopart.costmodel.flop_shares import AxisUse, axis_uses, op_flop
+from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
-from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, lower
+from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def run_schedule(
     price, flop, named = _pricing(program, mesh, cost_model), op_flop(program), keys(program)
 
     def outcome() -> tuple[DeviceLocal, Estimate | None, tuple[AxisUse, ...]]:
-        lowered = lower(partitioning, options, statics)
+        lowered = lower_for_device(partitioning, options, statics)
         return lowered, price(lowered), axis_uses(flop, partitioning, lowered)
 
     reports: list[TacticReport] = []
@@ -97,7 +98,7 @@ def replayed(program: Program, scheduled: Scheduled, actions: Sequence[Action]) 
     """The same schedule on another program: `actions` name that program's values; reports and estimate stay."""
     partitioning = Partitioning(program, scheduled.partitioning.mesh)
     partitioning.apply_all(actions)
-    local = lower(partitioning, scheduled.device_local.options)
+    local = lower_for_device(partitioning, scheduled.device_local.options)
     return dataclasses.replace(scheduled, partitioning=partitioning, device_local=local, actions=tuple(actions))
 
 

@@ -21,6 +21,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.cost_models import called_cost_model
 from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
 from autopart.search.cost import Cost, Objective, StepSeconds
@@ -38,7 +39,7 @@ from autopart.search.space.named_schedules import registered_schedules
 from autopart.search.storage import cache
 from autopart.search.storage.recall import Recalled, search_problem
 from autopart.search.storage.records import Recorder, read_records
-from autopart.spmd.device_local import LoweringOptions, lower
+from autopart.spmd.device_local import LoweringOptions
 
 DEFAULT_BUDGET = Budget()
 DEFAULT_OBJECTIVE = StepSeconds()
@@ -220,7 +221,7 @@ def _blocked_by(task: SearchTask, cost: Cost) -> list[str]:
     lines = [f"nothing found fits: the least is {_gb(cost.peak_bytes)}, {1 + cost.excess:.2f} x the device's memory"]
     if task.cost_model is None:
         partitioning = task.partitioning
-        run = Simulator.of(partitioning.program, partitioning.mesh).run(lower(partitioning, task.options))
+        run = Simulator.of(partitioning.program, partitioning.mesh).run(lower_for_device(partitioning, task.options))
         lines += [f"{_gb(row.bytes)}  {row.what}  {row.path}  {row.where}".rstrip() for row in top_buffers(run, 5)]
     return lines
 

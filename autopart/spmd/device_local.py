@@ -32,6 +32,7 @@ from autopart.spmd.passages import PassageArrays, passage_arrays
 from autopart.spmd.pending import pass_reductions
 from autopart.spmd.placement import Placement, place, stored_values, use_places
 from autopart.spmd.redistribution import DistributedType, Plan, plan
+from autopart.spmd.redistribution.forms import EmittedCost
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute")
 """Kinds that communicate, in the order in which tables show them; all_slice is local and not counted."""
@@ -95,6 +96,7 @@ class DeviceLocal:
     passing[op]           bit a: the op does not loop over axis a, but works on parts of what is pending on it
     at_def                values that are redistributed from native to settled right after their op
     placement             redistributions for uses
+    forms                 by what the form of each collective is chosen; None: every planned step is one collective
     """
 
     program: Program
@@ -110,6 +112,7 @@ class DeviceLocal:
     at_def: np.ndarray
     placement: Placement
     statics: LoweringContext = field(repr=False)
+    forms: EmittedCost | None = None
 
     def distributed_type(self, value: int, layout: int) -> DistributedType:
         """A value in a layout, in the redistribution paper's terms."""
@@ -126,6 +129,7 @@ class DeviceLocal:
             self.distributed_type(value, target),
             element_bytes=self.program.type_of(value).element_bytes,
             cost=self.options.redistribution_cost,
+            forms=self.forms,
         )
 
     @cached_property
@@ -199,9 +203,12 @@ class DeviceLocal:
 
 
 def lower(
-    partitioning: Partitioning, options: LoweringOptions = LoweringOptions(), statics: LoweringContext | None = None
+    partitioning: Partitioning,
+    options: LoweringOptions = LoweringOptions(),
+    statics: LoweringContext | None = None,
+    forms: EmittedCost | None = None,
 ) -> DeviceLocal:
-    """The device-local program of a partitioning, as it stands now."""
+    """The device-local program of a partitioning, as it stands now; `costmodel.lower_for_device` fills in `forms`."""
     program, state = partitioning.program, partitioning.state
     statics = statics if statics is not None else LoweringContext.of(program)
     native, settled = np.zeros(program.value_count, np.uint64), np.zeros(program.value_count, np.uint64)
@@ -234,6 +241,7 @@ def lower(
         at_def=np.flatnonzero(native != settled).astype(np.int32),
         placement=placement,
         statics=statics,
+        forms=forms,
     )
 
 

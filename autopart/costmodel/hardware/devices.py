@@ -96,6 +96,7 @@ _FIELDS = {
     "around_matmul": instance("an AroundMatmul(...)", AroundMatmul),
     "combine_bytes": number(0),
     "hides_latency": FLAG,
+    "strided_collectives": FLAG,
 }
 """What each field of a device may be, besides numbers, which must be positive."""
 
@@ -125,6 +126,7 @@ class Device:
     around_matmul      what its compiler does with the ops around a matmul
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
+    strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.
@@ -151,6 +153,7 @@ class Device:
     around_matmul: AroundMatmul = AroundMatmul()
     combine_bytes: float = 0.0
     hides_latency: bool = True
+    strided_collectives: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, DeviceError, **_FIELDS)

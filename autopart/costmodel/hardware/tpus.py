@@ -52,6 +52,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=16 * MIB,
         around_matmul=XLA_TPU,
+        strided_collectives=True,
         combine_bytes=120 * MIB,
         hides_latency=False,
         source={
@@ -82,6 +83,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=16 * MIB,
         around_matmul=XLA_TPU,
+        strided_collectives=True,
         combine_bytes=120 * MIB,
         hides_latency=False,
         source={
@@ -115,6 +117,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB * share,
         around_matmul=XLA_TPU,
+        strided_collectives=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "275 T a chip in bf16 and int8 [G], 137 a core [L]",
@@ -145,6 +148,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
         around_matmul=XLA_TPU,
+        strided_collectives=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "197 bf16, 393 int8 T [G]",
@@ -172,6 +176,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
         around_matmul=XLA_TPU,
+        strided_collectives=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "459 bf16 and fp8 [G], 918 int8 [S]",
@@ -199,6 +204,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
         around_matmul=XLA_TPU,
+        strided_collectives=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "918 bf16 and fp8, 1836 int8 [G]",
@@ -228,6 +234,7 @@ register_device(
         layout_tile=(8, 128),
         on_chip_bytes=64 * MIB,
         around_matmul=XLA_TPU,
+        strided_collectives=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "2307 bf16, 4614 fp8 a chip of two devices [G]",

@@ -10,6 +10,7 @@ which the op writes.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -310,6 +311,15 @@ def padded_elements(dims: np.ndarray, element_bytes: float, rows: int, minor: in
                 held = plain / (dims[a] * dims[b])
                 best = min(best, held * np.ceil(dims[a] / minor) * minor * np.ceil(dims[b] / tile) * tile)
     return best
+
+
+def held_elements(shape: tuple[int, ...], element_bytes: float, layout_tile: tuple[int, int]) -> float:
+    """Elements that an array of `shape` takes in memory; a `layout_tile` of (1, 1) means no padding."""
+    rows, minor = layout_tile
+    dims = [n for n in shape if n != 1]
+    if minor == 1 or not dims or 0 in dims:
+        return float(math.prod(shape))
+    return float(padded_elements(np.array(dims, np.float64), element_bytes, rows, minor))
 
 
 @njit(cache=True)
