@@ -28,7 +28,7 @@ from autopart.core.op import TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.spmd.layouts import layouts, layouts_hash
-from autopart.spmd.passages import PassageArrays, passage_arrays
+from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
 from autopart.spmd.pending import pass_reductions
 from autopart.spmd.placement import Placement, place, stored_values, use_places
 from autopart.spmd.redistribution import DistributedType, Plan, plan

@@ -34,7 +34,7 @@ from autopart.core.layout import ACTION_MASK, LAST_TILE
 from autopart.core.mapping_table import MappingArrays
 from autopart.core.op import MUL, OR, SUM
 from autopart.core.propagation import GraphArrays, StateArrays, operand_entry, result_entry, tiling
-from autopart.spmd.passages import PassageArrays
+from autopart.spmd.passage_arrays import PassageArrays
 
 ANY_CODE = ACTION_MASK
 """In `code`: pending by whatever reduction the loop turns out to add up by."""
@@ -227,7 +227,7 @@ def _is_whole(
     """True if each device has all of the value, or can make it from scalars instead of its tile."""
     if tiling(graph, maps, state, value, axis) < 0:
         return True
-    return passages.from_scalars[graph.value_op[value]] and _goes_on(graph, state, is_output, axis, value)
+    return bool(passages.from_scalars[graph.value_op[value]]) and _goes_on(graph, state, is_output, axis, value)
 
 
 @kernel
