@@ -227,7 +227,9 @@ def _is_whole(
     """True if each device has all of the value, or can make it from scalars instead of its tile."""
     if tiling(graph, maps, state, value, axis) < 0:
         return True
-    return bool(passages.from_scalars[graph.value_op[value]]) and _goes_on(graph, state, is_output, axis, value)
+    if not passages.from_scalars[graph.value_op[value]]:
+        return False
+    return _goes_on(graph, state, is_output, axis, value)
 
 
 @kernel

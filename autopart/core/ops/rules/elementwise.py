@@ -109,6 +109,7 @@ def _traits(kind: str) -> Elementwise:
         passes_rounded=_rounds,
         keeps_numbers=name == "convert",
         stops_sums=_STOPS.get(name, ""),
+        flop_reason="XLA drops a convert to the type that is there" if name == "convert" else "",
         cheap_to_regather=kind == "convert",
         shown=shown,
     )
