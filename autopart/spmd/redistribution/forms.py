@@ -6,9 +6,9 @@
     all_gather [{"x"}, {}]           or the major dim first
     all_gather [{}, {"y"}]
 
-A gather and a reduce_scatter over several dims may be taken apart by dim, in any order; a collective along one dim may
-be stacked, which makes it work on whole layout tiles. Figure 11 knows only what moves between devices; a cost that
-knows the copies too has `emitted_cost`, and forms are chosen by that.
+A gather and a reduce_scatter over several dims may be taken apart by dim, in any order and grouping. An all_to_all from
+one dim to another may be stacked: what it leaves then stands in order if it joins the major dim. Figure 11 knows only
+what moves between devices; a cost that knows the copies too has `emitted_cost`, and forms are chosen by that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Protocol, TypeGuard
 
 from autopart.spmd.redistribution import rules
 from autopart.spmd.redistribution.collective_cost import CollectiveCost
-from autopart.spmd.redistribution.local_copies import MOVING
 from autopart.spmd.redistribution.step import Step, spanned_axes
 from autopart.spmd.redistribution.types import DistributedType, SubAxis
 
@@ -74,7 +73,7 @@ def forms(step: Step) -> Iterator[tuple[Step, ...]]:
 def _cheaper_of(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[float, Step]:
     """(cost, step): the step as it is or stacked; as it is, where the two cost the same."""
     price = cost.emitted_cost(step, element_bytes)
-    if step.stacked or step.kind not in MOVING:
+    if step.stacked or step.kind != "all_to_all":
         return price, step
     stacked = replace(step, stacked=True)
     other = cost.emitted_cost(stacked, element_bytes)
