@@ -22,6 +22,7 @@ import jax
 from autopart.core.errors import CallError
 from autopart.core.mesh import Mesh
 from autopart.costmodel.estimate import Estimate, estimate
+from autopart.costmodel.optimised_hlo import estimated_cycles
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
@@ -124,65 +125,3 @@ def compile_device_local(local: DeviceLocal, devices: list[Any], where: str) -> 
 
 
 _TEMPORARIES = re.compile(r"HLO temporaries \(([\d.]+)([MGT])\)")
-_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*? ([\w\-]+)\(")
-_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-_BOUND = re.compile(r"= s32\[\]\S* constant\((\d+)\)")
-_CALLED = re.compile(r"(condition|body|calls|to_apply)=%?([\w.\-]+)")
-_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
-
-
-def estimated_cycles(hlo_text: str) -> float:
-    """The sum of `estimated_cycles` of an optimised HLO module, loops by trip count, the costliest branch of each case.
-
-    >>> estimated_cycles('ENTRY %main (x: f32[8]) -> f32[8] {\\n  %a = f32[8] fusion(x), "estimated_cycles":"7"\\n}')
-    7.0
-    """
-    blocks, entry = _computations(hlo_text)
-    known: dict[str, float] = {}
-
-    def total(name: str) -> float:
-        if name not in known:
-            known[name] = 0.0
-            known[name] = sum(line_cycles(line) for line in blocks.get(name, ()))
-        return known[name]
-
-    def line_cycles(line: str) -> float:
-        cycles = float(sum(map(int, _CYCLES.findall(line))))
-        match = _INSTRUCTION.match(line)
-        kind, called = (match.group(1) if match else ""), dict(_CALLED.findall(line))
-        if kind == "while":
-            trips = _trip_count(line, blocks.get(called["condition"], []))
-            cycles += trips * total(called["body"]) + (trips + 1) * total(called["condition"])
-        elif kind == "conditional":
-            branches = _BRANCHES.search(line)
-            names = branches.group(1).replace("%", "").split(", ") if branches else []
-            cycles += max(map(total, names), default=0.0)
-        elif kind in ("call", "async-start"):
-            cycles += total(called.get("to_apply") or called.get("calls", ""))
-        return cycles
-
-    return total(entry)
-
-
-def _trip_count(line: str, condition: list[str]) -> int:
-    """How often a loop runs: what XLA notes, else the bound its condition compares a counter from 0 with, else 1."""
-    if noted := _TRIPS.search(line):
-        return int(noted.group(1))
-    bounds = [int(found.group(1)) for text in condition if (found := _BOUND.search(text))]
-    counts = any("direction=LT" in text for text in condition)
-    return max(bounds) if counts and len(bounds) == 1 else 1
-
-
-def _computations(hlo_text: str) -> tuple[dict[str, list[str]], str]:
-    """Lines of each computation by name, and the name of the entry."""
-    blocks: dict[str, list[str]] = {}
-    name = entry = ""
-    for line in hlo_text.splitlines():
-        if line.endswith("{") and not line.startswith(" ") and "->" in line:
-            name = line.removeprefix("ENTRY ").split(" ")[0].lstrip("%")
-            blocks[name] = []
-            entry = name if line.startswith("ENTRY") else entry
-        elif name:
-            blocks[name].append(line)
-    return blocks, entry
