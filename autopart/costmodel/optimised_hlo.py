@@ -6,7 +6,7 @@
         %b = all-reduce(%x), ...
 
 `OptimisedHlo(text).ran()` lists them: bodies of loops, the costliest branch of each conditional, what calls start. The
-inside of a fusion is no instruction of its own; `OptimisedHlo.inside` has it. XLA:TPU writes cycles, other backends none.
+inside of a fusion is no instruction of its own; `OptimisedHlo.inside` has it. Only XLA:TPU writes cycles.
 """
 
 from __future__ import annotations
