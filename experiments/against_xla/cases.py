@@ -2,8 +2,8 @@
 
     CASES["T32 BP+MP v5e:2x4"].pair()  ->  Pair: our program, and XLA's partitioner with the same in and out shardings
 
-Programs have as few repeated parts as show what happens: T32 3 of 32 layers, GNS 6 of 24 steps, the UNet one block a
-level, IT32 4 layers and 64 tokens. Those of `HOST` are small enough to run on 8 host devices.
+Programs have as few repeated parts as show what happens: T32 3 of 32 layers, GNS 3 of 24 steps, the UNet one block a
+level on two levels, IT32 2 layers and 64 tokens. Those of `HOST` are small enough to run on 8 host devices.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class Case:
 
 def _cases() -> dict[str, Case]:
     """Every case by name: on each topology, all schedules of a program and what a search finds."""
-    short = replace(it32.Config(), layers=4, steps=64)
+    short = replace(it32.Config(), layers=2, steps=64)
     found = [
         *_of("T32", t32, replace(t32.Config(), layers=3), T32),
-        *_of("GNS", gns, replace(gns.Config(), steps=6), GNS),
-        *_of("UNet", unet, replace(unet.Config(), blocks=1), UNET_SCHEDULES),
+        *_of("GNS", gns, replace(gns.Config(), steps=3), GNS),
+        *_of("UNet", unet, replace(unet.Config(), blocks=1, levels=2), UNET_SCHEDULES),
         *_of("IT32", it32, short, IT32, donated=(1,)),
         *_of_outside("GPT", outside.gpt, 8),
         *_of_outside("ViT", outside.vit, 16),
