@@ -4,14 +4,15 @@
     found 2     58 ms                      84 ms                      taken
     BP+Z3       83 ms                      83 ms ...                  costed too: a referee may think more of it
 
-A search goes where its cost model errs in its favour, so its best states are the ones to look at twice. The referee costs
+A search goes where its cost model errs in its favour, so its best states are the ones to look at twice. The referee
+costs
 
 - the `finalists` best states whose programs differ,
-- the schedules in `seeds=[...]`, the named ones, and the starting state; of these two, those that the search's own cost
-  model puts at no more than `HOPELESS` times the best.
+- the schedules in `seeds=[...]`, the named ones, and the starting state; of the last two, those that the search's own
+  cost model puts at no more than `HOPELESS` times the best.
 
-It runs in the process of the search, one state at a time, after the workers have ended: executors play no part in it. What
-it raises costs that state. Its seconds are not part of the search's budget. Ctrl-C ends it with the best so far.
+It runs in the process of the search, one state at a time, after the workers have ended: executors play no part in it.
+What it raises costs that state. Its seconds are not part of the search's budget. Ctrl-C ends it with the best so far.
 """
 
 from __future__ import annotations
@@ -33,9 +34,8 @@ from autopart.search.space.named_schedules import named_schedules
 from autopart.spmd.device_local import DeviceLocal, lower
 
 HOPELESS = 2.0
-"""Named schedules and the start that score so many times worse than the best, by the search's own account, are left out.
-
-Estimates of one program's schedules are within 0.8 to 1.25 of the compiler's: nothing so far behind can win."""
+"""Named schedules and the start that score so many times worse than the best, by the search's account, are left out:
+estimates of one program's schedules are not that far off among each other."""
 
 CONSIDERED = 16
 """States kept per finalist asked for: many differ in nothing that their program shows."""
@@ -50,7 +50,7 @@ class Leading:
 
     def __call__(self, problem: Problem, state: State, is_best: bool) -> None:
         """Called for every evaluation."""
-        if state.key in self._keys or state.cost.score == float("inf"):
+        if self._count == 0 or state.key in self._keys or state.cost.score == float("inf"):
             return
         if len(self._states) == self._count and state.cost.rank >= self._states[-1].cost.rank:
             return
@@ -91,8 +91,9 @@ class Finalist:
 
 @dataclass
 class Verdict:
-    """What the referee said. `best` is the state to take: the referee's best, or the search's where it costed none."""
+    """What the referee said: `best` is the state to take, the search's own best where the referee costed none."""
 
+    referee: str
     best: State
     finalists: list[Finalist] = field(default_factory=list[Finalist])
     left_out: list[str] = field(default_factory=list[str])
@@ -103,23 +104,23 @@ class Verdict:
         """What the referee says of the best; None where it costed no state."""
         return next((f.cost for f in self.finalists if f.state is self.best), None)
 
-    def report(self, task: SearchTask, referee: CostModel) -> dict[str, Any]:
+    def report(self, task: SearchTask) -> dict[str, Any]:
         """Plain values for the search's report."""
         chosen = next((f.labels[0] for f in self.finalists if f.state is self.best and f.cost), None)
         return {
-            "referee": one_line(repr(referee)), "finalists": [f.plain(task) for f in self.finalists],
+            "referee": self.referee, "finalists": [f.plain(task) for f in self.finalists],
             "left_out": self.left_out, "chosen": chosen,
         }  # fmt: skip
 
 
 def judge(
-    task: SearchTask, problem: Problem, leading: Leading, referee: CostModel, count: int, shown: bool = False
+    task: SearchTask, problem: Problem, leading: Leading, referee: CostModel, name: str, count: int, shown: bool = False
 ) -> Verdict:
-    """Lets the referee cost the finalists; the task's partitioning is left as it was."""
+    """Lets the referee, called `name`, cost the finalists; the task's partitioning is left as it was."""
     evaluator = Evaluator(task)
-    verdict = Verdict(problem.best, *_finalists(evaluator, task, problem, leading, count))
+    verdict = Verdict(one_line(name), problem.best, *_finalists(evaluator, task, problem, leading, count))
     price = StateCosts(task.partitioning.program, task.partitioning.mesh, referee, task.objective)
-    line = RefereeLine(repr(referee), len(verdict.finalists)) if shown else None
+    line = RefereeLine(verdict.referee, len(verdict.finalists)) if shown else None
     try:
         for number, finalist in enumerate(verdict.finalists):
             if line:

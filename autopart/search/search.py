@@ -130,7 +130,8 @@ def _searched(
     recalled = read_records(wanted.resume, header) if wanted.resume is not None else {}
     recorder = Recorder(wanted.records, header) if wanted.records is not None else None
     began, start_up_s, problem, stopped, failure = time.monotonic(), 0.0, None, "interrupted", None
-    leading = Leading(CONSIDERED * wanted.finalists) if wanted.referee is not None else None
+    referee = cost_model_of(wanted.referee)
+    leading = Leading(CONSIDERED * wanted.finalists if referee else 0)
     session = executor.start(task)
     try:
         problem = Problem(
@@ -153,10 +154,8 @@ def _searched(
     if failure is not None:
         raise failure
     verdict = None
-    if leading is not None and stopped != "interrupted":
-        referee = cost_model_of(wanted.referee)
-        assert referee is not None
-        verdict = judge(task, problem, leading, referee, wanted.finalists, wanted.progress)
+    if referee is not None and stopped != "interrupted":
+        verdict = judge(task, problem, leading, referee, _named(referee), wanted.finalists, wanted.progress)
         stopped = "interrupted" if verdict.interrupted else stopped
     with interrupts_kept() as kept:
         found = _found(task, problem, optimizer, wanted, stopped, verdict)
@@ -237,8 +236,8 @@ def _found(
             f"nothing was tried in {problem.seconds:.1f} s: the result is where the search started"
         )
     cost = best.cost
-    if verdict is not None and wanted.referee is not None:
-        report["referee"] = verdict.report(task, wanted.referee)
+    if verdict is not None:
+        report["referee"] = verdict.report(task)
         cost = verdict.cost or cost
     if not cost.fits:
         report["does_not_fit"] = _blocked_by(task, cost)
