@@ -113,7 +113,7 @@ class Mixer(nn.Module):
         return nn.Dense(1000, name="head")(nn.LayerNorm()(x).mean(axis=1))
 
 
-def gpt(batch: int, layers: int = 2, width: int = 1024, heads: int = 16, sequence: int = 1024) -> Model:
+def gpt(batch: int, layers: int = 1, width: int = 1024, heads: int = 16, sequence: int = 512) -> Model:
     """Next-token loss over a vocabulary of 32,000 (256 at a width of less than 256)."""
     vocabulary = 32_000 if width >= 256 else 256
     tokens = jax.ShapeDtypeStruct((batch, sequence), jnp.int32)
@@ -125,12 +125,12 @@ def gpt(batch: int, layers: int = 2, width: int = 1024, heads: int = 16, sequenc
     return _model(Gpt(layers, width, heads, vocabulary), loss, tokens, tokens)
 
 
-def vit(batch: int, layers: int = 3, width: int = 768, heads: int = 12, pixels: int = 256) -> Model:
+def vit(batch: int, layers: int = 1, width: int = 768, heads: int = 12, pixels: int = 256) -> Model:
     """Classification of square images into 1,000 classes."""
     return _classifier(Vit(layers, width, heads), batch, pixels)
 
 
-def mixer(batch: int, layers: int = 3, width: int = 768, pixels: int = 256) -> Model:
+def mixer(batch: int, layers: int = 1, width: int = 768, pixels: int = 256) -> Model:
     """The same task."""
     return _classifier(Mixer(layers, width), batch, pixels)
 
