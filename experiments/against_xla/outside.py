@@ -18,19 +18,16 @@ import autopart as ap
 
 BP = ap.ManualPartition({"batch": 0}, axis="batch", name="BP")
 FSDP = ap.ManualPartition({"state": ap.FIRST_DIVISIBLE_DIM}, axis="batch", name="FSDP")
-TP = ap.ManualPartition(
-    {
-        "state": {
-            "params/*/query/kernel": 1,
-            "params/*/key/kernel": 1,
-            "params/*/value/kernel": 1,
-            "params/*/up/kernel": 1,
-        }
-    },
-    axis="model",
-    name="TP",
-)
-SCHEDULES = {"BP": [BP], "BP+FSDP": [BP, FSDP], "BP+TP": [BP, TP]}
+
+
+def _schedules(*columns: str) -> dict[str, list[ap.Tactic]]:
+    """Batch, fully sharded, and Megatron on the matrices whose columns are tiled."""
+    tp = ap.ManualPartition({"state": {f"params/*/{name}/kernel": 1 for name in columns}}, axis="model", name="TP")
+    return {"BP": [BP], "BP+FSDP": [BP, FSDP], "BP+TP": [BP, tp]}
+
+
+ATTENTION = ("query", "key", "value")
+SCHEDULES = tuple(_schedules())
 
 
 class Model(NamedTuple):
@@ -122,20 +119,20 @@ def gpt(batch: int, layers: int = 1, width: int = 1024, heads: int = 16, sequenc
         logits = apply({"params": params}, tokens)[:, :-1]
         return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
 
-    return _model(Gpt(layers, width, heads, vocabulary), loss, tokens, tokens)
+    return _model(Gpt(layers, width, heads, vocabulary), loss, tokens, tokens, *ATTENTION, "up")
 
 
 def vit(batch: int, layers: int = 1, width: int = 768, heads: int = 12, pixels: int = 256) -> Model:
     """Classification of square images into 1,000 classes."""
-    return _classifier(Vit(layers, width, heads), batch, pixels)
+    return _classifier(Vit(layers, width, heads), batch, pixels, *ATTENTION, "up")
 
 
 def mixer(batch: int, layers: int = 1, width: int = 768, pixels: int = 256) -> Model:
     """The same task."""
-    return _classifier(Mixer(layers, width), batch, pixels)
+    return _classifier(Mixer(layers, width), batch, pixels, "up")
 
 
-def _classifier(model: nn.Module, batch: int, pixels: int) -> Model:
+def _classifier(model: nn.Module, batch: int, pixels: int, *columns: str) -> Model:
     images = jax.ShapeDtypeStruct((batch, pixels, pixels, 3), jnp.float32)
     labels = jax.ShapeDtypeStruct((batch,), jnp.int32)
 
@@ -143,10 +140,10 @@ def _classifier(model: nn.Module, batch: int, pixels: int) -> Model:
         logits = apply({"params": params}, batch[0])
         return optax.softmax_cross_entropy_with_integer_labels(logits, batch[1]).mean()
 
-    return _model(model, loss, images, (images, labels))
+    return _model(model, loss, images, (images, labels), *columns)
 
 
-def _model(model: nn.Module, loss: Callable[..., jax.Array], example: Any, batch: Any) -> Model:
+def _model(model: nn.Module, loss: Callable[..., jax.Array], example: Any, batch: Any, *columns: str) -> Model:
     def state() -> TrainState:
         params = model.init(jax.random.key(0), jnp.zeros(example.shape, example.dtype))["params"]
         return TrainState.create(apply_fn=model.apply, params=params, tx=optax.adam(1e-3, eps=1e-5))
@@ -155,4 +152,4 @@ def _model(model: nn.Module, loss: Callable[..., jax.Array], example: Any, batch
         value, gradients = jax.value_and_grad(lambda params: loss(state.apply_fn, params, batch))(state.params)
         return state.apply_gradients(grads=gradients), value
 
-    return Model(train_step, (jax.eval_shape(state), batch), SCHEDULES)
+    return Model(train_step, (jax.eval_shape(state), batch), _schedules(*columns))
