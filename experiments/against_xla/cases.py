@@ -3,7 +3,8 @@
     CASES["T32 BP+MP v5e:2x4"].pair()  ->  Pair: our program, and XLA's partitioner with the same in and out shardings
 
 Programs have as few parts as show what happens, since the compiler takes its time for each kernel: one layer of T32 at
-half its width, 2 of 24 steps of GNS with MLPs of 3 layers, one level of the UNet, one layer and 64 tokens of IT32. Those of `HOST` are small enough to run on 8 host devices.
+half its width, 2 of 24 steps of GNS with MLPs of 3 layers, one level of the UNet, one layer and 64 tokens of IT32.
+Those without a topology are small enough to run on 8 host devices.
 """
 
 from __future__ import annotations
@@ -29,9 +30,8 @@ V3 = ap.Mesh({"batch": 16, "model": 2}, device="tpu_v3")
 HOST_MESH = ap.Mesh({"batch": 4, "model": 2}, device="cpu_host")
 FOUND = ap.AutomaticPartition(("batch", "model"), budget=ap.Budget(400), name="found", progress=False)
 
-T32 = {
-    "BP": [BP], "BP+MP": [BP, MP], "BP+MP+Z2": [BP, MP, Z2], "BP+MP+Z3": [BP, MP, Z3], "BP+MP+Z3+EMB": [BP, MP, Z3, EMB],
-}  # fmt: skip
+_T32 = ([BP], [BP, MP], [BP, MP, Z2], [BP, MP, Z3], [BP, MP, Z3, EMB])
+T32 = {"+".join(tactic.name for tactic in schedule): schedule for schedule in _T32}
 GNS = {"ES": [GNS_ES], "ES+MP": [GNS_ES, GNS_MP], "ES+Z3": [GNS_ES, GNS_Z3]}
 IT32 = {name: IT32_SCHEDULES[name] for name in ("BP", "BP+MP", "BP+MP+MQ")}
 
@@ -87,15 +87,17 @@ class Case:
 def _cases() -> dict[str, Case]:
     """Every case by name: on each topology, all schedules of a program and what a search finds."""
     short = replace(it32.Config(), layers=1, steps=64)
+    narrow = replace(t32.Config(), layers=1, model_dim=2048, heads=16, vocabulary=16_000, sequence=512)
+    tiny = replace(t32.Config(), layers=2, model_dim=256, heads=8, vocabulary=2048, batch=8, sequence=64)
     found = [
-        *_of("T32", t32, replace(t32.Config(), layers=1, model_dim=2048, heads=16, vocabulary=16_000, sequence=512), T32),
+        *_of("T32", t32, narrow, T32),
         *_of("GNS", gns, replace(gns.Config(), steps=2, mlp_layers=3), GNS),
         *_of("UNet", unet, replace(unet.Config(), blocks=1, levels=1), UNET_SCHEDULES),
         *_of("IT32", it32, short, IT32, donated=(1,)),
         *_of_outside("GPT", outside.gpt, 8),
         *_of_outside("ViT", outside.vit, 16),
         *_of_outside("Mixer", outside.mixer, 16),
-        *_on_host("T32", t32, replace(t32.Config(), layers=2, model_dim=256, heads=8, vocabulary=2048, batch=8, sequence=64), T32),
+        *_on_host("T32", t32, tiny, T32),
         *_on_host("GNS", gns, replace(gns.Config(), steps=3, hidden=128, latent=64, nodes=256, edges=2048), GNS),
         *_on_host("UNet", unet, replace(unet.SMALL, batch=16), UNET_SCHEDULES),
         *_on_host("IT32", it32, replace(it32.SMALL, batch=16, steps=32), IT32, donated=(1,)),

@@ -19,15 +19,15 @@ def timed(case: Case) -> dict[str, Any]:
     what the two compute."""
     pair = case.pair(jax.devices())
     programs = {"ours": pair.ours.compile(), "xla": pair.xla.compile()}
-    args = jax.tree.map(_filled, case.load().args)
+    args = [_filled(kind) for kind in jax.tree.leaves(case.load().args)]
     taken: dict[str, list[float]] = {name: [] for name in programs}
     results: dict[str, Any] = {}
     for number in range(ROUNDS + 1):
         for name in sorted(programs, reverse=bool(number % 2)):
             program = programs[name]
-            flat = jax.tree.leaves(args)
-            placed = jax.device_put(flat, jax.tree.leaves(program.input_shardings[0]))
-            inputs = placed if name == "ours" else jax.tree.unflatten(jax.tree.structure(args), placed)
+            inputs = jax.device_put(args, jax.tree.leaves(program.input_shardings[0]))
+            if name == "xla":
+                inputs, _ = jax.tree.unflatten(program.in_tree, inputs)
             jax.block_until_ready(inputs)
             started = time.perf_counter()
             results[name] = jax.block_until_ready(program(*inputs))
@@ -50,5 +50,5 @@ def _filled(kind: Any) -> Any:
     """A value of the given shape and type: small numbers, whole ones of 0 and 1."""
     random = np.random.default_rng(0)
     if jnp.issubdtype(kind.dtype, jnp.integer):
-        return jnp.asarray(random.integers(0, 2, kind.shape), kind.dtype)
-    return jnp.asarray(0.02 * random.random(kind.shape), kind.dtype)
+        return random.integers(0, 2, kind.shape).astype(kind.dtype)
+    return (0.02 * random.random(kind.shape)).astype(kind.dtype)
