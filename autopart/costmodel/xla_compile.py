@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -51,7 +51,7 @@ class XlaCompile:
     """
 
     topology: str
-    wait_s: float = 600.0
+    wait_s: float = field(default=600.0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_fields(self, topology=TEXT, wait_s=number(0))

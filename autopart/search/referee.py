@@ -18,6 +18,7 @@ What it raises costs that state. Its seconds are not part of the search's budget
 from __future__ import annotations
 
 import bisect
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from autopart.spmd.device_local import DeviceLocal, lower
 
 HOPELESS = 2.0
 """Named schedules and the start that score so many times worse than the best, by the search's account, are left out:
-estimates of one program's schedules are not that far off among each other."""
+estimates of one program's schedules are not that far off among each other. An objective below zero leaves none out."""
 
 CONSIDERED = 16
 """States kept per finalist asked for: many differ in nothing that their program shows."""
@@ -50,7 +51,7 @@ class Leading:
 
     def __call__(self, problem: Problem, state: State, is_best: bool) -> None:
         """Called for every evaluation."""
-        if self._count == 0 or state.key in self._keys or state.cost.score == float("inf"):
+        if self._count == 0 or state.key in self._keys or not math.isfinite(state.cost.score):
             return
         if len(self._states) == self._count and state.cost.rank >= self._states[-1].cost.rank:
             return
@@ -157,7 +158,8 @@ def _finalists(
 ) -> tuple[list[Finalist], list[str]]:
     """States with different programs, the best by estimate first, and labels of those left out."""
     found: dict[tuple[int, float, float], Finalist] = {}
-    limit, left_out = HOPELESS * problem.best.cost.score, list[str]()
+    best, left_out = problem.best.cost.score, list[str]()
+    limit = HOPELESS * best if best > 0 else math.inf
     for label, state in _candidates(evaluator, task, problem, leading):
         cost = state.cost
         program = (_lowered(evaluator, task, state).fingerprint, cost.step_s, cost.peak_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import os
 import subprocess
@@ -107,6 +108,20 @@ def test_named_schedules_and_the_start_are_costed_or_said_to_be_left_out(by_byte
     assert {"start", "BP(batch)", "BP+Megatron(batch,model)", "BP+Z3(batch)"} <= labels
     best = min(f["estimate"]["score"] for f in said["finalists"])
     assert all(f["estimate"]["score"] <= HOPELESS * best for f in said["finalists"])
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """An objective that is below zero: steps per second, the more the better."""
+
+    def __call__(self, cost: ap.Cost) -> float:
+        return -1 / cost.step_s
+
+
+def test_an_objective_below_zero_leaves_no_schedule_out():
+    said = verdict(judged(Bytes(), finalists=1, objective=Throughput()))
+    assert said["left_out"] == []
+    assert "BP+Z3(batch)" in {label for f in said["finalists"] for label in f["labels"]}
 
 
 def test_schedules_that_were_given_are_always_costed():
@@ -218,6 +233,20 @@ def test_one_process_compiles_at_a_time_and_the_other_says_whom_it_waits_for(tmp
     first.communicate(timeout=60)
     assert patient.stdout.readline() == "has it\n"
     patient.communicate(timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs pip install libtpu")
+def test_the_tpu_compiler_judges_a_small_step():
+    mesh = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v5e")
+    auto = ap.AutomaticPartition(
+        ("batch",), budget=ap.Budget(6), cache=False, progress=True, finalists=1, optimizer="greedy",
+        referee=ap.costmodel.XlaCompile("v5e:2x4"),
+    )  # fmt: skip
+    said = verdict(lowered([auto], dataclasses.replace(t32.SMALL, layers=1), mesh))
+    assert said["referee"] == "XlaCompile(topology='v5e:2x4')"
+    assert not [f["error"] for f in said["finalists"] if f["error"]]
+    assert all(f["referee"]["peak_bytes"] > 0 for f in said["finalists"])
 
 
 def test_a_machine_without_a_gpu_is_told_so():
