@@ -43,7 +43,7 @@ def main() -> None:
             print(case.name, stored()["wall"][case.name], flush=True)
     if asked.only in (None, "compare"):
         RESULTS.write_text(json.dumps(compare.summarised(stored()), indent=1) + "\n")
-        print(compare.table(stored()))
+        print(compare.table(stored()), compare.walls(stored()), sep="\n\n")
         compare.plot(stored())
 
 

@@ -98,6 +98,15 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join([head, "|" + "---|" * 12, *map(_text, rows(results)), "", str(summarised(results)["summary"])])
 
 
+def walls(results: dict[str, Any]) -> str:
+    """Seconds on host devices, for the README."""
+    lines = ["| program, schedule | ms, ours | XLA | ratio | largest difference |", "|" + "---|" * 5]
+    for name, wall in results["wall"].items():
+        ours, xla = (f"{wall['median_s'][side] * 1e3:.1f}" for side in ("ours", "xla"))
+        lines.append(f"| {name} | {ours} | {xla} | {wall['ratio']:.2f} | {wall['largest_difference']:.1g} |")
+    return "\n".join(lines)
+
+
 def _text(row: dict[str, Any]) -> str:
     if "refused" in row:
         return f"| {row['case']} | refused: {row['refused']} |"
@@ -112,13 +121,15 @@ def _text(row: dict[str, Any]) -> str:
 
 
 def plot(results: dict[str, Any]) -> None:
-    """Ratios per case, a panel per figure; needs matplotlib."""
+    """Ratios per case, a panel per figure, if any is compiled; needs matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     compared = [row for row in rows(results) if "refused" not in row]
+    if not compared:
+        return
     panels = ("compute", "collective_s", "memory", "compile")
     figure, axes = pyplot.subplots(1, len(panels), figsize=(14, 2 + 0.18 * len(compared)), sharey=True)
     for axis, panel in zip(axes, panels, strict=True):

@@ -34,8 +34,7 @@ Collective = tuple[str, tuple[tuple[str, int], ...], float]
 """Kind, (mesh axis, devices of the group along it) and bytes on each device before it."""
 
 _BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
-_ARRAY = re.compile(r"([a-z]+\d*\w*)\[([\d,]*)\](\{[^}]*\})?")
-_OPERANDS = re.compile(r"\((.*)")
+_ARRAY = re.compile(r"([a-z]+\d*\w*)\[([\d,]*)\]")
 _LISTED = re.compile(r"replica_groups=\{(\{[\d,{}]*\})\}")
 _IOTA = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}")
@@ -99,10 +98,7 @@ def _bytes_in(module: OptimisedHlo, instruction: Instruction) -> float:
 
 
 def _type_bytes(text: str) -> float:
-    return sum(
-        math.prod(int(n) for n in dims.split(",") if n) * _element_bytes(kind)
-        for kind, dims, _ in _ARRAY.findall(re.sub(r"\{[^}]*\}", "", text))
-    )
+    return sum(elements * _element_bytes(kind) for kind, elements in _arrays(text))
 
 
 def _element_bytes(kind: str) -> float:
@@ -111,13 +107,13 @@ def _element_bytes(kind: str) -> float:
 
 
 def _elements(text: str) -> int:
-    return max(
-        (
-            math.prod(int(n) for n in dims.split(",") if n)
-            for _, dims, _ in _ARRAY.findall(re.sub(r"\{[^}]*\}", "", text))
-        ),
-        default=0,
-    )
+    return max((elements for _, elements in _arrays(text)), default=0)
+
+
+def _arrays(text: str) -> list[tuple[str, int]]:
+    """(element type, elements) of each array in a type; layouts are left out."""
+    found = _ARRAY.findall(re.sub(r"\{[^}]*\}", "", text))
+    return [(kind, math.prod(int(n) for n in dims.split(",") if n)) for kind, dims in found]
 
 
 def _spanned(line: str, mesh: ap.Mesh) -> tuple[tuple[str, int], ...]:
