@@ -1,6 +1,6 @@
 """What is compared: a program, a schedule that was written or found, and where it runs.
 
-    CASES["T32 BP+MP v5e:2x4"].pair(devices)  ->  Pair: our program, and XLA's partitioner with the same in and out shardings
+    CASES["T32 BP+MP v5e:2x4"].pair(devices)  ->  Pair: our program and XLA's, with the same in and out shardings
 
 Programs have as few parts as show what happens, since the compiler takes its time for each kernel: one layer of T32 at
 half its width, 2 of 24 steps of GNS with MLPs of 3 layers, one level of the UNet, one layer and 64 tokens of IT32.
