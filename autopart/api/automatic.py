@@ -37,12 +37,12 @@ from autopart.search.budget import Budget
 from autopart.search.cost import Objective
 from autopart.search.execution.executor import EXECUTOR, Executor
 from autopart.search.optimizers.optimizer import OPTIMIZER, Optimizer
-from autopart.search.search import DEFAULT_BUDGET, DEFAULT_OBJECTIVE, Search, search
+from autopart.search.search import DEFAULT_BUDGET, DEFAULT_FINALISTS, DEFAULT_OBJECTIVE, Search, search
 from autopart.spmd.device_local import LoweringOptions
 
 
 class SearchWarning(UserWarning):
-    """What a search found is not what was hoped for: nothing fits in memory, or workers died over some of it."""
+    """What a search found is not what was hoped for: nothing fits, workers died over some of it, the referee failed."""
 
 
 _PATH = PATH | NONE
@@ -61,6 +61,8 @@ _FIELDS = {
     "resume": _PATH,
     "cache": FLAG | PATH,
     "progress": FLAG | NONE,
+    "referee": COST_MODEL,
+    "finalists": whole(1),
 }
 """What each field may be."""
 
@@ -82,6 +84,10 @@ class AutomaticPartition:
     resume      such a file: what it holds is not costed again
     cache       results are kept on disk and a second call is instant: True, False, or a directory
     progress    shows a line on stderr; None: if that is a terminal
+    referee     a second cost model, such as `ap.costmodel.XlaCompile("v5e:2x4")`, that costs what was found again: the
+                `finalists` best states whose programs differ, `seeds`, named schedules and the start. The best by it is
+                the result; both figures are in the report. What it raises costs that finalist, with a `SearchWarning`
+    finalists   how many of the best states that are
 
     Ctrl-C ends the search with the best so far. Raises, when applied: `MeshError` for an axis not in the mesh or a mesh
     without a device, `UnknownNameError` for an unknown optimizer or executor, `OptimizerError` if the optimizer raises.
@@ -102,11 +108,14 @@ class AutomaticPartition:
     resume: str | Path | None = None
     cache: bool | str | Path = True
     progress: bool | None = None
+    referee: str | CostModel | None = None
+    finalists: int = DEFAULT_FINALISTS
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)
         object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
         object.__setattr__(self, "cost_model", cost_model_of(self.cost_model))
+        object.__setattr__(self, "referee", cost_model_of(self.referee))
         if not self.name:
             object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
 
@@ -118,6 +127,10 @@ class AutomaticPartition:
             warnings.warn(found.report["nothing_tried"], SearchWarning, stacklevel=2)
         for lost in found.report.get("lost", ()):
             warnings.warn(f"a job was given up and the search went on: {lost['why']}", SearchWarning, stacklevel=2)
+        for finalist in found.report.get("referee", {}).get("finalists", ()):
+            if finalist["error"]:
+                why = f'the referee did not cost "{finalist["labels"][0]}": {finalist["error"]}'
+                warnings.warn(why, SearchWarning, stacklevel=2)
         if "does_not_fit" in found.report:
             warnings.warn("\n  ".join(found.report["does_not_fit"]), SearchWarning, stacklevel=2)
         return TacticResult(found.actions, found.report)
@@ -141,6 +154,8 @@ class AutomaticPartition:
             resume=self.resume,
             cache=self.cache,
             progress=sys.stderr.isatty() if self.progress is None else self.progress,
+            referee=self.referee,
+            finalists=self.finalists,
         )
 
     def _given(self, partitioning: Partitioning, number: int, context: TacticContext) -> tuple[Action, ...]:

@@ -100,6 +100,7 @@ class Metadata:
         if last:
             shares = ", ".join(f"{axis} {percent(share)}" for axis, share in self.flop_divided.items())
             lines += [f"flop divided: {shares}", *last.notes]
+        lines += [line for tactic in self.tactics for line in _referee_lines(tactic)]
         lines += _gathered_lines(self.gathered)
         if last and last.conflicts:
             lines.append(f"{len(last.conflicts)} conflicts, the first: {one_line(last.conflicts[0])}")
@@ -205,6 +206,23 @@ def _gathered_lines(rows: tuple[Gathered, ...]) -> list[str]:
         lines.append(f'  {count}{kind} on "{axis}", {cost}: {reason}' + (f"  at {where}" if where else ""))
     left = ranked[GATHERED_LINES:]
     return lines + ([f"  and {sum(len(members) for _, members in left)} more ops"] if left else [])
+
+
+def _referee_lines(tactic: TacticReport) -> list[str]:
+    """What the referee of a search made of its finalists: its seconds beside the search's own."""
+    verdict = tactic.report.get("referee")
+    if not verdict:
+        return []
+    costed = [f for f in verdict["finalists"] if f["referee"]]
+    count = f"{len(costed)} of {len(verdict['finalists'])} finalists"
+    lines = [f"{one_line(tactic.name)}: {count} costed by {verdict['referee']}"]
+    for finalist in costed:
+        name = finalist["labels"][0]
+        estimate, found = (_seconds(finalist[by]["step_s"]) for by in ("estimate", "referee"))
+        lines.append(
+            f"  {one_line(name)}  estimated {estimate}, {found}" + ("  taken" if name == verdict["chosen"] else "")
+        )
+    return lines
 
 
 def _seconds(value: float | None) -> str:

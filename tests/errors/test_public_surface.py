@@ -105,7 +105,7 @@ def shards():
 FIELDS = {
     "axes": ["a"], "optimizer": "greedy", "budget": ap.Budget(1), "seed": 0, "name": "auto", "executor": "serial",
     "objective": ap.StepSeconds(), "cost_model": None, "options": ap.LoweringOptions(), "seeds": (), "records": None,
-    "resume": None, "cache": False, "progress": False,
+    "resume": None, "cache": False, "progress": False, "referee": None, "finalists": 1,
 }  # fmt: skip
 JIT = {
     "fun": function, "mesh": MESH, "schedule": [TACTIC], "passes": (), "donate_argnums": (), "donate_argnames": (),
