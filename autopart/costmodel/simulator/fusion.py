@@ -7,18 +7,46 @@
 An op is *fused away* when it is computed inside its consumers: it is elementwise or a slice, its consumers are all in
 the same scope and take fusible operands, none is a collective or an output. Through a view (a reshape) the view's
 consumers count. What remains, the roots, are the kernels that run; `multi_output.py` then joins some of those.
+
+A value that several kernels read is computed again in each of them only where this moves no more bytes: if it is made
+from at most one large buffer. The sum of a residual stream is made from two, so it is written (XLA's
+`InstructionFusion::ComputeGloballyUnfusible`, which also lets through what is fused along all paths to one reader).
+
+    %x = add %y %z            written: two dots and a norm would read %y and %z each time
+    %g = gelu %h              not written: forward and both backward dots read %h, and compute it
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
+from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
-from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL
+from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
 
 LIMIT = 200
 """Most ops computed inside one kernel: XLA limits operands to a similar number; it also bounds our own time."""
+
+LARGE_SHARE = 0.5
+"""A buffer counts where a value reads it, if it has at least this share of the value's elements: XLA counts operands of
+the value's rank, so not what is spread along a dim."""
+
+
+class _Leaves(NamedTuple):
+    """Per value: up to two of the large buffers that its expression reads, and the bytes it reads of them.
+
+    A buffer of fewer elements than half the value's, as what is spread along a dim has, is not large.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    first_elements: np.ndarray
+    second_elements: np.ndarray
+    first_bytes: np.ndarray
+    second_bytes: np.ndarray
 
 
 @njit(cache=True)
@@ -30,7 +58,10 @@ def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: b
     """
     values = program.values.shape[0]
     able = _able(program, local, into_matmul)
+    splits = _splits(program, able)
     fused_away, members = np.zeros(values, np.bool_), np.zeros(values)
+    leaves = _Leaves(np.full(values, -1, np.int32), np.full(values, -1, np.int32), np.zeros(values), np.zeros(values),
+                     np.zeros(values), np.zeros(values))  # fmt: skip
     for op in range(program.ops.shape[0]):
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
             continue
@@ -43,10 +74,85 @@ def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: b
                 else:
                     inside += members[operand]
         members[value] = inside
-        if able[value]:
-            users = program.user_ptr[value + 1] - program.user_ptr[value]
-            fused_away[value] = users < 2 or program.ops.weight[op] < EXPENSIVE or duplicate
+        if not able[value]:
+            continue
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            _add_leaves(program, local, leaves, fused_away, value, use)
+        again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
+        wasteful = splits[value] and _reads_more(program, local, leaves, value)
+        fused_away[value] = not again and not wasteful
+        source = op
+        while wasteful and program.ops.is_view[source]:
+            behind = program.uses.operands[program.operand_ptr[source]]
+            fused_away[behind], source = False, program.values.value_op[behind]
     return fused_away
+
+
+@njit(cache=True)
+def _splits(program: ProgramArrays, able: np.ndarray) -> np.ndarray:
+    """bool[values]: readers of the value end in different kernels, so computing it inside them repeats it.
+
+    What several ops read is computed once where all of them meet in one op again: `x * sigmoid(x)` reads `x` once.
+    """
+    splits, meets = np.zeros(program.values.shape[0], np.bool_), np.arange(program.values.shape[0])
+    roots = program.values.shape[0]
+    for op in range(program.ops.shape[0] - 1, -1, -1):
+        if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
+            continue
+        value, met = program.result_ptr[op], -1
+        if not able[value]:
+            continue
+        for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
+            consumer = program.uses.use_op[program.user[i]]
+            end = roots + consumer
+            if program.result_ptr[consumer + 1] - program.result_ptr[consumer] == 1:
+                result = program.result_ptr[consumer]
+                end = meets[result] if able[result] else end
+            splits[value] = splits[value] or (met >= 0 and met != end)
+            met = end
+        if met >= 0 and not splits[value]:
+            meets[value] = met
+    return splits
+
+
+@kernel
+def _add_leaves(
+    program: ProgramArrays, local: LocalArrays, leaves: _Leaves, fused_away: np.ndarray, value: int, use: int
+) -> None:
+    """Adds what one use reads to the leaves of `value`."""
+    operand, elements = program.uses.operands[use], local.uses.use_elements[use]
+    if program.ops.op_class[program.values.value_op[value]] == SLICING:
+        elements = min(elements, local.values.native_elements[value])
+    if fused_away[operand] or program.values.is_splat[operand]:
+        if leaves.first[operand] >= 0:
+            _add_leaf(local, leaves, value, leaves.first[operand], min(elements, leaves.first_elements[operand]),
+                      leaves.first_bytes[operand])  # fmt: skip
+        if leaves.second[operand] >= 0:
+            _add_leaf(local, leaves, value, leaves.second[operand], min(elements, leaves.second_elements[operand]),
+                      leaves.second_bytes[operand])  # fmt: skip
+    else:
+        _add_leaf(
+            local, leaves, value, local.uses.use_buffer[use], elements,
+            elements * program.values.element_bytes[operand],
+        )  # fmt: skip
+
+
+@kernel
+def _add_leaf(local: LocalArrays, leaves: _Leaves, value: int, buffer: int, elements: float, in_bytes: float) -> None:
+    if elements < LARGE_SHARE * local.values.native_elements[value] or leaves.first[value] == buffer:
+        return
+    if leaves.first[value] < 0:
+        leaves.first[value], leaves.first_elements[value], leaves.first_bytes[value] = buffer, elements, in_bytes
+    elif leaves.second[value] < 0:
+        leaves.second[value], leaves.second_elements[value], leaves.second_bytes[value] = buffer, elements, in_bytes
+
+
+@kernel
+def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: _Leaves, value: int) -> bool:
+    """True if the value's expression reads two large buffers or more, and more bytes than the value has."""
+    read = leaves.first_bytes[value] + leaves.second_bytes[value]
+    held = local.values.native_elements[value] * program.values.element_bytes[value]
+    return leaves.second[value] >= 0 and read > held
 
 
 @njit(cache=True)
