@@ -72,12 +72,14 @@ class AroundMatmul:
     joins_results      computes ops that read the result, element by element, in the same kernel
     narrows_operands   stores as bf16 what only f32 matmuls at default precision read
     copies_updates     makes an update from a transposed collective on copies in another HBM layout
+    works_in_turn      does the vector unit's work of a kernel before or after the matrix unit's, not beside it
     """
 
     fuses_operands: bool = False
     joins_results: bool = False
     narrows_operands: bool = False
     copies_updates: bool = False
+    works_in_turn: bool = False
 
 
 _RATES = mapping(STRING, ANYTHING, 'numbers by dtype class, such as {"bf16": 500e12}')
@@ -101,7 +103,9 @@ _FIELDS = {
 
 _MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency")
 
-XLA_TPU = AroundMatmul(fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True)
+XLA_TPU = AroundMatmul(
+    fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True, works_in_turn=True
+)
 """XLA's TPU backend, as libtpu 0.0.51 compiles."""
 
 
@@ -241,7 +245,8 @@ def device(name: str) -> Device:
     LAYOUT_MINOR,
     HBM_BYTES,
     ON_CHIP,
-) = range(len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 12)
+    IN_TURN,
+) = range(len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 13)
 
 
 def device_row(d: Device) -> np.ndarray:
@@ -249,4 +254,5 @@ def device_row(d: Device) -> np.ndarray:
     conv_share = 1.0 if d.conv_efficiency is None else d.conv_efficiency / d.efficiency("bf16")
     rates = [d.peak(c) * d.efficiency(c) for c in DTYPE_CLASSES]
     rest = (d.vector_rate, d.hbm_bytes_per_s * d.hbm_efficiency, d.launch_s, d.matmul_launch_s, conv_share)
-    return np.array([*rates, *rest, *d.matmul_tile, *d.layout_tile, d.hbm_bytes, d.on_chip_bytes], np.float64)
+    return np.array([*rates, *rest, *d.matmul_tile, *d.layout_tile, d.hbm_bytes, d.on_chip_bytes,
+                     d.around_matmul.works_in_turn], np.float64)  # fmt: skip

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from autopart.costmodel.hardware.devices import CONV_SHARE, HBM, LAUNCH, MATMUL_LAUNCH, ON_CHIP, VECTOR
+from autopart.costmodel.hardware.devices import CONV_SHARE, HBM, IN_TURN, LAUNCH, MATMUL_LAUNCH, ON_CHIP, VECTOR
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, KernelGraph
 from autopart.costmodel.simulator.liveness import Buffers
@@ -27,7 +27,9 @@ def roofline_s(
     """Seconds of one kernel on the device of `row` (`device_row`)."""
     rate = row[dtype] * (row[CONV_SHARE] if is_conv else 1.0)
     launch_s = row[MATMUL_LAUNCH] if matrix_work > 0 else row[LAUNCH]
-    return launch_s + max(matrix_work / rate, vector_flop / row[VECTOR], hbm_bytes / row[HBM])
+    matrix_s, vector_s, hbm_s = matrix_work / rate, vector_flop / row[VECTOR], hbm_bytes / row[HBM]
+    compute_s = matrix_s + vector_s if row[IN_TURN] else max(matrix_s, vector_s)
+    return launch_s + max(compute_s, hbm_s)
 
 
 @njit(cache=True)

@@ -16,6 +16,8 @@ from at most one large buffer. The sum of a residual stream is made from two, so
     %g = gelu %h              not written: forward and both backward dots read %h, and compute it
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -36,17 +38,14 @@ the value's rank, so not what is spread along a dim."""
 
 
 class _Leaves(NamedTuple):
-    """Per value: up to two of the large buffers that its expression reads, and the bytes it reads of them.
+    """Two of the large buffers that the expression of a value reads, and what it reads of them; as [values, 2].
 
-    A buffer of fewer elements than half the value's, as what is spread along a dim has, is not large.
+    buffer is -1 where there is none. A buffer of few elements, as what is spread along a dim has, is not large.
     """
 
-    first: np.ndarray
-    second: np.ndarray
-    first_elements: np.ndarray
-    second_elements: np.ndarray
-    first_bytes: np.ndarray
-    second_bytes: np.ndarray
+    buffer: np.ndarray
+    elements: np.ndarray
+    bytes: np.ndarray
 
 
 @njit(cache=True)
@@ -60,8 +59,7 @@ def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: b
     able = _able(program, local, into_matmul)
     splits = _splits(program, able)
     fused_away, members = np.zeros(values, np.bool_), np.zeros(values)
-    leaves = _Leaves(np.full(values, -1, np.int32), np.full(values, -1, np.int32), np.zeros(values), np.zeros(values),
-                     np.zeros(values), np.zeros(values))  # fmt: skip
+    leaves = _Leaves(np.full((values, 2), -1, np.int32), np.zeros((values, 2)), np.zeros((values, 2)))
     for op in range(program.ops.shape[0]):
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
             continue
@@ -124,35 +122,31 @@ def _add_leaves(
     if program.ops.op_class[program.values.value_op[value]] == SLICING:
         elements = min(elements, local.values.native_elements[value])
     if fused_away[operand] or program.values.is_splat[operand]:
-        if leaves.first[operand] >= 0:
-            _add_leaf(local, leaves, value, leaves.first[operand], min(elements, leaves.first_elements[operand]),
-                      leaves.first_bytes[operand])  # fmt: skip
-        if leaves.second[operand] >= 0:
-            _add_leaf(local, leaves, value, leaves.second[operand], min(elements, leaves.second_elements[operand]),
-                      leaves.second_bytes[operand])  # fmt: skip
+        for i in range(2):
+            if leaves.buffer[operand, i] >= 0:
+                read = min(elements, leaves.elements[operand, i])
+                _add_leaf(local, leaves, value, leaves.buffer[operand, i], read, leaves.bytes[operand, i])
     else:
-        _add_leaf(
-            local, leaves, value, local.uses.use_buffer[use], elements,
-            elements * program.values.element_bytes[operand],
-        )  # fmt: skip
+        in_bytes = elements * program.values.element_bytes[operand]
+        _add_leaf(local, leaves, value, local.uses.use_buffer[use], elements, in_bytes)
 
 
 @kernel
 def _add_leaf(local: LocalArrays, leaves: _Leaves, value: int, buffer: int, elements: float, in_bytes: float) -> None:
-    if elements < LARGE_SHARE * local.values.native_elements[value] or leaves.first[value] == buffer:
+    """Adds a buffer to the leaves of `value` if it is large, no leaf yet, and fewer than two are."""
+    if elements < LARGE_SHARE * local.values.native_elements[value] or leaves.buffer[value, 0] == buffer:
         return
-    if leaves.first[value] < 0:
-        leaves.first[value], leaves.first_elements[value], leaves.first_bytes[value] = buffer, elements, in_bytes
-    elif leaves.second[value] < 0:
-        leaves.second[value], leaves.second_elements[value], leaves.second_bytes[value] = buffer, elements, in_bytes
+    for i in range(2):
+        if leaves.buffer[value, i] < 0:
+            leaves.buffer[value, i], leaves.elements[value, i], leaves.bytes[value, i] = buffer, elements, in_bytes
+            break
 
 
 @kernel
 def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: _Leaves, value: int) -> bool:
     """True if the value's expression reads two large buffers or more, and more bytes than the value has."""
-    read = leaves.first_bytes[value] + leaves.second_bytes[value]
     held = local.values.native_elements[value] * program.values.element_bytes[value]
-    return leaves.second[value] >= 0 and read > held
+    return leaves.buffer[value, 1] >= 0 and leaves.bytes[value].sum() > held
 
 
 @njit(cache=True)

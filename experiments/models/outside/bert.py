@@ -12,7 +12,7 @@ from experiments.models.outside.training import training as around
 
 
 def training(
-    layers: int = 3, width: int = 768, heads: int = 12, vocabulary: int = 30_720, length: int = 256, batch: int = 128
+    layers: int = 2, width: int = 768, heads: int = 12, vocabulary: int = 30_720, length: int = 256, batch: int = 128
 ) -> Training:
     def encode(tokens: jax.Array, mask: jax.Array) -> jax.Array:
         def norm(x: jax.Array) -> jax.Array:

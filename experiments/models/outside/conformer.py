@@ -1,4 +1,4 @@
-"""Conformer in flax linen, trained with Adam on a schedule: swish half-steps, attention, gated depthwise convolution."""
+"""Conformer in flax linen, trained with Adam on a schedule: swish half-steps, attention, gated convolution."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Conformer(nn.Module):
         return nn.Dense(self.labels, name="head")(x)
 
 
-def training(layers: int = 2, width: int = 512, heads: int = 8, frames: int = 512, batch: int = 128) -> Training:
+def training(layers: int = 1, width: int = 512, heads: int = 8, frames: int = 512, batch: int = 128) -> Training:
     model = Conformer(layers, width, heads, labels=1024)
 
     def loss(params, batch):

@@ -32,7 +32,7 @@ class Experts(hk.Module):
 
 
 def training(
-    layers: int = 2,
+    layers: int = 1,
     width: int = 768,
     heads: int = 6,
     experts: int = 8,

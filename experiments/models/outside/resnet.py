@@ -39,7 +39,7 @@ class ResNet(nn.Module):
         return nn.Dense(1000, name="head")(x.mean(axis=(1, 2)))
 
 
-def training(stages: tuple[int, ...] = (1, 1, 2, 1), batch: int = 512, side: int = 128) -> Training:
+def training(stages: tuple[int, ...] = (1, 1, 1, 1), batch: int = 512, side: int = 128) -> Training:
     model = ResNet(stages)
 
     def loss(params, batch):
