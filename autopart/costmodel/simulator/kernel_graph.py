@@ -33,8 +33,8 @@ class KernelGraph(NamedTuple):
     """Node k reads `reads[read_ptr[k]:read_ptr[k+1]]`, and writes buffers `write_buffer[write_ptr[k]:write_ptr[k+1]]`.
 
     nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
-           scope; matrix_flop; matrix_work: matrix_flop times the passes and unfilled tiles of each product; vector_flop; matrix_dtype;
-           is_conv; written: the bytes it writes if no result is written in place
+           scope; matrix_flop; matrix_work: matrix_flop times the passes and the unfilled tiles of each product;
+           vector_flop; matrix_dtype; is_conv; written: the bytes it writes if no result is written in place
     reads  read_buffer, read_bytes, read_how
     """
 
