@@ -35,7 +35,7 @@ WITHIN = (0.8, 1.25)
 
 
 def compare(pairs: Iterable[Pair | OutsidePair] = PAIRS) -> list[dict[str, Any]]:
-    """A row per pair that was compiled: our figures and the compiler's, whose seconds are cycles and ours for the links."""
+    """A row per compiled pair: our figures and the compiler's, whose seconds are cycles and ours for the links."""
     kept, rows = json.loads(KEPT.read_text())["pairs"], []
     for pair in pairs:
         if pair.name not in kept:
