@@ -9,13 +9,13 @@ Sources, and what each is trusted for:
          `python -m experiments.simulator_accuracy.tpu_constants`: HBM and matmul efficiency, vector rate
     [M]  from memory, not verified
 
-All-reduces are combined up to 120 MiB, and VMEM of 128 MiB holds what was just written from v4 on (v4 counts CMEM): seen in
-programs compiled by [L]. In those for v3 no array stays on the chip between kernels, and a kernel that only sums an array
-takes as long as one that also writes it: half the rate for one stream; v2 is taken to be alike. Collectives are asynchronous
-on v5e, not on v2 and v3 [L].
+All-reduces are combined up to 120 MiB, and from v4 on VMEM of 128 MiB holds what was just written (v4 counts CMEM):
+seen in programs compiled by [L]. In those for v3 no array stays on the chip between kernels, and a kernel that only sums an
+array takes as long as one that also writes it: half the rate for one stream. v2 is taken to be alike. Collectives are
+asynchronous on v5e, not on v2 and v3 [L].
 
-The units work in turn, by kernels of five programs for v3 and v5e: a matmul of 0.87 ms that computes 0.33 ms of GELU on its
-results takes 1.27 ms, by [L]. Matmuls take 0.1 of their HBM time longer than that sum: so `unhidden_share`.
+The units work in turn, by kernels of six programs for v3 and v5e: a matmul of 0.87 ms that also makes 0.33 ms of GELU
+of its result takes 1.27 ms [L]. Matmuls take about 0.1 of their HBM time longer than that sum: `unhidden_share`.
 
 A dimension closes to a ring on 16 (v5e, v6e) or every multiple of 4 (v4, v5p, v7) [G]; on v2 and v3 only where it
 spans the pod [M]. Two cores of a chip reach each other at half their HBM bandwidth: an assumption, no figure is
