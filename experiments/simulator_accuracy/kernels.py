@@ -62,7 +62,7 @@ def compiler_seconds(hlo_text: str, clock_hz: float) -> Seconds:
             called, scope = _CALLED.search(line), _SCOPE.search(line)
             product = kind in ("convolution", "dot") or (called is not None and called.group(1) in multiplies)
             found["matrix" if product else "copy" if kind == "copy" else "vector"].append(seconds)
-            found[plain_scope(scope.group(1)) if scope else kind].append(seconds)
+            found[plain_scope(scope.group(1)) if scope else f"({kind})"].append(seconds)
     return found
 
 
@@ -82,11 +82,15 @@ def our_seconds(run: Simulation) -> Seconds:
 def table(ours: Seconds, compiler: Seconds, rows: int = 40) -> str:
     """Classes first, then the scopes that differ most."""
     classes = ("matrix", "vector", "copy")
-    scopes = sorted((set(ours) | set(compiler)) - set(classes), key=lambda s: -abs(sum(ours[s]) - sum(compiler[s])))
+
+    def difference(name: str) -> float:
+        return abs(sum(ours.get(name, ())) - sum(compiler.get(name, ())))
+
+    scopes = sorted((set(ours) | set(compiler)) - set(classes), key=lambda name: (-difference(name), name))
     lines = ["ours ms       compiler ms"]
     for name in (*classes, *scopes[:rows]):
-        figures = "    ".join(f"{1e3 * sum(side[name]):7.2f} {f'({len(side[name])})':5}" for side in (ours, compiler))
-        lines.append(f"{figures}    {name}")
+        sides = [side.get(name, []) for side in (ours, compiler)]
+        lines.append("    ".join(f"{1e3 * sum(s):7.2f} {f'({len(s)})':5}" for s in sides) + f"    {name}")
     return "\n".join(lines)
 
 

@@ -10,9 +10,9 @@ Sources, and what each is trusted for:
     [M]  from memory, not verified
 
 All-reduces are combined up to 120 MiB, and from v4 on VMEM of 128 MiB holds what was just written (v4 counts CMEM):
-seen in programs compiled by [L]. In those for v3 no array stays on the chip between kernels, and a kernel that only sums an
-array takes as long as one that also writes it: half the rate for one stream. v2 is taken to be alike. Collectives are
-asynchronous on v5e, not on v2 and v3 [L].
+seen in programs compiled by [L]. In those for v3 no array stays on the chip between kernels. There a kernel that only
+sums an array takes as long as one that also writes it: half the rate for one stream. v2 is taken to be alike.
+Collectives are asynchronous on v5e, not on v2 and v3 [L].
 
 The units work in turn, by kernels of six programs for v3 and v5e: a matmul of 0.87 ms that also makes 0.33 ms of GELU
 of its result takes 1.27 ms [L]. Matmuls take about 0.1 of their HBM time longer than that sum: `unhidden_share`.
