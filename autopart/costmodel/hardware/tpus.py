@@ -15,7 +15,8 @@ sums an array takes as long as one that also writes it: half the rate for one st
 Collectives are asynchronous on v5e, not on v2 and v3 [L].
 
 The units work in turn, by kernels of six programs for v3 and v5e: a matmul of 0.87 ms that also makes 0.33 ms of GELU
-of its result takes 1.27 ms [L]. Matmuls take about 0.1 of their HBM time longer than that sum: `unhidden_share`.
+of its result takes 1.27 ms [L]. Most matmuls take longer than that sum, by 0.1 to 0.4 of their HBM time:
+`unhidden_share` is 0.1, the low end, chosen by the totals of those programs.
 
 A dimension closes to a ring on 16 (v5e, v6e) or every multiple of 4 (v4, v5p, v7) [G]; on v2 and v3 only where it
 spans the pod [M]. Two cores of a chip reach each other at half their HBM bandwidth: an assumption, no figure is
