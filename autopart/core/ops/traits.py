@@ -104,15 +104,24 @@ class Reduction(Traits):
     flop: Count | None = None
 
 
+class Sides(NamedTuple):
+    """Dims of a matrix product: those of the left operand that are summed over, and the result's from the right."""
+
+    summed: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Matmul(Traits):
     """Matrix products: two flop per multiply-add.
 
     repeats  True for a mapping whose loop divides no work: each device still does all flop of what it holds
+    sides    the dims that fill a tile of the matrix unit; without it every product is taken to fill them
     """
 
     flop: Count
     repeats: Callable[[OpSpec, TileMapping], bool] | None = None
+    sides: Callable[[OpSpec], Sides] | None = None
 
 
 @dataclass(frozen=True)

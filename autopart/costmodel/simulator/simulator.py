@@ -112,12 +112,14 @@ class Simulator:
         def_plans = self._plan_costs(local, local.at_def, local.native[local.at_def], local.settled[local.at_def])
         use_plans = self._plan_costs(local, place.value, local.settled[place.value], place.target)
         tile = device.layout_tile if self.options.layout_padding else (1, 1)
-        held = local_arrays(local, program, tile, np.array([not c.steps for c in use_plans], np.bool_))
+        unmoved = np.array([not c.steps for c in use_plans], np.bool_)
+        held = local_arrays(local, program, tile, device.matmul_tile, unmoved)
         fused_away = fused_away_values(program, held, matmul.fuses_operands, self.options.recompute)
         graph = kernel_graph(program, held, fused_away, local.at_def)
         moves = _Moves.of(graph.nodes, use_plans, def_plans)
         structure = structure_reads(program, held)
-        plain = plain_sizes(program, held, graph, structure, matmul.narrows_operands)
+        alone = np.arange(len(graph.nodes))
+        plain = plain_sizes(program, held, graph, structure, alone, matmul.narrows_operands)
 
         planned = np.ascontiguousarray(graph.nodes["slot"])
         if not device.hides_latency:
@@ -133,10 +135,10 @@ class Simulator:
             buffers = live_ranges(program, held, graph, slot, leader, plain, made, last)
             return buffers, outputs(program, held, graph, transposed, buffers)
 
-        leader = np.arange(len(graph.nodes))
-        slot = run_early(program, held, graph, planned, buffers_at(planned, leader)[0])
+        slot = run_early(program, held, graph, planned, buffers_at(planned, alone)[0])
         order, made = np.argsort(slot, kind="stable"), made_at(program, held, graph, slot)
         leader = join_kernels(program, held, graph, order, slot, made, matmul.joins_results, JOIN_WINDOW_OPS)
+        plain = plain_sizes(program, held, graph, structure, leader, matmul.narrows_operands)
         buffers, output_bytes = buffers_at(slot, leader)
         order = np.argsort(slot, kind="stable")
         kernel_s, hbm = kernel_seconds(
