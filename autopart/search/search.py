@@ -23,6 +23,7 @@ from autopart.costmodel.cost_models import called_cost_model
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
+from autopart.search.comparison import compared
 from autopart.search.cost import Cost, Objective, StepSeconds
 from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Executor, executor_of
@@ -57,6 +58,7 @@ class Search:
     cost_model: str | CostModel | None = None
     options: LoweringOptions = LoweringOptions()
     given: tuple[tuple[Action, ...], ...] = ()
+    baselines: bool = True
     records: str | Path | None = None
     resume: str | Path | None = None
     cache: bool | str | Path = True
@@ -88,6 +90,7 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
         partitioning.mesh.index(axis)
     header = _header(partitioning, wanted)
     key = {**header, "optimizer": repr(optimizer), "budget": dataclasses.asdict(wanted.budget), "seed": wanted.seed}
+    key["baselines"] = wanted.baselines
     key["named_schedules"] = {name: repr(schedule) for name, schedule in registered_schedules().items()}
     directory = _cache_directory(wanted)
     if directory is not None and (known := _from_cache(directory, key, partitioning)) is not None:
@@ -132,7 +135,7 @@ def _searched(
             remember=recorder,
         )  # fmt: skip
         start_up_s = time.monotonic() - began
-        stopped, failure = _optimize(optimizer, problem)
+        stopped, failure = _optimize(optimizer, problem, wanted.baselines)
         if line is not None:
             line.close(problem)
     except KeyboardInterrupt:
@@ -153,12 +156,14 @@ def _searched(
     return found
 
 
-def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerError | None]:
+def _optimize(optimizer: Optimizer, problem: Problem, baselines: bool) -> tuple[str, OptimizerError | None]:
     """Why the search stopped, and the error to raise if the optimizer did."""
     if problem.evaluations_left <= 0:
         return "budget", None
     try:
         with contextlib.nullcontext() if problem.task.cost_model else gc_paused():
+            if baselines:
+                problem.cost_baselines()
             optimizer.search(problem)
     except BudgetSpent:
         return "budget", None
@@ -182,6 +187,7 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
 def _found(task: SearchTask, problem: Problem, optimizer: Optimizer, wanted: Search, stopped: str) -> SearchResult:
     """The result; leaves the task's partitioning in the best state."""
     best, partitioning = problem.best, task.partitioning
+    comparison = compared(task, problem)
     start = partitioning.mark()
     parts = [task.space.apply(partitioning, decision) for decision in best.decisions]
     partitioning.undo(start)
@@ -200,6 +206,7 @@ def _found(task: SearchTask, problem: Problem, optimizer: Optimizer, wanted: Sea
         "best": _cost(best.cost),
         "history": [list(h) for h in problem.history],
         "cached": False,
+        **comparison,
     }
     if (
         stopped == "budget"

@@ -15,7 +15,7 @@ import numpy as np
 
 from autopart.core.actions import Action
 from autopart.core.program import Program
-from autopart.search.space.priors import read_by_matrix_ops, updated_arguments, value_bytes
+from autopart.search.space.priors import looked_up, read_by_matrix_ops, updated_arguments, value_bytes
 from autopart.search.space.repeated_reads import RepeatedReads
 from autopart.search.space.value_groups import ValueGroups, value_groups
 
@@ -29,7 +29,9 @@ class ProgramFacts:
     same_shape         the same groups, divided where sizes differ
     updated            int32[n]: the large arguments whose next value the program returns
     optimizer_state    int32[m]: those of `updated` that no matrix op reads
+    tied               int32[k]: all arguments whose next value the program returns, however small
     read_by_matrix     bool[values]: a matrix op reads the value
+    looked_up          bool[values]: a look-up reads the value as its table
     value_bytes        float64[values]: bytes of the whole value, times the trips of its loop
     """
 
@@ -41,6 +43,16 @@ class ProgramFacts:
     optimizer_state: np.ndarray = field(repr=False)
     read_by_matrix: np.ndarray = field(repr=False)
     value_bytes: np.ndarray = field(repr=False)
+
+    @cached_property
+    def tied(self) -> np.ndarray:
+        """Parameters, optimizer state, a cache: what the program updates."""
+        return np.array([self.program.arguments[p] for p in sorted(set(self.program.ties.values()))], np.int32)
+
+    @cached_property
+    def looked_up(self) -> np.ndarray:
+        """Embedding tables."""
+        return looked_up(self.program)
 
     @staticmethod
     def of(program: Program, given: Sequence[Sequence[Action]] = ()) -> ProgramFacts:

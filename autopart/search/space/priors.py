@@ -48,11 +48,31 @@ def read_by_matrix_ops(program: Program, hops: int = 3) -> np.ndarray:
 
     These read parameters; what is updated but read by none of them is optimizer state.
     """
-    heavy = np.array([is_matrix_op(s) or looks_up(s) for s in program.specs], np.bool_)[program.op_spec]
+    heavy, read = matrix_ops(program) | _look_ups(program), np.zeros(program.value_count, np.bool_)
+    read[program.operands[heavy[program.use_op]]] = True
+    return _read_behind(program, read, hops)
+
+
+def looked_up(program: Program, hops: int = 3) -> np.ndarray:
+    """bool[values]: a look-up reads rows of the value, directly or behind at most `hops` one-operand ops."""
+    read = np.zeros(program.value_count, np.bool_)
+    read[program.operands[program.operand_ptr[:-1][_look_ups(program)]]] = True
+    return _read_behind(program, read, hops)
+
+
+def matrix_ops(program: Program) -> np.ndarray:
+    """bool[ops]: matmuls and convolutions."""
+    return np.array([is_matrix_op(s) for s in program.specs], np.bool_)[program.op_spec]
+
+
+def _look_ups(program: Program) -> np.ndarray:
+    return np.array([looks_up(s) for s in program.specs], np.bool_)[program.op_spec]
+
+
+def _read_behind(program: Program, read: np.ndarray, hops: int) -> np.ndarray:
+    """`read`, and the operands of ops of one operand and one result whose result is read, up to `hops` ops away."""
     one = np.array([len(s.operands) == 1 and len(s.results) == 1 for s in program.specs], np.bool_)[program.op_spec]
-    reaches, read = heavy.copy(), np.zeros(program.value_count, np.bool_)
-    for _ in range(hops + 1):
-        np.logical_or.at(read, program.operands, reaches[program.use_op])
-        results = np.flatnonzero(one)
-        reaches[results] |= read[program.result_ptr[results]]
+    results = np.flatnonzero(one)
+    for _ in range(hops):
+        read[program.operands[program.operand_ptr[:-1][results[read[program.result_ptr[results]]]]]] = True
     return read

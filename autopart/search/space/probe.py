@@ -14,11 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autopart.core.layout import LAST_TILE
+from autopart.core.op import REDUCTION_NAMES
 from autopart.core.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import argument_dims
 from autopart.search.space.priors import MIN_SHARE, op_flop
+
+REDUCTIONS = len(REDUCTION_NAMES)
 
 MAX_PROBES = 128
 """Probes that are kept, those that reach most first."""
@@ -31,12 +35,18 @@ class Probe:
     reached    the shares of flop and of bytes that it reached, added, times the share of them that the axis takes away
     own        the share of the argument bytes that its own values have, times the same
     distinct   no earlier probe had exactly this effect
+    tiled      the share of the flop in ops whose results it tiled
+    summed     the share of the flop in ops of which each device now holds a part of a sum
+    stored     the share of the argument bytes that it tiled
     """
 
     decision: Decision
     reached: float
     own: float
     distinct: bool
+    tiled: float
+    summed: float
+    stored: float
 
     def option(self, axis_in_use: bool) -> Option:
         """The decision as an option in a state; its prior is 0 where it should not be offered."""
@@ -68,7 +78,9 @@ def probe_each(
             gain = 1 - 1 / partitioning.mesh.shape[decision.axis]
             reached = shares.reached(before, after)
             if reached >= MIN_SHARE:
-                probes.append(Probe(decision, reached * gain, shares.own(values) * gain, effect not in seen))
+                tiled, summed, stored = shares.split(partitioning, before, after)
+                own, is_new = shares.own(values) * gain, effect not in seen
+                probes.append(Probe(decision, reached * gain, own, is_new, tiled, summed, stored))
                 seen.add(effect)
             implied |= set(_implied(facts, decision, values, before, after, shares.arguments))
         partitioning.undo(mark)
@@ -124,9 +136,26 @@ class _Shares:
         ops, arguments = after.mapping != before.mapping, after.dims != before.dims
         return float(self.flop[ops].sum() + self.moved[ops].sum() + self.argument_bytes[arguments].sum())
 
+    def split(self, partitioning: Partitioning, before: _Axis, after: _Axis) -> tuple[float, float, float]:
+        """Shares of flop in ops that now tile their results, and that now yield parts of sums; of bytes now tiled."""
+        ops = np.flatnonzero((after.mapping != before.mapping) & (after.mapping >= 0))
+        sums = leaves_sum(partitioning, ops, after.mapping[ops])
+        stored = self.argument_bytes[after.dims != before.dims].sum()
+        return float(self.flop[ops[~sums]].sum()), float(self.flop[ops[sums]].sum()), float(stored)
+
     def own(self, values: np.ndarray) -> float:
         """The share of the arguments' bytes that `values` have."""
         return float(self.argument_bytes[np.isin(self.arguments, values)].sum())
+
+
+def leaves_sum(partitioning: Partitioning, ops: np.ndarray, mapping: np.ndarray) -> np.ndarray:
+    """bool[n]: with mapping number mapping[i], each device holds a part of the first result of ops[i]."""
+    program, maps = partitioning.program, partitioning.table.arrays
+    row = maps.start[maps.first[program.op_spec[ops]] + mapping]
+    operands = program.operand_ptr[ops + 1] - program.operand_ptr[ops]
+    has_result = program.result_ptr[ops + 1] > program.result_ptr[ops]
+    entry = maps.entries[(row + operands).clip(max=max(len(maps.entries) - 1, 0))] if len(ops) else np.empty(0, np.int8)
+    return has_result & (entry > LAST_TILE) & (entry <= LAST_TILE + REDUCTIONS)
 
 
 _TileKey = tuple[str, bytes, int, str]
