@@ -100,8 +100,8 @@ def named_schedules(
 ) -> NamedSchedules:
     """The named schedules of `fun` for `args` on `mesh`, costed: the same that a search costs first.
 
-    `args` are abstract or concrete. `fun` may also be what `ap.jit(...).lower(...)` returned, whose program and mesh are
-    then meant; its schedule is not. `jit_options` are those of `ap.jit` (`donate_argnums`, ...). At most 64 are costed.
+    `args` are abstract or concrete. `fun` may also be what `ap.jit(...).lower(...)` returned: its program and mesh are
+    then meant, its schedule is not. `jit_options` are those of `ap.jit` (`donate_argnums`, ...). At most 64 are costed.
 
     Raises `MeshError` where the mesh names no device and no cost model is given.
     """

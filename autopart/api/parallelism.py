@@ -37,7 +37,7 @@ class Parallelism:
     name       what the metadata calls the tactic
 
     Raises, when applied: `UnknownNameError` for a name that no schedule has, `MeshError` for an axis that is not in the
-    mesh, `TileError` where a part would do nothing: the program has nothing of the sort, or no dim that the axis divides.
+    mesh, `TileError` where a part would do nothing: there is nothing of the sort, or no dim that the axis divides.
     """
 
     schedule: str

@@ -25,7 +25,8 @@ from autopart.search.space.priors import MIN_SHARE, op_flop
 REDUCTIONS = len(REDUCTION_NAMES)
 
 MAX_PROBES = 128
-"""Probes that are kept, those that reach most first."""
+"""Probes that are kept: those with an effect of their own, which is what a search begins with, then those that reach
+most."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ def probe_each(
                 seen.add(effect)
             implied |= set(_implied(facts, decision, values, before, after, shares.arguments))
         partitioning.undo(mark)
-    probes.sort(key=lambda p: -p.reached)
-    return tuple(probes[:MAX_PROBES])
+    probes.sort(key=lambda p: (not p.distinct, -p.reached))
+    return tuple(sorted(probes[:MAX_PROBES], key=lambda p: -p.reached))
 
 
 @dataclass(frozen=True)

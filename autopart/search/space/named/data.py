@@ -19,7 +19,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 from autopart.search.space.named.graphs import row_indices
-from autopart.search.space.named.inputs import Inputs, other_dims, other_inputs, bytes_in_sums, scratch
+from autopart.search.space.named.inputs import Inputs, bytes_in_sums, other_dims, other_inputs, scratch
 from autopart.search.space.named_schedules import Decisions, Named, NamedSchedule, register_named_schedule
 
 MOST_CONFLICTS = 8

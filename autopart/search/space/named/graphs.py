@@ -19,7 +19,10 @@ HOPS = 8
 
 
 def row_indices(program: Program, tied: np.ndarray) -> frozenset[int]:
-    """Arguments that are indices into data: look-ups take whole rows of what is no updated argument at them."""
+    """Arguments that are indices into data: look-ups take whole rows of computed values, or of data, at them.
+
+    What a program reads as it was given is data only where the program updates its weights, which says which those are.
+    """
     traits = [traits_of(spec) for spec in program.specs]
     looks_up = np.array([isinstance(t, Slicing) and t.indexed for t in traits], np.bool_)
     found: set[int] = set()
@@ -29,7 +32,8 @@ def row_indices(program: Program, tied: np.ndarray) -> frozenset[int]:
         if (spec.attributes.get("dimension_numbers") or {}).get("operand_batching_dims"):
             continue
         table, indices = program.operands_of(op)[:2]
-        if not (set(_sources(program, traits, table, arguments)) & stored):
+        tables = _sources(program, traits, table, arguments)
+        if not tables or (stored and not tables & stored):
             sources = _sources(program, traits, indices, arguments)
             found.update(sources if len(sources) == 1 else ())
     return frozenset(found)

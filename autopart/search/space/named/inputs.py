@@ -11,7 +11,7 @@ arguments are called: images, tokens, edges of a graph, rows of a replay buffer,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -136,7 +136,7 @@ def other_inputs(space: DecisionSpace, inputs: Inputs, axis: str) -> list[Probe]
 
 
 @contextmanager
-def scratch(space: DecisionSpace) -> Iterator[Partitioning]:
+def scratch(space: DecisionSpace) -> Generator[Partitioning]:
     """The state that the space starts from, to try things on; what was done is undone at the end."""
     mark = space.start.mark()
     try:

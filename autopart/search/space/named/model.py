@@ -93,9 +93,9 @@ def _is_table(space: DecisionSpace, probe: Probe) -> bool:
 
 
 def _sums(space: DecisionSpace, matrices: Decisions, axis: str) -> Decisions:
-    """Tiles of the sums that the matrices leave, on the dim that reaches furthest and is neither the last nor the first.
+    """Tiles of the sums that the matrices leave, on the sequence: the dim behind the batch, or the only one there is.
 
-    The first is the batch, the last the features, over which norms would have to be summed.
+    The last dim has the features, over which norms would have to be summed.
     """
     found: list[Decision] = []
     with scratch(space) as partitioning:
