@@ -75,6 +75,11 @@ class Problem:
         return self._meter.evaluations_left
 
     @property
+    def seconds_left(self) -> bool:
+        """False where the budget is no seconds at all."""
+        return self._meter.budget.seconds != 0
+
+    @property
     def seeds(self) -> list[tuple[str, tuple[Decision, ...]]]:
         """(name, decisions) of the baselines, the best first: where an optimizer may start."""
         ranked = sorted(self.baselines, key=lambda row: row[1].cost.rank)

@@ -135,7 +135,10 @@ def _searched(
             remember=recorder,
         )  # fmt: skip
         start_up_s = time.monotonic() - began
-        stopped, failure = _optimize(optimizer, problem, wanted.baselines)
+        stopped = _cost_baselines(problem) if wanted.baselines else ""
+        failure = None
+        if not stopped:
+            stopped, failure = _optimize(optimizer, problem)
         if line is not None:
             line.close(problem)
     except KeyboardInterrupt:
@@ -156,14 +159,24 @@ def _searched(
     return found
 
 
-def _optimize(optimizer: Optimizer, problem: Problem, baselines: bool) -> tuple[str, OptimizerError | None]:
+def _cost_baselines(problem: Problem) -> str:
+    """Why the search stopped at the baselines; empty if it goes on."""
+    if problem.evaluations_left <= 0 or not problem.seconds_left:
+        return "budget"
+    try:
+        with contextlib.nullcontext() if problem.task.cost_model else gc_paused():
+            problem.cost_baselines()
+    except BudgetSpent:
+        return "budget"
+    return ""
+
+
+def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerError | None]:
     """Why the search stopped, and the error to raise if the optimizer did."""
     if problem.evaluations_left <= 0:
         return "budget", None
     try:
         with contextlib.nullcontext() if problem.task.cost_model else gc_paused():
-            if baselines:
-                problem.cost_baselines()
             optimizer.search(problem)
     except BudgetSpent:
         return "budget", None

@@ -15,7 +15,15 @@ import numpy as np
 
 from autopart.core.actions import Action
 from autopart.core.program import Program
-from autopart.search.space.priors import looked_up, read_by_matrix_ops, updated_arguments, value_bytes
+from autopart.search.space.priors import (
+    awaited_by,
+    looked_up,
+    matrix_ops,
+    op_flop,
+    read_by_matrix_ops,
+    updated_arguments,
+    value_bytes,
+)
 from autopart.search.space.repeated_reads import RepeatedReads
 from autopart.search.space.value_groups import ValueGroups, value_groups
 
@@ -48,6 +56,24 @@ class ProgramFacts:
     def tied(self) -> np.ndarray:
         """Parameters, optimizer state, a cache: what the program updates."""
         return np.array([self.program.arguments[p] for p in sorted(set(self.program.ties.values()))], np.int32)
+
+    @cached_property
+    def flop(self) -> np.ndarray:
+        """float64[ops]: each op's share of the program's flop."""
+        flop = op_flop(self.program)
+        return flop / max(float(flop.sum()), 1.0)
+
+    @cached_property
+    def awaited(self) -> np.ndarray:
+        """bool[ops]: some matrix op needs what the op computes, in this step."""
+        program, (pointer, user) = self.program, self.program.users
+        is_argument = np.zeros(program.op_count, np.bool_)
+        is_argument[program.value_op[program.arguments]] = True
+        out = np.zeros(program.op_count, np.bool_)
+        is_matrix = matrix_ops(program)
+        while awaited_by(program.result_ptr, pointer, user, program.use_op, is_matrix, is_argument, out):
+            pass
+        return out
 
     @cached_property
     def looked_up(self) -> np.ndarray:

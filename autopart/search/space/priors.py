@@ -12,6 +12,10 @@ import math
 
 import numpy as np
 
+from autopart.core.kernels import kernel
+from autopart.core.op import OpSpec
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Slicing
 from autopart.core.program import Program
 from autopart.costmodel.simulator.op_classes import is_matrix_op, looks_up, matrix_flop
 
@@ -65,14 +69,47 @@ def matrix_ops(program: Program) -> np.ndarray:
     return np.array([is_matrix_op(s) for s in program.specs], np.bool_)[program.op_spec]
 
 
+@kernel
+def awaited_by(
+    result_ptr: np.ndarray,
+    user_ptr: np.ndarray,
+    user: np.ndarray,
+    use_op: np.ndarray,
+    is_matrix: np.ndarray,
+    is_argument: np.ndarray,
+    out: np.ndarray,
+) -> bool:
+    """out[op]: a matrix op reads what the op computes, or another such op does. True if that changed an entry.
+
+    One pass from the last op to the first; loops, whose next values flow back, need another. The next value of an
+    argument is the next step's.
+    """
+    changed = False
+    for op in range(out.shape[0] - 1, -1, -1):
+        if out[op]:
+            continue
+        for i in range(user_ptr[result_ptr[op]], user_ptr[result_ptr[op + 1]]):
+            reader = use_op[user[i]]
+            if not is_argument[reader] and (is_matrix[reader] or out[reader]):
+                out[op] = True
+                changed = True
+                break
+    return changed
+
+
 def _look_ups(program: Program) -> np.ndarray:
     return np.array([looks_up(s) for s in program.specs], np.bool_)[program.op_spec]
 
 
+def _slices(spec: OpSpec) -> bool:
+    traits = traits_of(spec)
+    return isinstance(traits, Slicing) and not traits.indexed
+
+
 def _read_behind(program: Program, read: np.ndarray, hops: int) -> np.ndarray:
-    """`read`, and the operands of ops of one operand and one result whose result is read, up to `hops` ops away."""
-    one = np.array([len(s.operands) == 1 and len(s.results) == 1 for s in program.specs], np.bool_)[program.op_spec]
-    results = np.flatnonzero(one)
+    """`read`, and what is read of it behind ops of one operand, and slices such as a scan takes of stacked layers."""
+    passes_on = [len(s.results) == 1 and (len(s.operands) == 1 or _slices(s)) for s in program.specs]
+    results = np.flatnonzero(np.array(passes_on, np.bool_)[program.op_spec])
     for _ in range(hops):
         read[program.operands[program.operand_ptr[:-1][results[read[program.result_ptr[results]]]]]] = True
     return read

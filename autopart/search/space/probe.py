@@ -20,7 +20,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import argument_dims
-from autopart.search.space.priors import MIN_SHARE, op_flop
+from autopart.search.space.priors import MIN_SHARE
 
 REDUCTIONS = len(REDUCTION_NAMES)
 
@@ -37,8 +37,10 @@ class Probe:
     own        the share of the argument bytes that its own values have, times the same
     distinct   no earlier probe had exactly this effect
     tiled      the share of the flop in ops whose results it tiled
-    summed     the share of the flop in ops of which each device now holds a part of a sum
-    stored     the share of the argument bytes that it tiled
+    ended      the share of the flop in ops that now yield parts of a sum for which no matrix op waits: gradients
+    summed     the share of the flop in ops that yield parts of other sums: activations
+    moved      the bytes of all these sums, and of what it tiled and an op reads whole, as a share of all values' bytes
+    weights    the share of the bytes of other arguments that matrix ops read and that it tiled
     """
 
     decision: Decision
@@ -46,8 +48,10 @@ class Probe:
     own: float
     distinct: bool
     tiled: float
+    ended: float
     summed: float
-    stored: float
+    moved: float
+    weights: float
 
     def option(self, axis_in_use: bool) -> Option:
         """The decision as an option in a state; its prior is 0 where it should not be offered."""
@@ -79,9 +83,9 @@ def probe_each(
             gain = 1 - 1 / partitioning.mesh.shape[decision.axis]
             reached = shares.reached(before, after)
             if reached >= MIN_SHARE:
-                tiled, summed, stored = shares.split(partitioning, before, after)
+                split, weights = shares.split(partitioning, before, after), shares.weights(values, before, after)
                 own, is_new = shares.own(values) * gain, effect not in seen
-                probes.append(Probe(decision, reached * gain, own, is_new, tiled, summed, stored))
+                probes.append(Probe(decision, reached * gain, own, is_new, *split, weights))
                 seen.add(effect)
             implied |= set(_implied(facts, decision, values, before, after, shares.arguments))
         partitioning.undo(mark)
@@ -111,25 +115,33 @@ class _Shares:
     flop, moved        float64[ops]: share of the flop; share of all values' bytes that the op's first result has
     arguments          int32[n]: the program's arguments
     argument_bytes     float64[n]: share of the arguments' bytes
+    is_weight          bool[n]: a matrix op reads the argument
+    is_awaited         bool[ops]: a matrix op lies behind the op
+    producer           int32[uses]: the op whose result each use reads
     """
 
     flop: np.ndarray
     moved: np.ndarray
     arguments: np.ndarray
     argument_bytes: np.ndarray
+    is_weight: np.ndarray
+    is_awaited: np.ndarray
+    producer: np.ndarray
 
     @staticmethod
     def of(facts: ProgramFacts) -> _Shares:
         """The shares in a program."""
         program, in_bytes = facts.program, facts.value_bytes
-        flop = op_flop(program)
         first_result = program.result_ptr[:-1].clip(max=program.value_count - 1)
         arguments = np.array(program.arguments, np.int32)
         return _Shares(
-            flop=flop / max(float(flop.sum()), 1.0),
+            flop=facts.flop,
             moved=in_bytes[first_result] / max(float(in_bytes.sum()), 1.0),
             arguments=arguments,
             argument_bytes=in_bytes[arguments] / max(float(in_bytes[arguments].sum()), 1.0),
+            is_weight=facts.read_by_matrix[arguments],
+            is_awaited=facts.awaited,
+            producer=program.value_op[program.operands],
         )
 
     def reached(self, before: _Axis, after: _Axis) -> float:
@@ -137,12 +149,31 @@ class _Shares:
         ops, arguments = after.mapping != before.mapping, after.dims != before.dims
         return float(self.flop[ops].sum() + self.moved[ops].sum() + self.argument_bytes[arguments].sum())
 
-    def split(self, partitioning: Partitioning, before: _Axis, after: _Axis) -> tuple[float, float, float]:
-        """Shares of flop in ops that now tile their results, and that now yield parts of sums; of bytes now tiled."""
+    def split(self, partitioning: Partitioning, before: _Axis, after: _Axis) -> tuple[float, float, float, float]:
+        """`Probe.tiled`, `ended`, `summed` and `moved`."""
         ops = np.flatnonzero((after.mapping != before.mapping) & (after.mapping >= 0))
         sums = leaves_sum(partitioning, ops, after.mapping[ops])
-        stored = self.argument_bytes[after.dims != before.dims].sum()
-        return float(self.flop[ops[~sums]].sum()), float(self.flop[ops[sums]].sum()), float(stored)
+        awaited = sums & self.is_awaited[ops]
+        flop, moves = self.flop[ops], np.zeros(len(after.mapping), np.bool_)
+        moves[ops[~sums]] = True
+        moves = self._read_whole(partitioning, after, moves)
+        moves[ops[sums]] = True
+        shares = flop[~sums].sum(), flop[sums & ~awaited].sum(), flop[awaited].sum(), self.moved[moves].sum()
+        tiled, ended, summed, moved = map(float, shares)
+        return tiled, ended, summed, moved
+
+    def _read_whole(self, partitioning: Partitioning, after: _Axis, tiles: np.ndarray) -> np.ndarray:
+        """bool[ops]: of the ops marked in `tiles`, those whose results some op without a loop over the axis reads."""
+        uses = tiles[self.producer] & (after.mapping[partitioning.program.use_op] < 0)
+        found = np.zeros(len(tiles), np.bool_)
+        found[self.producer[uses]] = True
+        return found
+
+    def weights(self, values: np.ndarray, before: _Axis, after: _Axis) -> float:
+        """`Probe.weights` of a decision about `values`."""
+        others = self.is_weight & ~np.isin(self.arguments, values)
+        total = float(self.argument_bytes[others].sum())
+        return float(self.argument_bytes[others & (after.dims != before.dims)].sum()) / (total or 1.0)
 
     def own(self, values: np.ndarray) -> float:
         """The share of the arguments' bytes that `values` have."""

@@ -5,6 +5,7 @@ Context  tokens on another dim, the sequence     keys and values are gathered fo
 Spatial  images on another dim                   where windows do not overlap; elsewhere convolutions stay whole
 Edges    the edges of a graph                    sums over a node's edges are all_reduced
 Nodes    its nodes                               what edges read of nodes is gathered
+Graph    both                                    both
 """
 
 from __future__ import annotations
@@ -60,6 +61,19 @@ class NodeParallelism(NamedSchedule):
         for axis in space.axes:
             for probe in other_inputs(space, Inputs.of(space, axis), axis)[:1]:
                 yield Named(f"Nodes({axis})", (probe.decision,), (axis,))
+
+
+@register_named_schedule("Graph")
+@dataclass(frozen=True)
+class GraphParallelism(NamedSchedule):
+    """Each device computes on its share of a graph's edges and of its nodes."""
+
+    def decisions(self, space: DecisionSpace) -> Iterator[Named]:
+        """See `NamedSchedule`."""
+        for axis in space.axes:
+            inputs = Inputs.of(space, axis)
+            for probe in other_inputs(space, inputs, axis)[:1]:
+                yield Named(f"Graph({axis})", (*inputs.batch, probe.decision), (axis,))
 
 
 @register_named_schedule("Context")

@@ -17,7 +17,7 @@ from autopart.core.op import WHOLE
 from autopart.core.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
-from autopart.search.space.named.inputs import Inputs, scratch
+from autopart.search.space.named.inputs import Inputs, scratch, weights
 from autopart.search.space.named_schedules import Decisions, Named, NamedSchedule, register_named_schedule
 from autopart.search.space.priors import matrix_ops
 
@@ -34,11 +34,12 @@ class ExpertParallelism(NamedSchedule):
 
 
 def _experts(space: DecisionSpace, axis: str) -> Decisions:
-    data, found = Inputs.of(space, axis).arguments, []
+    found: list[Decision] = []
+    whole = weights(space, Inputs.of(space, axis))
     with scratch(space) as partitioning:
         for probe in space.probes:
             decision, values = probe.decision, space.values(probe.decision)
-            is_weight = space.facts.read_by_matrix[values[0]] and not data.intersection(values.tolist())
+            is_weight = whole.issuperset(values.tolist())
             if decision.axis != axis or not is_weight or space.program.value_rank[values[0]] < 3:
                 continue
             mark = partitioning.mark()

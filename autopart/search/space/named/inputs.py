@@ -1,17 +1,17 @@
 """Which arguments are data, and which of their dims a program computes on independently.
 
-    probe                        tiles results   leaves sums   stores in parts
-    tile<batch/inputs, 0>        68 % of flop    32 %           0 %              data: the sums are the gradients'
-    tile<params/*/up, 0>         64 % of flop    32 %         100 %              weights: their feature dim
-    tile<token, 0>              100 % of flop     0 %          18 %              data: the cache goes along
+    probe                    tiles    leaves sums that end    that matmuls wait for    takes weights along
+    tile<batch/inputs, 0>    68 %     32 %, the gradients'     0 %                       0 %                  data
+    tile<params/*/up, 0>     64 %      0 %                    32 %                     100 %                  features
+    tile<token, 0>          100 %      0 %                     0 %                      18 %, the cache       data
 
 A dim of data divides the program's work and leaves the weights whole. So data is found by what a tile does, whatever
-arguments are called: images, tokens, edges of a graph, rows of a replay buffer, a token and its cache.
+arguments are called: images, tokens, edges of a graph, the state of an environment, a token and its cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -24,25 +24,25 @@ from autopart.search.space.decisions import Decision
 from autopart.search.space.open_tiles import pending_bytes
 from autopart.search.space.probe import Probe
 
-SUM_COSTS = 0.5
-"""A sum divides the work too, and then needs a collective: it counts half against what is tiled."""
+ENDED = 0.5
+"""A sum that ends divides the work too, and then needs a collective: it counts half of what is tiled."""
 
-STORED_COSTS = 0.3
-"""Weight of the argument bytes that a tile stores in parts: a feature dim takes all weights along, a batch none."""
-
-LEAST = 0.5
-"""Share of the best score of all that data which the program does not update must have; else updated data may win."""
+WEIGHTS_COST = 0.3
+"""What it costs to take all weights along, in shares of the flop: a feature dim does, a batch does not."""
 
 LEAST_SHARE = 0.02
 """Share of the flop that a dim of data divides at least, to be worth a schedule."""
 
 INDEPENDENT = 1.5
-"""A second input is data too if its tile leaves so many times less flop in sums than it tiles."""
+"""A second input is data too if it tiles so many times the flop that it leaves in sums for which matmuls wait."""
+
+TAKES_ALONG = 0.1
+"""Share of the weights that another dim of data may take along beyond what the batch does."""
 
 
 def score(probe: Probe) -> float:
     """How well a tile divides the program's work without touching its weights."""
-    return probe.tiled - SUM_COSTS * probe.summed - STORED_COSTS * probe.stored
+    return probe.tiled + ENDED * probe.ended - probe.summed - WEIGHTS_COST * probe.weights
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,18 @@ class Inputs:
     """The data of a program, as one axis sees it.
 
     batch      decisions that tile every input on the dim that divides most: none if there is no such dim
-    arguments  the arguments that these decisions tile
+    dims       the arguments that these decisions tile, with the dim
+    weights    the share of the weights that they take along
     """
 
     batch: tuple[Decision, ...]
-    arguments: frozenset[int]
+    dims: Mapping[int, int]
+    weights: float
+
+    @property
+    def arguments(self) -> frozenset[int]:
+        """The arguments that are data."""
+        return frozenset(self.dims)
 
     @staticmethod
     def of(space: DecisionSpace, axis: str) -> Inputs:
@@ -68,12 +75,13 @@ class Inputs:
     def _found(space: DecisionSpace, axis: str) -> Inputs:
         best = _best(space, axis)
         if best is None:
-            return Inputs((), frozenset())
+            return Inputs((), {}, 0.0)
         with scratch(space) as partitioning:
+            before = {v: partitioning.tiled_dim(v, axis) for v in space.program.arguments}
             space.apply(partitioning, best.decision)
             found = [best.decision, *_others(space, partitioning, best)]
-            tiled = {v for v in space.program.arguments if partitioning.tiled_dim(v, axis) >= 0}
-        return Inputs(tuple(found), frozenset(v for v in tiled if space.start.tiled_dim(v, axis) < 0))
+            after = {v: partitioning.tiled_dim(v, axis) for v in space.program.arguments}
+        return Inputs(tuple(found), {v: d for v, d in after.items() if d >= 0 and before[v] < 0}, best.weights)
 
 
 _KNOWN: WeakKeyDictionary[DecisionSpace, dict[str, Inputs]] = WeakKeyDictionary()
@@ -81,14 +89,11 @@ _KNOWN: WeakKeyDictionary[DecisionSpace, dict[str, Inputs]] = WeakKeyDictionary(
 
 
 def _best(space: DecisionSpace, axis: str) -> Probe | None:
-    """The probe of an input that divides most; an updated one (the state of an environment) where no other does."""
+    """The probe that divides most; of equal ones, one of an input that the program does not update."""
     updated = set(space.facts.tied.tolist())
-    probes = [p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE]
-    own = [p for p in probes if not updated.intersection(space.values(p.decision).tolist())]
-    best, best_own = max(probes, key=score, default=None), max(own, key=score, default=None)
-    if best_own is not None and best is not None and score(best_own) >= LEAST * score(best):
-        return best_own
-    return best if best is not None and score(best) > 0 else None
+    probes = [p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE and score(p) > 0]
+    is_updated = {p: bool(updated.intersection(space.values(p.decision).tolist())) for p in probes}
+    return max(probes, key=lambda p: (round(score(p), 6), not is_updated[p]), default=None)
 
 
 def _others(space: DecisionSpace, partitioning: Partitioning, best: Probe) -> Iterator[Decision]:
@@ -106,33 +111,33 @@ def _others(space: DecisionSpace, partitioning: Partitioning, best: Probe) -> It
 
 
 def other_dims(space: DecisionSpace, inputs: Inputs, axis: str) -> list[Probe]:
-    """Probes of data on other dims than the batch, those that divide most first; each effect once."""
-    taken = {(d.target, d.dim) for d in inputs.batch}
-    found = [
-        p
-        for p in space.probes
-        if p.decision.axis == axis and p.distinct and (p.decision.target, p.decision.dim) not in taken
-        and p.tiled >= LEAST_SHARE and inputs.arguments.issuperset(space.values(p.decision).tolist())
-    ]  # fmt: skip
-    return sorted(found, key=lambda p: -score(p))
+    """Probes of data on other dims than the batch, those that divide most first."""
+
+    def is_other(p: Probe) -> bool:
+        dims = {inputs.dims.get(v, -1) for v in space.values(p.decision).tolist()}
+        return -1 not in dims and p.decision.dim not in dims and p.weights <= inputs.weights + TAKES_ALONG
+
+    on_axis = (p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE)
+    return sorted(filter(is_other, on_axis), key=lambda p: -score(p))
 
 
 def other_inputs(space: DecisionSpace, inputs: Inputs, axis: str) -> list[Probe]:
-    """Probes of data that the batch does not reach, on their own rows: the nodes beside the edges of a graph.
+    """Probes of data that the batch does not reach, on their own rows: the nodes beside the edges of a graph."""
+    taken = inputs.arguments.union(space.facts.tied.tolist(), weights(space, inputs))
 
-    A program that updates nothing may have weights among its inputs: there, what a matmul reads is none of these.
-    """
-    taken = inputs.arguments.union(space.facts.tied.tolist())
-    if not len(space.facts.tied):
-        taken = taken.union(np.flatnonzero(space.facts.read_by_matrix).tolist())
-    found = [
-        p
-        for p in space.probes
-        if p.decision.axis == axis and p.distinct and p.tiled >= LEAST_SHARE
-        and p.tiled >= INDEPENDENT * p.summed
-        and not taken.intersection(space.values(p.decision).tolist())
-    ]  # fmt: skip
-    return sorted(found, key=lambda p: -score(p))
+    def is_other(p: Probe) -> bool:
+        own = not taken.intersection(space.values(p.decision).tolist())
+        return own and p.weights <= TAKES_ALONG and p.tiled >= INDEPENDENT * p.summed
+
+    on_axis = (p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE)
+    return sorted(filter(is_other, on_axis), key=lambda p: -score(p))
+
+
+def weights(space: DecisionSpace, inputs: Inputs) -> frozenset[int]:
+    """Arguments besides data that matrix ops read: where the program updates some of those, the updated ones."""
+    read = np.flatnonzero(space.facts.read_by_matrix[space.program.arguments])
+    others = {space.program.arguments[i] for i in read.tolist()} - inputs.arguments
+    return frozenset(others.intersection(space.facts.tied.tolist()) or others)
 
 
 @contextmanager

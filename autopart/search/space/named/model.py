@@ -1,13 +1,14 @@
 """Schedules that divide weights: each device holds its share of heads, hidden dims and vocabulary (Megatron).
 
-    probe                          reaches        divides
-    tile<params/*/up, 1>           6 of 10 ops    the MLP: `down` is inferred, behind it one sum
-    tile<params/*/qkv, 2>          3 of 10 ops    heads: `out` is inferred, behind it one sum
-    tile<params/*/up, 0>           all ops        no schedule: the features of every activation
+    probe                      divides            leaves sums of
+    tile<params/*/up, 1>       the MLP            down's result [b,s,d], once a layer
+    tile<params/*/qkv, 2>      heads              out's result [b,s,d], once a layer
+    tile<params/*/qkv, 3>      each head          the scores [b,h,s,s]
+    tile<params/*/up, 0>       all, by features   up's, query's, key's and value's results: 7 [b,s,d]
 
-A weight is divided on the dim that stays narrow: propagation carries it through a block to the matmul that sums over
-it, and no further. So query, key and value may be one weight or three, a gate may stand beside `up`, and keys may be
-shared by heads: what belongs together is inferred.
+A weight is divided on the dim that divides most flop per byte of the sums, and of what is read whole. Propagation
+carries it through a block to the matmul that sums over it: so query, key and value may be one weight or three, a gate
+may stand beside `up`, and keys may be shared by heads.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from autopart.core.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
-from autopart.search.space.named.inputs import Inputs, scratch
+from autopart.search.space.named.inputs import Inputs, scratch, weights
 from autopart.search.space.named_schedules import Decisions, Named, NamedSchedule, register_named_schedule
 from autopart.search.space.probe import Probe
 
-NARROW = 0.75
-"""A share of what the furthest probe on an axis reaches: beyond it, a decision spreads over the whole program."""
+INDEPENDENT = 0.8
+"""Of the flop that a decision divides alone, what it must divide beside those taken before."""
+
+WORTH = 0.1
+"""Of the flop per byte moved that the best decision about a weight divides, what another must reach at least."""
+
+BYTES = 1e-3
+"""Share of all bytes that is added to those moved, so that moving a few numbers is not worth everything."""
 
 MOST_SUMS = 6
 """Groups of sums that sequence parallelism tiles, those with the most bytes first."""
@@ -68,24 +73,38 @@ class MegatronSequence(NamedSchedule):
 
 
 def matrices(space: DecisionSpace, axis: str, *, tables: bool) -> Decisions:
-    """Narrow decisions about weights, one per value group, those that divide most first; `tables`: look-ups too."""
-    data = Inputs.of(space, axis).arguments
-    on_axis = [p for p in space.probes if p.decision.axis == axis and p.distinct]
-    most = max((p.reached for p in on_axis), default=0.0)
+    """The best dim of each weight, those that divide most per byte of sums first; `tables`: embeddings too."""
+    whole = weights(space, Inputs.of(space, axis))
+    on_axis = (p for p in space.probes if p.decision.axis == axis)
+    probes = [p for p in on_axis if whole.issuperset(space.values(p.decision).tolist())]
+    probes.sort(key=_worth, reverse=True)
     found: list[Decision] = []
     with scratch(space) as partitioning:
-        for probe in sorted(on_axis, key=lambda p: -(p.tiled + p.summed)):
-            values = space.values(probe.decision)
-            is_weight = space.facts.read_by_matrix[values[0]] and not data.intersection(values.tolist())
-            is_narrow = probe.reached <= NARROW * most
-            if (
-                is_weight
-                and is_narrow
-                and (tables or not _is_table(space, probe))
-                and space.apply(partitioning, probe.decision)
-            ):
+        for probe in probes:
+            is_worth = _worth(probe) >= WORTH * _worth(probes[0])
+            if is_worth and (tables or not _is_table(space, probe)) and _applied_whole(space, partitioning, probe):
                 found.append(probe.decision)
     return tuple(found)
+
+
+def _applied_whole(space: DecisionSpace, partitioning: Partitioning, probe: Probe) -> bool:
+    """Applies a decision if it then does what it did alone: features are none beside hidden dims."""
+    mark, divided = partitioning.mark(), _divided(space, partitioning, probe.decision.axis)
+    space.apply(partitioning, probe.decision)
+    gained = _divided(space, partitioning, probe.decision.axis) - divided
+    if gained >= INDEPENDENT * (probe.tiled + probe.ended + probe.summed) > 0:
+        return True
+    partitioning.undo(mark)
+    return False
+
+
+def _divided(space: DecisionSpace, partitioning: Partitioning, axis: str) -> float:
+    """The share of the flop in ops with a loop over the axis."""
+    return float(space.facts.flop[partitioning.state.mapping[:, partitioning.mesh.index(axis)] >= 0].sum())
+
+
+def _worth(probe: Probe) -> float:
+    return (probe.tiled + probe.ended + probe.summed) / (probe.moved + BYTES)
 
 
 def _is_table(space: DecisionSpace, probe: Probe) -> bool:
@@ -126,6 +145,5 @@ def _pending_groups(space: DecisionSpace, partitioning: Partitioning, axis: str)
     pending = [o.decision for o in space.options(partitioning) if o.decision.axis == axis and o.decision.dim == 0]
     found = {d.target for d in pending if partitioning.pending(int(space.values(d)[0]), axis)}
     in_bytes = {g: float(space.facts.value_bytes[space.facts.groups.values(g)].sum()) for g in found}
-    weights = {int(np.prod(space.program.value_shape[v])) for v in space.facts.tied}
-    same = [g for g in found if int(np.prod(space.program.value_shape[space.facts.groups.values(g)[0]])) in weights]
-    return sorted(found.difference(same), key=lambda g: (-in_bytes[g], g))
+    ended = {g for g in found if not space.facts.awaited[space.program.value_op[space.facts.groups.values(g)[0]]]}
+    return sorted(found - ended, key=lambda g: (-in_bytes[g], g))
