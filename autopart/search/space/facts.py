@@ -7,7 +7,7 @@ groups             params/blocks/0/up, params/blocks/1/up  one value group
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,6 +23,7 @@ from autopart.search.space.priors import (
     read_by_matrix_ops,
     updated_arguments,
     value_bytes,
+    walked_dims,
 )
 from autopart.search.space.repeated_reads import RepeatedReads
 from autopart.search.space.value_groups import ValueGroups, value_groups
@@ -74,6 +75,11 @@ class ProgramFacts:
         while awaited_by(program.result_ptr, pointer, user, program.use_op, is_matrix, is_argument, out):
             pass
         return out
+
+    @cached_property
+    def walked_dims(self) -> Mapping[tuple[int, ...], frozenset[int]]:
+        """Shape of an updated array -> dims along which a loop takes slices of such an array: stacked layers."""
+        return walked_dims(self.program, self.tied)
 
     @cached_property
     def looked_up(self) -> np.ndarray:

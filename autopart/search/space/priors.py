@@ -16,7 +16,7 @@ from autopart.core.kernels import kernel
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Slicing
-from autopart.core.program import Program
+from autopart.core.program import ROOT, Program
 from autopart.costmodel.simulator.op_classes import is_matrix_op, looks_up, matrix_flop
 
 MIN_SHARE = 1e-3
@@ -62,6 +62,22 @@ def looked_up(program: Program, hops: int = 3) -> np.ndarray:
     read = np.zeros(program.value_count, np.bool_)
     read[program.operands[program.operand_ptr[:-1][_look_ups(program)]]] = True
     return _read_behind(program, read, hops)
+
+
+def walked_dims(program: Program, arguments: np.ndarray) -> dict[tuple[int, ...], frozenset[int]]:
+    """Shape -> dims on which ops in loops take slices of arguments of that shape, at places known at run time."""
+    found: dict[tuple[int, ...], frozenset[int]] = {}
+    pointer, user = program.users
+    for value in arguments.tolist():
+        shape = program.type_of(value).shape
+        for op in program.use_op[user[pointer[value] : pointer[value + 1]]].tolist():
+            spec = program.spec(op)
+            if program.op_scope[op] == ROOT or not _slices(spec) or not traits_of(spec).by_index:
+                continue
+            part = spec.results[0].shape
+            dims = frozenset(d for d, (n, m) in enumerate(zip(shape, part, strict=True)) if m < n)
+            found[shape] = found.get(shape, frozenset()) | dims
+    return found
 
 
 def matrix_ops(program: Program) -> np.ndarray:

@@ -26,9 +26,6 @@ from autopart.search.space.probe import Probe
 INDEPENDENT = 0.8
 """Of the flop that a decision divides alone, what it must divide beside those taken before."""
 
-WORTH = 0.1
-"""Of the flop per byte moved that the best decision about a weight divides, what another must reach at least."""
-
 BYTES = 1e-3
 """Share of all bytes that is added to those moved, so that moving a few numbers is not worth everything."""
 
@@ -81,8 +78,7 @@ def matrices(space: DecisionSpace, axis: str, *, tables: bool) -> Decisions:
     found: list[Decision] = []
     with scratch(space) as partitioning:
         for probe in probes:
-            is_worth = _worth(probe) >= WORTH * _worth(probes[0])
-            if is_worth and (tables or not _is_table(space, probe)) and _applied_whole(space, partitioning, probe):
+            if (tables or not _is_table(space, probe)) and _applied_whole(space, partitioning, probe):
                 found.append(probe.decision)
     return tuple(found)
 
