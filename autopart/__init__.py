@@ -19,7 +19,7 @@ from autopart.api.compiled import Compiled
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
-from autopart.api.named import NamedSchedules, named_schedules
+from autopart.api.named import named_schedules
 from autopart.api.parallelism import Parallelism
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.shared_gathers import SharedGathers
@@ -92,7 +92,6 @@ __all__ = [
     "Mesh",
     "MeshError",
     "Metadata",
-    "NamedSchedules",
     "Optimizer",
     "OptimizerError",
     "Parallelism",

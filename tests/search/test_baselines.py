@@ -16,7 +16,6 @@ from autopart.search.search import Search, SearchResult, search
 from tests.search.programs import MESH, PROGRAMS, program
 from tests.search.steps import decoder
 
-
 ALL = ap.Budget(MOST)
 
 

@@ -141,7 +141,7 @@ def test_a_part_that_does_nothing_is_not_in_the_name():
 # ---- ap.named_schedules and ap.Parallelism
 
 
-def listed(name: str) -> ap.NamedSchedules:
+def listed(name: str):
     fun, args, donated = PROGRAMS[name]()
     return ap.named_schedules(fun, MESH, args, donate_argnums=donated)
 
