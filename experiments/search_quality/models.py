@@ -8,6 +8,7 @@ nnx      an MLP with dropout
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -192,7 +193,7 @@ def nnx_mlp() -> Built:
     def make() -> Any:
         rngs = nnx.Rngs(0)
         sizes = (2048, 8192, 2048, 8192, 2048)
-        return nnx.Sequential(*(nnx.Linear(m, n, rngs=rngs) for m, n in zip(sizes, sizes[1:], strict=False)))
+        return nnx.Sequential(*(nnx.Linear(m, n, rngs=rngs) for m, n in itertools.pairwise(sizes)))
 
     graph, params = nnx.split(nnx.eval_shape(make))
 
