@@ -17,10 +17,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from autopart.search.jobs import State
-from autopart.search.space.combine import Combined, combined
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.named.inputs import Inputs, scratch
 from autopart.search.space.named_schedules import Named, found_schedules
+from autopart.search.space.several_axes import Combined, combined
 
 MOST = 64
 """Named schedules that are costed at most."""

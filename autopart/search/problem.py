@@ -15,8 +15,8 @@ from autopart.search.budget import BudgetMeter, BudgetSpent
 from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Lost, Session, WorkerError
 from autopart.search.jobs import Job, Result, State, states_of_lost
-from autopart.search.space.combine import Combined
 from autopart.search.space.decisions import Decision
+from autopart.search.space.several_axes import Combined
 
 Observer = Callable[["Problem", State, bool], None]
 """Called for every evaluation, with whether it is the best yet."""

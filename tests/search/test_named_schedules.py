@@ -7,9 +7,9 @@ import pytest
 import autopart as ap
 from autopart.core.partitioning import Partitioning
 from autopart.search.space import DecisionSpace
-from autopart.search.space.combine import combined, label_of
 from autopart.search.space.named.graphs import row_indices
 from autopart.search.space.named_schedules import Named, found_schedules
+from autopart.search.space.several_axes import combined, label_of
 from tests.search.programs import MESH, PROGRAMS, program, tiled
 
 

@@ -6,7 +6,7 @@ probe                         each decision about an argument or a tag, tried on
 decision_space                the decisions that a state offers
 axis_symmetry                 axes that are alike
 named_schedules, named/       schedules that people use, found by structure: DP, Megatron, ZeRO, ...
-combine                       those of several axes together, under the name that people know
+several_axes                  those of several axes together, under the name that people know
 """
 
 from autopart.core.actions import Action, Atomic, Propagate, Tile

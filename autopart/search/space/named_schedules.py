@@ -4,7 +4,7 @@
     Megatron(model)   (tile<qkv, 2, model>, ...)
     ZeRO3(batch)      (zero3<batch>,)                    `stores`: state in parts, beside whatever divides the work
 
-`combine.py` puts them together over several axes; the families of our own stand below `named/`. Adding one:
+`several_axes.py` puts them together over several axes; the families of our own stand below `named/`. Adding one:
 
     @register_named_schedule("Keep")
     @dataclass(frozen=True)
