@@ -85,8 +85,10 @@ class Rounds:
         self._cost(rows)
 
     def one_other(self) -> None:
-        """On one axis another schedule than data parallelism, or none; then those over several axes as they are."""
-        self._cost((self._with(axis, role), ()) for axis, work in enumerate(self._work) for role in (*work, ""))
+        """On one axis another schedule than data parallelism, the last registered first, or none; then the others."""
+        self._cost(
+            (self._with(axis, role), ()) for axis, work in enumerate(self._work) for role in (*reversed(work), "")
+        )
         self._cost((("",) * len(self._axes), (named,)) for named in self._several)
 
     def products(self) -> None:

@@ -52,7 +52,9 @@ class MegatronVocabulary(NamedSchedule):
     def decisions(self, space: DecisionSpace) -> Iterator[Named]:
         """See `NamedSchedule`."""
         for axis in space.axes:
-            yield Named(f"MegatronVocab({axis})", matrices(space, axis, tables=True), (axis,))
+            found = matrices(space, axis, tables=True)
+            if found != matrices(space, axis, tables=False):
+                yield Named(f"MegatronVocab({axis})", found, (axis,))
 
 
 @register_named_schedule("MegatronSP")
