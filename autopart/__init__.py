@@ -19,6 +19,8 @@ from autopart.api.compiled import Compiled
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
+from autopart.api.named import named_schedules
+from autopart.api.parallelism import Parallelism
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Replay, Sweep, sweep
@@ -92,6 +94,7 @@ __all__ = [
     "Metadata",
     "Optimizer",
     "OptimizerError",
+    "Parallelism",
     "PartitionError",
     "PartitionedFunction",
     "Problem",
@@ -115,6 +118,7 @@ __all__ = [
     "UnknownNameError",
     "jit",
     "load",
+    "named_schedules",
     "op_traits",
     "optimizers",
     "partition",

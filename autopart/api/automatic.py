@@ -57,6 +57,7 @@ _FIELDS = {
     "cost_model": COST_MODEL,
     "options": instance("an ap.LoweringOptions(...)", LoweringOptions) | NONE,
     "seeds": sequence(SCHEDULE, "a list of schedules"),
+    "baselines": FLAG,
     "records": _PATH,
     "resume": _PATH,
     "cache": FLAG | PATH,
@@ -79,7 +80,10 @@ class AutomaticPartition:
     objective   `Cost -> float` to minimise; default: step seconds with a penalty above the device's memory
     cost_model  a registered name ("simulator", "xla_cpu_memory") or `(local, mesh) -> Estimate`; default: the one of
                 `ap.jit`, else the simulator, for which the mesh must name a device
-    seeds       schedules that "mcts" costs first; the result is no worse than any of them that the budget reaches
+    seeds       schedules that are costed first, before the named ones (`baselines`)
+    baselines   cost the seeds and the named schedules of the program before the optimizer begins, an evaluation each:
+                the result is no worse than any of them, with any optimizer and any budget that reaches them. False: the
+                optimizer is shown none
     records     JSON-lines file that every evaluation is added to
     resume      such a file: what it holds is not costed again
     cache       results are kept on disk and a second call is instant: True, False, or a directory
@@ -104,6 +108,7 @@ class AutomaticPartition:
     cost_model: str | CostModel | None = None
     options: LoweringOptions | None = None
     seeds: Sequence[Sequence[Tactic]] = ()
+    baselines: bool = True
     records: str | Path | None = None
     resume: str | Path | None = None
     cache: bool | str | Path = True
@@ -150,6 +155,7 @@ class AutomaticPartition:
             cost_model=context.cost_model,
             options=context.options,
             given=tuple(self._given(partitioning, n, context) for n in range(len(self.seeds))),
+            baselines=self.baselines,
             records=self.records,
             resume=self.resume,
             cache=self.cache,

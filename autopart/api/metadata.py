@@ -26,8 +26,12 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.quoting import one_line
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import AxisUse, percent
+from autopart.search.comparison import baseline_lines
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.gathered import Gathered
+
+BASELINE_LINES = 5
+"""Lines that a printed table spends on named schedules; the tactic's report has all of them."""
 
 GATHERED_LINES = 8
 """Lines that a printed table spends on gathers; `Metadata.gathered` has all of them."""
@@ -101,6 +105,7 @@ class Metadata:
             shares = ", ".join(f"{axis} {percent(share)}" for axis, share in self.flop_divided.items())
             lines += [f"flop divided: {shares}", *last.notes]
         lines += [line for tactic in self.tactics for line in _referee_lines(tactic)]
+        lines += [line for t in self.tactics for line in _compared_lines(t)]
         lines += _gathered_lines(self.gathered)
         if last and last.conflicts:
             lines.append(f"{len(last.conflicts)} conflicts, the first: {one_line(last.conflicts[0])}")
@@ -188,6 +193,16 @@ def describe(action: Action, partitioning: Partitioning) -> str:
 
 def _dead_tag(tag: str) -> str:
     return f'tag "{tag}": nothing uses the values that carry it, so they are no part of the program'
+
+
+def _compared_lines(tactic: TacticReport) -> list[str]:
+    """What a search found beside the named schedules, and what would come next."""
+    baselines = tactic.report.get("baselines", ())
+    if not baselines or "best" not in tactic.report:
+        return []
+    lines = [f"{one_line(tactic.name)}, beside named schedules:"]
+    lines += [f"  {line}" for line in baseline_lines(baselines, BASELINE_LINES)]
+    return lines + [f"  {one_line(remark)}" for remark in tactic.report.get("remarks", ())]
 
 
 def _gathered_lines(rows: tuple[Gathered, ...]) -> list[str]:

@@ -20,7 +20,7 @@ from autopart.core.errors import PartitionError
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.search.cost import Cost, Objective, StateCosts
+from autopart.search.cost import Cost, Objective, StateCosts, memory_bytes
 from autopart.search.jobs import Job, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, Option
@@ -43,6 +43,11 @@ class SearchTask:
     options: LoweringOptions
     cost_model: CostModel | None
     objective: Objective
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory of the mesh's device; infinite where it names none."""
+        return memory_bytes(self.partitioning.mesh)
 
     def pickled(self, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
         """For other processes; the program's arrays are in it once.

@@ -26,13 +26,13 @@ from typing import Any
 
 from autopart.core.quoting import one_line
 from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.cost import Cost, StateCosts
 from autopart.search.evaluator import Evaluator, SearchTask
 from autopart.search.jobs import Job, State
 from autopart.search.problem import Problem
 from autopart.search.progress import RefereeLine
-from autopart.search.space.named_schedules import named_schedules
-from autopart.spmd.device_local import DeviceLocal, lower
+from autopart.spmd.device_local import DeviceLocal
 
 HOPELESS = 2.0
 """Named schedules and the start that score so many times worse than the best, by the search's account, are left out:
@@ -182,12 +182,11 @@ def _candidates(
         yield "", problem.best
     for number, decisions in enumerate(task.space.seeds, 1):
         yield f"given {number}", evaluator.run(Job(decisions))[-1]
-    for label, decisions in named_schedules(task.space):
-        yield label, evaluator.run(Job(decisions))[-1]
+    yield from problem.baselines
     yield "start", problem.start
 
 
 def _lowered(evaluator: Evaluator, task: SearchTask, state: State) -> DeviceLocal:
     """The device-local program of a state."""
     evaluator.actions(state.decisions)
-    return lower(evaluator.partitioning, task.options)
+    return lower_for_device(evaluator.partitioning, task.options)

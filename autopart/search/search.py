@@ -24,6 +24,7 @@ from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
+from autopart.search.comparison import compared
 from autopart.search.cost import Cost, Objective, StepSeconds
 from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Executor, executor_of
@@ -60,6 +61,7 @@ class Search:
     cost_model: str | CostModel | None = None
     options: LoweringOptions = LoweringOptions()
     given: tuple[tuple[Action, ...], ...] = ()
+    baselines: bool = True
     records: str | Path | None = None
     resume: str | Path | None = None
     cache: bool | str | Path = True
@@ -95,6 +97,7 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     key = {**header, "optimizer": repr(optimizer), "budget": dataclasses.asdict(wanted.budget), "seed": wanted.seed}
     if wanted.referee is not None:
         key |= {"referee": _named(wanted.referee), "finalists": wanted.finalists}
+    key["baselines"] = wanted.baselines
     key["named_schedules"] = {name: repr(schedule) for name, schedule in registered_schedules().items()}
     directory = _cache_directory(wanted)
     if directory is not None and (known := _from_cache(directory, key, partitioning)) is not None:
@@ -141,7 +144,10 @@ def _searched(
             remember=recorder,
         )  # fmt: skip
         start_up_s = time.monotonic() - began
-        stopped, failure = _optimize(optimizer, problem)
+        stopped = _cost_baselines(problem) if wanted.baselines else ""
+        failure = None
+        if not stopped:
+            stopped, failure = _optimize(optimizer, problem)
         if line is not None:
             line.close(problem)
     except KeyboardInterrupt:
@@ -177,6 +183,18 @@ def _observers(*given: Observer | None) -> Observer:
     return observe
 
 
+def _cost_baselines(problem: Problem) -> str:
+    """Why the search stopped at the baselines; empty if it goes on."""
+    if problem.evaluations_left <= 0 or not problem.seconds_left:
+        return "budget"
+    try:
+        with contextlib.nullcontext() if problem.task.cost_model else gc_paused():
+            problem.cost_baselines()
+    except BudgetSpent:
+        return "budget"
+    return ""
+
+
 def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerError | None]:
     """Why the search stopped, and the error to raise if the optimizer did."""
     if problem.evaluations_left <= 0:
@@ -208,6 +226,7 @@ def _found(
 ) -> SearchResult:
     """The result; leaves the task's partitioning in the best state."""
     best, partitioning = verdict.best if verdict else problem.best, task.partitioning
+    comparison = compared(task, problem, best)
     start = partitioning.mark()
     parts = [task.space.apply(partitioning, decision) for decision in best.decisions]
     partitioning.undo(start)
@@ -226,6 +245,7 @@ def _found(
         "best": plain_cost(best.cost),
         "history": [list(h) for h in problem.history],
         "cached": False,
+        **comparison,
     }
     if (
         stopped == "budget"

@@ -104,8 +104,8 @@ def shards():
 
 FIELDS = {
     "axes": ["a"], "optimizer": "greedy", "budget": ap.Budget(1), "seed": 0, "name": "auto", "executor": "serial",
-    "objective": ap.StepSeconds(), "cost_model": None, "options": ap.LoweringOptions(), "seeds": (), "records": None,
-    "resume": None, "cache": False, "progress": False, "referee": None, "finalists": 1,
+    "objective": ap.StepSeconds(), "cost_model": None, "options": ap.LoweringOptions(), "seeds": (), "baselines": True,
+    "records": None, "resume": None, "cache": False, "progress": False, "referee": None, "finalists": 1,
 }  # fmt: skip
 JIT = {
     "fun": function, "mesh": MESH, "schedule": [TACTIC], "passes": (), "donate_argnums": (), "donate_argnames": (),
@@ -132,6 +132,10 @@ ROWS = {
              lambda mesh: ap.jit(function, mesh).lower(X)),
     "ManualPartition": ({"inputs": {"x": 0}, "axis": "a", "name": ""}, ap.ManualPartition, applied),
     "AutomaticPartition": (FIELDS, searched, None),
+    "Parallelism": ({"schedule": "DP(a)", "name": ""}, ap.Parallelism, applied),
+    "named_schedules": ({"fun": function, "mesh": ap.Mesh({"a": 4}, device="tpu_v3"), "args": (X,), "cost_model": None,
+                         "options": ap.LoweringOptions(), "jit_options": 1},
+                        lambda **k: ap.named_schedules(**{n: v for n, v in k.items() if n != "jit_options"}), None),
     "TacticContext": ({"options": ap.LoweringOptions(), "cost_model": None, "position": 1, "count": 1, "schedule": "",
                        "notes": ()}, ap.TacticContext, None),
     "TacticResult": ({"actions": (), "report": {}}, ap.TacticResult, None),
@@ -157,7 +161,7 @@ ROWS = {
     "register_decision_kind": ({"name": "zero3"}, ap.register_decision_kind, lambda register: register(None)),
     "register_device": ({"device": None}, ap.register_device, None),
     "register_executor": ({"name": "serial"}, ap.register_executor, lambda register: register(None)),
-    "register_named_schedule": ({"name": "BP"}, ap.register_named_schedule, lambda register: register(None)),
+    "register_named_schedule": ({"name": "DP"}, ap.register_named_schedule, lambda register: register(None)),
     "register_optimizer": ({"name": "mcts"}, ap.register_optimizer, lambda register: register(None)),
     "register_rule": ({"kinds": "add", "traits": ap.op_traits.Elementwise(), "localize": None, "examples": (),
                        "omissions": (), "structural": False, "defaults": None},
