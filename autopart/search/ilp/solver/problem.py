@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from autopart.core.arguments import is_real
 from autopart.core.errors import PartitionError
 
 Floats = NDArray[np.float64]
@@ -39,8 +40,8 @@ class PairwiseError(PartitionError):
 class PairwiseProblem:
     """A pairwise problem as flat arrays, for kernels; `PairwiseProblem.of` makes one from lists.
 
-    n nodes with S strategies in all, m edges with E entries in all. Strategy k of node i is row `strategy_start[i] + k`.
-    Sums of integers below 2**53 are exact.
+    n nodes with S strategies in all, m edges with E entries in all. Strategy k of node i is row
+    `strategy_start[i] + k`. Sums of integers below 2**53 are exact.
 
     - strategy_start: int64[n + 1]
     - cost: float64[S]; inf forbids the strategy
@@ -66,7 +67,7 @@ class PairwiseProblem:
         _check_nodes(self)
         _check_edges(self)
         limit = self.usage_limit
-        if limit is not None and not (isinstance(limit, (int, float)) and 0 <= limit < math.inf):
+        if limit is not None and not (is_real(limit) and 0 <= limit < math.inf):
             raise PairwiseError(f"usage_limit is {limit!r}", hint="a number of at least 0, or None for no limit")
 
     @staticmethod
@@ -233,7 +234,7 @@ def _check_lengths(costs: Sequence[Floats], usages: Sequence[Floats]) -> None:
             )
 
 
-def _check_matrix(edge: int, u: int, v: int, entries: Floats, costs: Sequence[Floats]) -> None:
+def _check_matrix(edge: int, u: Any, v: Any, entries: Floats, costs: Sequence[Floats]) -> None:
     for end in (u, v):
         if isinstance(end, bool) or not isinstance(end, (int, np.integer)) or not 0 <= end < len(costs):
             raise PairwiseError(f"edges: nodes[{edge}] names node {end!r}", hint=f"from 0 to {len(costs) - 1}")
