@@ -28,15 +28,18 @@ from autopart.search.ilp.solver.problem import Ints, PairwiseProblem
 from autopart.search.ilp.solver.reduction import Reduction, reduced
 from autopart.search.ilp.solver.solution import Incumbent, Solution, Status
 
-SMALL = 400_000
+SMALL = 150_000
 """Allowed pairs of strategies up to which an integer program is tried."""
 
 ROUNDS_BEFORE_EXACT = 6
 CLIMB = 30
 """Steps of the bound a round."""
 
-FRESH = 1.001
-"""A decoded choice is tried anew when the gap that was left at the last one has shrunk by this factor of the cost."""
+CALM, PATIENCE = 0.01, 8
+"""Prices are worth a try when a round raised the bound by less than this share, or after so many rounds."""
+
+FRESH = 1e-3
+"""A decoded choice is tried anew when the bound has risen by this share of the cost since the last one."""
 
 GUESS = 1.05
 """What the cost is taken to be over the bound, while no choice is known."""
@@ -151,11 +154,13 @@ class _Run:
         if self.choice is not None:
             local.offer(state.narrowed(self.choice))
         self.learn(None, state.offset + ascent.bound)
-        tried_at, turn = -math.inf, 0
+        tried_at, before, turn = -math.inf, -math.inf, 0
         while self.left > 0 and not self.closed:
             best = local.cost if math.isfinite(local.cost) else ascent.bound + (GUESS - 1) * abs(ascent.bound)
-            decoded = ascent.climb(CLIMB if turn else 1, best)
-            if local.choice is None or ascent.bound - tried_at > (FRESH - 1) * abs(best):
+            decoded = ascent.climb(CLIMB, best)
+            calm = ascent.bound - before <= CALM * abs(ascent.bound) or turn % PATIENCE == PATIENCE - 1
+            before = ascent.bound
+            if calm and (local.choice is None or ascent.bound - tried_at > FRESH * abs(best)):
                 tried_at = ascent.bound
                 fresh = local.repair(decoded, ascent.best_price)
                 if fresh is not None:
@@ -177,9 +182,7 @@ class _Run:
             best,
             self.seed,
             0.999 if self.whole else 0.0,
-            lambda choice, bound: self.learn(
-                None if choice is None else state.restored(choice), state.offset + bound
-            ),
+            lambda choice, bound: self.learn(None if choice is None else state.restored(choice), state.offset + bound),
         )
         self.notes += answer.notes
         self.infeasible = answer.infeasible and self.choice is None
