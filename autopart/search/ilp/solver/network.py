@@ -90,4 +90,4 @@ def cost_of(net: Network, choice: Ints) -> float:
     for e in range(len(net.u)):
         width = net.start[net.v[e] + 1] - net.start[net.v[e]]
         total += net.edge_cost[net.edge_start[e] + choice[net.u[e]] * width + choice[net.v[e]]]
-    return total
+    return float(total)

@@ -33,7 +33,7 @@ def pulp_model(program: IntegerProgram) -> tuple[pulp.LpProblem, list[pulp.LpVar
     rows: list[list[tuple[pulp.LpVariable, float]]] = [[] for _ in program.lower]
     for j, variable in enumerate(variables):
         for at in range(program.start[j], program.start[j + 1]):
-            rows[program.index[at]].append((variable, float(program.value[at])))
+            rows[program.row[at]].append((variable, float(program.value[at])))
     for terms, low, high in zip(rows, program.lower, program.upper, strict=True):
         row = pulp.LpAffineExpression(terms)
         model += row == float(high) if low == high else row <= float(high)

@@ -25,8 +25,7 @@ class Scratch(NamedTuple):
     """Memory for trees: what a move needs per strategy, per message and per node; a kernel leaves `place` at -1.
 
     value float64[S]; by_u, by_v: argmin of the child for each strategy of its parent, at the parent's end of the edge.
-    place int64[n]: position in the tree. order, parent_edge int64[n]: nodes and their edges to their parents, which come
-    first.
+    place int64[n]: position in the tree. order, parent_edge int64[n]: nodes, parents first, and the edge to the parent.
     before int64[n]: choices to go back to. random uint64[1].
     """
 
