@@ -32,7 +32,7 @@ def test_pulp_model_has_the_rows_and_numbers_of_the_arrays(number):
         "Integer" if j < program.binaries else "Continuous" for j in range(len(variables))
     ]
     assert [model.objective.get(v, 0) for v in variables] == program.cost.tolist()
-    rows = list(model.constraints.values())
+    rows = model.constraints()
     assert len(rows) == len(matrix)
     for row, wanted, low, high in zip(rows, matrix, program.lower, program.upper, strict=True):
         assert [row.get(v, 0) for v in variables] == wanted.tolist()

@@ -71,7 +71,7 @@ def test_local_search_gives_choices_that_fit_and_cost_what_it_says(seed):
 
 
 def test_time_zero_returns_the_start():
-    problem = dense(0)
+    problem = dense(1)
     start = solve(problem, 20).choice
     answer = solve(problem, seconds=0, start=start)
     assert answer.choice.tolist() == start.tolist()
@@ -105,7 +105,7 @@ def test_limit_that_nothing_meets_is_infeasible_with_the_least_usage():
 
 
 def test_equal_seeds_give_equal_answers():
-    problem = random_problem(5, nodes=40, most=5, edges=90, forbidden=0.05, tight=0.5)
+    problem = random_problem(4, nodes=40, most=5, edges=90, forbidden=0.05, tight=0.5)
     first, second = (solve(problem, 30, seed=4) for _ in range(2))
     assert first.choice.tolist() == second.choice.tolist()
     assert [(i.cost, i.bound) for i in first.incumbents] == [(i.cost, i.bound) for i in second.incumbents]
@@ -113,7 +113,7 @@ def test_equal_seeds_give_equal_answers():
 
 def test_progress_hears_costs_that_fall_and_bounds_that_rise():
     heard = []
-    answer = solve(dense(2), 20, progress=heard.append)
+    answer = solve(dense(3), 20, progress=heard.append)
     costs, bounds = [i.cost for i in heard], [i.bound for i in heard]
     assert costs == sorted(costs, reverse=True)
     assert bounds == sorted(bounds)

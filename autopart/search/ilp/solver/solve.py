@@ -221,7 +221,7 @@ class _Run:
 @cache
 def load_kernels() -> None:
     """Compiles the kernels, or loads what was compiled before, so that this is no part of anyone's seconds."""
-    costs = np.array([[0.0, 2.0], [2.0, 1.0]])
+    costs = [[0.0, 2.0], [2.0, 1.0]]
     two = PairwiseProblem.of(costs, costs, [[0, 1], [0, 1]], [(0, 1, costs), (1, 0, costs)], 3)
     state = reduced(two)
     net = network(two, np.ones(1))
