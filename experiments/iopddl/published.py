@@ -1,8 +1,8 @@
 """What others reached on the instances of the ASPLOS 2025 contest, each with its source.
 
 Costs: `iopddl_final_results.csv` of ti2-group/iopddl_experiments, the organisers' final results of all teams and of
-XLA's own solver, where it has one; the winner is team 1, and `best` the least of all teams. Bounds: the largest `dual_LB` per
-instance in `lower_bounds/results.db` of the same repository, and the optima that it proved with Gurobi.
+XLA's own solver, where it has one; the winner is team 1, and `best` the least of all teams. Bounds: the largest
+`dual_LB` per instance in `lower_bounds/results.db` of the same repository, and the optima that it proved with Gurobi.
 """
 
 from __future__ import annotations

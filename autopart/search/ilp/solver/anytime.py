@@ -197,7 +197,8 @@ class _Run:
         self.notes += answer.notes
         self.infeasible = answer.infeasible and self.choice is None
         if answer.done and answer.choice is not None:
-            self.learn(state.restored(answer.choice), self.cost)
+            choice = state.restored(answer.choice)
+            self.learn(choice, self.problem.cost_of(choice))
         return answer.done
 
     def solution(self) -> Solution:
