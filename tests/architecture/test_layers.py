@@ -20,9 +20,8 @@ DOORS = {
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/execution/ray.py"},
-    "pulp": {"search/ilp/solve.py"},
-    "highspy": {"search/ilp/solve.py"},
-    "scipy": {"search/ilp/solve.py"},
+    "pulp": {"search/ilp/solver/pulp_model.py"},
+    "highspy": {"search/ilp/solver/highs_process.py"},
     "matplotlib": {"api/sweep_plot.py"},
 }  # fmt: skip
 """Each package from outside, and the files that may import it."""

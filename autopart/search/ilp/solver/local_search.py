@@ -1,0 +1,112 @@
+"""Choices that fit: trees of moves where one does not yet, then trees of moves everywhere.
+
+decoded choice    2 % over at times 40..50, 3,415 forbidden pairs
+repair            trees from the nodes that live then, or are in such a pair; prices rise where it is over
+improve           trees from anywhere, at prices x 1, 0.9, .. 0: room that is left goes where it saves most
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autopart.search.ilp.solver.network import Network, cost_of, price_while_live, used_over_time
+from autopart.search.ilp.solver.problem import Floats, Ints
+from autopart.search.ilp.solver.tree_moves import scratch, tree_moves
+
+WEIGHTS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
+"""Shares of the prices, in turn: at 1 memory is freed that at 0 is spent."""
+
+TREE = 30
+"""The most nodes in a tree."""
+
+LARGEST_TREE = 500
+REPAIRS = 60
+"""Rounds of a repair, with trees that grow from TREE to LARGEST_TREE."""
+
+RISE = 1.2
+"""By what a price grows in a round of a repair while what is used is over."""
+
+FORBIDDEN = 1e4
+"""What a forbidden pair costs while a choice is repaired, in largest costs."""
+
+
+class LocalSearch:
+    """The best choice that fits so far, and the one that moves go on from."""
+
+    def __init__(self, net: Network, seed: int):
+        finite = np.isfinite(net.edge_cost)
+        self.net, self._memory = net, scratch(net, seed)
+        self._soft = net._replace(edge_cost=np.where(finite, net.edge_cost, FORBIDDEN * _largest(net)))
+        self.choice: Ints | None = None
+        self.best: Ints | None = None
+        self.cost = math.inf
+
+    def offer(self, choice: Ints) -> bool:
+        """Takes a choice to go on from, if it is allowed, fits and none better is known here."""
+        if not math.isfinite(cost_of(self.net, choice)) or not self._fits(choice):
+            return False
+        if self.choice is None or cost_of(self.net, choice) < cost_of(self.net, self.choice):
+            self.choice = choice.copy()
+        self._note(choice)
+        return True
+
+    def repair(self, choice: Ints, price: Floats) -> Ints | None:
+        """A choice near the given one that is allowed and fits; None if prices did not lead to one."""
+        choice, price, most, before = choice.copy(), price.copy(), float(TREE), len(choice) + 1
+        used = used_over_time(self.net, choice)
+        lowest = 1e-3 * float(price.max(initial=0.0)) or _largest(self.net) / max(1.0, float(self.net.usage.max()))
+        for _ in range(REPAIRS):
+            over = used > self.net.room
+            wrong = _ends_of_forbidden(self.net, choice)
+            if not (len(wrong) or over.any()):
+                return choice
+            roots = wrong if len(wrong) else _live_while(self.net, over)
+            price = np.where(over, price * RISE + lowest, price)
+            stuck, before = 0 < len(wrong) >= before, len(wrong)
+            net = self._soft._replace(room=np.full_like(used, np.inf)) if stuck else self._soft
+            tree_moves(net, self._memory, choice, used, price_while_live(self.net, price), roots, len(roots), int(most))
+            most = min(LARGEST_TREE, most * RISE)
+        return None
+
+    def improve(self, price: Floats, choice: Ints | None = None) -> float:
+        """Tree moves at falling prices, from the current choice or another. Returns the cost that they end at."""
+        choice = self.choice if choice is None else choice
+        if choice is None:
+            return math.inf
+        used, unit = used_over_time(self.net, choice), price_while_live(self.net, price)
+        everywhere = np.arange(len(choice))
+        for weight in WEIGHTS:
+            moves = 1 + len(choice) // 4
+            tree_moves(self._soft, self._memory, choice, used, weight * unit, everywhere, moves, TREE)
+        self._note(choice)
+        return cost_of(self.net, choice)
+
+    def _note(self, choice: Ints) -> None:
+        cost = cost_of(self.net, choice)
+        if cost < self.cost and self._fits(choice):
+            self.best, self.cost = choice.copy(), cost
+
+    def _fits(self, choice: Ints) -> bool:
+        return not (used_over_time(self.net, choice) > self.net.room).any()
+
+
+def _largest(net: Network) -> float:
+    """The largest cost of a strategy or pair."""
+    finite = net.edge_cost[np.isfinite(net.edge_cost)]
+    return float(max(np.abs(net.cost).max(initial=0.0), np.abs(finite).max(initial=0.0))) or 1.0
+
+
+def _ends_of_forbidden(net: Network, choice: Ints) -> Ints:
+    """The nodes whose strategies are forbidden together, ascending."""
+    width = net.start[net.v + 1] - net.start[net.v]
+    wrong = np.isinf(net.edge_cost[net.edge_start[:-1] + choice[net.u] * width + choice[net.v]])
+    return np.unique(np.concatenate([net.u[wrong], net.v[wrong]]))
+
+
+def _live_while(net: Network, times: NDArray[np.bool_]) -> Ints:
+    """The nodes with several strategies that live at one of these times."""
+    before = np.concatenate([[0], np.cumsum(times)])
+    return np.flatnonzero((before[net.end] > before[net.begin]) & (np.diff(net.start) > 1))
