@@ -174,6 +174,7 @@ ROWS = {
     "Compiled.__call__": ({"args": X}, lambda args: ap.jit(function, MESH).lower(X).compile()(args), None),
     "Lowered.compile": ({"compiler_options": {}},
                         lambda compiler_options: ap.jit(function, MESH).lower(X).compile(compiler_options), None),
+    "Lowered.interpret": ({"args": X}, lambda args: ap.jit(function, MESH).lower(X).interpret(args), None),
     "Lowered.as_text": ({"form": "hlo"}, lambda form: ap.jit(function, MESH).lower(X).as_text(form), None),
     "Metadata.from_json": ({"text": "{}"}, ap.Metadata.from_json, str),
     "Estimate.top": ({"k": 3}, lambda k: estimate().top(k), str),
