@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.arguments import Kind, check_fields, having, whole
+from autopart.core.arguments import FLAG, Kind, check_fields, having, whole
 from autopart.core.kernels import kernel
 from autopart.core.layout import axes_by_dim, local_elements, local_shape, pending_axes
 from autopart.core.mapping_table import MappingTable
@@ -28,6 +28,8 @@ from autopart.core.op import TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.spmd.layouts import layouts, layouts_hash
+from autopart.spmd.passages import PassageArrays, passage_arrays
+from autopart.spmd.pending import pass_reductions
 from autopart.spmd.placement import Placement, place, stored_values, use_places
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 
@@ -46,13 +48,16 @@ class LoweringOptions:
     share_within       a stored-sharded value that is gathered for two uses at most this many ops apart is gathered once
                        for both; 0 gathers it anew for each use (least memory), unless an action shares gathers
     redistribution_cost  "elements" (bytes moved, Figure 11) or an object with seconds per step
+    sums_through_converts  a sum that is pending is converted part by part where it is then cheaper to reduce; in a
+                       narrower type the parts are added with its rounding
     """
 
     share_within: int = 0
     redistribution_cost: Any = "elements"
+    sums_through_converts: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self, share_within=whole(0), redistribution_cost=COST)
+        check_fields(self, share_within=whole(0), redistribution_cost=COST, sums_through_converts=FLAG)
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class LoweringContext:
     stored: np.ndarray
     places: tuple[np.ndarray, np.ndarray]
     is_output: np.ndarray
+    passages: PassageArrays
     type_id: np.ndarray
     """int32[values]: equal for values of equal shape and element type."""
 
@@ -73,7 +79,7 @@ class LoweringContext:
         numbers: dict[TensorType, int] = {}
         rows = [numbers.setdefault(t, len(numbers)) for spec in program.specs for t in spec.results]
         type_id = np.array(rows, np.int32)[program.value_type_row]
-        return LoweringContext(stored_values(program), use_places(program), is_output, type_id)
+        return LoweringContext(stored_values(program), use_places(program), is_output, passage_arrays(program), type_id)
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class DeviceLocal:
     native[value]         layout in which the op leaves the value
     settled[value]        layout in which the value waits for its uses
     required[use]         layout in which a use reads it
-    passing[op]           bit a: the op adds parts of sums pending on axis a instead of looping over it
+    passing[op]           bit a: the op does not loop over axis a, but works on parts of what is pending on it
     at_def                values that are redistributed from native to settled right after their op
     placement             redistributions for uses
     """
@@ -198,10 +204,13 @@ def lower(
     statics = statics if statics is not None else LoweringContext.of(program)
     native, settled = np.zeros(program.value_count, np.uint64), np.zeros(program.value_count, np.uint64)
     required = np.zeros(len(program.operands), np.uint64)
-    passing = np.zeros(program.op_count, np.uint8)
+    passing, code = pass_reductions(
+        partitioning.graph, partitioning.table.arrays, state, statics.passages, partitioning.sizes,
+        program.value_shape, statics.is_output, options.sums_through_converts,
+    )  # fmt: skip
     layouts(
         partitioning.graph, partitioning.table.arrays, state, partitioning.sizes,
-        program.value_shape, statics.is_output, native, settled, required, passing,
+        program.value_shape, statics.is_output, passing, code, native, settled, required,
         np.zeros((2, len(partitioning.sizes)), np.int64),
     )  # fmt: skip
     grows = np.zeros(len(program.operands), np.bool_)

@@ -65,8 +65,11 @@ class _Printer:
             for carry in loop.carries:
                 kind = tensor(self._local.local_type(carry.inside, int(self._local.settled[carry.inside])))
                 self._line(f"{self._names[carry.inside]} = carry({self._walk.read(carry.initial)}) : {kind}")
+                self._walk.define(carry.inside, self._names[carry.inside])
             self._region(loop.condition)
             self._region(loop.body)
+        for carry in loop.carries:
+            self._walk.define(carry.after, self._names[carry.after])
 
     def branches(self, case: Branches) -> None:
         with self._block(f"case({', '.join(self._walk.operands(case.op))})"):

@@ -33,7 +33,7 @@ def _flop(spec: OpSpec) -> float:
 
 @rule(
     "select_and_scatter",
-    traits=Reduction(flop=_flop),
+    traits=Reduction(flop=_flop, passes=lambda spec: combined_by_reducer(spec, whole=(0,))),
     examples=(
         op(
             "select_and_scatter",
