@@ -20,6 +20,7 @@ from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.reshard import redistribution_plan, reshard
+from autopart.api.microbatch import Microbatch
 from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Replay, Sweep, sweep
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
@@ -91,6 +92,7 @@ __all__ = [
     "MeshError",
     "Metadata",
     "Optimizer",
+    "Microbatch",
     "OptimizerError",
     "PartitionError",
     "PartitionedFunction",
