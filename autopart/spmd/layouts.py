@@ -6,7 +6,8 @@
 
 native    the layout in which the op leaves its result
 settled   the layout in which the value waits for its uses: explicit tilings and atomics applied, every pending
-          reduction resolved once (to a tile if all uses slice alike, else whole)
+          reduction resolved once (to a tile if all uses slice alike, else whole). An atomic value that all uses slice
+          is not made whole: an all_gather and a slice would be an all_to_all
 required  the layout in which a use reads it
 
 An op that passes parts (`pending.py`) reads and leaves what is pending as it is.
@@ -139,7 +140,9 @@ def _settle(
         stamps[axis] = _decided(state, op, value, axis)
         left = action_of(native[value], axis)
         if state.action[value, axis] == ATOMIC:
-            actions[axis] = 0
+            kept = not _is_sliced(graph, is_output, required, value, axis)
+            actions[axis] = 0 if kept else left
+            stamps[axis] = state.op_stamp[op, axis]
         elif left > LAST_TILE and _is_passed_on(graph, required, value, axis, left):
             actions[axis] = left
         elif left <= LAST_TILE or tiling(graph, maps, state, value, axis) >= 0:
@@ -153,6 +156,16 @@ def _settle(
             if 0 < actions[axis] <= LAST_TILE:
                 stamps[axis] = state.op_stamp[graph.use_op[graph.user[first]], axis]
     return pack(actions, stamps)
+
+
+@kernel
+def _is_sliced(graph: GraphArrays, is_output: np.ndarray, required: np.ndarray, value: int, axis: int) -> bool:
+    """True if no reader of the value needs it whole on the axis: each takes a tile, straight from where it was made."""
+    first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
+    sliced = first < last and not is_output[value]
+    for i in range(first, last):
+        sliced = sliced and 0 < action_of(required[graph.user[i]], axis) <= LAST_TILE
+    return sliced
 
 
 @kernel
@@ -173,7 +186,7 @@ def _resolved(
     axis: int,
     actions: np.ndarray,
 ) -> int:
-    """What the reduction pending on `axis` becomes: still pending for an op that passes it, a tile all uses share, or whole."""
+    """What the reduction pending on `axis` becomes: still pending for an op that passes it, a tile, or whole."""
     first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
     if is_output[value]:
         return 0

@@ -72,18 +72,20 @@ def passage_arrays(program: Program) -> PassageArrays:
     is_argument[program.value_op[np.array(program.arguments, np.int64)]] = True
     carries = np.array([spec.kind == "carry" for spec in program.specs], np.bool_)[program.op_spec]
     known = np.array([_identity(spec) for spec in program.specs], np.uint8)
+    keeps = np.array([t.keeps_numbers for t in traits], np.bool_)
     return PassageArrays(
         first=first,
         code=code,
         start=start,
         parts=parts,
-        rounded=np.array([t.passes_rounded for t in traits], np.bool_),
+        rounded=np.array([t.passes_rounded(s) for t, s in zip(traits, program.specs, strict=True)], np.bool_),
         divided=np.array([isinstance(t, (Matmul, Convolution, Opaque)) for t in traits], np.bool_),
         free=np.array([not isinstance(t, Elementwise) or t.weight == 0 for t in traits], np.bool_),
         is_carry=carries,
         from_scalars=scalars[program.op_spec] & ~is_argument,
         identity=_identities(
-            program.op_spec, program.operand_ptr, program.operands, program.result_ptr, first, code, start, parts, known
+            program.op_spec, program.operand_ptr, program.operands, program.result_ptr,
+            first, code, start, parts, known, keeps,
         ),
         scope=program.op_scope,
         runs=_runs(program),
@@ -114,6 +116,7 @@ def _identities(
     start: np.ndarray,
     parts: np.ndarray,
     known: np.ndarray,
+    keeps: np.ndarray,
 ) -> np.ndarray:
     """`identity`: constants, and what passages make of them: parts of which each is an identity make an identity."""
     found = np.zeros(result_ptr[-1], np.uint8)
@@ -121,7 +124,7 @@ def _identities(
         spec = op_spec[op]
         if result_ptr[op + 1] != result_ptr[op] + 1:
             continue
-        bits = known[spec]
+        bits = found[operands[operand_ptr[op]]] if keeps[spec] else known[spec]
         for passage in range(first[spec], first[spec + 1]):
             bit = 1 << (code[passage] - SUM)
             holds = False

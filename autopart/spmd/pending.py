@@ -6,18 +6,20 @@
     %e = exponential %s                           not linear: the way ends
 
 A value that is pending on an axis goes on through an op if the op has a passage for it (`core/ops/passages.py`), if
-nothing else reads the value and no action is on it, and if what else the op reads is whole or stands for parts: zeros for
-a sum, anything for a maximum. The ways of several sums join in an op that adds them, so a way is a tree. For each tree
-and axis, the reduction is done at the points that move the fewest bytes in all:
+nothing else reads the value and no action is on it, and if what else the op reads is whole or stands for parts: zeros
+for a sum, anything for a maximum. The ways of several sums join in an op that adds them, so a way is a tree. For each
+tree and axis, the reduction is done at the points that move the fewest bytes in all:
 
     bytes = bytes of the value on one device x runs of its loop x (1 if its readers slice it alike, else 2)
 
-(reduce_scatter or all_reduce). Where two choices move the same bytes, the one that repeats less work is taken (an op that
-passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before they are
-reduced, a slice comes before the reduction and a broadcast after it, and the reduction comes after a transpose, which the
-compiler then makes part of the matmul. A loop's carry passes what its body adds up from zeros, if that moves fewer bytes:
-one reduction after the loop. It passes nothing where the bytes are the same, as they are for rows written one by one into
-a carried array, because it would hold the array whole.
+(reduce_scatter or all_reduce). Where two choices move the same bytes, the one that repeats less work is taken (an op
+that passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before
+they are reduced, a slice comes before the reduction and a broadcast after it, and the reduction comes after a
+transpose, which the compiler then makes part of the matmul.
+
+A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
+passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
+would be held whole.
 """
 
 # pyright: reportArgumentType=false
@@ -52,8 +54,7 @@ def pass_reductions(
     """(passing, code): what is pending where, if every reduction is done where it is cheapest.
 
     passing[op]        uint8; bit a: the op works on parts along axis a, or makes its result whole for an op that does
-    code[value, axis]  uint8; the reduction that may be pending on a value, which it is where the op that makes it passes
-                       parts; 0 for none
+    code[value, axis]  uint8; the reduction that may be pending on a value, and that is if its op passes parts; else 0
 
     `rounded` also lets reductions through ops whose parts are rounded otherwise than the whole.
     """
@@ -67,7 +68,7 @@ def pass_reductions(
         for op in range(ops):
             if passages.is_carry[op]:
                 assumed[op] = ANY_CODE
-        changes = True
+        some = changes = True
         while changes:
             some = _spread(
                 graph, maps, state, passages, sizes, shapes, is_output, rounded, axis,
@@ -153,10 +154,10 @@ def _spread(
 
 @kernel
 def _reads_pending(graph: GraphArrays, op: int, axis: int, code: np.ndarray) -> bool:
+    found = False
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
-        if code[graph.operands[use], axis] != 0:
-            return True
-    return False
+        found = found or code[graph.operands[use], axis] != 0
+    return found
 
 
 @kernel
@@ -208,8 +209,9 @@ def _stands_for_parts(
     code: int,
 ) -> bool:
     """True if the value, the same on every device, reduces to itself: zeros for a sum, anything for a maximum."""
-    same = (code != SUM and code != MUL) or passages.identity[value] >> (code - SUM) & 1 != 0
-    return same and _is_whole(graph, maps, state, passages, is_output, axis, value)
+    if code in (SUM, MUL) and passages.identity[value] >> (code - SUM) & 1 == 0:
+        return False
+    return _is_whole(graph, maps, state, passages, is_output, axis, value)
 
 
 @kernel
@@ -335,7 +337,7 @@ def _revise(
 ) -> bool:
     """Takes back what was assumed of carries and does not hold; True if that is anything.
 
-    A carry is pending if what the body makes of it is, by the same reduction, and if its initial value stands for parts.
+    A carry is pending if what the body makes of it is, by the same reduction, and if it begins with parts.
     """
     changes, open_ = False, False
     for op in range(assumed.shape[0]):
@@ -354,7 +356,8 @@ def _revise(
             if begins == 0:
                 holds = holds and _stands_for_parts(graph, maps, state, passages, is_output, axis, initial, found)
             else:
-                holds = holds and (begins == found or begins == ANY_CODE) and _goes_on(graph, state, is_output, axis, initial)
+                other = begins != found and begins != ANY_CODE
+                holds = holds and not other and _goes_on(graph, state, is_output, axis, initial)
         revised = found if holds else 0
         if revised != assumed[op]:
             assumed[op], changes = revised, True

@@ -1,6 +1,6 @@
 """May a reduction that is pending pass through each op as its rule says, and through no other? Asked of XLA.
 
-    passage (SUM; parts, whole) of multiply      multiply(x0, y) + multiply(x1, y) == multiply(x0 + x1, y) ?
+passage (SUM; parts, whole) of multiply      multiply(x0, y) + multiply(x1, y) == multiply(x0 + x1, y) ?
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jax
 import numpy as np
 import pytest
 
@@ -114,7 +113,7 @@ def conceivable(subject: Subject) -> list[Passage]:
 
 
 def stated(subject: Subject, passage: Passage) -> bool:
-    """True if the rule has the passage, or one that has more operands in parts, all of which are zeros in every draw."""
+    """True if the rule has the passage, or one that has more operands in parts, zeros in every draw."""
     zeros = [not any(np.any(draw[k]) for draw in subject.draws) for k in range(len(passage.parts))]
     return any(
         other.code == passage.code
@@ -174,7 +173,9 @@ def test_what_a_rule_states_for_other_operands_than_the_op_has_is_refused():
 
 
 def test_booleans_have_no_sums_and_complex_numbers_no_maximum():
-    boolean, complex_ = (OpSpec("x", {}, (t,), (t,)) for t in (TensorType((4,), "i1"), TensorType((4,), "complex<f32>")))
+    boolean, complex_ = (
+        OpSpec("x", {}, (t,), (t,)) for t in (TensorType((4,), "i1"), TensorType((4,), "complex<f32>"))
+    )
     assert [p.code for p in moved()(boolean)] == [AND, OR]
     assert [p.code for p in moved()(complex_)] == [SUM, MUL]
     assert [*together(SUM)(boolean), *linear_in(0)(boolean), *together(MAX)(complex_)] == []

@@ -264,7 +264,7 @@ def traits_named(kind: str, target: str = "") -> Traits:
 
 
 def passages_of(spec: OpSpec) -> tuple[Passage, ...]:
-    """The ways in which a reduction pending on operands passes through an op; () for an op that does not have one result.
+    """The ways in which a reduction pending on operands passes through an op.
 
     Raises `RegistryError` if the rule's passages do not fit the op.
     """

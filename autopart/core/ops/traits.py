@@ -40,7 +40,8 @@ class Traits:
     cheap_to_regather  a stored parameter seen through the op still counts as stored: gathering anew beats keeping it
     cloned_per_use     computed anew for each use, wherever it reads no array (a scalar's broadcast, not an array's)
     passes             the ways in which a reduction pending on its operands passes through it (`passages.py`)
-    passes_rounded     what passes is rounded otherwise than in the whole; it passes where `LoweringOptions` allow that
+    passes_rounded     True for a spec that rounds parts otherwise than the whole: `LoweringOptions` say if they pass
+    keeps_numbers      zeros stay zeros and ones stay ones, whatever the types
     stops_sums         why sums that could pass through it, since it is linear, do not
     read_through       on one device it is its operand, so a program is read as if the op were not there
     shown              attributes that a reader of the program's text needs
@@ -51,7 +52,8 @@ class Traits:
     cheap_to_regather: bool = False
     cloned_per_use: bool = False
     passes: Passages | None = None
-    passes_rounded: bool = False
+    passes_rounded: Callable[[OpSpec], bool] = lambda spec: False
+    keeps_numbers: bool = False
     stops_sums: str = ""
     read_through: bool = False
     shown: tuple[str, ...] = ()

@@ -58,14 +58,22 @@ _EXPANDED = {
 }  # fmt: skip
 """Ops per element that XLA expands a kind into, each counted once."""
 
+
 def _numerator(spec: OpSpec) -> Iterable[Passage]:
     """A sum is divided part by part, but for integers, whose remainders are lost."""
     whole_numbers = spec.results[0].dtype.startswith(("i", "ui"))
     return () if whole_numbers else linear_in(0)(spec)
 
 
+def _rounds(spec: OpSpec) -> bool:
+    """True for a convert to another type."""
+    return spec.kind == "convert" and spec.operands[0].dtype != spec.results[0].dtype
+
+
 def _converted(spec: OpSpec) -> Iterable[Passage]:
-    """A float as a float of another width."""
+    """Anything as what it is (jax writes such converts), and a float as a float of another width."""
+    if not _rounds(spec):
+        return moved()(spec)
     floats = all(t.dtype.startswith(("f", "bf")) for t in (*spec.operands, *spec.results))
     return linear_in(0)(spec) if floats else ()
 
@@ -98,7 +106,8 @@ def _traits(kind: str) -> Elementwise:
     return Elementwise(
         _EXPANDED.get(name, 1),
         passes=_PASSES.get(name),
-        passes_rounded=name == "convert",
+        passes_rounded=_rounds,
+        keeps_numbers=name == "convert",
         stops_sums=_STOPS.get(name, ""),
         cheap_to_regather=kind == "convert",
         shown=shown,
@@ -129,7 +138,7 @@ def _examples(kind: str) -> Iterable[Example]:
         case "complex":
             yield op(kind, f"{float_}, {float_} -> 4x6xcomplex<f32>")
         case "convert":
-            yield from (op(kind, f"{float_} -> {to}") for to in ("4x6xbf16", "4x6xi32", "4x6xi1"))
+            yield from (op(kind, f"{float_} -> {to}") for to in ("4x6xbf16", "4x6xi32", "4x6xi1", float_))
         case "reduce_precision":
             yield op(kind, f"{float_} -> {float_}", "exponent_bits = 5 : i32, mantissa_bits = 7 : i32")
         case "bitcast_convert":

@@ -47,7 +47,7 @@ def reduction_codes(region: str, types: Iterable[TensorType]) -> tuple[int, ...]
 
 
 def combined_by_reducer(spec: OpSpec, whole: Sequence[int] = ()) -> list[Passage]:
-    """What the reducer combines, it combines in parts as well: a sum of sums. Operands numbered in `whole` are whole."""
+    """The reducer combines parts as it combines the whole: a sum of sums. Operands numbered in `whole` are whole."""
     codes = reduction_codes(spec.region, spec.results)
     if codes is None or len(codes) != 1:
         return []

@@ -147,7 +147,7 @@ def _flop(spec: OpSpec) -> float:
 
 
 def _passes(spec: OpSpec) -> Iterable[Passage]:
-    """Updates are combined with what is there; the indices are whole. (Of updates that overwrite, any may come last.)"""
+    """Updates are combined with what is there; the indices are whole."""
     return combined_by_reducer(replace(spec, region=_added(spec.region)), whole=(len(spec.results),))
 
 

@@ -37,7 +37,9 @@ def _traits(kind: str) -> View:
     """The operand itself: nothing is left to reduce or to send."""
     adds = kind in ("all_reduce", "cross-replica-sum")
     return View(
-        read_through=True, passes=_unchanged, flop_reason="XLA counts an add per element, also over a group of one" if adds else ""
+        read_through=True,
+        passes=_unchanged,
+        flop_reason="XLA counts an add per element, also over a group of one" if adds else "",
     )
 
 
