@@ -19,8 +19,8 @@ from autopart.api.compiled import Compiled
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
-from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.microbatch import Microbatch
+from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Replay, Sweep, sweep
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
@@ -91,8 +91,8 @@ __all__ = [
     "Mesh",
     "MeshError",
     "Metadata",
-    "Optimizer",
     "Microbatch",
+    "Optimizer",
     "OptimizerError",
     "PartitionError",
     "PartitionedFunction",

@@ -3,8 +3,8 @@
 [ap.Microbatch({"batch": 0}, steps=4), BP, Z3]      a quarter of the activations; gradients summed over four turns
 
 It tiles along a temporal axis, which is no mesh axis, by the same actions and the same propagation as any tactic. What
-that tiles becomes one sequential loop of the program, before tactics along mesh axes act: a loop over devices and a loop
-over time are loops of one nest over different axes, so wherever the tactic stands in a schedule, the result is the same.
+that tiles becomes a sequential loop of the program before tactics along mesh axes act: loops over devices and over time
+are loops of one nest over different axes, so wherever the tactic stands in a schedule, the result is the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
+from autopart.core.actions import Atomic, Tile
 from autopart.core.arguments import ANYTHING, STRING, check_fields, mapping, whole
 from autopart.core.errors import ArgumentError, BlockedError, PartitionError, TileError
 from autopart.core.mesh import Mesh
@@ -35,9 +36,9 @@ class Microbatch:
     name    what the metadata calls the tactic
 
     Sums over the batch are accumulated in their own type, so they are rounded in another order than in one piece;
-    random numbers are those of the whole batch. Raises, when applied: `UnknownNameError` for an input that is not there,
-    `TileError` where the steps do not divide it, and `BlockedError` with the op and its source line where an op needs
-    the whole batch in the middle of a loop.
+    random numbers are those of the whole batch. Raises, when applied: `UnknownNameError` for an input that is not
+    there, `TileError` where the steps do not divide it, and `BlockedError` with the op and its source line where an op
+    needs the whole batch in the middle of a loop.
     """
 
     inputs: Mapping[str, Any]
@@ -61,7 +62,15 @@ class Microbatch:
                 why="a search decides about one program, and this tactic makes another of it",
                 hint="put it into the schedule that ap.jit is given, beside the search",
             )
-        return TacticResult([], {"steps": self.steps})
+        said = {"inputs": _plain(self.inputs), "steps": self.steps, "loops": self.loops}
+        return TacticResult([], {"microbatch": said})
+
+
+def _plain(decision: Any) -> Any:
+    """Names and dims as plain values; anything else, such as a callable, as text."""
+    if isinstance(decision, Mapping):
+        return {str(key): _plain(below) for key, below in decision.items()}
+    return decision if isinstance(decision, int) else repr(decision)
 
 
 @dataclass(frozen=True)
@@ -84,10 +93,17 @@ class MicrobatchLoop(Pass):
     def _looped(self, program: Program) -> Program:
         steps, partitioning = self.tactic.steps, Partitioning(program, Mesh({AXIS: self.tactic.steps}))
         try:
-            ManualPartition(self.tactic.inputs, AXIS).act(partitioning, self.context)
+            taken = ManualPartition(self.tactic.inputs, AXIS).act(partitioning, self.context).actions
         except TileError as error:
             what = error.what.replace(f'along mesh axis "{AXIS}" (size {steps})', f"into {steps} microbatches")
             raise TileError(what, why=error.why, hint="steps that divide the dim, or a dim that they divide") from None
+        for action in taken:
+            if isinstance(action, Tile | Atomic) and action.value not in program.arguments:
+                raise ArgumentError(
+                    f"{program.value_name(action.value)} is no argument of the program",
+                    why="what is computed is cut as propagation finds",
+                    hint=", ".join(map(repr, program.argument_names[:4])),
+                )
         plan = plan_loops(partitioning)
         if plan.loops > self.tactic.loops:
             raise _conflict(plan, plan.middles[0], self.tactic.loops)
@@ -103,8 +119,9 @@ def _conflict(plan: LoopPlan, middle: Middle, loops: int) -> BlockedError:
     what = "a sum over the batch" if middle.value in plan.parts else "all of the batch"
     return BlockedError(
         f"{kind} needs {what} in the middle of the loop" + (f"  at {where}" if where else ""),
-        why=f"it reads what {program.spec(int(read)).kind} leaves" + (f" at {made}" if made else "")
+        why=f"it reads what {program.spec(int(read)).kind} leaves"
+        + (f" at {made}" if made else "")
         + f", and the loop goes on with its result: that is {plan.loops} loops, and {loops} may be",
-        hint=f"loops={plan.loops}, which keeps for the whole batch what later loops read of earlier ones; or compute it for "
-        "each microbatch alone (statistics over groups or features instead of the batch)",
+        hint=f"loops={plan.loops}, which keeps for the whole batch what later loops read of earlier ones; or compute it "
+        "for each microbatch alone (statistics over groups or features instead of the batch)",
     )

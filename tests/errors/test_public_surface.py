@@ -126,6 +126,7 @@ ROWS = {
     "LoweringOptions": ({}, ap.LoweringOptions, None),
     "Serial": ({}, ap.Serial, None),
     "Limits": ({}, ap.Limits, None),
+    "Microbatch": ({"inputs": {"x": 0}, "steps": 2, "loops": 1, "name": ""}, ap.Microbatch, applied),
     "SharedGathers": ({"within": 8, "name": ""}, ap.SharedGathers, applied),
     "Processes": ({}, ap.Processes, None),
     "Mesh": ({"axes": {"a": 4, "b": 2}, "device": None, "links": None}, ap.Mesh,

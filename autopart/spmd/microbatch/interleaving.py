@@ -5,8 +5,8 @@
       2 stretches                      0 1     4 5              devices {0 1 2 3} and {4 5 6 7} have two rows each
       4 stretches                      0   2   4   6
 
-A dim of n is seen as [stretches, steps, n / stretches / steps]; a microbatch is one index of the middle one. A mesh axis
-that tiles the dim, whose size divides the number of stretches, cuts along the first one: no row changes its device.
+A dim of n is seen as [stretches, steps, n / stretches / steps]; a microbatch is one index of the middle one. A mesh
+axis that tiles the dim, whose size divides the number of stretches, cuts along the first one: no row changes its device.
 Reshapes keep this as they keep any tile of a dim's major part.
 """
 
@@ -86,7 +86,8 @@ def _tiled_sizes(plan: LoopPlan) -> Iterable[int]:
             if mapping is not None:
                 spec = program.spec(op)
                 yield mapping.extent
-                for type_, dim in zip((*spec.operands, *spec.results), (*mapping.operands, *mapping.results), strict=True):
+                types, dims = (*spec.operands, *spec.results), (*mapping.operands, *mapping.results)
+                for type_, dim in zip(types, dims, strict=True):
                     if 0 <= dim < len(type_.shape):
                         yield type_.shape[dim]
 

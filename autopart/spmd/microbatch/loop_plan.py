@@ -17,7 +17,7 @@ it, so that as little as possible is kept from one loop to the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autopart.core.control_flow import branches_of, loop_of
@@ -140,7 +140,11 @@ def _spans(program: Program) -> Iterator[tuple[int, int]]:
         yield start, op
 
 
-def _earliest(units, makers, is_local) -> list[int]:
+IsLocal = Callable[[Unit, Read, int], bool]
+"""Whether a unit reads what another unit, by its number, leaves for the same turn of the same loop."""
+
+
+def _earliest(units: Sequence[Unit], makers: Sequence[Sequence[int]], is_local: IsLocal) -> list[int]:
     """The first loop in which, or before which, each unit can run."""
     earliest: list[int] = []
     for unit, made_by in zip(units, makers, strict=True):
@@ -153,7 +157,7 @@ def _earliest(units, makers, is_local) -> list[int]:
     return earliest
 
 
-def _latest(units, makers, is_local, loops: int) -> tuple[int, ...]:
+def _latest(units: Sequence[Unit], makers: Sequence[Sequence[int]], is_local: IsLocal, loops: int) -> tuple[int, ...]:
     """The last loop in which, or before which, each unit can run."""
     latest = [loops - 1 if unit.looped else loops for unit in units]
     for number in reversed(range(len(units))):
@@ -167,9 +171,7 @@ def _latest(units, makers, is_local, loops: int) -> tuple[int, ...]:
 # ---- one unit
 
 
-def _unit(
-    partitioning: Partitioning, start: int, end: int, parts: dict[int, int], passage: dict[int, Passage]
-) -> Unit:
+def _unit(partitioning: Partitioning, start: int, end: int, parts: dict[int, int], passage: dict[int, Passage]) -> Unit:
     """The unit of ops `[start, end)`; what is pending in it is added to `parts` and `passage` if it is looped."""
     program, state = partitioning.program, partitioning.state
     inside = range(int(program.result_ptr[start]), int(program.result_ptr[end]))

@@ -14,14 +14,14 @@ step for the position. Reading the module back gives a program like any other.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 from autopart.core.control_flow import Branches, Carry, Loop, Region, branches_of, loop_of
 from autopart.core.importer.replay import read_module
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
-from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType
+from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType, splat_value
 from autopart.core.ops.rule import localize
 from autopart.core.ops.rules.reduce import identity
 from autopart.core.program import Program
@@ -80,6 +80,7 @@ class _Sequential:
         self._step: ir.Value | None = None
         self._inside: set[int] = set()
         self._barrier: list[int] = []
+        self._last_part = _last_parts(plan)
         nothing = OpSpec("", {}, (), ())
         self._make = MlirLocalOp(nothing, None, (), (), (), (), (), _Step(0, cast(ir.Value, None)))
 
@@ -188,11 +189,11 @@ class _Sequential:
         else:
             if kind == "iota":
                 return [self._iota(op, spec)]
-            if kind.endswith("constant") and spec.attributes.get("value") is not None and self._is_dense(spec):
+            if kind in ("constant", "chlo.constant") and splat_value(spec) is None:
                 whole = MlirLocalOp(spec, source, (), (), [], [], spec.results, _Step(1, cast(ir.Value, None)))
                 return [self._take(whole.clone()[0], mapping.results[0])]
             nest = ((0, int(self._plan.partitioning.state.mapping[op, 0])),)
-            step = stablehlo.ReshapeOp(cast(ir.Value, self._step).type, self._step).result
+            step = stablehlo.ReshapeOp(*_type_and_value(self._step)).result
             outputs = [self._local_type(v) for v in self._program.results_of(op)]
         table = self._plan.partitioning.table.of[number]
         positions = _Step(self._rows.steps, step)
@@ -208,9 +209,6 @@ class _Sequential:
             raise _NeedsStretch
         step.replace_all_uses_with(cast(ir.Value, self._step))
         cast(Any, step.owner).erase()
-
-    def _is_dense(self, spec: OpSpec) -> bool:
-        return not hasattr(spec.attributes["value"], "dtype")
 
     def _iota(self, op: int, spec: OpSpec) -> ir.Value:
         value = self._program.results_of(op)[0]
@@ -228,8 +226,7 @@ class _Sequential:
     def _part_of_barrier(self, op: int) -> None:
         """A barrier's ops, one per operand, become one barrier for those of them that run together."""
         self._barrier.append(op)
-        group = next(parts for parts in self._program.barriers if op in parts)
-        if op + 1 in group and self._runs_with(op, op + 1):
+        if op != self._last_part[op]:
             return
         parts, self._barrier = self._barrier, []
         results = barrier(*[self._operands(part)[0] for part in parts])
@@ -274,7 +271,8 @@ class _Sequential:
         if code not in (SUM, MUL):
             return whole
         type_ = self._make.type_of(whole)
-        return self._make.select(self._is_first(), whole, self._make.constant(identity(code, type_.dtype), *_of(type_)))
+        nothing = self._make.constant(identity(code, type_.dtype), type_.dtype, type_.shape)
+        return self._make.select(self._is_first(), whole, nothing)
 
     # ---- control flow
 
@@ -313,14 +311,18 @@ class _Sequential:
         yield
         self._values, self._taken = self._values.parents, self._taken.parents
 
-    def _runs_with(self, op: int, other: int) -> bool:
-        """True if two ops of the program's own scope, or of one inner scope, run at the same place."""
-        place = {u.start: (at, u.looped) for u, at in zip(self._plan.units, self._plan.place, strict=True)}
-        return place.get(op) == place.get(other)
+
+def _type_and_value(value: ir.Value | None) -> tuple[Any, Any]:
+    """What an op that leaves a value as it is is made from."""
+    assert value is not None
+    return value.type, value
 
 
-def _of(type_: TensorType) -> tuple[str, tuple[int, ...]]:
-    return type_.dtype, type_.shape
-
-
-_ = Callable
+def _last_parts(plan: LoopPlan) -> dict[int, int]:
+    """Op of a barrier -> the last op of the barrier that runs at the same place; inside a loop or a case all do."""
+    place = {unit.start: (at, unit.looped) for unit, at in zip(plan.units, plan.place, strict=True)}
+    last: dict[tuple[int, object], int] = {}
+    for number, parts in enumerate(plan.partitioning.program.barriers):
+        last.update({(number, place.get(op)): op for op in parts})
+    barriers = enumerate(plan.partitioning.program.barriers)
+    return {op: last[number, place.get(op)] for number, parts in barriers for op in parts}
