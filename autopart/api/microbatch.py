@@ -122,6 +122,6 @@ def _conflict(plan: LoopPlan, middle: Middle, loops: int) -> BlockedError:
         why=f"it reads what {program.spec(int(read)).kind} leaves"
         + (f" at {made}" if made else "")
         + f", and the loop goes on with its result: that is {plan.loops} loops, and {loops} may be",
-        hint=f"loops={plan.loops}, which keeps for the whole batch what later loops read of earlier ones; or compute it "
-        "for each microbatch alone (statistics over groups or features instead of the batch)",
+        hint=f"loops={plan.loops}, which keeps for the whole batch what later loops read of earlier ones; or compute "
+        "it for each microbatch alone (statistics over groups or features instead of the batch)",
     )

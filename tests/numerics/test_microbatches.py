@@ -1,7 +1,7 @@
 """Does a step in a loop over microbatches compute, on eight devices, what the whole step computes?
 
-Three steps of each model, alone and partitioned; state is donated and goes from step to step. Over the batch's mesh axis
-there are as many all_reduces as without the loop, or fewer: gradients are reduced once, after it.
+Three steps of each model, alone and partitioned; state is donated and goes from step to step. Over the batch's mesh
+axis there are as many all_reduces as without the loop, or fewer: gradients are reduced once, after it.
 """
 
 from __future__ import annotations

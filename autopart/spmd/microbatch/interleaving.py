@@ -6,8 +6,8 @@
       4 stretches                      0   2   4   6
 
 A dim of n is seen as [stretches, steps, n / stretches / steps]; a microbatch is one index of the middle one. A mesh
-axis that tiles the dim, whose size divides the number of stretches, cuts along the first one: no row changes its device.
-Reshapes keep this as they keep any tile of a dim's major part.
+axis that tiles the dim, whose size divides the number of stretches, cuts along the first one: no row changes its
+device. Reshapes keep this as they keep any tile of a dim's major part.
 """
 
 from __future__ import annotations
