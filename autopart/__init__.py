@@ -19,6 +19,7 @@ from autopart.api.compiled import Compiled
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
+from autopart.api.microbatch import Microbatch
 from autopart.api.named import named_schedules
 from autopart.api.parallelism import Parallelism
 from autopart.api.reshard import redistribution_plan, reshard
@@ -92,6 +93,7 @@ __all__ = [
     "Mesh",
     "MeshError",
     "Metadata",
+    "Microbatch",
     "Optimizer",
     "OptimizerError",
     "Parallelism",

@@ -20,7 +20,7 @@ from typing import Any
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, jit, known_options
 from autopart.api.metadata import describe
-from autopart.api.tactic import ACTION, SCHEDULE, Tactic, TacticContext, TacticResult, actions_of
+from autopart.api.tactic import ACTION, SCHEDULE, Tactic, TacticContext, TacticResult, actions_of, passes_asked
 from autopart.api.trace import LoadedProgram
 from autopart.core.actions import Action
 from autopart.core.arguments import (
@@ -213,6 +213,8 @@ def sweep(
     found = (
         list(meshes) if meshes is not None else [Mesh(sizes, device=device) for sizes in factorisations(devices, axes)]
     )
+    if asked := passes_asked(schedule):
+        jit_options = {**jit_options, "passes": [*jit_options.get("passes", ()), *asked]}
     program = jit(fun, found[0], [], **jit_options).lower(*args).traced.program
     starts: dict[int, Partitioning] = {}
     errors: dict[int, str] = {}

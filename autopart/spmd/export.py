@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from autopart.core.control_flow import Branches, Loop
 from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
@@ -26,7 +27,7 @@ from autopart.spmd.local_op import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
 from autopart.spmd.scoped_values import ScopedValues
-from autopart.spmd.walk import Branches, Loop, Walk
+from autopart.spmd.walk import Walk
 
 _STRUCTURAL = ("tag", "condition")
 """Kinds that leave no op: their results are their operands."""
