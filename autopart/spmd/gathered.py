@@ -9,7 +9,7 @@
 One row per op and axis. The op has no loop over the axis, so the axis divides no work of it, for one of these reasons:
 no rule is known, a rule blocks by nature, the rule has no mapping for the tiled dim, the dim is not a multiple of the
 axis, several mappings fit (a conflict). Two rows are no gathers but as costly: a window that moves along a tiled dim
-(a scan over it), which every device receives by an all_reduce, and an op without mappings whose result is wanted in
+(a scan over it), which every device receives by an all_reduce, of the window or of what is computed from it, and an op without mappings whose result is wanted in
 tiles (random bits), which every device makes whole.
 
 What a tactic asked for is no row: a value kept whole by decision, and stored state (a parameter that the program
@@ -100,14 +100,29 @@ class _Finder:
         plan_of = dict(zip(self._local.at_def.tolist(), self._local.def_plans, strict=True))
         kinds = np.array([s.kind in WINDOWS for s in self._program.specs], np.bool_)[self._program.op_spec]
         for op in np.flatnonzero(kinds & self._loops).tolist():
-            value = int(self._program.result_ptr[op])
+            window = int(self._program.result_ptr[op])
             mapping = self._local.table.of[self._program.op_spec[op]][self._local.mapping[op, self._axis]]
+            value = self._reduced_at(window)
             if mapping.results[0] not in REDUCTION_NAMES or self._held[value] >= 0 or value not in plan_of:
                 continue
-            runs = int(self._program.scope_trips[self._program.op_scope[op]])
+            runs = self._runs_at(value)
             size = self._local.local_type(value, int(self._local.settled[value])).bytes
-            why = f"it moves along dim {mapping.operands[0]}, which is tiled: every device receives the window"
+            of_window = self._local.local_type(window, int(self._local.settled[window])).bytes
+            is_received = (size, runs) == (of_window, self._runs_at(window))
+            what = "receives the window" if is_received else "works on it, and the results are added"
+            why = f"it moves along dim {mapping.operands[0]}, which is tiled: every device {what}"
             yield self._row(op, why, size * runs, self._sum([(plan_of[value], value, runs)]))
+
+    def _reduced_at(self, value: int) -> int:
+        """The value at which what is pending on `value` is reduced: itself, or one behind the ops that it passes."""
+        program = self._program
+        pointer, users = program.users
+        while _actions(self._local.settled, self._axis)[value] > LAST_TILE:
+            op = int(program.use_op[users[pointer[value]]])
+            if not self._local.passing[op] >> self._axis & 1:
+                break
+            value = int(program.result_ptr[op + 1]) - 1
+        return value
 
     def made_whole(self) -> Iterator[Gathered]:
         """Ops without any mapping, whose results all readers take in tiles."""
@@ -167,6 +182,9 @@ class _Finder:
     def _received(self, value: int) -> float:
         held = self._local.local_type(value, int(self._local.settled[value])).bytes
         return held * (self._local.mesh.axis_sizes[self._axis] - 1)
+
+    def _runs_at(self, value: int) -> int:
+        return int(self._program.scope_trips[self._program.op_scope[self._program.value_op[value]]])
 
     def _runs_of(self, redistribution: int) -> int:
         return int(self._program.scope_trips[self._local.placement.scope[redistribution]])

@@ -38,11 +38,18 @@ CASES = {
         8 * 16 * 4,
     ),
     "scan": (
+        lambda x: lax.scan(lambda c, row: (jnp.tanh(c + row), None), x[0] * 0, x)[0],
+        (X,),
+        "dynamic_slice",
+        "it moves along dim 0, which is tiled: every device receives the window",
+        64 * 16 * 4,
+    ),
+    "scan that adds up": (
         lambda x: lax.scan(lambda c, row: (c + row, None), x[0] * 0, x)[0],
         (X,),
         "dynamic_slice",
-        "it moves along dim 0, which is tiled",
-        64 * 16 * 4,
+        "it moves along dim 0, which is tiled: every device works on it, and the results are added",
+        16 * 4,
     ),
     "random bits": (
         lambda x, k: x + lax.rng_bit_generator(k, x.shape)[1].astype("float32"),
