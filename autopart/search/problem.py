@@ -6,14 +6,18 @@ problem.best                                   ->  the best state yet; it surviv
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from autopart.search.budget import BudgetMeter, BudgetSpent
 from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Lost, Session, WorkerError
-from autopart.search.jobs import Job, Result, State, states_of_lost
+from autopart.search.jobs import Job, Question, Result, State, states_of_lost
 from autopart.search.space.decisions import Decision
 from autopart.search.space.named_schedules import named_schedules
+
+Answer = TypeVar("Answer")
 
 Observer = Callable[["Problem", State, bool], None]
 """Called for every evaluation, with whether it is the best yet."""
@@ -31,6 +35,8 @@ class Problem:
     evaluations     states costed so far
     broken          what a worker, the compiler or the cost model raised, if any did: not the optimizer's doing
     lost            (job, why) of those that no worker could finish; they count as states that cost more than any other
+    notes           plain values that the optimizer adds to the report
+    lower_bound     no state that the search may reach scores less, where the optimizer knows; else None
     """
 
     def __init__(
@@ -49,6 +55,8 @@ class Problem:
         self.history: list[tuple[int, float]] = []
         self.broken: Exception | None = None
         self.lost: list[tuple[Job, str]] = []
+        self.notes: dict[str, Any] = {}
+        self.lower_bound: float | None = None
         self.start = self._first()
         meter.begin()
         self.best = self.start
@@ -84,6 +92,26 @@ class Problem:
     def seconds(self) -> float:
         """Seconds since the starting state was costed."""
         return self._meter.seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds that the budget still has; infinite where only evaluations count."""
+        return max(0.0, self._meter.deadline - time.monotonic())
+
+    def ask(self, questions: Sequence[Question[Answer]]) -> list[Answer]:
+        """What workers answer, in the order of the questions; no evaluations. Raises `BudgetSpent` at the deadline."""
+        answers: dict[int, Answer] = {}
+        try:
+            for index, answer in self._session.run(questions, self._meter.deadline):
+                if isinstance(answer, Lost):
+                    raise WorkerError("a worker has no answer", why=answer.why)
+                answers[index] = answer
+        except Exception as error:
+            self.broken = error
+            raise
+        if len(answers) < len(questions):
+            raise BudgetSpent
+        return [answers[index] for index in range(len(questions))]
 
     def run(self, jobs: Sequence[Job]) -> list[Result]:
         """Costs a wave. Raises `BudgetSpent` once the budget is, after what still fitted into it has been noted.

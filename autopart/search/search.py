@@ -200,7 +200,11 @@ def _found(task: SearchTask, problem: Problem, optimizer: Optimizer, wanted: Sea
         "best": _cost(best.cost),
         "history": [list(h) for h in problem.history],
         "cached": False,
+        **problem.notes,
     }
+    if problem.lower_bound is not None:
+        report["lower_bound"] = problem.lower_bound
+        report["gap"] = max(0.0, 1 - problem.lower_bound / max(best.cost.score, 1e-30))
     if (
         stopped == "budget"
         and problem.evaluations == 0

@@ -1,0 +1,149 @@
+"""`ap.ILP`: the sharding problem as an integer program, solved, decoded into decisions, and priced anew.
+
+    bound       of the least costs: before anything is tried
+    seeds       named schedules are costed; the best is the state that the first plan is made after
+    round       plan after the best state -> solve -> decisions -> priced by the cost model; again, after what was found
+    refinement  neighbours of the best state, as other optimizers refine theirs
+
+The report says for each round what the plan promised and what the program costs (`rounds`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from autopart.core.arguments import FLAG, Kind, check_fields, number, whole
+from autopart.core.errors import MeshError
+from autopart.costmodel.simulator.simulator import Simulation, Simulator
+from autopart.search.cost import StepSeconds
+from autopart.search.ilp.bound import lower_bound, why_no_bound
+from autopart.search.ilp.decode import Wanted, decode
+from autopart.search.ilp.integer_program import integer_program
+from autopart.search.ilp.memory import Liveness
+from autopart.search.ilp.model import Model
+from autopart.search.ilp.solve import SOLVERS, solve_program
+from autopart.search.jobs import Job, State
+from autopart.search.optimizers.optimizer import register_optimizer
+from autopart.search.optimizers.refine import refine
+from autopart.search.problem import Problem
+from autopart.spmd.device_local import lower
+
+CLOSE = 0.05
+"""A plan and its program that differ by less than this share need no further round."""
+
+_SOLVER = Kind(" or ".join(map(repr, SOLVERS)), lambda value: isinstance(value, str) and value in SOLVERS)
+
+
+@register_optimizer("ilp")
+@dataclass(frozen=True)
+class ILP:
+    """An integer program over tile mappings and layouts; see `autopart.search.ilp` for the formulation.
+
+    solver     "highs" (arrays straight into HiGHS) or "pulp" (PuLP's model, solved by HiGHS or CBC)
+    grouped    repeated layers are planned alike, as one; the bound is about all states either way
+    rounds     plans at most, each after the state that the one before led to
+    seconds    of a solver at a time, at most
+    seeded     begin with the schedules given to the tactic and named ones: the answer is no worse than any of them
+    refined    end with neighbours of the best state, while the budget lasts
+    """
+
+    solver: str = "highs"
+    grouped: bool = True
+    rounds: int = 3
+    seconds: float = 60.0
+    seeded: bool = True
+    refined: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(
+            self, solver=_SOLVER, grouped=FLAG, rounds=whole(1), seconds=number(0), seeded=FLAG, refined=FLAG
+        )
+
+    def search(self, problem: Problem) -> None:
+        """See `Optimizer.search`. Raises `MeshError` where the mesh names no device to price with."""
+        _Search(problem, self).run()
+
+
+class _Search:
+    """One search: the model, what was simulated, and the notes for the report."""
+
+    def __init__(self, problem: Problem, settings: ILP):
+        self.problem, self.settings = problem, settings
+        mesh = problem.task.partitioning.mesh
+        if mesh.device is None:
+            raise MeshError(
+                f"nothing to plan by: the mesh {mesh} names no device",
+                why="the integer program's costs are the simulator's",
+                hint='ap.Mesh({...}, device="tpu_v3"), or another optimizer',
+            )
+        self.simulator = Simulator.of(problem.task.space.program, mesh)
+        self.notes: list[str] = []
+        self.rounds: list[dict[str, Any]] = []
+        problem.notes.update(rounds=self.rounds, notes=self.notes)
+
+    def run(self) -> None:
+        """See the module."""
+        problem, settings = self.problem, self.settings
+        self._bound()
+        if settings.seeded:
+            problem.run([Job(decisions) for _, decisions in problem.seeds])
+        model = self._model(grouped=settings.grouped)
+        held = Liveness.of_arguments(model.nodes)
+        for _ in range(settings.rounds):
+            after = self._simulated(problem.best)
+            held = held.with_peak(model.nodes, after)
+            if not self._round(model, after, held):
+                break
+        if settings.refined:
+            refine(problem, problem.best)
+
+    def _model(self, *, grouped: bool) -> Model:
+        model = Model.of(self.problem.task, grouped=grouped)
+        jobs = model.jobs()
+        return model.priced(jobs, self.problem.ask(jobs))
+
+    def _bound(self) -> None:
+        problem, objective = self.problem, self.problem.task.objective
+        if why := why_no_bound(problem.task):
+            problem.notes["no_bound"] = why
+            return
+        assert isinstance(objective, StepSeconds)
+        model = self._model(grouped=False)
+        found = lower_bound(model, objective, self.settings.solver, self._solver_seconds(), relaxed=True)
+        problem.lower_bound = found.score
+        self.notes += found.notes
+
+    def _round(self, model: Model, after: Simulation, held: Liveness) -> bool:
+        """Plans, decodes and prices once; True if another round may find more."""
+        problem, objective = self.problem, self.problem.task.objective
+        weight = objective.penalty if isinstance(objective, StepSeconds) else StepSeconds().penalty
+        planned = model.planned(after, held, after.serial_s * weight / model.device.hbm_bytes)
+        program = integer_program(planned)
+        solved = solve_program(program, self.settings.solver, self._solver_seconds())
+        self.notes += solved.notes
+        if solved.x is None:
+            return False
+        choice = program.choice(solved.x)
+        spread = np.array([float(np.ptp(c[np.isfinite(c)])) for c in planned.costs])
+        weights = np.where(model.nodes.of_op >= 0, spread[model.nodes.of_op], 0.0)
+        decisions = decode(problem.task, Wanted.of(model.nodes, choice), weights)
+        before = problem.best
+        ((found,),) = problem.run([Job(decisions)])
+        plan_s = planned.cost_of(choice)
+        self.rounds.append({"plan_s": plan_s, "program_s": found.cost.score, "decisions": len(decisions)})
+        differs = abs(plan_s - found.cost.score) > CLOSE * found.cost.score
+        return problem.best is not before or (differs and len(self.rounds) == 1)
+
+    def _solver_seconds(self) -> float:
+        return min(self.settings.seconds, self.problem.seconds_left)
+
+    def _simulated(self, state: State) -> Simulation:
+        """The simulator's run of a state."""
+        task = self.problem.task
+        partitioning = task.partitioning.copy()
+        for decision in state.decisions:
+            task.space.apply(partitioning, decision)
+        return self.simulator.run(lower(partitioning, task.options))
