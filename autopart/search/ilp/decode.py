@@ -21,6 +21,7 @@ import numpy as np
 from autopart.core.layout import LAST_TILE
 from autopart.core.partitioning import Partitioning
 from autopart.search.evaluator import SearchTask
+from autopart.search.ilp.integer_program import ChoiceProblem
 from autopart.search.ilp.labels import is_pending
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
 from autopart.search.ilp.strategies import PASS
@@ -79,16 +80,44 @@ def _settle_before_readers(nodes: Nodes, choice: Sequence[int], code: np.ndarray
                        for c, r in zip(code[value].tolist(), read, strict=True)]  # fmt: skip
 
 
-def decode(task: SearchTask, wanted: Wanted, weight: np.ndarray) -> Decisions:
-    """Decisions that lead from the task's start to the choice, or near it; `weight[op]` says what an op matters."""
-    return _Decoder(task, wanted, weight).decisions()
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """What it matters, in seconds, which strategy an op has and in which label a value waits; make it with `of`.
+
+    op[op]          the most that another strategy of the op costs more
+    value[value]    the most that another label costs more in redistributions; 0 for values that do not wait
+    """
+
+    op: np.ndarray
+    value: np.ndarray
+
+    @staticmethod
+    def of(nodes: Nodes, problem: ChoiceProblem) -> Weights:
+        """From the costs by which the choice was made."""
+        own = np.array([_spread(costs) for costs in problem.costs])
+        moved = np.zeros(nodes.count)
+        for (i, j), matrix in problem.edges.items():
+            moved[[i, j]] += _spread(matrix)
+        return Weights(
+            np.where(nodes.of_op >= 0, own[nodes.of_op], 0.0), np.where(nodes.of_value >= 0, moved[nodes.of_value], 0.0)
+        )
+
+
+def _spread(costs: np.ndarray) -> float:
+    finite = costs[np.isfinite(costs)]
+    return float(np.ptp(finite)) if len(finite) else 0.0
+
+
+def decode(task: SearchTask, wanted: Wanted, weights: Weights) -> Decisions:
+    """Decisions that lead from the task's start to the choice, or near it."""
+    return _Decoder(task, wanted, weights).decisions()
 
 
 class _Decoder:
     """A copy of the starting state on which decisions are tried."""
 
-    def __init__(self, task: SearchTask, wanted: Wanted, weight: np.ndarray):
-        self._task, self._wanted, self._weight = task, wanted, weight
+    def __init__(self, task: SearchTask, wanted: Wanted, weights: Weights):
+        self._task, self._wanted, self._weights = task, wanted, weights
         self._partitioning: Partitioning = task.partitioning.copy()
         self._taken: list[Decision] = []
 
@@ -143,9 +172,8 @@ class _Decoder:
         partitioning.undo(mark)
         if not with_atomics or not values:
             return False
-        kept = [Decision("keep_value", value, -1, decision.axis) for value in values]
-        for keep in kept:
-            self._task.space.apply(partitioning, keep)
+        kept = [Decision("keep_value", value, -1, axis) for value, axis in values]
+        kept = [keep for keep in kept if self._task.space.apply(partitioning, keep)]
         before = len(self._taken)
         self._taken += kept
         if self._try(decision):
@@ -154,22 +182,30 @@ class _Decoder:
         del self._taken[before:]
         return False
 
-    def _judge(self, length: int) -> tuple[float, float, list[int]]:
-        """(weight of ops that got the mapping of the choice, weight of those that got another, values to keep whole).
+    def _judge(self, length: int) -> tuple[float, float, list[tuple[int, str]]]:
+        """(weight of what became as the choice has it, weight of what did not, values to keep whole along an axis).
 
-        A value is kept whole where it carried the decision to an op against the choice, which leaves the value whole.
+        A value is kept whole where it carried the decision against the choice, which leaves the value whole.
         """
-        program, state = self._task.space.program, self._partitioning.state
-        entries = state.trail[length : int(state.length[0])]
-        entries = entries[entries[:, 0] >= 0]
-        ops, axes = entries[:, 0], entries[:, 1]
-        wanted, got = self._wanted.mapping[ops, axes], state.mapping[ops, axes]
-        agrees = (wanted == got) | (wanted == PASS)
-        against = ~agrees & (self._weight[ops] > 0)
-        values: dict[int, None] = {}
-        for op, axis in zip(ops[against].tolist(), axes[against].tolist(), strict=True):
-            for value in (*program.operands_of(op).tolist(), *program.results_of(op)):
-                if self._wanted.code[value, axis] == 0 and state.action[value, axis] == 0:
-                    values[value] = None
-        return float(self._weight[ops[agrees]].sum()), float(self._weight[ops[against]].sum()), list(values)
-
+        program, partitioning = self._task.space.program, self._partitioning
+        names, state = partitioning.mesh.axis_names, partitioning.state
+        agreed, contradicted, values = 0.0, 0.0, dict[tuple[int, str], None]()
+        for op, axis in state.trail[length : int(state.length[0])].tolist():
+            results = program.results_of(op) if op >= 0 else ()
+            for value in results:
+                asked, code = int(self._wanted.code[value, axis]), partitioning.tiled_dim(value, names[axis]) + 1
+                if asked == code:
+                    agreed += self._weights.value[value]
+                elif asked != UNDECIDED and self._weights.value[value] > 0:
+                    contradicted += self._weights.value[value]
+                    if asked == 0:
+                        values[value, names[axis]] = None
+            wanted = self._wanted.mapping[op, axis] if op >= 0 else PASS
+            if wanted in (PASS, state.mapping[op, axis]):
+                agreed += self._weights.op[op] if op >= 0 else 0.0
+            elif self._weights.op[op] > 0:
+                contradicted += self._weights.op[op]
+                for value in (*program.operands_of(op).tolist(), *results):
+                    if self._wanted.code[value, axis] == 0:
+                        values[value, names[axis]] = None
+        return agreed, contradicted, list(values)

@@ -13,14 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from autopart.core.arguments import FLAG, Kind, check_fields, number, whole
 from autopart.core.errors import MeshError
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.search.cost import StepSeconds
 from autopart.search.ilp.bound import lower_bound, why_no_bound
-from autopart.search.ilp.decode import Wanted, decode
+from autopart.search.ilp.decode import Wanted, Weights, decode
 from autopart.search.ilp.integer_program import integer_program
 from autopart.search.ilp.memory import Liveness
 from autopart.search.ilp.model import Model
@@ -127,9 +125,7 @@ class _Search:
         if solved.x is None:
             return False
         choice = program.choice(solved.x)
-        spread = np.array([float(np.ptp(c[np.isfinite(c)])) for c in planned.costs])
-        weights = np.where(model.nodes.of_op >= 0, spread[model.nodes.of_op], 0.0)
-        decisions = decode(problem.task, Wanted.of(model.nodes, choice), weights)
+        decisions = decode(problem.task, Wanted.of(model.nodes, choice), Weights.of(model.nodes, planned))
         before = problem.best
         ((found,),) = problem.run([Job(decisions)])
         plan_s = planned.cost_of(choice)
