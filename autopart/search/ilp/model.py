@@ -79,7 +79,7 @@ class Model:
     def planned(self, run: Simulation, held: Liveness, penalty: float) -> ChoiceProblem:
         """The problem whose costs are a simulated state's, divided further or less far by each strategy."""
         nodes, row = self.nodes, device_row(self.device)
-        done, program = SimulatedWork.of(run), nodes.start.program
+        done, program, sizes = SimulatedWork.of(run), nodes.start.program, nodes.start.mesh.axis_sizes
         trips = program.scope_trips[program.op_scope].astype(float)
         seconds = [np.zeros(nodes.options(node)) for node in range(nodes.count)]
         order = np.argsort(nodes.of_op, kind="stable")
@@ -88,7 +88,7 @@ class Model:
             ops = order[cuts[node] : cuts[node + 1]]
             ops = ops[done.runs[ops]]
             if options is not None and len(ops):
-                seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options)
+                seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options, sizes)
         flow = Flow.of(nodes, self.statics, observed_shares(run, equal_shares(nodes, self.statics)))
         return self._problem(seconds, flow, held, penalty, least=False)
 
