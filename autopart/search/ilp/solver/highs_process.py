@@ -1,0 +1,80 @@
+"""Runs HiGHS in a process of its own: a model on standard input, a line of JSON for each thing it finds on standard output.
+
+    {"bound": 518000.0}
+    {"cost": 540066.0, "bound": 519113.5, "ones": [3, 17, ...]}
+    {"status": "optimal", "cost": 532843.0, "bound": 532843.0, "ones": [...]}
+
+The caller starts this file by its path (`exact.py`), so nothing of autopart is imported and HiGHS may crash, be killed or
+run out of memory alone.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+
+def main() -> None:
+    """Reads the model, solves it, reports."""
+    with np.load(io.BytesIO(sys.stdin.buffer.read())) as arrays:
+        model = {name: arrays[name] for name in arrays.files}
+    import highspy
+
+    solver = highspy.Highs()
+    solver.silent()
+    binaries = int(model["binaries"])
+    for name, value in (
+        ("time_limit", float(model["seconds"])),
+        ("threads", int(model["threads"])),
+        ("random_seed", int(model["seed"]) % 2**31),
+        ("mip_rel_gap", 0.0),
+        ("mip_abs_gap", float(model["gap"])),
+    ):
+        solver.setOptionValue(name, value)
+    solver.passModel(as_highs(highspy, model, binaries))
+    if len(model["begin"]):
+        start = highspy.HighsSolution()
+        start.col_value = model["begin"].tolist()
+        solver.setSolution(start)
+    solver.cbMipImprovingSolution.subscribe(lambda event: say_found(event, binaries))
+    solver.cbMipLogging.subscribe(lambda event: say(bound=event.data_out.mip_dual_bound))
+    solver.run()
+    status = solver.getModelStatus()
+    names = {highspy.HighsModelStatus.kOptimal: "optimal", highspy.HighsModelStatus.kInfeasible: "infeasible"}
+    info = solver.getInfo()
+    found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    ones = np.flatnonzero(np.array(solver.getSolution().col_value[:binaries]) > 0.5).tolist() if found else []
+    say(status=names.get(status, "stopped"), cost=info.objective_function_value, bound=info.mip_dual_bound, ones=ones)
+
+
+def as_highs(highspy: Any, model: dict[str, np.ndarray], binaries: int) -> Any:
+    """The arrays as HiGHS wants them."""
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = len(model["cost"]), len(model["lower"])
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = model["cost"], np.zeros(lp.num_col_), np.ones(lp.num_col_)
+    lp.row_lower_, lp.row_upper_ = model["lower"], model["upper"]
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = model["start"], model["index"], model["value"]
+    integer, free = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
+    lp.integrality_ = [integer] * binaries + [free] * (lp.num_col_ - binaries)
+    return lp
+
+
+def say_found(event: Any, binaries: int) -> None:
+    """Reports an incumbent."""
+    data = event.data_out
+    ones = np.flatnonzero(np.array(data.mip_solution[:binaries]) > 0.5).tolist()
+    say(cost=data.objective_function_value, bound=data.mip_dual_bound, ones=ones)
+
+
+def say(**news: Any) -> None:
+    """One line to the caller."""
+    print(json.dumps(news), flush=True)
+
+
+if __name__ == "__main__":
+    main()

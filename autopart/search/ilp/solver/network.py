@@ -1,0 +1,93 @@
+"""A reduced problem as the arrays that kernels walk: strategies, edges, the edges of each node, room over time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from autopart.search.ilp.solver.problem import Floats, Ints, PairwiseProblem
+
+
+class Network(NamedTuple):
+    """n nodes, S strategies in all, m edges (u < v), T times. What kernels share, and none of them changes.
+
+    start int64[n + 1]: strategies of a node. cost, usage float64[S]. begin, end int64[n]: live at times [begin, end).
+    u, v int64[m]; edge_start int64[m + 1], edge_cost float64[E]: row by row, rows for u.
+    u_start, v_start int64[m + 1]: where an edge's message to either end starts in `Messages`.
+    link_start int64[n + 1], link int64[2 m]: the edges of a node, those to lower nodes first.
+    room float64[T]: what may be used at each time.
+    """
+
+    start: Ints
+    cost: Floats
+    usage: Floats
+    begin: Ints
+    end: Ints
+    u: Ints
+    v: Ints
+    edge_start: Ints
+    edge_cost: Floats
+    u_start: Ints
+    v_start: Ints
+    link_start: Ints
+    link: Ints
+    room: Floats
+
+
+def network(problem: PairwiseProblem, room: Floats) -> Network:
+    """The arrays of a problem over binding times, whose edges lead from lower to higher nodes."""
+    counts, (u, v) = problem.strategies, problem.edge_nodes.T
+    ends = np.concatenate([u, v])
+    others = np.concatenate([v, u])
+    order = np.lexsort((others, ends))
+    edge = np.tile(np.arange(problem.edges), 2)
+    zero = np.zeros(1, np.int64)
+    return Network(
+        problem.strategy_start,
+        problem.cost,
+        problem.usage,
+        np.ascontiguousarray(problem.live[:, 0]),
+        np.ascontiguousarray(problem.live[:, 1]),
+        np.ascontiguousarray(u),
+        np.ascontiguousarray(v),
+        problem.edge_start,
+        problem.edge_cost,
+        np.concatenate([zero, np.cumsum(counts[u])]),
+        np.concatenate([zero, np.cumsum(counts[v])]),
+        np.concatenate([zero, np.cumsum(np.bincount(ends, minlength=problem.nodes))]),
+        edge[order],
+        room,
+    )
+
+
+@njit(cache=True)
+def used_over_time(net: Network, choice: Ints) -> Floats:
+    """float64[T]: what a choice uses at each time."""
+    change = np.zeros(len(net.room) + 1)
+    for i in range(len(choice)):
+        amount = net.usage[net.start[i] + choice[i]]
+        change[net.begin[i]] += amount
+        change[net.end[i]] -= amount
+    return np.cumsum(change)[:-1]
+
+
+@njit(cache=True)
+def price_while_live(net: Network, price: Floats) -> Floats:
+    """float64[n]: the sum of the prices of a unit of usage, float64[T], over the times at which a node is live."""
+    before = np.zeros(len(price) + 1)
+    before[1:] = np.cumsum(price)
+    return before[net.end] - before[net.begin]
+
+
+@njit(cache=True)
+def cost_of(net: Network, choice: Ints) -> float:
+    """What a choice costs; inf if it takes something forbidden."""
+    total = 0.0
+    for i in range(len(choice)):
+        total += net.cost[net.start[i] + choice[i]]
+    for e in range(len(net.u)):
+        width = net.start[net.v[e] + 1] - net.start[net.v[e]]
+        total += net.edge_cost[net.edge_start[e] + choice[net.u[e]] * width + choice[net.v[e]]]
+    return total

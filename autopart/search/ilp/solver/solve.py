@@ -1,0 +1,211 @@
+"""Solves a pairwise problem: exactly if it is small enough, else as well as the time allows, always with a bound.
+
+    reduce                        a problem with the same optimum, often a tenth of the size
+    rounds of  climb, search      the bound rises with the prices; choices are made at those prices, and improved
+    integer program               after a few rounds, where what is left is small: HiGHS starts from the best choice
+    restore                       a choice for the problem as it was given
+
+The answer depends on the problem, the start, the seed, and on how many rounds the time allows. Time limits are
+looked at between rounds.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from autopart.core.arguments import NONE, check, function_of, number, whole
+from autopart.search.ilp.solver.ascent import Ascent
+from autopart.search.ilp.solver.exact import Exact, solve_exactly
+from autopart.search.ilp.solver.local_search import LocalSearch
+from autopart.search.ilp.solver.network import network
+from autopart.search.ilp.solver.pairwise_error import PairwiseError
+from autopart.search.ilp.solver.problem import Ints, PairwiseProblem
+from autopart.search.ilp.solver.reduction import Reduction, reduced
+from autopart.search.ilp.solver.solution import Incumbent, Solution, Status
+
+SMALL = 400_000
+"""Allowed pairs of strategies up to which an integer program is tried."""
+
+ROUNDS_BEFORE_EXACT = 6
+CLIMB = 30
+"""Steps of the bound a round."""
+
+FRESH = 1.001
+"""A decoded choice is tried anew when the gap that was left at the last one has shrunk by this factor of the cost."""
+
+GUESS = 1.05
+"""What the cost is taken to be over the bound, while no choice is known."""
+
+Progress = Callable[[Incumbent], None]
+
+
+def solve(
+    problem: PairwiseProblem,
+    seconds: float = 60.0,
+    start: ArrayLike | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Solution:
+    """The best choice found in so many seconds, with a bound; see `Solution`.
+
+    `start` is a choice int[n] that is known: the answer is never worse than it if it fits; with `seconds=0` it is the
+    answer. `progress` is called with an `Incumbent` when the cost or the bound is better than before. Ctrl-C ends the
+    search, and what is known then is the answer.
+
+    >>> problem = PairwiseProblem.of(
+    ...     costs=[[3, 5], [0, 1, 9]], usages=[[8, 2], [6, 4, 0]], intervals=[[0, 4], [2, 6]],
+    ...     edges=[(0, 1, [[0, 7, 7], [7, 0, 2]])], usage_limit=10,
+    ... )
+    >>> answer = solve(problem)
+    >>> answer.choice.tolist(), answer.cost, answer.bound, answer.status
+    ([1, 1], 6.0, 6.0, 'optimal')
+    """
+    check("solve", PairwiseError, seconds=(seconds, number(0)), seed=(seed, whole(0)))
+    check("solve", PairwiseError, progress=(progress, NONE | function_of(1)))
+    run = _Run(problem, seconds, seed, progress)
+    try:
+        run.begin(start)
+        if seconds > 0:
+            run.solve()
+    except KeyboardInterrupt:
+        run.notes.append("stopped by Ctrl-C")
+    return run.solution()
+
+
+class _Run:
+    """One call of `solve`: what is known so far, in terms of the given problem."""
+
+    def __init__(self, problem: PairwiseProblem, seconds: float, seed: int, progress: Progress | None):
+        self.problem, self.seconds, self.seed, self.progress = problem, seconds, seed, progress
+        self.began = time.monotonic()
+        self.choice: Ints | None = None
+        self.cost, self.bound = math.inf, _sum_of_least(problem)
+        self.infeasible, self.least_usage = False, None
+        self.incumbents: list[Incumbent] = []
+        self.notes: list[str] = []
+        entries = np.concatenate([problem.cost, problem.edge_cost])
+        entries = entries[np.isfinite(entries)]
+        self.whole = bool((entries == np.round(entries)).all())
+
+    def begin(self, start: ArrayLike | None) -> None:
+        """Takes in a start; one that does not fit, or takes what is forbidden, is no answer, which is said."""
+        if start is None:
+            return
+        given = self.problem.checked(start)
+        if not self.problem.fits(given):
+            used, limit = self.problem.usage_of(given), self.problem.usage_limit
+            self.notes.append(f"the start uses {used:g} of {limit:g}: it is no answer")
+        elif not math.isfinite(self.problem.cost_of(given)):
+            self.notes.append("the start takes something forbidden: it is no answer")
+        else:
+            self.learn(given, -math.inf)
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.began + self.seconds - time.monotonic()
+
+    @property
+    def closed(self) -> bool:
+        """True if nothing can be better than the best choice."""
+        return self.cost - self.bound <= 1e-9 * abs(self.cost)
+
+    def learn(self, choice: Ints | None, bound: float) -> None:
+        """Takes in a choice for the given problem or None, and a bound; tells `progress` if one of them is better."""
+        better = False
+        if choice is not None:
+            cost = self.problem.cost_of(choice)
+            if cost < self.cost and self.problem.fits(choice):
+                self.choice, self.cost, better = choice, cost, True
+        if self.whole and math.isfinite(bound):
+            bound = float(math.ceil(bound - 1e-6 * max(1.0, 1e-6 * abs(bound))))
+        bound = min(bound, self.cost)
+        if better or bound > self.bound:
+            self.bound = max(self.bound, bound)
+            self.incumbents.append(Incumbent(time.monotonic() - self.began, self.cost, self.bound))
+            if self.progress is not None:
+                self.progress(self.incumbents[-1])
+
+    def solve(self) -> None:
+        """Reduces, then rounds and the integer program."""
+        state = reduced(self.problem)
+        if state.infeasible:
+            self.infeasible = True
+            self.notes.append(state.infeasible)
+        elif not len(state.nodes):
+            self.learn(state.restored(np.zeros(0, np.int64)), state.offset)
+        else:
+            self.search(state)
+
+    def search(self, state: Reduction) -> None:
+        """Rounds on what is left after reductions."""
+        rest = state.rest()
+        small = int(np.isfinite(rest.edge_cost).sum()) <= SMALL
+        net = network(rest, state.room)
+        ascent, local = Ascent(net), LocalSearch(net, self.seed)
+        if self.choice is not None:
+            local.offer(state.narrowed(self.choice))
+        self.learn(None, state.offset + ascent.bound)
+        tried_at, turn = -math.inf, 0
+        while self.left > 0 and not self.closed:
+            best = local.cost if math.isfinite(local.cost) else ascent.bound + (GUESS - 1) * abs(ascent.bound)
+            decoded = ascent.climb(CLIMB if turn else 1, best)
+            if local.choice is None or ascent.bound - tried_at > (FRESH - 1) * abs(best):
+                tried_at = ascent.bound
+                fresh = local.repair(decoded, ascent.best_price)
+                if fresh is not None:
+                    local.improve(ascent.best_price, fresh)
+                    local.offer(fresh)
+            local.improve(ascent.best_price)
+            choice = None if local.best is None else state.restored(local.best)
+            self.learn(choice, state.offset + ascent.bound)
+            turn += 1
+            if small and turn == ROUNDS_BEFORE_EXACT and self.finish(state, rest, local.best):
+                return
+
+    def finish(self, state: Reduction, rest: PairwiseProblem, best: Ints | None) -> bool:
+        """The integer program on what is left. True if it came to an end."""
+        answer: Exact = solve_exactly(
+            rest,
+            state.room,
+            self.left,
+            best,
+            self.seed,
+            0.999 if self.whole else 0.0,
+            lambda choice, bound: self.learn(
+                None if choice is None else state.restored(choice), state.offset + bound
+            ),
+        )
+        self.notes += answer.notes
+        self.infeasible = answer.infeasible and self.choice is None
+        if answer.done and answer.choice is not None:
+            self.learn(state.restored(answer.choice), self.cost)
+        return answer.done
+
+    def solution(self) -> Solution:
+        """What is known now."""
+        found = self.choice is not None
+        status: Status = "infeasible" if self.infeasible else "feasible" if found else "unknown"
+        if found and self.closed:
+            status = "optimal"
+        return Solution(
+            self.choice,
+            self.cost,
+            math.inf if self.infeasible else self.bound,
+            status,
+            time.monotonic() - self.began,
+            tuple(self.incumbents),
+            tuple(self.notes),
+            self.least_usage,
+        )
+
+
+def _sum_of_least(problem: PairwiseProblem) -> float:
+    """The least cost of each node and edge, together."""
+    parts = ((problem.cost, problem.strategy_start), (problem.edge_cost, problem.edge_start))
+    return float(sum(np.minimum.reduceat(v, at[:-1]).sum() for v, at in parts if len(at) > 1))
