@@ -4,25 +4,27 @@
     vector work       of scatters and opaque kernels, into which a compiler joins nothing
     redistributions   the cheapest between two labels; a move that several uses share is paid once; no latency of
                       reductions that may be combined
-    memory            arguments alone, each byte above the device's memory at the objective's penalty
+    memory            arguments alone
 
 Each of these is part of what the simulator adds up, or less, and no part is counted twice. Fusion makes kernels of
 several ops, whose seconds are at least those of the matrix op in them. What the bound leaves out (elementwise kernels,
 memory traffic) is what the gap of an optimal plan consists of.
 
 The score of a state over its memory is `step_s * (1 + penalty * excess)`; step_s is at least the bound without memory,
-B, so the score is at least `step_s + B * penalty * excess`, which is linear.
+B, so the score is at least `step_s + B * penalty * excess`, in which each byte of arguments has a price. A state that
+fits scores at least the bound under the limit, any other at least the bound at that price.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from autopart.search.cost import StepSeconds
-from autopart.search.ilp.integer_program import ChoiceProblem, integer_program
-from autopart.search.ilp.solve import solve_program
+from autopart.search.ilp.solver import PairwiseProblem, solve
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
@@ -49,22 +51,27 @@ def why_no_bound(task: SearchTask) -> str:
     return ""
 
 
-def lower_bound(model: Model, objective: StepSeconds, solver: str, seconds: float, *, relaxed: bool) -> LowerBound:
-    """A bound on the score of every state, found in about so many seconds.
+def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBound:
+    """A bound on the score of every state, found in about so many seconds."""
+    least, notes = model.least(), list[str]()
 
-    relaxed    of the linear relaxation alone: weaker, and much faster
-    """
-    free = _bound(model.least(0.0), solver, seconds / 2, relaxed)
-    limit = model.device.hbm_bytes
-    least = model.least(max(0.0, free.score) * objective.penalty / limit)
-    most = sum(float(n * b.max()) for n, b in zip(least.live[0], least.bytes, strict=True))
-    if most <= limit or free.score <= 0:
-        return free
-    short = _bound(least, solver, seconds / 2, relaxed)
-    return LowerBound(max(free.score, short.score), (*free.notes, *short.notes))
+    def bound(problem: PairwiseProblem, share: float) -> float:
+        solved = solve(problem, seconds=share * seconds)
+        notes.extend(solved.notes)
+        return math.inf if solved.status == "infeasible" else max(0.0, solved.bound * (1 - ROUNDING))
+
+    limit = least.usage_limit
+    free = bound(replace(least, usage_limit=None), 0.5)
+    assert limit is not None
+    if least.usage_over_time(_largest(least)).max(initial=0.0) <= limit:
+        return LowerBound(free, tuple(notes))
+    price = objective.penalty * free / limit
+    over = bound(replace(least, usage_limit=None, cost=least.cost + price * least.usage), 0.25) - price * limit
+    fitting = bound(least, 0.25)
+    return LowerBound(max(free, min(fitting, max(free, over))), tuple(notes))
 
 
-def _bound(problem: ChoiceProblem, solver: str, seconds: float, relaxed: bool) -> LowerBound:
-    solved = solve_program(integer_program(problem), solver, seconds, relaxed=relaxed)
-    score = solved.bound * (1 - ROUNDING) if math.isfinite(solved.bound) else 0.0
-    return LowerBound(max(0.0, score), solved.notes)
+def _largest(problem: PairwiseProblem) -> np.ndarray:
+    """The strategy of each node that uses most."""
+    first = problem.strategy_start
+    return np.array([int(problem.usage[a:b].argmax()) for a, b in zip(first[:-1], first[1:], strict=True)])

@@ -21,9 +21,9 @@ import numpy as np
 from autopart.core.layout import LAST_TILE
 from autopart.core.partitioning import Partitioning
 from autopart.search.evaluator import SearchTask
-from autopart.search.ilp.integer_program import ChoiceProblem
 from autopart.search.ilp.labels import is_pending
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
+from autopart.search.ilp.solver import PairwiseProblem
 from autopart.search.ilp.strategies import PASS
 from autopart.search.space.decisions import Decision
 
@@ -92,12 +92,13 @@ class Weights:
     value: np.ndarray
 
     @staticmethod
-    def of(nodes: Nodes, problem: ChoiceProblem) -> Weights:
+    def of(nodes: Nodes, problem: PairwiseProblem) -> Weights:
         """From the costs by which the choice was made."""
-        own = np.array([_spread(costs) for costs in problem.costs])
-        moved = np.zeros(nodes.count)
-        for (i, j), matrix in problem.edges.items():
-            moved[[i, j]] += _spread(matrix)
+        first = problem.strategy_start
+        own = np.array([_spread(problem.cost[first[i] : first[i + 1]]) for i in range(nodes.count)])
+        moved = np.zeros(problem.nodes)
+        for edge, ends in enumerate(problem.edge_nodes):
+            moved[ends] += _spread(problem.matrix(edge))
         return Weights(
             np.where(nodes.of_op >= 0, own[nodes.of_op], 0.0), np.where(nodes.of_value >= 0, moved[nodes.of_value], 0.0)
         )

@@ -10,19 +10,18 @@ The report says for each round what the plan promised and what the program costs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from autopart.core.arguments import FLAG, Kind, check_fields, number, whole
+from autopart.core.arguments import FLAG, check_fields, number, whole
 from autopart.core.errors import MeshError
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.search.cost import StepSeconds
 from autopart.search.ilp.bound import lower_bound, why_no_bound
-from autopart.search.ilp.decode import Wanted, Weights, decode
-from autopart.search.ilp.integer_program import integer_program
+from autopart.search.ilp.decode import Decisions, Wanted, Weights, decode
 from autopart.search.ilp.memory import Liveness
 from autopart.search.ilp.model import Model
-from autopart.search.ilp.solve import SOLVERS, solve_program
+from autopart.search.ilp.solver import PairwiseProblem, Solution, solve
 from autopart.search.jobs import Job, State
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.optimizers.refine import refine
@@ -32,15 +31,12 @@ from autopart.spmd.device_local import lower
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
 
-_SOLVER = Kind(" or ".join(map(repr, SOLVERS)), lambda value: isinstance(value, str) and value in SOLVERS)
-
 
 @register_optimizer("ilp")
 @dataclass(frozen=True)
 class ILP:
     """An integer program over tile mappings and layouts; see `autopart.search.ilp` for the formulation.
 
-    solver     "highs" (arrays straight into HiGHS) or "pulp" (PuLP's model, solved by HiGHS or CBC)
     grouped    repeated layers are planned alike, as one; the bound is about all states either way
     rounds     plans at most, each after the state that the one before led to
     seconds    of a solver at a time, at most
@@ -48,7 +44,6 @@ class ILP:
     refined    end with neighbours of the best state, while the budget lasts
     """
 
-    solver: str = "highs"
     grouped: bool = True
     rounds: int = 3
     seconds: float = 60.0
@@ -56,9 +51,7 @@ class ILP:
     refined: bool = True
 
     def __post_init__(self) -> None:
-        check_fields(
-            self, solver=_SOLVER, grouped=FLAG, rounds=whole(1), seconds=number(0), seeded=FLAG, refined=FLAG
-        )
+        check_fields(self, grouped=FLAG, rounds=whole(1), seconds=number(0), seeded=FLAG, refined=FLAG)
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`. Raises `MeshError` where the mesh names no device to price with."""
@@ -80,6 +73,7 @@ class _Search:
         self.simulator = Simulator.of(problem.task.space.program, mesh)
         self.notes: list[str] = []
         self.rounds: list[dict[str, Any]] = []
+        self._tried: set[Decisions] = set()
         problem.notes.update(rounds=self.rounds, notes=self.notes)
 
     def run(self) -> None:
@@ -89,11 +83,10 @@ class _Search:
         if settings.seeded:
             problem.run([Job(decisions) for _, decisions in problem.seeds])
         model = self._model(grouped=settings.grouped)
-        held = Liveness.of_arguments(model.nodes)
+        runs: list[Simulation] = []
         for _ in range(settings.rounds):
-            after = self._simulated(problem.best)
-            held = held.with_peak(model.nodes, after)
-            if not self._round(model, after, held):
+            runs.append(self._simulated(problem.best))
+            if not self._round(model, runs):
                 break
         if settings.refined:
             refine(problem, problem.best)
@@ -110,28 +103,40 @@ class _Search:
             return
         assert isinstance(objective, StepSeconds)
         model = self._model(grouped=False)
-        found = lower_bound(model, objective, self.settings.solver, self._solver_seconds(), relaxed=True)
+        found = lower_bound(model, objective, self._solver_seconds())
         problem.lower_bound = found.score
         self.notes += found.notes
 
-    def _round(self, model: Model, after: Simulation, held: Liveness) -> bool:
-        """Plans, decodes and prices once; True if another round may find more."""
-        problem, objective = self.problem, self.problem.task.objective
-        weight = objective.penalty if isinstance(objective, StepSeconds) else StepSeconds().penalty
-        planned = model.planned(after, held, after.serial_s * weight / model.device.hbm_bytes)
-        program = integer_program(planned)
-        solved = solve_program(program, self.settings.solver, self._solver_seconds())
-        self.notes += solved.notes
-        if solved.x is None:
+    def _round(self, model: Model, runs: list[Simulation]) -> bool:
+        """Plans after the last of the simulated states, decodes and prices; True if another round may find more."""
+        problem = self.problem
+        planned = model.planned(runs[-1], Liveness.of_peaks(model.nodes, runs))
+        solved = self._solved(planned)
+        if solved.choice is None:
             return False
-        choice = program.choice(solved.x)
+        choice = solved.choice.tolist()
         decisions = decode(problem.task, Wanted.of(model.nodes, choice), Weights.of(model.nodes, planned))
+        if decisions in self._tried:
+            return False
+        self._tried.add(decisions)
         before = problem.best
         ((found,),) = problem.run([Job(decisions)])
         plan_s = planned.cost_of(choice)
-        self.rounds.append({"plan_s": plan_s, "program_s": found.cost.score, "decisions": len(decisions)})
-        differs = abs(plan_s - found.cost.score) > CLOSE * found.cost.score
+        self.rounds.append({"plan_s": plan_s, "program_s": found.cost.step_s, "decisions": len(decisions)})
+        differs = abs(plan_s - found.cost.step_s) > CLOSE * found.cost.step_s
         return problem.best is not before or (differs and len(self.rounds) == 1)
+
+    def _solved(self, planned: PairwiseProblem) -> Solution:
+        """The plan within memory; where there is none, the plan in which each byte has its price."""
+        solved = solve(planned, seconds=self._solver_seconds(), seed=self.problem.seed)
+        if solved.choice is None and planned.usage_limit is not None:
+            objective, step_s = self.problem.task.objective, self.problem.best.cost.step_s
+            penalty = objective.penalty if isinstance(objective, StepSeconds) else StepSeconds().penalty
+            priced = planned.cost + penalty * step_s / planned.usage_limit * planned.usage
+            planned = replace(planned, cost=priced, usage_limit=None)
+            solved = solve(planned, seconds=self._solver_seconds(), seed=self.problem.seed)
+        self.notes += solved.notes
+        return solved
 
     def _solver_seconds(self) -> float:
         return min(self.settings.seconds, self.problem.seconds_left)

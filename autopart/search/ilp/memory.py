@@ -1,15 +1,15 @@
 """Memory: what nodes hold at the times at which memory is shortest.
 
-    time 0   arguments                            certain: they are held throughout            `argument_bytes`
-    time 1   and what is live at the peak of a simulated state, value by value                 `Liveness`
+    bound   one time: arguments, which are held throughout whatever a compiler fuses or overwrites
+    plan    the peak of each state that was simulated: arguments, and what is live there, value by value
 
-Bytes are the simulator's, layout padding included. A lower bound takes time 0 alone: whatever a compiler fuses or
-overwrites, arguments are there. A plan adds the peaks of the states that were simulated so far, each the time of a row;
-what lives there in no node (collectives' results, what is read once) is taken as it was.
+Bytes are the simulator's, layout padding included. What lives at a peak in no node (results of collectives, what is read
+once) is taken as it was in that state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,17 +61,36 @@ class Liveness:
 
     @staticmethod
     def of_arguments(nodes: Nodes) -> Liveness:
-        """The one time at which arguments are all there is."""
+        """One time, at which arguments are all there is."""
         arguments = nodes.of_value[nodes.start.program.arguments]
         return Liveness(np.bincount(arguments, minlength=nodes.count)[None, :].astype(float), np.zeros(1))
 
-    def with_peak(self, nodes: Nodes, run: Simulation) -> Liveness:
-        """These times, and the peak of a simulated state."""
-        program, buffers = nodes.start.program, run.buffers
-        at = int(run.live.argmax())
-        values = np.arange(program.value_count)
-        held = (buffers.bytes > 0) & (buffers.made <= at) & (buffers.end >= at)
-        waiting = values[held[: program.value_count] & (nodes.of_value >= 0)]
-        live = self.live[0] + np.bincount(nodes.of_value[waiting], minlength=nodes.count)
-        besides = float(run.live[at] + run.output_bytes - buffers.bytes[waiting].sum())
-        return Liveness(np.vstack([self.live, live]), np.append(self.besides, max(0.0, besides)))
+    @staticmethod
+    def of_peaks(nodes: Nodes, runs: Sequence[Simulation]) -> Liveness:
+        """A time for the peak of each simulated state, earlier peaks first."""
+        arguments = Liveness.of_arguments(nodes).live[0]
+        rows = sorted((_peak(nodes, run) for run in runs), key=lambda row: row[0])
+        return Liveness(np.array([arguments + live for _, live, _ in rows]), np.array([b for _, _, b in rows]))
+
+    def usages(self, bytes_of: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+        """(usages, intervals) of a pairwise problem: of the nodes, then of one node a time for what is held besides.
+
+        A node is live from its first time to its last, with as many values as it has at most.
+        """
+        most, times = self.live.max(axis=0), np.arange(len(self.live))
+        usages = [count * held for count, held in zip(most.tolist(), bytes_of, strict=True)]
+        first, last = (self.live > 0).argmax(axis=0), len(times) - (self.live[::-1] > 0).argmax(axis=0)
+        intervals = np.column_stack([first, np.where(most > 0, last, first)])
+        usages += [np.array([held]) for held in self.besides.tolist()]
+        return usages, np.vstack([intervals, np.column_stack([times, times + 1])])
+
+
+def _peak(nodes: Nodes, run: Simulation) -> tuple[int, np.ndarray, float]:
+    """(slot of the peak, how many computed values of each node live there, bytes of what lives in none)."""
+    program, buffers = nodes.start.program, run.buffers
+    at = int(run.live.argmax())
+    held = (buffers.bytes > 0) & (buffers.made <= at) & (buffers.end >= at)
+    waiting = np.flatnonzero(held[: program.value_count] & (nodes.of_value >= 0))
+    live = np.bincount(nodes.of_value[waiting], minlength=nodes.count).astype(float)
+    besides = float(run.live[at] + run.output_bytes - buffers.bytes[waiting].sum())
+    return at, live, max(0.0, besides)

@@ -21,10 +21,10 @@ from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.compute import SimulatedWork, least_seconds, planned_seconds
 from autopart.search.ilp.formulation import Flow, equal_shares
-from autopart.search.ilp.integer_program import ChoiceProblem
 from autopart.search.ilp.memory import Liveness, node_bytes
 from autopart.search.ilp.nodes import Nodes
 from autopart.search.ilp.prices import PriceJob, Prices, price_jobs, prices
+from autopart.search.ilp.solver import PairwiseProblem
 from autopart.spmd.device_local import LoweringContext
 
 
@@ -62,7 +62,7 @@ class Model:
         """With the prices that workers answered."""
         return replace(self, table=prices(jobs, answers))
 
-    def least(self, penalty: float) -> ChoiceProblem:
+    def least(self) -> PairwiseProblem:
         """The problem whose costs are never more than the simulator's, whatever is fused, combined and shared."""
         nodes, row = self.nodes, device_row(self.device)
         seconds: list[np.ndarray] = []
@@ -74,9 +74,9 @@ class Model:
                 continue
             once = least_seconds(self.arrays, row, nodes.member[node], options, nodes.start.mesh.axis_sizes)
             seconds.append(trips[node] * once)
-        return self._problem(seconds, self.flow, Liveness.of_arguments(nodes), penalty, least=True)
+        return self._problem(seconds, self.flow, Liveness.of_arguments(nodes), least=True)
 
-    def planned(self, run: Simulation, held: Liveness, penalty: float) -> ChoiceProblem:
+    def planned(self, run: Simulation, held: Liveness) -> PairwiseProblem:
         """The problem whose costs are a simulated state's, divided further or less far by each strategy."""
         nodes, row = self.nodes, device_row(self.device)
         done, program, sizes = SimulatedWork.of(run), nodes.start.program, nodes.start.mesh.axis_sizes
@@ -90,7 +90,7 @@ class Model:
             if options is not None and len(ops):
                 seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options, sizes)
         flow = Flow.of(nodes, self.statics, observed_shares(run, equal_shares(nodes, self.statics)))
-        return self._problem(seconds, flow, held, penalty, least=False)
+        return self._problem(seconds, flow, held, least=False)
 
     def _trips(self) -> np.ndarray:
         """float64[nodes]: how often the ops of a node run in all."""
@@ -98,14 +98,14 @@ class Model:
         runs = program.scope_trips[program.op_scope].astype(float)
         return np.bincount(of_op[of_op >= 0], runs[of_op >= 0], minlength=self.nodes.count)
 
-    def _problem(
-        self, seconds: list[np.ndarray], flow: Flow, held: Liveness, penalty: float, *, least: bool
-    ) -> ChoiceProblem:
+    def _problem(self, seconds: list[np.ndarray], flow: Flow, held: Liveness, *, least: bool) -> PairwiseProblem:
         edges = flow.edges(self.table, least=least)
         costs = [own + edges.pop((i, i)).diagonal() if (i, i) in edges else own for i, own in enumerate(seconds)]
-        tile = self.device.layout_tile
-        room = self.device.hbm_bytes - held.besides
-        return ChoiceProblem(costs, edges, node_bytes(self.nodes, tile), held.live, room, penalty)
+        usages, intervals = held.usages(node_bytes(self.nodes, self.device.layout_tile))
+        costs += [np.zeros(1)] * (len(usages) - len(costs))
+        return PairwiseProblem.of(
+            costs, usages, intervals, [(i, j, matrix) for (i, j), matrix in edges.items()], self.device.hbm_bytes
+        )
 
 
 def observed_shares(run: Simulation, otherwise: np.ndarray) -> np.ndarray:
