@@ -1,8 +1,9 @@
-"""Choices that fit: forests of moves at rising prices until one does, then trees of moves that stay within the room.
+"""Choices that fit: forest moves at rising prices until one does, then tree moves that stay within the room.
 
-    decoded choice --forest moves--> nearly best at its prices, 2 % over at times 40..50
-                   --prices up where over--> fits
-                   --tree moves at prices x 1, 0.9, .. 0--> room that is left goes where it saves most
+    decoded choice    2 % over at times 40..50, three forbidden pairs
+    forest moves      at prices that rise where it is over: fits
+    tree moves        nothing forbidden any more
+    improve           tree moves at prices x 1, 0.9, .. 0: room that is left goes where it saves most
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TREE = 30
 """The most nodes in a tree."""
 
 SETTLE, REPAIRS = 5, 150
-"""Forest moves at the given prices, and at rising ones until a choice fits."""
+"""Moves of a repair, and those of them after which prices of zero rise too."""
 
 RISE = 1.05
 
@@ -53,14 +54,18 @@ class LocalSearch:
     def repair(self, choice: Ints, price: Floats) -> Ints | None:
         """A choice near the given one that is allowed and fits; None if prices did not lead to one."""
         choice, price = choice.copy(), price.copy()
-        for step in range(SETTLE + REPAIRS):
-            forest_move(self._soft, self._memory, choice, price_while_live(self.net, price))
-            over = used_over_time(self.net, choice) - self.net.room
-            if math.isfinite(cost_of(self.net, choice)) and (step >= SETTLE or step == 0) and not (over > 0).any():
-                return choice
-            if step >= SETTLE:
+        used = used_over_time(self.net, choice)
+        for step in range(REPAIRS):
+            unit = price_while_live(self.net, price)
+            if (used > self.net.room).any():
+                forest_move(self._soft, self._memory, choice, unit)
+                used = used_over_time(self.net, choice)
                 least = 1e-3 * float(price.max(initial=0.0)) or _largest(self.net) / float(self.net.usage.max())
-                price = np.where(over > 0, price * RISE + least, price)
+                price = np.where(used > self.net.room, price * RISE + (least if step >= SETTLE else 0.0), price)
+            elif not math.isfinite(cost_of(self.net, choice)):
+                tree_moves(self._soft, self._memory, choice, used, unit, len(choice), TREE)
+            else:
+                return choice
         return None
 
     def improve(self, price: Floats, choice: Ints | None = None) -> float:

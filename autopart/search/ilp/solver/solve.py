@@ -113,7 +113,7 @@ class _Run:
     @property
     def closed(self) -> bool:
         """True if nothing can be better than the best choice."""
-        return self.cost - self.bound <= 1e-9 * abs(self.cost)
+        return self.choice is not None and self.cost - self.bound <= 1e-9 * abs(self.cost)
 
     def learn(self, choice: Ints | None, bound: float) -> None:
         """Takes in a choice for the given problem or None, and a bound; tells `progress` if one of them is better."""
