@@ -13,7 +13,7 @@ attempt takes what agrees more than it contradicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,6 +114,10 @@ def decode(task: SearchTask, wanted: Wanted, weights: Weights) -> Decisions:
     return _Decoder(task, wanted, weights).decisions()
 
 
+MOST_VALUES = 200
+"""Values that are decided about one by one, those that matter most: the rest is decided by groups or not at all."""
+
+
 class _Decoder:
     """A copy of the starting state on which decisions are tried."""
 
@@ -123,40 +127,48 @@ class _Decoder:
         self._taken: list[Decision] = []
 
     def decisions(self) -> Decisions:
-        arguments = self._argument_groups()
-        for candidates in (arguments, arguments, self._values(), self._values()):
+        program = self._task.space.program
+        matters = self._weights.value + self._weights.op[program.value_op]
+        matters[program.arguments] = np.inf
+        computed = np.flatnonzero((matters > 0) & np.isfinite(matters))
+        most = computed[np.argsort(-matters[computed], kind="stable")[:MOST_VALUES]]
+        arguments = self._groups(np.array(program.arguments))
+        groups = self._groups(computed)
+        values = [*self._each(np.array(program.arguments)), *self._each(np.sort(most))]
+        for candidates in (arguments, arguments, groups, values, groups):
             for decision in candidates:
                 self._try(decision)
-        for decision in self._values():
-            self._try(decision) or self._try(decision, with_atomics=True)
-        for decision in self._values():
-            self._try(decision, most=True)
+        for candidates in (arguments, groups, values):
+            for decision in candidates:
+                self._try(decision) or self._try(decision, with_atomics=True)
+        for candidates in (arguments, groups, values):
+            for decision in candidates:
+                self._try(decision, most=True)
         return tuple(self._taken)
 
     # ---- candidates
 
-    def _argument_groups(self) -> list[Decision]:
-        """The groups of arguments whose values the choice tiles on one dim, along each axis."""
+    def _groups(self, values: np.ndarray) -> list[Decision]:
+        """The groups of some values that the choice tiles on one dim, along each axis."""
         facts, found = self._task.space.facts, dict[Decision, None]()
+        group = facts.groups.of
         for axis in self._task.space.axes:
             code = self._wanted.code[:, self._partitioning.mesh.index(axis)]
-            for value in facts.program.arguments:
-                group = int(facts.groups.of[value])
-                codes = set(code[facts.groups.values(group)].tolist())
-                if len(codes) == 1 and 0 < code[value] <= LAST_TILE:
-                    found[Decision("tile_group", group, int(code[value]) - 1, axis)] = None
+            least, most = np.full(facts.groups.count, 99), np.full(facts.groups.count, -99)
+            np.minimum.at(least, group, code)
+            np.maximum.at(most, group, code)
+            alike = (least == most) & (least > 0)
+            for value in values[alike[group[values]]].tolist():
+                found[Decision("tile_group", int(group[value]), int(code[value]) - 1, axis)] = None
         return list(found)
 
-    def _values(self) -> Iterator[Decision]:
-        """What the choice tiles and nothing tiles yet: arguments first, then in program order."""
-        program = self._task.space.program
-        order = [*program.arguments, *np.setdiff1d(np.arange(program.value_count), program.arguments).tolist()]
+    def _each(self, values: np.ndarray) -> list[Decision]:
+        """Each of some values that the choice tiles, along each axis."""
+        found: list[Decision] = []
         for axis in self._task.space.axes:
             code = self._wanted.code[:, self._partitioning.mesh.index(axis)]
-            for value in order:
-                dim = int(code[value]) - 1
-                if dim >= 0 and not self._partitioning.why_not_tile(value, dim, axis):
-                    yield Decision("value", value, dim, axis)
+            found += [Decision("value", v, int(code[v]) - 1, axis) for v in values[code[values] > 0].tolist()]
+        return found
 
     # ---- one decision
 
@@ -188,25 +200,28 @@ class _Decoder:
 
         A value is kept whole where it carried the decision against the choice, which leaves the value whole.
         """
-        program, partitioning = self._task.space.program, self._partitioning
-        names, state = partitioning.mesh.axis_names, partitioning.state
-        agreed, contradicted, values = 0.0, 0.0, dict[tuple[int, str], None]()
-        for op, axis in state.trail[length : int(state.length[0])].tolist():
-            results = program.results_of(op) if op >= 0 else ()
-            for value in results:
-                asked, code = int(self._wanted.code[value, axis]), partitioning.tiled_dim(value, names[axis]) + 1
-                if asked == code:
-                    agreed += self._weights.value[value]
-                elif asked != UNDECIDED and self._weights.value[value] > 0:
-                    contradicted += self._weights.value[value]
-                    if asked == 0:
-                        values[value, names[axis]] = None
-            wanted = self._wanted.mapping[op, axis] if op >= 0 else PASS
-            if wanted in (PASS, state.mapping[op, axis]):
-                agreed += self._weights.op[op] if op >= 0 else 0.0
-            elif self._weights.op[op] > 0:
-                contradicted += self._weights.op[op]
-                for value in (*program.operands_of(op).tolist(), *results):
-                    if self._wanted.code[value, axis] == 0:
-                        values[value, names[axis]] = None
-        return agreed, contradicted, list(values)
+        program, state = self._task.space.program, self._partitioning.state
+        entries = state.trail[length : int(state.length[0])]
+        ops, axes = entries[entries[:, 0] >= 0].T
+        asked, got = self._wanted.mapping[ops, axes], state.mapping[ops, axes]
+        op_agrees, op_weight = (asked == PASS) | (asked == got), self._weights.op[ops]
+        values, codes = self._results(ops, axes)
+        asked = self._wanted.code[values, axes]
+        decided = (asked != UNDECIDED) & (codes != UNDECIDED) & (state.action[values, axes] == 0)
+        value_agrees, value_weight = ~decided | (asked == codes), self._weights.value[values]
+        agreed = op_weight[op_agrees].sum() + value_weight[value_agrees].sum()
+        contradicted = op_weight[~op_agrees].sum() + value_weight[~value_agrees].sum()
+        names, kept = self._partitioning.mesh.axis_names, dict[tuple[int, str], None]()
+        for i in np.flatnonzero((~op_agrees & (op_weight > 0)) | (~value_agrees & (value_weight > 0))).tolist():
+            for value in (*program.operands_of(int(ops[i])).tolist(), *program.results_of(int(ops[i]))):
+                if self._wanted.code[value, axes[i]] == 0:
+                    kept[value, names[axes[i]]] = None
+        return float(agreed), float(contradicted), list(kept)
+
+    def _results(self, ops: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(first result of each op, the code that its mapping gives the result: UNDECIDED for a pending sum)."""
+        partitioning, program = self._partitioning, self._task.space.program
+        maps, graph = partitioning.table.arrays, partitioning.graph
+        row = maps.start[maps.first[graph.op_spec[ops]] + partitioning.state.mapping[ops, axes]]
+        entry = maps.entries[row + graph.operand_ptr[ops + 1] - graph.operand_ptr[ops]].astype(np.int64)
+        return program.result_ptr[ops], np.where(entry < LAST_TILE, entry + 1, UNDECIDED)
