@@ -70,7 +70,9 @@ SMALL = {
         (f32(16384, 512), *(jax.ShapeDtypeStruct((65536,), jnp.int32),) * 2, f32(512, 512)),
     ),
     "loop": Small(loop, (f32(4096, 1024), f32(1024, 1024))),
-    "embedding": Small(lambda table, ids: table[ids] @ table.T, (f32(8192, 1024), jax.ShapeDtypeStruct((4096,), jnp.int32))),
+    "embedding": Small(
+        lambda table, ids: table[ids] @ table.T, (f32(8192, 1024), jax.ShapeDtypeStruct((4096,), jnp.int32))
+    ),
     "normalise": Small(
         lambda x, w: (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True) @ w, (f32(8192, 1024), f32(1024, 4096))
     ),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,4 +75,4 @@ def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBo
 def _largest(problem: PairwiseProblem) -> np.ndarray:
     """The strategy of each node that uses most."""
     first = problem.strategy_start
-    return np.array([int(problem.usage[a:b].argmax()) for a, b in zip(first[:-1], first[1:], strict=True)])
+    return np.array([int(problem.usage[a:b].argmax()) for a, b in pairwise(first.tolist())])

@@ -7,8 +7,8 @@
 
     %y = dot_general, 2 TFLOP      (m, -) on {a: 4, b: 2}: a quarter of the flop on each device, one launch
 
-`least` holds whatever is fused: matrix ops are never computed inside other ops, and what is fused into a kernel can only
-add to each term of the roofline. A read is certain if its bytes exceed what stays on the chip, and if no compiler can
+`least` holds whatever is fused: matrix ops are never computed inside other ops, and what is fused into a kernel can
+only add to each term of the roofline. A read is certain if its bytes exceed what stays on the chip, and if no compiler can
 compute the operand inside the matrix op instead.
 """
 

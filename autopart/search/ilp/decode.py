@@ -38,7 +38,7 @@ class Wanted:
     """What a choice asks of every op and value; make it with `Wanted.of`.
 
     mapping[op, axis]    a mapping's number, -1 for none, or `PASS` where any will do
-    code[value, axis]    what the axis does to the value where it waits: 0 whole, 1 + the dim that it tiles; or UNDECIDED
+    code[value, axis]    what the axis does to the waiting value: 0 whole, 1 + the dim that it tiles; or UNDECIDED
     """
 
     mapping: np.ndarray
@@ -114,8 +114,11 @@ def decode(task: SearchTask, wanted: Wanted, weights: Weights) -> Decisions:
     return _Decoder(task, wanted, weights).decisions()
 
 
-MOST_VALUES = 200
-"""Values that are decided about one by one, those that matter most: the rest is decided by groups or not at all."""
+MOST_VALUES = 50
+"""Computed values that are decided about one by one: those that matter most."""
+
+LEAST_SHARE = 1e-3
+"""Groups of computed values that matter less than this share of all are left to propagation."""
 
 
 class _Decoder:
@@ -127,24 +130,29 @@ class _Decoder:
         self._taken: list[Decision] = []
 
     def decisions(self) -> Decisions:
+        """See the module."""
         program = self._task.space.program
         matters = self._weights.value + self._weights.op[program.value_op]
-        matters[program.arguments] = np.inf
-        computed = np.flatnonzero((matters > 0) & np.isfinite(matters))
-        most = computed[np.argsort(-matters[computed], kind="stable")[:MOST_VALUES]]
+        matters[program.arguments] = 0.0
+        heaviest = np.argsort(-matters, kind="stable")[:MOST_VALUES]
         arguments = self._groups(np.array(program.arguments))
-        groups = self._groups(computed)
-        values = [*self._each(np.array(program.arguments)), *self._each(np.sort(most))]
-        for candidates in (arguments, arguments, groups, values, groups):
+        groups = self._groups(self._heavy(matters))
+        values = [*self._each(np.array(program.arguments)), *self._each(np.sort(heaviest[matters[heaviest] > 0]))]
+        for candidates in (arguments, arguments, groups, values):
             for decision in candidates:
                 self._try(decision)
-        for candidates in (arguments, groups, values):
-            for decision in candidates:
-                self._try(decision) or self._try(decision, with_atomics=True)
-        for candidates in (arguments, groups, values):
-            for decision in candidates:
-                self._try(decision, most=True)
+        for decision in (*arguments, *groups):
+            if not self._try(decision):
+                self._try(decision, with_atomics=True)
+        for decision in (*arguments, *groups, *values):
+            self._try(decision, most=True)
         return tuple(self._taken)
+
+    def _heavy(self, matters: np.ndarray) -> np.ndarray:
+        """The computed values of groups that matter at least `LEAST_SHARE` of all, in program order."""
+        group = self._task.space.facts.groups.of
+        of_group = np.bincount(group, matters)
+        return np.flatnonzero((matters > 0) & (of_group[group] >= LEAST_SHARE * of_group.sum()))
 
     # ---- candidates
 

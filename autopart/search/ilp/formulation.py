@@ -1,17 +1,15 @@
-"""From nodes to a pairwise problem: what each strategy costs, and what each redistribution costs between two nodes.
+"""From nodes to the edges of a pairwise problem: what is moved between which nodes, and what that costs.
 
-    node   op            trips x seconds of the op under each strategy                                    `_node_costs`
-    node   value         nothing; its bytes, if it is an argument                                         `memory.py`
-    edge   op - value    the value is moved from the label in which the op leaves it to where it waits    `_def_edges`
-    edge   value - op    it is moved to the label in which the op reads it, times its share               `_use_edges`
-    edge   op - op       of a value that is read once: both moves, over the cheapest label in between     `_direct_edges`
+    op - value    a result that waits is moved from the label in which the op leaves it to where it waits      `defs`
+    value - op    it is moved to the label in which the op reads it, times its share of the move               `uses`
+    op - op       a value that is read once: both moves, over the cheapest label in between                    `directs`
 
-Uses in one scope that need one label share a move, and which do is not known before the choice. `share[use]` of the move
-is put down to a use: 1 over the number of uses in the scope never counts a shared move more than once, and what a
+Uses in one scope that need one label share a move, and which do is not known before the choice. `share[use]` of the
+move is put down to a use: 1 over the number of uses in the scope never counts a shared move more than once, and what a
 lowered program shares is counted exactly for the strategies of that program.
 
-Parallel edges are added up. An edge from a node to itself, between two equal layers that are grouped, costs each strategy
-what it costs with itself.
+Parallel edges are added up. An edge from a node to itself, between two equal layers that are grouped, costs each
+strategy what it costs with itself.
 """
 
 from __future__ import annotations
@@ -162,7 +160,9 @@ class Flow:
         """The labels in which a value may wait that is left and read so: it may be decided about like any other."""
         every, sizes = range(len(type_.shape) + 1), self.nodes.start.mesh.axis_sizes
         choices: list[list[int]] = []
-        for made, wanted, is_open in zip(zip(*left, strict=True), zip(*read, strict=True), self.nodes.is_open, strict=True):
+        for made, wanted, is_open in zip(
+            zip(*left, strict=True), zip(*read, strict=True), self.nodes.is_open, strict=True
+        ):
             codes = {c for c in made if not is_pending(c)} | {c for c in made if is_pending(c) and c in wanted}
             choices.append(sorted(codes.union(every) if is_open or any(map(is_pending, made)) else codes))
         return self.nodes.shared(tuple(legal_labels(type_.shape, choices, sizes)))

@@ -197,4 +197,3 @@ def _codes(producer: OpStrategies, result: int) -> dict[int, set[int]]:
 def _may_stay_pending(program: Program, value: int, statics: LoweringContext) -> bool:
     """True for what nobody reads, and for what one op alone reads, which may add the parts."""
     return not statics.is_output[value] and program.users[0][value + 1] - program.users[0][value] <= 1
-
