@@ -1,4 +1,4 @@
-"""Is the integer program's answer what exhaustive search finds, is its bound a bound, and do its parts do what they say?"""
+"""Is the integer program's answer what exhaustive search finds, is its bound a bound, and do its parts hold?"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ What is chosen, from a starting state, over the axes of a search:
 No strategy list holds what is not legal, so the last four are no rows of the program. It is a pairwise problem, which
 `solver/` solves. Two sets of costs stand on the same nodes (`model.py`):
 
-    least      never more than the simulator says, whatever is fused, combined or shared: the bound            `bound.py`
+    least      never more than the simulator says, whatever is fused, combined or shared: the bound           `bound.py`
     planned    as a simulated state costs, scaled by what a strategy changes: the plan
 
 A plan becomes decisions whose propagation leads to it (`decode.py`); the lowered program is priced anew, and the next

@@ -8,8 +8,8 @@
     %y = dot_general, 2 TFLOP      (m, -) on {a: 4, b: 2}: a quarter of the flop on each device, one launch
 
 `least` holds whatever is fused: matrix ops are never computed inside other ops, and what is fused into a kernel can
-only add to each term of the roofline. A read is certain if its bytes exceed what stays on the chip, and if no compiler can
-compute the operand inside the matrix op instead.
+only add to each term of the roofline. A read is certain if its bytes exceed what stays on the chip, and if no compiler
+can compute the operand inside the matrix op instead.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class SimulatedWork:
         left_bytes = values["native_elements"] * program.element_bytes
         io_bytes = np.bincount(program.use_op, used_bytes, minlength=program.op_count)
         io_bytes += np.bincount(program.value_op, left_bytes, minlength=program.op_count)
-        return SimulatedWork(*figures, io_bytes, ways=run.arrays.ops["ways"], runs=runs)
+        return SimulatedWork(figures[0], figures[1], figures[2], io_bytes, ways=run.arrays.ops["ways"], runs=runs)
 
 
 def planned_seconds(

@@ -80,15 +80,15 @@ class Flow:
     def of(nodes: Nodes, statics: LoweringContext, share: Floats) -> Flow:
         """The flow between nodes; `share` is float64[uses]."""
         program = nodes.start.program
-        trips, types = program.scope_trips.astype(float), _types(program)
+        trips, types = program.scope_trips.astype(float).tolist(), _types(program)
         defs: dict[Def, float] = defaultdict(float)
         uses: dict[Use, float] = defaultdict(float)
         directs: dict[Direct, float] = defaultdict(float)
-        scope = statics.places[0]
+        scope, shares = statics.places[0].tolist(), share.tolist()
         pointer, user = program.users
         for value, op in enumerate(program.value_op.tolist()):
             maker, waits = int(nodes.of_op[op]), int(nodes.of_value[value])
-            result, def_trips = value - int(program.result_ptr[op]), trips[program.op_scope[op]]
+            result, def_trips = value - int(program.result_ptr[op]), trips[int(program.op_scope[op])]
             type_ = types[int(program.value_type_row[value])]
             read_by = user[pointer[value] : pointer[value + 1]].tolist()
             if waits >= 0:
@@ -96,7 +96,7 @@ class Flow:
                     defs[Def(maker, result, waits, type_)] += def_trips
                 for use in read_by:
                     by, operand = _reader(nodes, use)
-                    uses[Use(waits, by, operand, type_)] += share[use] * trips[scope[use]]
+                    uses[Use(waits, by, operand, type_)] += shares[use] * trips[scope[use]]
             elif read_by:
                 by, operand = _reader(nodes, read_by[0])
                 use_trips = trips[scope[read_by[0]]]

@@ -3,8 +3,8 @@
     mesh {a: 4, b: 2}, f32[64,8]      (0, 0)  whole        (1, 0)  dim 0 over a       (1, 1)  dim 0 over a and b
                                       (0, 2)  dim 1 over b (17, 2) dim 1 over b, a sum pending over a
 
-A code is 0 (whole), 1 + d (dim d is tiled) or a reduction that is pending (`core/layout.py`). The program's layouts also
-say which of two axes on one dim is outer, which depends on the order of actions. A label stands for all of these
+A code is 0 (whole), 1 + d (dim d is tiled) or a reduction that is pending (`core/layout.py`). The program's layouts
+also say which of two axes on one dim is outer, which depends on the order of actions. A label stands for all of these
 layouts, and what is priced between two labels is the cheapest between any two of their layouts: never too much.
 """
 

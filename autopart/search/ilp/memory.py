@@ -3,8 +3,8 @@
     bound   one time: arguments, which are held throughout whatever a compiler fuses or overwrites
     plan    the peak of each state that was simulated: arguments, and what is live there, value by value
 
-Bytes are the simulator's, layout padding included. What lives at a peak in no node (results of collectives, what is read
-once) is taken as it was in that state.
+Bytes are the simulator's, layout padding included. What lives at a peak in no node (results of collectives, what is
+read once) is taken as it was in that state.
 """
 
 from __future__ import annotations
