@@ -70,14 +70,14 @@ class AutomaticPartition:
     """Searches for actions over some mesh axes, by estimated cost.
 
     axes        mesh axes it may use; one name or several
-    optimizer   "mcts", "beam", "greedy", "annealing", "random", "exhaustive", any registered name, or an instance
+    optimizer   "mcts", "ilp", "beam", "greedy", "annealing", "random", "exhaustive", any other name, or an instance
     budget      evaluations and seconds at most; `Budget(0)` leaves everything as the earlier tactics did
     seed        same seed, same budget in evaluations: same result, on any number of workers
     executor    "serial", "processes", "ray", or an instance such as `Ray(address=..., workers=8)`
     objective   `Cost -> float` to minimise; default: step seconds with a penalty above the device's memory
     cost_model  a registered name ("simulator", "xla_cpu_memory") or `(local, mesh) -> Estimate`; default: the one of
                 `ap.jit`, else the simulator, for which the mesh must name a device
-    seeds       schedules that "mcts" costs first; the result is no worse than any of them that the budget reaches
+    seeds       schedules that "mcts" and "ilp" cost first; the result is no worse than any of them that the budget reaches
     records     JSON-lines file that every evaluation is added to
     resume      such a file: what it holds is not costed again
     cache       results are kept on disk and a second call is instant: True, False, or a directory

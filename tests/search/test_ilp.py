@@ -248,3 +248,21 @@ def _counts(local, mesh):
     from autopart.costmodel.estimate import estimate
 
     return estimate(local, MESH)
+
+
+def test_optimizers_start_from_each_others_answers():
+    from tests.search.steps import MESH as DECODER_MESH
+    from tests.search.steps import lowered
+
+    def score(optimizer, seeds=()):
+        tactic = ap.AutomaticPartition(
+            ("batch", "model"), optimizer=optimizer, budget=Budget(60), seeds=seeds, cache=False, progress=False
+        )
+        return tactic, lowered([tactic], mesh=DECODER_MESH).metadata.tactics[-1].report["best"]["score"]
+
+    planned, ilp_score = score(ap.ILP(seconds=5))
+    _, found = score(ap.MCTS(seeded=True), seeds=[[planned]])
+    assert found <= ilp_score
+    walked, mcts_score = score(ap.MCTS())
+    _, found = score(ap.ILP(seconds=5), seeds=[[walked]])
+    assert found <= mcts_score

@@ -5,11 +5,15 @@
     round       plan after the best state -> solve -> decisions -> priced by the cost model; again, after what was found
     refinement  neighbours of the best state, as other optimizers refine theirs
 
-The report says for each round what the plan promised and what the program costs (`rounds`).
+The report says for each round what the plan promised and what the program costs (`rounds`), and where the seconds went
+(`seconds_by_part`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,7 +78,8 @@ class _Search:
         self.notes: list[str] = []
         self.rounds: list[dict[str, Any]] = []
         self._tried: set[Decisions] = set()
-        problem.notes.update(rounds=self.rounds, notes=self.notes)
+        self.seconds_by_part: dict[str, float] = {}
+        problem.notes.update(rounds=self.rounds, notes=self.notes, seconds_by_part=self.seconds_by_part)
 
     def run(self) -> None:
         """See the module."""
@@ -92,9 +97,18 @@ class _Search:
             refine(problem, problem.best)
 
     def _model(self, *, grouped: bool) -> Model:
-        model = Model.of(self.problem.task, grouped=grouped)
-        jobs = model.jobs()
-        return model.priced(jobs, self.problem.ask(jobs))
+        with self._timed("build"):
+            model = Model.of(self.problem.task, grouped=grouped)
+            jobs = model.jobs()
+            return model.priced(jobs, self.problem.ask(jobs))
+
+    @contextlib.contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds_by_part[part] = self.seconds_by_part.get(part, 0.0) + time.monotonic() - began
 
     def _bound(self) -> None:
         problem, objective = self.problem, self.problem.task.objective
@@ -103,7 +117,8 @@ class _Search:
             return
         assert isinstance(objective, StepSeconds)
         model = self._model(grouped=False)
-        found = lower_bound(model, objective, self._solver_seconds())
+        with self._timed("bound"):
+            found = lower_bound(model, objective, self._solver_seconds())
         problem.lower_bound = found.score
         self.notes += found.notes
 
@@ -111,11 +126,13 @@ class _Search:
         """Plans after the last of the simulated states, decodes and prices; True if another round may find more."""
         problem = self.problem
         planned = model.planned(runs[-1], Liveness.of_peaks(model.nodes, runs))
-        solved = self._solved(planned)
+        with self._timed("solve"):
+            solved = self._solved(planned)
         if solved.choice is None:
             return False
         choice = solved.choice.tolist()
-        decisions = decode(problem.task, Wanted.of(model.nodes, choice), Weights.of(model.nodes, planned))
+        with self._timed("decode"):
+            decisions = decode(problem.task, Wanted.of(model.nodes, choice), Weights.of(model.nodes, planned))
         if decisions in self._tried:
             return False
         self._tried.add(decisions)
