@@ -77,7 +77,7 @@ class AutomaticPartition:
     objective   `Cost -> float` to minimise; default: step seconds with a penalty above the device's memory
     cost_model  a registered name ("simulator", "xla_cpu_memory") or `(local, mesh) -> Estimate`; default: the one of
                 `ap.jit`, else the simulator, for which the mesh must name a device
-    seeds       schedules that "mcts" and "ilp" cost first; the result is no worse than any of them that the budget reaches
+    seeds       schedules that "mcts" and "ilp" cost first; the result is no worse than any that the budget reaches
     records     JSON-lines file that every evaluation is added to
     resume      such a file: what it holds is not costed again
     cache       results are kept on disk and a second call is instant: True, False, or a directory
