@@ -8,14 +8,14 @@ What is chosen, from a starting state, over the axes of a search:
 
     minimise    sum_i c_i(s_i)  +  sum_ij r_ij(s_i, s_j)
 
-    c_i      seconds of the op, times how often it runs                                                `compute.py`
+    c_i      seconds of the op, times how often it runs                                                `op_seconds.py`
     r_ij     seconds of the redistribution between what i leaves and what j needs                      `formulation.py`
              after an op   from the label it leaves to the label in which the value waits              `Flow.edges`
              before a use  from there to the label in which the op reads, times the share of the use
              of a value that is read once: both, over the cheapest label in between
              prices come from the simulator, computed by the search's workers                          `prices.py`
 
-    subject to  sum_i live[t, i] bytes_i(s_i) <= memory of a device, at the peaks of states seen       `memory.py`
+    subject to  sum_i live[t, i] bytes_i(s_i) <= memory of a device, at the peaks of states seen       `held_bytes.py`
                 axes that take one mapping divide its extent, and labels divide their dims             `strategies.py`
                 a sum stays pending only for a reader that adds parts                                  `prices.py`
                 an argument that is updated is stored as its next value is                             `formulation.py`

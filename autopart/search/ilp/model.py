@@ -19,10 +19,10 @@ from autopart.costmodel.hardware.devices import Device, device, device_row
 from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
-from autopart.search.ilp.compute import SimulatedWork, least_seconds, planned_seconds
 from autopart.search.ilp.formulation import Flow, equal_shares
-from autopart.search.ilp.memory import Liveness, node_bytes
+from autopart.search.ilp.held_bytes import Liveness, node_bytes
 from autopart.search.ilp.nodes import Nodes
+from autopart.search.ilp.op_seconds import SimulatedWork, least_seconds, planned_seconds
 from autopart.search.ilp.prices import PriceJob, Prices, price_jobs, prices
 from autopart.search.ilp.solver import PairwiseProblem
 from autopart.spmd.device_local import LoweringContext
