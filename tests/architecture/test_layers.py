@@ -20,8 +20,8 @@ DOORS = {
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/execution/ray.py"},
-    "pulp": {"search/ilp/solve.py"},
-    "highspy": {"search/ilp/solve.py"},
+    "pulp": {"search/ilp/solver/pulp_model.py"},
+    "highspy": {"search/ilp/solver/highs_process.py"},
     "scipy": {"search/ilp/solve.py"},
     "matplotlib": {"api/sweep_plot.py"},
 }  # fmt: skip

@@ -13,6 +13,8 @@ attempt takes what agrees more than it contradicts.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -109,9 +111,9 @@ def _spread(costs: np.ndarray) -> float:
     return float(np.ptp(finite)) if len(finite) else 0.0
 
 
-def decode(task: SearchTask, wanted: Wanted, weights: Weights) -> Decisions:
-    """Decisions that lead from the task's start to the choice, or near it."""
-    return _Decoder(task, wanted, weights).decisions()
+def decode(task: SearchTask, wanted: Wanted, weights: Weights, seconds: float = math.inf) -> Decisions:
+    """Decisions that lead from the task's start to the choice, or near it; what was taken after so many seconds."""
+    return _Decoder(task, wanted, weights, time.monotonic() + seconds).decisions()
 
 
 MOST_VALUES = 50
@@ -124,8 +126,8 @@ LEAST_SHARE = 1e-3
 class _Decoder:
     """A copy of the starting state on which decisions are tried."""
 
-    def __init__(self, task: SearchTask, wanted: Wanted, weights: Weights):
-        self._task, self._wanted, self._weights = task, wanted, weights
+    def __init__(self, task: SearchTask, wanted: Wanted, weights: Weights, deadline: float):
+        self._task, self._wanted, self._weights, self._deadline = task, wanted, weights, deadline
         self._partitioning: Partitioning = task.partitioning.copy()
         self._taken: list[Decision] = []
 
@@ -181,7 +183,9 @@ class _Decoder:
     # ---- one decision
 
     def _try(self, decision: Decision, *, with_atomics: bool = False, most: bool = False) -> bool:
-        """Takes a decision if what follows from it is the choice; True if it was taken or is void."""
+        """Takes a decision if what follows from it is the choice; True if it was taken, is void, or comes too late."""
+        if time.monotonic() >= self._deadline:
+            return True
         partitioning = self._partitioning
         mark, length = partitioning.mark(), int(partitioning.state.length[0])
         if not self._task.space.apply(partitioning, decision):

@@ -132,7 +132,8 @@ class _Search:
             return False
         choice = solved.choice.tolist()
         with self._timed("decode"):
-            decisions = decode(problem.task, Wanted.of(model.nodes, choice), Weights.of(model.nodes, planned))
+            weights = Weights.of(model.nodes, planned)
+            decisions = decode(problem.task, Wanted.of(model.nodes, choice), weights, problem.seconds_left)
         if decisions in self._tried:
             return False
         self._tried.add(decisions)
