@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -103,7 +103,7 @@ class _Search:
             return model.priced(jobs, self.problem.ask(jobs))
 
     @contextlib.contextmanager
-    def _timed(self, part: str) -> Iterator[None]:
+    def _timed(self, part: str) -> Generator[None, None, None]:
         began = time.monotonic()
         try:
             yield

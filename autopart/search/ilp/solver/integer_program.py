@@ -70,7 +70,9 @@ def integer_program(problem: PairwiseProblem, room: Floats) -> IntegerProgram:
             row_of_second,
         ]
     )
-    values = np.concatenate([np.ones(strategies), -np.ones(len(of_edge)), problem.usage[use], np.ones(2 * len(edge))])
+    values = np.concatenate(
+        [np.ones(strategies), -np.ones(len(of_edge)), problem.usage[use], np.ones(2 * len(edge))]
+    )
     order = np.lexsort((rows, columns))
     width = strategies + len(edge)
     equal = np.concatenate([np.ones(problem.nodes), np.zeros(int(rows_u[-1]) - problem.nodes)])

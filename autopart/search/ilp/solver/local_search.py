@@ -1,9 +1,9 @@
 """Choices that fit: forest moves at rising prices until one does, then tree moves that stay within the room.
 
-decoded choice    2 % over at times 40..50, three forbidden pairs
-forest moves      at prices that rise where it is over: fits
-tree moves        nothing forbidden any more
-improve           tree moves at prices x 1, 0.9, .. 0: room that is left goes where it saves most
+    decoded choice    2 % over at times 40..50, three forbidden pairs
+    forest moves      at prices that rise where it is over: fits
+    tree moves        nothing forbidden any more
+    improve           tree moves at prices x 1, 0.9, .. 0: room that is left goes where it saves most
 """
 
 from __future__ import annotations

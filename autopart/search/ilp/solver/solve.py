@@ -177,7 +177,9 @@ class _Run:
             best,
             self.seed,
             0.999 if self.whole else 0.0,
-            lambda choice, bound: self.learn(None if choice is None else state.restored(choice), state.offset + bound),
+            lambda choice, bound: self.learn(
+                None if choice is None else state.restored(choice), state.offset + bound
+            ),
         )
         self.notes += answer.notes
         self.infeasible = answer.infeasible and self.choice is None
