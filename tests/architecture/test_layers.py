@@ -22,7 +22,6 @@ DOORS = {
     "ray": {"search/execution/ray.py"},
     "pulp": {"search/ilp/solver/pulp_model.py"},
     "highspy": {"search/ilp/solver/highs_process.py"},
-    "scipy": {"search/ilp/solve.py"},
     "matplotlib": {"api/sweep_plot.py"},
 }  # fmt: skip
 """Each package from outside, and the files that may import it."""
