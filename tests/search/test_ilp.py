@@ -194,7 +194,7 @@ def test_propagation_of_the_decisions_reproduces_the_plan():
     assert (state.state.mapping[ops] == wanted.mapping[ops]).all()
 
 
-def test_grouped_layers_and_layers_by_themselves_have_the_same_least_cost():
+def test_grouped_layers_are_fewer_nodes_with_the_same_moves():
     from tests.search.steps import decoder_partitioning
 
     start = decoder_partitioning(layers=6)
