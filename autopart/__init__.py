@@ -19,6 +19,9 @@ from autopart.api.compiled import Compiled
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
+from autopart.api.microbatch import Microbatch
+from autopart.api.named import named_schedules
+from autopart.api.parallelism import Parallelism
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Replay, Sweep, sweep
@@ -92,8 +95,10 @@ __all__ = [
     "Mesh",
     "MeshError",
     "Metadata",
+    "Microbatch",
     "Optimizer",
     "OptimizerError",
+    "Parallelism",
     "PartitionError",
     "PartitionedFunction",
     "Problem",
@@ -117,6 +122,7 @@ __all__ = [
     "UnknownNameError",
     "jit",
     "load",
+    "named_schedules",
     "op_traits",
     "optimizers",
     "partition",

@@ -28,6 +28,7 @@ import jax
 import autopart as ap
 from autopart.core.actions import action_of
 from autopart.costmodel import Device
+from autopart.search.ilp.solver import PairwiseProblem
 from autopart.search.space import register_decision_kind
 from autopart.spmd.redistribution.types import DistributedType
 
@@ -69,6 +70,7 @@ EXAMPLES = (
     "ap.jit(double, MESH, [auto]).lower(floats(16))",
     "ap.Processes(0)",
     'DistributedType.parse("[5{x}12]", {"x": 4})',
+    "PairwiseProblem.of(costs=[[1, 2]], usages=[[3, -4]])",
 )
 """Lines that raise; the class that each raises decides where it stands."""
 

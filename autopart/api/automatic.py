@@ -37,12 +37,12 @@ from autopart.search.budget import Budget
 from autopart.search.cost import Objective
 from autopart.search.execution.executor import EXECUTOR, Executor
 from autopart.search.optimizers.optimizer import OPTIMIZER, Optimizer
-from autopart.search.search import DEFAULT_BUDGET, DEFAULT_OBJECTIVE, Search, search
+from autopart.search.search import DEFAULT_BUDGET, DEFAULT_FINALISTS, DEFAULT_OBJECTIVE, Search, search
 from autopart.spmd.device_local import LoweringOptions
 
 
 class SearchWarning(UserWarning):
-    """What a search found is not what was hoped for: nothing fits in memory, or workers died over some of it."""
+    """What a search found is not what was hoped for: nothing fits, workers died over some of it, the referee failed."""
 
 
 _PATH = PATH | NONE
@@ -57,10 +57,13 @@ _FIELDS = {
     "cost_model": COST_MODEL,
     "options": instance("an ap.LoweringOptions(...)", LoweringOptions) | NONE,
     "seeds": sequence(SCHEDULE, "a list of schedules"),
+    "baselines": FLAG,
     "records": _PATH,
     "resume": _PATH,
     "cache": FLAG | PATH,
     "progress": FLAG | NONE,
+    "referee": COST_MODEL,
+    "finalists": whole(1),
 }
 """What each field may be."""
 
@@ -77,11 +80,18 @@ class AutomaticPartition:
     objective   `Cost -> float` to minimise; default: step seconds with a penalty above the device's memory
     cost_model  a registered name ("simulator", "xla_cpu_memory") or `(local, mesh) -> Estimate`; default: the one of
                 `ap.jit`, else the simulator, for which the mesh must name a device
-    seeds       schedules that "mcts" and "ilp" cost first; the result is no worse than any that the budget reaches
+    seeds       schedules that are costed first, before the named ones (`baselines`)
+    baselines   cost the seeds and the named schedules of the program before the optimizer begins, an evaluation each:
+                the result is no worse than any of them, with any optimizer and any budget that reaches them. False: the
+                optimizer is shown none
     records     JSON-lines file that every evaluation is added to
     resume      such a file: what it holds is not costed again
     cache       results are kept on disk and a second call is instant: True, False, or a directory
     progress    shows a line on stderr; None: if that is a terminal
+    referee     a second cost model, such as `ap.costmodel.XlaCompile("v5e:2x4")`, that costs what was found again: the
+                `finalists` best states whose programs differ, `seeds`, named schedules and the start. The best by it is
+                the result; both figures are in the report. What it raises costs that finalist, with a `SearchWarning`
+    finalists   how many of the best states that are
 
     Ctrl-C ends the search with the best so far. Raises, when applied: `MeshError` for an axis not in the mesh or a mesh
     without a device, `UnknownNameError` for an unknown optimizer or executor, `OptimizerError` if the optimizer raises.
@@ -98,15 +108,19 @@ class AutomaticPartition:
     cost_model: str | CostModel | None = None
     options: LoweringOptions | None = None
     seeds: Sequence[Sequence[Tactic]] = ()
+    baselines: bool = True
     records: str | Path | None = None
     resume: str | Path | None = None
     cache: bool | str | Path = True
     progress: bool | None = None
+    referee: str | CostModel | None = None
+    finalists: int = DEFAULT_FINALISTS
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)
         object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
         object.__setattr__(self, "cost_model", cost_model_of(self.cost_model))
+        object.__setattr__(self, "referee", cost_model_of(self.referee))
         if not self.name:
             object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
 
@@ -118,6 +132,10 @@ class AutomaticPartition:
             warnings.warn(found.report["nothing_tried"], SearchWarning, stacklevel=2)
         for lost in found.report.get("lost", ()):
             warnings.warn(f"a job was given up and the search went on: {lost['why']}", SearchWarning, stacklevel=2)
+        for finalist in found.report.get("referee", {}).get("finalists", ()):
+            if finalist["error"]:
+                why = f'the referee did not cost "{finalist["labels"][0]}": {finalist["error"]}'
+                warnings.warn(why, SearchWarning, stacklevel=2)
         if "does_not_fit" in found.report:
             warnings.warn("\n  ".join(found.report["does_not_fit"]), SearchWarning, stacklevel=2)
         return TacticResult(found.actions, found.report)
@@ -137,10 +155,13 @@ class AutomaticPartition:
             cost_model=context.cost_model,
             options=context.options,
             given=tuple(self._given(partitioning, n, context) for n in range(len(self.seeds))),
+            baselines=self.baselines,
             records=self.records,
             resume=self.resume,
             cache=self.cache,
             progress=sys.stderr.isatty() if self.progress is None else self.progress,
+            referee=self.referee,
+            finalists=self.finalists,
         )
 
     def _given(self, partitioning: Partitioning, number: int, context: TacticContext) -> tuple[Action, ...]:

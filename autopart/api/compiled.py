@@ -10,7 +10,6 @@ An argument that came as the last one did, as a step's own results do, is passed
 
 from __future__ import annotations
 
-import textwrap
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,10 +18,10 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from autopart.api.leaves import bits_of, check_leaf, is_key, leaves_of, results_of
 from autopart.api.trace import Traced
-from autopart.core.arguments import shown
 from autopart.core.errors import CallError
-from autopart.core.jax_internals import is_array, is_tracing, wrap_key
+from autopart.core.jax_internals import is_tracing
 from autopart.core.mesh import Mesh
 from autopart.spmd.run import OnMesh, jax_mesh
 
@@ -35,7 +34,6 @@ class Compiled:
         self._lock, self._executable = threading.Lock(), None
         names = traced.program.argument_names
         self._parameters = [_Parameter(*each) for each in zip(names, traced.in_avals, placed.in_shardings, strict=True)]
-        self._keys = [(i, aval.dtype) for i, aval in enumerate(traced.out_avals) if _is_key(aval.dtype)]
 
     @property
     def executable(self) -> jax.stages.Compiled:
@@ -74,14 +72,8 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it. Raises `CallError` where the arguments are not those it was lowered for."""
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        if tree != self._traced.in_tree:
-            found, wanted = (textwrap.shorten(str(t), 300) for t in (tree, self._traced.in_tree))
-            raise CallError("called with another pytree than it was lowered for", why=f"{found} is not {wanted}")
-        results = list(self._run(self._arguments(leaves)))
-        for position, dtype in self._keys:
-            results[position] = wrap_key(results[position], dtype)
-        return jax.tree.unflatten(self._traced.out_tree, results)
+        results = self._run(self._arguments(leaves_of(self._traced, args, kwargs)))
+        return results_of(self._traced, results)
 
     def _arguments(self, leaves: Sequence[Any]) -> list[Any]:
         """The leaves in their shardings; those that are elsewhere move together."""
@@ -89,8 +81,8 @@ class Compiled:
         for position, (leaf, parameter) in enumerate(zip(leaves, self._parameters, strict=True)):
             if parameter.is_as_before(leaf):
                 continue
-            parameter.check(leaf)
-            flat[position] = raw = _raw(leaf)
+            check_leaf(parameter.name, leaf, parameter.aval)
+            flat[position] = raw = bits_of(leaf)
             if not isinstance(raw, Tracer) and not parameter.is_in_place(raw):
                 elsewhere.append(position)
         if elsewhere:
@@ -136,27 +128,9 @@ class _Parameter:
         """True if a checked leaf, keys as bits, is an array in its sharding; what it is like is remembered."""
         if not isinstance(raw, jax.Array) or raw.sharding != self.sharding:
             return False
-        if not _is_key(self.aval.dtype):
+        if not is_key(self.aval.dtype):
             self._last = (raw.__class__, raw.aval, raw.sharding)
         return True
-
-    def check(self, leaf: Any) -> None:
-        """Raises `CallError` where the leaf is no array of the shape and type it was lowered for."""
-        aval = self.aval
-        wanted = f"it was lowered for {list(aval.shape)} of {aval.dtype}"
-        if not is_array(leaf):
-            raise CallError(f"{self.name} is {shown(leaf)}", why=wanted)
-        if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) and leaf.is_deleted():
-            raise CallError(
-                f"{self.name} is an array that has been deleted, or donated to an earlier call",
-                hint="pass on what that call returned",
-            )
-        if np.shape(leaf) != aval.shape or jax.dtypes.result_type(leaf) != aval.dtype:
-            raise CallError(
-                f"{self.name} has shape {list(np.shape(leaf))} of {jax.dtypes.result_type(leaf)}",
-                why=wanted,
-                hint="call the jitted function, which lowers anew for each shape",
-            )
 
 
 def concrete_mesh(mesh: Mesh, devices: np.ndarray | None) -> jax.sharding.Mesh:
@@ -175,16 +149,11 @@ def concrete_mesh(mesh: Mesh, devices: np.ndarray | None) -> jax.sharding.Mesh:
 
 def platform_of_devices(mesh: jax.sharding.Mesh) -> str:
     """The platform that a program must be lowered for to run on a mesh: "cpu", "tpu", "cuda" or "rocm"."""
-    device = mesh.devices.flat[0]
+    return platform_of(mesh.devices.flat[0])
+
+
+def platform_of(device: Any) -> str:
+    """As `platform_of_devices`, for one device."""
     if device.platform != "gpu":
         return device.platform
     return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
-
-
-def _is_key(dtype: Any) -> bool:
-    return jax.numpy.issubdtype(dtype, jax.dtypes.prng_key)
-
-
-def _raw(x: Any) -> Any:
-    """PRNG keys as their bits; everything else as it is."""
-    return jax.random.key_data(x) if isinstance(x, jax.Array) and _is_key(x.dtype) else x

@@ -22,7 +22,7 @@ from autopart.api.kept import Kept
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.schedule import run_schedule
-from autopart.api.tactic import SCHEDULE, Tactic
+from autopart.api.tactic import SCHEDULE, Tactic, passes_asked
 from autopart.api.trace import LoadedProgram, Options, trace
 from autopart.core.arguments import (
     ANYTHING,
@@ -93,7 +93,7 @@ def jit(
         static_argnames=_tuple(static_argnames),
         donate_argnums=_tuple(donate_argnums),
         donate_argnames=_tuple(donate_argnames),
-        passes=tuple(map(pass_of, passes)),
+        passes=(*map(pass_of, passes), *passes_asked(schedule)),
     )
     check_numbers(fun, trace_options)
     return PartitionedFunction(

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
-from autopart.api.compiled import Compiled, concrete_mesh, platform_of_devices
+from autopart.api.compiled import Compiled, concrete_mesh, platform_of, platform_of_devices
+from autopart.api.interpreted import run_in_sequence
 from autopart.api.metadata import Metadata
 from autopart.api.platform import runnable
 from autopart.api.schedule import Scheduled
@@ -151,6 +152,16 @@ class Lowered:
                 raise
             raise ArgumentError("Lowered.compile: XLA does not take these compiler_options", why=str(error)) from None
         return compiled
+
+    def interpret(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns, with every loop nest of PartIR:Core run in sequence on jax's default device.
+
+        Tiles are concatenated, sums added and slices sliced straight from the table that the tactics filled. Neither
+        layouts nor collectives are involved, so a partitioned run is tested against it. Each op runs by itself: meant
+        for small arrays. Nothing is donated. Raises `CallError` where the arguments are not those it was lowered for.
+        """
+        traced, scheduled = runnable(self.traced, self.scheduled, platform_of(jax.devices()[0]))
+        return run_in_sequence(traced, scheduled.partitioning, args, kwargs)
 
     def compiled_when_called(self, compiler_options: Mapping[str, Any] | None = None) -> Compiled:
         """As `compile`, but XLA compiles at the first call, and not at all where every call is traced by jax."""

@@ -13,21 +13,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
-from autopart.api.names import dead_tags, keys
+from autopart.api.names import dead_tags
 from autopart.api.schedule_code import schedule_code
+from autopart.api.tactic import TacticResult
 from autopart.core.actions import Action, row_of, text_of
 from autopart.core.errors import ArgumentError
 from autopart.core.partitioning import Partitioning
 from autopart.core.quoting import one_line
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import AxisUse, percent
+from autopart.search.comparison import baseline_lines
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.gathered import Gathered
+
+BASELINE_LINES = 5
+"""Lines that a printed table spends on named schedules; the tactic's report has all of them."""
 
 GATHERED_LINES = 8
 """Lines that a printed table spends on gathers; `Metadata.gathered` has all of them."""
@@ -100,6 +104,8 @@ class Metadata:
         if last:
             shares = ", ".join(f"{axis} {percent(share)}" for axis, share in self.flop_divided.items())
             lines += [f"flop divided: {shares}", *last.notes]
+        lines += [line for tactic in self.tactics for line in _referee_lines(tactic)]
+        lines += [line for t in self.tactics for line in _compared_lines(t)]
         lines += _gathered_lines(self.gathered)
         if last and last.conflicts:
             lines.append(f"{len(last.conflicts)} conflicts, the first: {one_line(last.conflicts[0])}")
@@ -152,37 +158,32 @@ def _read_report(row: dict[str, Any]) -> TacticReport:
 
 def report_tactic(
     name: str,
-    actions: Sequence[Action],
+    did: TacticResult,
     partitioning: Partitioning,
     lowered: DeviceLocal,
     estimate: Estimate | None,
-    report: Mapping[str, Any] = MappingProxyType({}),
-    uses: tuple[AxisUse, ...] = (),
+    uses: tuple[AxisUse, ...],
+    named: Mapping[int, str],
 ) -> TacticReport:
-    """The row of a tactic, from the state it left behind."""
+    """The row of a tactic, from the state it left behind; `named` has the key of each argument that has one."""
     program, count = partitioning.program, lowered.collectives()
     blocked = {
         kind: tuple(program.where(op) or f"op {op}" for op in ops) for kind, ops in partitioning.unpartitioned().items()
     }
     return TacticReport(
         name=name,
-        actions=tuple(describe(action, partitioning) for action in actions),
+        actions=tuple(describe(action, partitioning) for action in did.actions),
         collectives={kind: count[kind] for kind in COLLECTIVES},
         collectives_by_axis=lowered.collectives_by_axis(),
         conflicts=tuple(map(str, partitioning.conflicts())),
         unpartitioned=blocked,
         step_s=estimate.step_s if estimate else None,
         peak_bytes=estimate.peak_bytes if estimate else None,
-        report=dict(report),
+        report=dict(did.report),
         flop_divided={use.axis: use.share for use in uses},
         notes=(*(str(use) for use in uses if use.is_partial), *map(_dead_tag, dead_tags(program))),
-        decisions=_decisions(actions, partitioning),
+        decisions=tuple(tuple(row_of(action, lambda v: named.get(v, f"%{v}"))) for action in did.actions),
     )
-
-
-def _decisions(actions: Sequence[Action], partitioning: Partitioning) -> tuple[tuple[Any, ...], ...]:
-    key = keys(partitioning.program)
-    return tuple(tuple(row_of(action, lambda value: key.get(value, f"%{value}"))) for action in actions)
 
 
 def describe(action: Action, partitioning: Partitioning) -> str:
@@ -192,6 +193,16 @@ def describe(action: Action, partitioning: Partitioning) -> str:
 
 def _dead_tag(tag: str) -> str:
     return f'tag "{tag}": nothing uses the values that carry it, so they are no part of the program'
+
+
+def _compared_lines(tactic: TacticReport) -> list[str]:
+    """What a search found beside the named schedules, and what would come next."""
+    baselines = tactic.report.get("baselines", ())
+    if not baselines or "best" not in tactic.report:
+        return []
+    lines = [f"{one_line(tactic.name)}, beside named schedules:"]
+    lines += [f"  {line}" for line in baseline_lines(baselines, BASELINE_LINES)]
+    return lines + [f"  {one_line(remark)}" for remark in tactic.report.get("remarks", ())]
 
 
 def _gathered_lines(rows: tuple[Gathered, ...]) -> list[str]:
@@ -210,6 +221,23 @@ def _gathered_lines(rows: tuple[Gathered, ...]) -> list[str]:
         lines.append(f'  {count}{kind} on "{axis}", {cost}: {reason}' + (f"  at {where}" if where else ""))
     left = ranked[GATHERED_LINES:]
     return lines + ([f"  and {sum(len(members) for _, members in left)} more ops"] if left else [])
+
+
+def _referee_lines(tactic: TacticReport) -> list[str]:
+    """What the referee of a search made of its finalists: its seconds beside the search's own."""
+    verdict = tactic.report.get("referee")
+    if not verdict:
+        return []
+    costed = [f for f in verdict["finalists"] if f["referee"]]
+    count = f"{len(costed)} of {len(verdict['finalists'])} finalists"
+    lines = [f"{one_line(tactic.name)}: {count} costed by {verdict['referee']}"]
+    for finalist in costed:
+        name = finalist["labels"][0]
+        estimate, found = (_seconds(finalist[by]["step_s"]) for by in ("estimate", "referee"))
+        lines.append(
+            f"  {one_line(name)}  estimated {estimate}, {found}" + ("  taken" if name == verdict["chosen"] else "")
+        )
+    return lines
 
 
 def _seconds(value: float | None) -> str:

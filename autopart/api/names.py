@@ -13,9 +13,10 @@ globs over the rest of the path, nested as deep as the user likes.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,10 +54,7 @@ def keys(program: Program) -> dict[int, str]:
     "x" is no such key where "x/0" is an argument too, or "x" a tag; "a*" becomes "a[*]".
     """
     named = named_values(program)
-    matched = Counter(n.name for n in named)
-    for n in named:
-        parts = n.name.split("/")
-        matched.update("/".join(parts[:count]) for count in range(1, len(parts)))
+    matched = Counter(leading for n in named for leading in _leading_parts(n.name))
     heads = {n.head for n in named}
     found: dict[int, str] = {}
     for name, value in zip(program.argument_names, program.arguments, strict=True):
@@ -65,6 +63,15 @@ def keys(program: Program) -> dict[int, str]:
         if name and not is_number and matched[name] == 1 and (key == name or key not in heads):
             found[value] = key
     return found
+
+
+def _leading_parts(path: str) -> Iterator[str]:
+    """ "a", "a/b" and "a/b/c" of "a/b/c"."""
+    end = path.find("/")
+    while end >= 0:
+        yield path[:end]
+        end = path.find("/", end + 1)
+    yield path
 
 
 def _split(name: str, value: int) -> Named:
@@ -126,10 +133,18 @@ def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator
 
 def _matches(path: str, pattern: str) -> list[str]:
     """What is left of `path` below `pattern`: [""] on a full match, the rest below a matching leading part, else []."""
-    if fnmatch.fnmatchcase(path, pattern):
-        return [""]
-    parts = path.split("/")
-    for count in range(len(parts) - 1, 0, -1):
-        if fnmatch.fnmatchcase("/".join(parts[:count]), pattern):
-            return ["/".join(parts[count:])]
-    return []
+    if not is_glob(pattern):
+        if path == pattern:
+            return [""]
+        return [path[len(pattern) + 1 :]] if path.startswith(f"{pattern}/") else []
+    match, end = _compiled(pattern), len(path)
+    while end > 0:
+        if match(path, 0, end):
+            return [path[end + 1 :]]
+        end = path.rfind("/", 0, end)
+    return [""] if not path and match(path) else []
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Callable[..., re.Match[str] | None]:
+    return re.compile(fnmatch.translate(pattern)).match

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autopart.api.metadata import TacticReport, report_tactic
+from autopart.api.names import keys
 from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, run_tactics
 from autopart.core.actions import Action
 from autopart.core.arguments import check
@@ -16,8 +17,9 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, Estimate, estimate_of, priced_by
 from autopart.costmodel.flop_shares import AxisUse, axis_uses, op_flop
+from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
-from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, lower
+from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions
 
 
 @dataclass(frozen=True)
@@ -53,26 +55,27 @@ def run_schedule(
     check("schedule", schedule=(schedule, SCHEDULE))
     partitioning = Partitioning(program, mesh)
     statics = LoweringContext.of(program)
-    price, flop = _pricing(program, mesh, cost_model), op_flop(program)
-    lowered = lower(partitioning, options, statics)
+    price, flop, named = _pricing(program, mesh, cost_model), op_flop(program), keys(program)
+
+    def outcome() -> tuple[DeviceLocal, Estimate | None, tuple[AxisUse, ...]]:
+        lowered = lower_for_device(partitioning, options, statics)
+        return lowered, price(lowered), axis_uses(flop, partitioning, lowered)
+
     reports: list[TacticReport] = []
     taken: list[Action] = []
-    estimate, uses = None, axis_uses(flop, partitioning, lowered)
     used_by: dict[str, tuple[Tactic, TacticContext]] = {}
+    left = None
     for tactic, context, did in run_tactics(partitioning, schedule, TacticContext(options, cost_model)):
         taken += did.actions
-        lowered = lower(partitioning, options, statics)
-        estimate = price(lowered)
-        uses = axis_uses(flop, partitioning, lowered)
+        left = lowered, estimate, uses = outcome()
         used_by = {use.axis: (tactic, context) for use in uses if use.users} | used_by
-        reports.append(report_tactic(tactic.name, did.actions, partitioning, lowered, estimate, did.report, uses))
+        reports.append(report_tactic(tactic.name, did, partitioning, lowered, estimate, uses, named))
         if strict:
             _check_unblocked(reports[-1], tactic, context)
+    lowered, estimate, uses = left or outcome()
     if strict:
         _check_busy(uses, used_by)
-    return Scheduled(
-        partitioning, lowered, tuple(reports), estimate if schedule else price(lowered), uses, tuple(taken)
-    )
+    return Scheduled(partitioning, lowered, tuple(reports), estimate, uses, tuple(taken))
 
 
 def _check_busy(uses: tuple[AxisUse, ...], used_by: Mapping[str, tuple[Tactic, TacticContext]]) -> None:
@@ -95,7 +98,7 @@ def replayed(program: Program, scheduled: Scheduled, actions: Sequence[Action]) 
     """The same schedule on another program: `actions` name that program's values; reports and estimate stay."""
     partitioning = Partitioning(program, scheduled.partitioning.mesh)
     partitioning.apply_all(actions)
-    local = lower(partitioning, scheduled.device_local.options)
+    local = lower_for_device(partitioning, scheduled.device_local.options)
     return dataclasses.replace(scheduled, partitioning=partitioning, device_local=local, actions=tuple(actions))
 
 

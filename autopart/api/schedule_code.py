@@ -6,6 +6,9 @@
     share_gathers<64>
       ->  ap.SharedGathers(within=64)
 
+    a report of microbatches
+      ->  ap.Microbatch({"x": 0}, steps=4)
+
 One manual tactic per propagation. Names that differ in their numbers alone become a glob, if it matches nothing else.
 Names come from files too: all of them pass through `quoted` on their way into code.
 """
@@ -13,8 +16,8 @@ Names come from files too: all of them pass through `quoted` on their way into c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from autopart.api.names import Named, is_glob, select
 from autopart.core.actions import Action, ActionError, Atomic, Propagate, ShareGathers, Tile, action_of
@@ -39,12 +42,30 @@ def schedule_code(metadata: Metadata) -> str:
             raise PartitionError(
                 f"the actions of {one_line(tactic.name)} are there as text only", why="an older autopart wrote them"
             )
+        if "microbatch" in tactic.report:
+            lines.append(f"    {_microbatch(tactic.report['microbatch'])},")
         keys: list[str] = []
         actions = [action_of(row, lambda key, keys=keys: _numbered(key, keys)) for row in tactic.decisions]
         for axis, decisions in _propagations(actions, keys):
             lines += _tactic_lines(_with_globs(decisions, named), axis)
         lines += [f"    ap.SharedGathers(within={a.within})," for a in actions if isinstance(a, ShareGathers)]
     return "\n".join([*lines, "]"])
+
+
+def _microbatch(said: Mapping[str, Any]) -> str:
+    """Code of the tactic that wrote the loop over microbatches, from its report."""
+    loops = f", loops={int(said['loops'])}" if said["loops"] != 1 else ""
+    return f"ap.Microbatch({_dims(said['inputs'])}, steps={int(said['steps'])}{loops})"
+
+
+def _dims(inputs: Any) -> str:
+    if isinstance(inputs, Mapping):
+        return "{" + ", ".join(f"{quoted(str(key))}: {_dims(below)}" for key, below in inputs.items()) + "}"
+    if isinstance(inputs, int):
+        return str(inputs)
+    if inputs == "ap.FIRST_DIVISIBLE_DIM":
+        return str(inputs)
+    raise PartitionError(f"{one_line(str(inputs))} cannot be written as code", why="it decides when it is called")
 
 
 def _parts(name: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from typing import Any
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, jit, known_options
 from autopart.api.metadata import describe
-from autopart.api.tactic import ACTION, SCHEDULE, Tactic, TacticContext, TacticResult, actions_of
+from autopart.api.tactic import ACTION, SCHEDULE, Tactic, TacticContext, TacticResult, actions_of, passes_asked
 from autopart.api.trace import LoadedProgram
 from autopart.core.actions import Action
 from autopart.core.arguments import (
@@ -75,7 +75,8 @@ class SweepRow:
     """What was found on one mesh.
 
     step_s, peak_bytes, fits   estimates of the best schedule; None where the mesh cannot be used
-    searched                   False: given up after a part of the budget, because others were much better
+    searched                   False: given up after a part of the budget, because others were much better; what was
+                               found until then, the named schedules at least, bounds what a whole search would find
     error                      why the mesh cannot be used
     """
 
@@ -127,7 +128,10 @@ class Sweep:
         header = ["mesh", "step", "peak", "fits", "evaluations", ""]
         rows = [header, *map(self._cells, self.rows)]
         widths = [max(len(r[i]) for r in rows) for i in range(len(header))]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+        lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+        if not any(row.fits for row in self.rows):
+            lines.append("none fits: the best is the one that needs least memory")
+        return "\n".join(lines)
 
     def _cells(self, row: SweepRow) -> list[str]:
         if row.error or row.step_s is None or row.peak_bytes is None:
@@ -136,7 +140,7 @@ class Sweep:
         memory = f"{row.peak_bytes / 1e9:.3g} GB"
         return [
             str(row.mesh),
-            seconds_text(row.step_s),
+            seconds_text(row.step_s) if row.searched else f"<= {seconds_text(row.step_s)}",
             memory,
             "yes" if row.fits else "no",
             str(row.evaluations),
@@ -209,6 +213,8 @@ def sweep(
     found = (
         list(meshes) if meshes is not None else [Mesh(sizes, device=device) for sizes in factorisations(devices, axes)]
     )
+    if asked := passes_asked(schedule):
+        jit_options = {**jit_options, "passes": [*jit_options.get("passes", ()), *asked]}
     program = jit(fun, found[0], [], **jit_options).lower(*args).traced.program
     starts: dict[int, Partitioning] = {}
     errors: dict[int, str] = {}

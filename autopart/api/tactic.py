@@ -33,6 +33,7 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import ArgumentError, PartitionError
 from autopart.core.partitioning import Partitioning
+from autopart.core.passes import Pass
 from autopart.costmodel.estimate import CostModel
 from autopart.spmd.device_local import LoweringOptions
 
@@ -116,6 +117,28 @@ class Tactic(Protocol):
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """Applies its actions to `partitioning`, ending with a propagation, and says which they were."""
         ...
+
+
+@runtime_checkable
+class RewritesProgram(Protocol):
+    """A tactic that wants another program: its pass runs before the first tactic of the schedule that it stands in."""
+
+    def program_pass(self, context: TacticContext) -> Pass:
+        """The pass, told where in the schedule its tactic stands; a `PartitionError` of its names the tactic."""
+        ...
+
+
+def passes_asked(schedule: Sequence[Tactic]) -> tuple[Pass, ...]:
+    """The passes that the tactics of a schedule ask for, in order. Raises `ArgumentError` for two of one kind."""
+    passes: dict[type, Pass] = {}
+    for position, tactic in enumerate(schedule, 1):
+        if isinstance(tactic, RewritesProgram):
+            context = TacticContext(position=position, count=len(schedule))
+            if type(tactic) in passes:
+                error = ArgumentError(f"a schedule has one ap.{type(tactic).__name__}", why="an earlier tactic is one")
+                raise context.blamed(error, tactic)
+            passes[type(tactic)] = tactic.program_pass(context)
+    return tuple(passes.values())
 
 
 def _is_tactic(value: object) -> bool:

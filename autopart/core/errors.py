@@ -63,7 +63,7 @@ class CallError(PartitionError):
 
 
 class BlockedError(PartitionError):
-    """In strict mode: ops that block propagation, or that several mappings would fit."""
+    """An op that stops what was asked: a loop over microbatches, or in strict mode propagation."""
 
 
 def closest(name: str, known: Iterable[str], count: int = 3) -> str:

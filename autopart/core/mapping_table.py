@@ -15,17 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import OpSpec, TileMapping
-from autopart.core.ops.rule import is_linear, mappings_of
+from autopart.core.ops.rule import mappings_of
 
 
 class MappingArrays(NamedTuple):
-    """What the kernels read; see the module's picture. `linear[s]`: pending sums may pass through spec s."""
+    """What the kernels read; see the module's picture."""
 
     first: np.ndarray
     start: np.ndarray
     entries: np.ndarray
     extent: np.ndarray
-    linear: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,5 @@ def mapping_table(specs: list[OpSpec]) -> MappingTable:
         start=np.cumsum([0, *map(len, rows)]).astype(np.int32),
         entries=np.array([e for row in rows for e in row], np.int8),
         extent=np.array([m.extent for m in flat], np.int64),
-        linear=np.array([is_linear(spec) for spec in specs], np.bool_),
     )
     return MappingTable(of, arrays, frozenset(i for i, m in enumerate(found) if m is None))

@@ -16,7 +16,6 @@ state; it can be marked and undone.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -43,6 +42,7 @@ from autopart.core.propagation import (
     tile_in_turn,
     tiling,
     undo,
+    ways,
 )
 
 MARK_BITS = 40
@@ -128,11 +128,10 @@ class Partitioning:
     def tile(self, value: int, dim: int, axis: str) -> None:
         """tile<value, dim, axis>. Repeating what already holds does nothing."""
         index = self.mesh.index(axis)
-        current = self.tiled_dim(value, axis)
-        if current >= 0 and current == dim:
-            return
-        self.check_tile(value, dim, axis)
-        self._decide(value, index, dim + 1)
+        if not self.why_not_tile(value, dim, axis):
+            self._decide(value, index, dim + 1)
+        elif not 0 <= self.tiled_dim(value, axis) == dim:
+            self.check_tile(value, dim, axis)
 
     def atomic(self, value: int, axis: str) -> None:
         """atomic<value, axis>. Raises if the axis already tiles the value."""
@@ -225,7 +224,8 @@ class Partitioning:
 
     def ways(self, value: int, dim: int) -> int:
         """Into how many parts the axes that tile `dim` of `value` already cut it."""
-        return math.prod(size for axis, size in self.mesh.shape.items() if self.tiled_dim(value, axis) == dim)
+        self._check_value(value)
+        return int(ways(self.graph, self.table.arrays, self.state, self.sizes, value, dim))
 
     def why_not_tile(self, value: int, dim: int, axis: str) -> str:
         """Why tile<value, dim, axis> is illegal; empty if it is legal. Raises `TileError` for a value that is none."""

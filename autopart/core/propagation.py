@@ -152,6 +152,16 @@ def tiling(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: i
 
 
 @kernel
+def ways(graph: GraphArrays, maps: MappingArrays, state: StateArrays, sizes: np.ndarray, value: int, dim: int) -> int:
+    """Into how many parts the axes that tile `dim` of `value` cut it; `sizes` has the size of each axis."""
+    count = 1
+    for axis in range(len(sizes)):
+        if tiling(graph, maps, state, value, axis) == dim:
+            count *= sizes[axis]
+    return count
+
+
+@kernel
 def slicing(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int) -> int:
     """Bit d is set if something downstream slices `value` on dim d: its own tiling, or a consumer's loop."""
     action = state.action[value, axis]

@@ -1,10 +1,11 @@
 """The compiler as cost model: XLA itself compiles the device-local program, ahead of time and without hardware.
 
     XlaCompile(topology="v5e:2x4")(local, mesh)     TPU, by libtpu: peak memory, and cycles it estimates for each kernel
+    XlaCompile("gpu")(local, mesh)                  the GPUs of this machine: peak memory, flop and bytes of its kernels
     XlaCpuMemory()(local, mesh)                     XLA:CPU's memory analysis, on simulated host devices
 
 Tens of seconds a program: for a final look at a few candidates, and to check the simulator. libtpu
-(`pip install autopart[tpu]`) lets one process on a machine compile at a time.
+(`pip install autopart[tpu]`) lets one process on a machine compile at a time; others wait (`libtpu_turn.py`).
 
 Cycles do not price links: `collective_s` is the simulator's. Loops count by their known trip counts. XLA:CPU widens
 bf16 and does not fuse into matmuls: its memory is 1.3 to 2.9 times a TPU's, so it bounds, and does not predict.
@@ -14,14 +15,18 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 
+from autopart.core.arguments import TEXT, check_fields, number
 from autopart.core.errors import CallError
 from autopart.core.mesh import Mesh
 from autopart.costmodel.estimate import Estimate, estimate
+from autopart.costmodel.hardware.devices import device
+from autopart.costmodel.libtpu_turn import take_turn
+from autopart.costmodel.optimised_hlo import estimated_cycles
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
@@ -35,27 +40,32 @@ CLOCK_HZ = {
 
 @dataclass(frozen=True)
 class XlaCompile:
-    """A cost model that compiles for a TPU topology, such as "v5e:2x4" or "v3:4x4", with one device per mesh position.
+    """A cost model that compiles, for a TPU topology such as "v5e:2x4" or "v3:4x4", or for the GPUs at hand ("gpu").
 
-    A program that the compiler finds too large is an estimate with `fits=False`, its seconds the simulator's. Raises
-    `CallError` if libtpu is missing, or the topology has fewer devices than the mesh.
+    It needs one device per mesh position. `wait_s` is how long it waits for another process that compiles for TPU. A
+    program that the compiler finds too large is an estimate with `fits=False`, its seconds the simulator's. Raises
+    `CallError` if libtpu or a GPU is missing, there are fewer devices than the mesh has, or the wait was too short.
+
+    On GPU the compiler estimates no seconds: they are those of its flop, or of its bytes through memory if these take
+    longer, at the rates of the mesh's device, with loops counted once. That path can be checked only where a GPU is.
     """
 
     topology: str
+    wait_s: float = field(default=600.0, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self, topology=TEXT, wait_s=number(0))
 
     def __call__(self, local: DeviceLocal, mesh: Mesh) -> Estimate:
-        """What the compiler says: `step_s` from estimated cycles and our links, `peak_bytes` from its allocations."""
-        devices = topology_devices(self.topology)
-        clock_hz = CLOCK_HZ[devices[0].device_kind.lower()]
+        """What the compiler says: `step_s` from what it estimates and our links, `peak_bytes` from its allocations."""
+        devices = gpu_devices() if self.topology == "gpu" else topology_devices(self.topology, self.wait_s)
         ours = estimate(local, mesh)
         try:
             compiled = compile_device_local(local, devices, self.topology)
         except jax.errors.JaxRuntimeError as error:
             return _too_large(ours, str(error))
-        text = compiled.as_text()
-        if text is None:
-            raise CallError(f"the compiler for {self.topology} shows no text to count cycles in")
-        compute_s = estimated_cycles(text) / clock_hz
+        seconds = _gpu_seconds if self.topology == "gpu" else _tpu_seconds
+        compute_s = seconds(compiled, ours, devices[0])
         return _with_memory(
             replace(
                 ours, compute_s=compute_s, step_s=compute_s + ours.collective_s, serial_s=compute_s + ours.collective_s,
@@ -63,6 +73,24 @@ class XlaCompile:
             ),
             compiled,
         )  # fmt: skip
+
+
+def _tpu_seconds(compiled: jax.stages.Compiled, ours: Estimate, compiled_for: Any) -> float:
+    """Seconds of compute: estimated cycles at the clock of the core."""
+    text = compiled.as_text()
+    if text is None:
+        raise CallError(f"the compiler for {compiled_for.device_kind} shows no text to count cycles in")
+    return estimated_cycles(text) / CLOCK_HZ[compiled_for.device_kind.lower()]
+
+
+def _gpu_seconds(compiled: jax.stages.Compiled, ours: Estimate, compiled_for: Any) -> float:
+    """Seconds of compute: flop and bytes of the compiled kernels at the rates of the device that `ours` is for."""
+    analysis: Any = compiled.cost_analysis()
+    if not analysis:
+        raise CallError(f"the compiler for {compiled_for.device_kind} does not say what its kernels do")
+    of = device(ours.device)
+    flop_s = float(analysis.get("flops", 0.0)) / max(of.peak_flop_per_s.values())
+    return max(flop_s, float(analysis.get("bytes accessed", 0.0)) / of.hbm_bytes_per_s)
 
 
 @dataclass(frozen=True)
@@ -97,11 +125,24 @@ def _with_memory(ours: Estimate, compiled: Any) -> Estimate:
     )  # fmt: skip
 
 
-def topology_devices(topology: str) -> list[Any]:
-    """The devices of a TPU topology that need not be there; raises `CallError` without libtpu or for a bad name."""
+def gpu_devices() -> list[Any]:
+    """The GPUs of this machine; raises `CallError` where jax sees none."""
+    try:
+        return list(jax.devices("gpu"))
+    except RuntimeError as error:
+        hint = 'jax[cuda] on a machine with a GPU; or a TPU topology, which needs none: XlaCompile("v5e:2x4")'
+        raise CallError("no GPU to compile for", why=str(error).splitlines()[0], hint=hint) from error
+
+
+def topology_devices(topology: str, wait_s: float = 600.0) -> list[Any]:
+    """The devices of a TPU topology that need not be there; waits for another process that uses libtpu.
+
+    Raises `CallError` without libtpu, for a bad name, or if the wait was too short.
+    """
     from jax.experimental import topologies
 
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    take_turn(wait_s)
     try:
         return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
     except (RuntimeError, ValueError, NotImplementedError) as error:
@@ -124,65 +165,3 @@ def compile_device_local(local: DeviceLocal, devices: list[Any], where: str) -> 
 
 
 _TEMPORARIES = re.compile(r"HLO temporaries \(([\d.]+)([MGT])\)")
-_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?[\w.\-]+ = .*? ([\w\-]+)\(")
-_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-_BOUND = re.compile(r"= s32\[\]\S* constant\((\d+)\)")
-_CALLED = re.compile(r"(condition|body|calls|to_apply)=%?([\w.\-]+)")
-_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
-
-
-def estimated_cycles(hlo_text: str) -> float:
-    """The sum of `estimated_cycles` of an optimised HLO module, loops by trip count, the costliest branch of each case.
-
-    >>> estimated_cycles('ENTRY %main (x: f32[8]) -> f32[8] {\\n  %a = f32[8] fusion(x), "estimated_cycles":"7"\\n}')
-    7.0
-    """
-    blocks, entry = _computations(hlo_text)
-    known: dict[str, float] = {}
-
-    def total(name: str) -> float:
-        if name not in known:
-            known[name] = 0.0
-            known[name] = sum(line_cycles(line) for line in blocks.get(name, ()))
-        return known[name]
-
-    def line_cycles(line: str) -> float:
-        cycles = float(sum(map(int, _CYCLES.findall(line))))
-        match = _INSTRUCTION.match(line)
-        kind, called = (match.group(1) if match else ""), dict(_CALLED.findall(line))
-        if kind == "while":
-            trips = _trip_count(line, blocks.get(called["condition"], []))
-            cycles += trips * total(called["body"]) + (trips + 1) * total(called["condition"])
-        elif kind == "conditional":
-            branches = _BRANCHES.search(line)
-            names = branches.group(1).replace("%", "").split(", ") if branches else []
-            cycles += max(map(total, names), default=0.0)
-        elif kind in ("call", "async-start"):
-            cycles += total(called.get("to_apply") or called.get("calls", ""))
-        return cycles
-
-    return total(entry)
-
-
-def _trip_count(line: str, condition: list[str]) -> int:
-    """How often a loop runs: what XLA notes, else the bound its condition compares a counter from 0 with, else 1."""
-    if noted := _TRIPS.search(line):
-        return int(noted.group(1))
-    bounds = [int(found.group(1)) for text in condition if (found := _BOUND.search(text))]
-    counts = any("direction=LT" in text for text in condition)
-    return max(bounds) if counts and len(bounds) == 1 else 1
-
-
-def _computations(hlo_text: str) -> tuple[dict[str, list[str]], str]:
-    """Lines of each computation by name, and the name of the entry."""
-    blocks: dict[str, list[str]] = {}
-    name = entry = ""
-    for line in hlo_text.splitlines():
-        if line.endswith("{") and not line.startswith(" ") and "->" in line:
-            name = line.removeprefix("ENTRY ").split(" ")[0].lstrip("%")
-            blocks[name] = []
-            entry = name if line.startswith("ENTRY") else entry
-        elif name:
-            blocks[name].append(line)
-    return blocks, entry

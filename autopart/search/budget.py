@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -22,7 +23,9 @@ class Budget:
     """At most so many evaluations (states that are costed) and so many seconds; None: no such limit.
 
     A search with the same budget in evaluations and the same seed gives the same answer; seconds depend on the machine.
-    Seconds count from when the first worker is ready and the starting state is costed: start-up is no part of them.
+    Seconds count from when the first worker is ready and the starting state and the named schedules are costed:
+    start-up is no part of them, and a second is enough to be no worse than any named schedule. Evaluations count the
+    named schedules, one each.
     `Budget(evaluations=0)` leaves the partitioning as the earlier tactics left it.
     """
 
@@ -39,10 +42,17 @@ class Budget:
 
 
 class BudgetMeter:
-    """Counts what has been spent of a budget since it was made, or since `begin`."""
+    """Counts what has been spent of a budget: evaluations since it was made, seconds since it was made or `begin`.
+
+    While the clock is held, no seconds are spent: whatever is done then is done to its end.
+    """
 
     def __init__(self, budget: Budget):
         self.budget, self.evaluations, self._start = budget, 0, time.monotonic()
+
+    def hold(self) -> None:
+        """Stops the clock until `begin`."""
+        self._start = math.inf
 
     def begin(self) -> None:
         """Starts the clock anew."""
@@ -51,7 +61,7 @@ class BudgetMeter:
     @property
     def seconds(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self._start
+        return max(0.0, time.monotonic() - self._start)
 
     @property
     def deadline(self) -> float:

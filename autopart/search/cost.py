@@ -94,6 +94,11 @@ def score_of(objective: Objective, cost: Cost) -> float:
     return score
 
 
+def memory_bytes(mesh: Mesh) -> float:
+    """Memory of the device that the mesh names; infinite where it names none."""
+    return device(mesh.device).hbm_bytes if mesh.device is not None else math.inf
+
+
 class StateCosts:
     """Costs of one program's lowerings on one mesh, by the simulator or by a cost model the user brings.
 
@@ -107,7 +112,7 @@ class StateCosts:
                 hint='ap.Mesh({...}, device="tpu_v3"), or cost_model=...',
             )
         self._mesh, self._cost_model, self._objective = mesh, cost_model, objective
-        self._limit_bytes = device(mesh.device).hbm_bytes if mesh.device is not None else math.inf
+        self._limit_bytes = memory_bytes(mesh)
         self._simulator = Simulator.of(program, mesh) if cost_model is None else None
 
     def __call__(self, local: DeviceLocal, actions: int) -> Cost:

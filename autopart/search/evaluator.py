@@ -19,11 +19,12 @@ from autopart.core.actions import Action, Propagate
 from autopart.core.errors import PartitionError
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.estimate import CostModel
-from autopart.search.cost import Cost, Objective, StateCosts
+from autopart.costmodel.lower_for_device import lower_for_device
+from autopart.search.cost import Cost, Objective, StateCosts, memory_bytes
 from autopart.search.jobs import Job, Question, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, Option
-from autopart.spmd.device_local import LoweringContext, LoweringOptions, lower
+from autopart.spmd.device_local import LoweringContext, LoweringOptions
 
 MOST_KNOWN = 4096
 """States whose cost an evaluator remembers: the oldest is forgotten, and costed again if it comes again."""
@@ -42,6 +43,11 @@ class SearchTask:
     options: LoweringOptions
     cost_model: CostModel | None
     objective: Objective
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory of the mesh's device; infinite where it names none."""
+        return memory_bytes(self.partitioning.mesh)
 
     def pickled(self, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
         """For other processes; the program's arrays are in it once.
@@ -128,7 +134,7 @@ class Evaluator:
 
     def _state(self, decisions: tuple[Decision, ...]) -> State:
         actions = self._go_to(decisions)
-        local = lower(self.partitioning, self._options, self._statics)
+        local = lower_for_device(self.partitioning, self._options, self._statics)
         key = self.partitioning.fingerprint ^ local.fingerprint
         known = self._known.get((key, actions))
         if known is None:

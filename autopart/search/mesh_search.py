@@ -1,6 +1,7 @@
 """Searching several meshes at once: each job is a whole search on one of them.
 
-    rung 1   {batch:32} {batch:16, model:2} {batch:8, model:4} ... {model:32}     a quarter of the budget each
+    rung 1   {batch:32} {batch:16, model:2} {batch:8, model:4} ... {model:32}     a quarter of the budget each, and
+                                                                                  all named schedules
     rung 2   those within `HOPELESS` of the best so far                           the whole budget
 
 Each mesh's search is the same whether others run or not; only whether it gets to the second rung depends on them.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autopart.core.partitioning import Partitioning
+from autopart.search.baselines import MOST
 from autopart.search.budget import Budget
 from autopart.search.execution.executor import Lost, Session, WorkerError
 from autopart.search.search import Search, SearchResult, search
@@ -58,9 +60,11 @@ class MeshTask:
 
 def search_meshes(session: Session, count: int, budget: Budget) -> list[tuple[SearchResult, bool]]:
     """(result, whether it was searched to the end) per mesh, in order."""
-    first = _run(session, [MeshJob(mesh, _share(budget)) for mesh in range(count)])
+    first = _run(session, [MeshJob(mesh, _first(budget)) for mesh in range(count)])
     scores = [_score(found) for found in first]
     hopeful = [mesh for mesh in range(count) if scores[mesh] <= HOPELESS * min(scores)]
+    if _first(budget) == budget:
+        return [(found, True) for found in first]
     second = dict(zip(hopeful, _run(session, [MeshJob(mesh, budget) for mesh in hopeful]), strict=True))
     return [(second.get(mesh, first[mesh]), mesh in second) for mesh in range(count)]
 
@@ -77,8 +81,10 @@ def _run(session: Session, jobs: Sequence[MeshJob]) -> list[SearchResult]:
     return [found[i] for i in range(len(jobs))]
 
 
-def _share(budget: Budget) -> Budget:
-    evaluations = None if budget.evaluations is None else int(FIRST_SHARE * budget.evaluations)
+def _first(budget: Budget) -> Budget:
+    """A share of the budget, but enough for the named schedules: no mesh is given up before those are costed."""
+    whole = budget.evaluations
+    evaluations = None if whole is None else min(whole, max(int(FIRST_SHARE * whole), MOST))
     return Budget(evaluations, None if budget.seconds is None else FIRST_SHARE * budget.seconds)
 
 

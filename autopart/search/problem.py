@@ -1,5 +1,6 @@
 """What an optimizer sees: the starting state, a way to cost others in waves, and the best so far.
 
+problem.baselines                              ->  the named schedules, costed before the optimizer begins
 problem.run([Job((d,)) for d in first_wave])   ->  states, in the order of the jobs
 problem.best                                   ->  the best state yet; it survives whatever happens to the optimizer
 """
@@ -10,12 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from autopart.search.baselines import cost_baselines
 from autopart.search.budget import BudgetMeter, BudgetSpent
 from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Lost, Session, WorkerError
 from autopart.search.jobs import Job, Question, Result, State, states_of_lost
 from autopart.search.space.decisions import Decision
-from autopart.search.space.named_schedules import named_schedules
+from autopart.search.space.several_axes import Combined
 
 Answer = TypeVar("Answer")
 
@@ -35,6 +37,9 @@ class Problem:
     evaluations     states costed so far
     broken          what a worker, the compiler or the cost model raised, if any did: not the optimizer's doing
     lost            (job, why) of those that no worker could finish; they count as states that cost more than any other
+    baselines       (name, state) of schedules that were costed before the optimizer began, in that order
+    by_axes         the best state of those that decide about the same mesh axes
+    ahead           the best state, and the best of those that differ from it
     notes           plain values that the optimizer adds to the report
     lower_bound     no state that the search may reach scores less, where the optimizer knows; else None
     """
@@ -55,11 +60,15 @@ class Problem:
         self.history: list[tuple[int, float]] = []
         self.broken: Exception | None = None
         self.lost: list[tuple[Job, str]] = []
+        self.baselines: list[tuple[str, State]] = []
+        self.by_axes: dict[frozenset[str], State] = {}
         self.notes: dict[str, Any] = {}
         self.lower_bound: float | None = None
         self.start = self._first()
+        self._began = time.monotonic()
         meter.begin()
         self.best = self.start
+        self.ahead = [self.start]
         self.recalled = 0
 
     @property
@@ -73,10 +82,36 @@ class Problem:
         return self._meter.evaluations_left
 
     @property
+    def may_begin(self) -> bool:
+        """False where the budget is no evaluations or no seconds at all."""
+        return self.evaluations_left > 0 and self._meter.budget.seconds != 0
+
+    @property
     def seeds(self) -> list[tuple[str, tuple[Decision, ...]]]:
-        """(label, decisions) of the schedules that a search may start from: those given, then the named ones."""
-        space = self.task.space
-        return [*(("given", sequence) for sequence in space.seeds), *named_schedules(space)]
+        """(name, decisions) of the baselines, the best first: where an optimizer may start."""
+        ranked = sorted(self.baselines, key=lambda row: row[1].cost.rank)
+        return [(name, state.decisions) for name, state in ranked]
+
+    def cost_baselines(self) -> None:
+        """Costs the schedules that were given, then the named ones (`baselines.py`): an evaluation each, no seconds.
+
+        Raises `BudgetSpent` where there are fewer evaluations than schedules, after the likeliest have been costed.
+        """
+        self._meter.hold()
+        try:
+            given = [Combined.given(f"given {n}", seed) for n, seed in enumerate(self.task.space.seeds, 1)]
+            self._cost_named(given)
+            cost_baselines(self.task.space, self._cost_named, self.task.memory_bytes)
+        finally:
+            self._meter.begin()
+
+    def _cost_named(self, wave: Sequence[Combined]) -> list[State]:
+        results, spent = self._run([Job(schedule.decisions) for schedule in wave])
+        states = [result[-1] for result in results if result]
+        self.baselines += zip((schedule.label for schedule in wave), states, strict=False)
+        if spent:
+            raise BudgetSpent
+        return states
 
     @property
     def share_spent(self) -> float:
@@ -86,12 +121,12 @@ class Problem:
     @property
     def evaluations_per_s(self) -> float:
         """States costed per second since the workers were ready."""
-        return self._meter.evaluations / max(1e-9, self._meter.seconds)
+        return self._meter.evaluations / max(1e-9, self.seconds)
 
     @property
     def seconds(self) -> float:
         """Seconds since the starting state was costed."""
-        return self._meter.seconds
+        return time.monotonic() - self._began
 
     @property
     def seconds_left(self) -> float:
@@ -118,6 +153,13 @@ class Problem:
 
         Where only part of the wave fits, its first jobs run.
         """
+        results, spent = self._run(jobs)
+        if spent:
+            raise BudgetSpent
+        return [r for r in results if r is not None]
+
+    def _run(self, jobs: Sequence[Job]) -> tuple[list[Result | None], bool]:
+        """The results of the jobs that fit into the budget, None where it ended first; whether it is spent."""
         left, asked = self._meter.evaluations_left, 0
         fitting: list[Job] = []
         for job in jobs:
@@ -145,9 +187,7 @@ class Problem:
         finally:
             for result in results:
                 self._note(result or ())
-        if len(fitting) < len(jobs) or None in results or self._meter.spent:
-            raise BudgetSpent
-        return [r for r in results if r is not None]
+        return results, len(fitting) < len(jobs) or None in results or self._meter.spent
 
     def _note(self, result: Result) -> None:
         for state in result:
@@ -156,8 +196,20 @@ class Problem:
             if is_best:
                 self.best = state
                 self.history.append((self._meter.evaluations, state.cost.score))
+            self._rank(state)
             if self._observe:
                 self._observe(self, state, is_best)
+
+    def _rank(self, state: State) -> None:
+        """Keeps what a report says of other states than the best."""
+        axes = frozenset(d.axis for d in state.decisions if d.axis)
+        if axes not in self.by_axes or state.cost.rank < self.by_axes[axes].cost.rank:
+            self.by_axes[axes] = state
+        if len(self.ahead) < 2 or state.cost.rank < self.ahead[-1].cost.rank:
+            unlike = [s for s in self.ahead if s.key != state.key]
+            same = [s for s in self.ahead if s.key == state.key]
+            kept = min([state, *same], key=lambda s: s.cost.rank)
+            self.ahead = sorted([*unlike, kept], key=lambda s: s.cost.rank)[:2]
 
     def _first(self) -> State:
         """The starting state; it is costed even where the budget is 0, and not counted."""

@@ -60,6 +60,27 @@ class ProgressLine:
         )
 
 
+class RefereeLine:
+    """Says which finalist the referee looks at, and what it thinks of the last one; a line each.
+
+    referee XlaCompile(topology='v5e:2x4')  2/7  found 2, estimated 56 ms ... 95.6 ms
+    """
+
+    def __init__(self, referee: str, total: int, stream: TextIO | None = None):
+        self._title, self._total, self._stream = one_line(referee), total, stream or sys.stderr
+
+    def begin(self, number: int, label: str, estimated_s: float) -> None:
+        """Before finalist `number`, from 0."""
+        what = f"{one_line(label)}, estimated {seconds_text(estimated_s)}"
+        self._stream.write(f"referee {self._title}  {number + 1}/{self._total}  {what} ... ")
+        self._stream.flush()
+
+    def end(self, seconds: float | None, error: str) -> None:
+        """After it: its seconds, or what the referee raised."""
+        self._stream.write((seconds_text(seconds) if seconds is not None else one_line(error)) + "\n")
+        self._stream.flush()
+
+
 def seconds_text(seconds: float) -> str:
     """Seconds for readers: 2.04 s, 53.4 ms, 7.1 us."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

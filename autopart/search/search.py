@@ -19,10 +19,12 @@ from autopart.core.actions import Action, row_of
 from autopart.core.gc_pause import gc_paused
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.breakdown import top_buffers
-from autopart.costmodel.cost_models import called_cost_model
+from autopart.costmodel.cost_models import called_cost_model, cost_model_of
 from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
+from autopart.search.comparison import compared
 from autopart.search.cost import Cost, Objective, StepSeconds
 from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Executor, executor_of
@@ -30,18 +32,20 @@ from autopart.search.interrupts import interrupts_kept
 from autopart.search.jobs import State
 from autopart.search.merge_propagations import with_merged_propagations
 from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, optimizer_of
-from autopart.search.problem import Problem
+from autopart.search.problem import Observer, Problem
 from autopart.search.progress import ProgressLine, seconds_text
+from autopart.search.referee import CONSIDERED, Leading, Verdict, judge, plain_cost
 from autopart.search.space.axis_symmetry import symmetric_axes
 from autopart.search.space.decision_space import DecisionSpace, registered_kinds
 from autopart.search.space.named_schedules import registered_schedules
 from autopart.search.storage import cache
 from autopart.search.storage.recall import Recalled, search_problem
 from autopart.search.storage.records import Recorder, read_records
-from autopart.spmd.device_local import LoweringOptions, lower
+from autopart.spmd.device_local import LoweringOptions
 
 DEFAULT_BUDGET = Budget()
 DEFAULT_OBJECTIVE = StepSeconds()
+DEFAULT_FINALISTS = 4
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,13 @@ class Search:
     cost_model: str | CostModel | None = None
     options: LoweringOptions = LoweringOptions()
     given: tuple[tuple[Action, ...], ...] = ()
+    baselines: bool = True
     records: str | Path | None = None
     resume: str | Path | None = None
     cache: bool | str | Path = True
     progress: bool = False
+    referee: str | CostModel | None = None
+    finalists: int = DEFAULT_FINALISTS
 
 
 @dataclass(frozen=True)
@@ -83,11 +90,14 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     """
     optimizer, executor = optimizer_of(wanted.optimizer), executor_of(wanted.executor)
     cost_model = called_cost_model(wanted.cost_model)
-    wanted = dataclasses.replace(wanted, cost_model=cost_model)
+    wanted = dataclasses.replace(wanted, cost_model=cost_model, referee=cost_model_of(wanted.referee))
     for axis in wanted.axes:
         partitioning.mesh.index(axis)
     header = _header(partitioning, wanted)
     key = {**header, "optimizer": repr(optimizer), "budget": dataclasses.asdict(wanted.budget), "seed": wanted.seed}
+    if wanted.referee is not None:
+        key |= {"referee": _named(wanted.referee), "finalists": wanted.finalists}
+    key["baselines"] = wanted.baselines
     key["named_schedules"] = {name: repr(schedule) for name, schedule in registered_schedules().items()}
     directory = _cache_directory(wanted)
     if directory is not None and (known := _from_cache(directory, key, partitioning)) is not None:
@@ -98,7 +108,7 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     space = DecisionSpace.of(own, axes, symmetric_to=symmetric_to, given=wanted.given)
     task = SearchTask(own, space, wanted.options, cost_model, wanted.objective)
     found = _searched(task, optimizer, executor, wanted, header)
-    whole = found.report["stopped"] in ("budget", "done") and not found.report["lost"]
+    whole = found.report["stopped"] in ("budget", "done") and not found.report["lost"] and not _unjudged(found.report)
     if directory is not None and whole and wanted.budget.seconds is None:
         cache.save(directory, key, list(found.actions), found.report)
     return found
@@ -124,15 +134,20 @@ def _searched(
     recalled = read_records(wanted.resume, header) if wanted.resume is not None else {}
     recorder = Recorder(wanted.records, header) if wanted.records is not None else None
     began, start_up_s, problem, stopped, failure = time.monotonic(), 0.0, None, "interrupted", None
+    referee = cost_model_of(wanted.referee)
+    leading = Leading(CONSIDERED * wanted.finalists if referee else 0)
     session = executor.start(task)
     try:
         problem = Problem(
-            task, session, BudgetMeter(wanted.budget), wanted.seed, line,
+            task, session, BudgetMeter(wanted.budget), wanted.seed, _observers(line, leading),
             recall=Recalled(wanted.resume, recalled, task.space) if wanted.resume and recalled else None,
             remember=recorder,
         )  # fmt: skip
         start_up_s = time.monotonic() - began
-        stopped, failure = _optimize(optimizer, problem)
+        stopped = _cost_baselines(problem) if wanted.baselines else ""
+        failure = None
+        if not stopped:
+            stopped, failure = _optimize(optimizer, problem)
         if line is not None:
             line.close(problem)
     except KeyboardInterrupt:
@@ -145,12 +160,39 @@ def _searched(
                 recorder.close()
     if failure is not None:
         raise failure
+    verdict = None
+    if referee is not None and stopped != "interrupted":
+        verdict = judge(task, problem, leading, referee, _named(referee), wanted.finalists, wanted.progress)
+        stopped = "interrupted" if verdict.interrupted else stopped
     with interrupts_kept() as kept:
-        found = _found(task, problem, optimizer, wanted, stopped)
+        found = _found(task, problem, optimizer, wanted, stopped, verdict)
     found.report["start_up_s"] = start_up_s
     if kept.count:
         found.report["stopped"] = "interrupted"
     return found
+
+
+def _observers(*given: Observer | None) -> Observer:
+    """One observer that calls those that are there."""
+    observers = [observer for observer in given if observer is not None]
+
+    def observe(problem: Problem, state: State, is_best: bool) -> None:
+        for observer in observers:
+            observer(problem, state, is_best)
+
+    return observe
+
+
+def _cost_baselines(problem: Problem) -> str:
+    """Why the search stopped at the baselines; empty if it goes on."""
+    if not problem.may_begin:
+        return "budget"
+    try:
+        with contextlib.nullcontext() if problem.task.cost_model else gc_paused():
+            problem.cost_baselines()
+    except BudgetSpent:
+        return "budget"
+    return ""
 
 
 def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerError | None]:
@@ -179,9 +221,12 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
     return "done", None
 
 
-def _found(task: SearchTask, problem: Problem, optimizer: Optimizer, wanted: Search, stopped: str) -> SearchResult:
+def _found(
+    task: SearchTask, problem: Problem, optimizer: Optimizer, wanted: Search, stopped: str, verdict: Verdict | None
+) -> SearchResult:
     """The result; leaves the task's partitioning in the best state."""
-    best, partitioning = problem.best, task.partitioning
+    best, partitioning = verdict.best if verdict else problem.best, task.partitioning
+    comparison = compared(task, problem, best)
     start = partitioning.mark()
     parts = [task.space.apply(partitioning, decision) for decision in best.decisions]
     partitioning.undo(start)
@@ -196,10 +241,11 @@ def _found(task: SearchTask, problem: Problem, optimizer: Optimizer, wanted: Sea
         "seconds": problem.seconds,
         "evaluations_per_s": problem.evaluations_per_s,
         "decisions": [task.space.describe(d) for d in best.decisions],
-        "start": _cost(problem.start.cost),
-        "best": _cost(best.cost),
+        "start": plain_cost(problem.start.cost),
+        "best": plain_cost(best.cost),
         "history": [list(h) for h in problem.history],
         "cached": False,
+        **comparison,
         **problem.notes,
     }
     if problem.lower_bound is not None:
@@ -214,9 +260,18 @@ def _found(task: SearchTask, problem: Problem, optimizer: Optimizer, wanted: Sea
         report["nothing_tried"] = (
             f"nothing was tried in {problem.seconds:.1f} s: the result is where the search started"
         )
-    if not best.cost.fits:
-        report["does_not_fit"] = _blocked_by(task, best.cost)
+    cost = best.cost
+    if verdict is not None:
+        report["referee"] = verdict.report(task)
+        cost = verdict.cost or cost
+    if not cost.fits:
+        report["does_not_fit"] = _blocked_by(task, cost)
     return SearchResult(tuple(actions), report, best)
+
+
+def _unjudged(report: dict[str, Any]) -> bool:
+    """Whether the referee raised over a finalist: what it says another time may decide otherwise."""
+    return any(finalist["error"] for finalist in report.get("referee", {}).get("finalists", ()))
 
 
 def _blocked_by(task: SearchTask, cost: Cost) -> list[str]:
@@ -224,19 +279,9 @@ def _blocked_by(task: SearchTask, cost: Cost) -> list[str]:
     lines = [f"nothing found fits: the least is {_gb(cost.peak_bytes)}, {1 + cost.excess:.2f} x the device's memory"]
     if task.cost_model is None:
         partitioning = task.partitioning
-        run = Simulator.of(partitioning.program, partitioning.mesh).run(lower(partitioning, task.options))
+        run = Simulator.of(partitioning.program, partitioning.mesh).run(lower_for_device(partitioning, task.options))
         lines += [f"{_gb(row.bytes)}  {row.what}  {row.path}  {row.where}".rstrip() for row in top_buffers(run, 5)]
     return lines
-
-
-def _cost(cost: Cost) -> dict[str, Any]:
-    return {
-        "step_s": cost.step_s,
-        "peak_bytes": cost.peak_bytes,
-        "fits": cost.fits,
-        "score": cost.score,
-        "actions": cost.actions,
-    }
 
 
 def _gb(in_bytes: float) -> str:

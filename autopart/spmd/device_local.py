@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.arguments import Kind, check_fields, having, whole
+from autopart.core.arguments import FLAG, Kind, check_fields, having, whole
 from autopart.core.kernels import kernel
 from autopart.core.layout import axes_by_dim, local_elements, local_shape, pending_axes
 from autopart.core.mapping_table import MappingTable
@@ -28,8 +28,11 @@ from autopart.core.op import TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.spmd.layouts import layouts, layouts_hash
+from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
+from autopart.spmd.pending import pass_reductions
 from autopart.spmd.placement import Placement, place, stored_values, use_places
 from autopart.spmd.redistribution import DistributedType, Plan, plan
+from autopart.spmd.redistribution.forms import EmittedCost
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute")
 """Kinds that communicate, in the order in which tables show them; all_slice is local and not counted."""
@@ -46,13 +49,18 @@ class LoweringOptions:
     share_within       a stored-sharded value that is gathered for two uses at most this many ops apart is gathered once
                        for both; 0 gathers it anew for each use (least memory), unless an action shares gathers
     redistribution_cost  "elements" (bytes moved, Figure 11) or an object with seconds per step
+    sums_through_converts  a sum that is pending is converted part by part where it is then cheaper to reduce; in a
+                       narrower type the parts are added with its rounding
+    regather           an activation, too, is gathered anew for each use: less memory, more communication
     """
 
     share_within: int = 0
     redistribution_cost: Any = "elements"
+    sums_through_converts: bool = False
+    regather: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self, share_within=whole(0), redistribution_cost=COST)
+        check_fields(self, share_within=whole(0), redistribution_cost=COST, sums_through_converts=FLAG, regather=FLAG)
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class LoweringContext:
     stored: np.ndarray
     places: tuple[np.ndarray, np.ndarray]
     is_output: np.ndarray
+    passages: PassageArrays
     type_id: np.ndarray
     """int32[values]: equal for values of equal shape and element type."""
 
@@ -73,7 +82,7 @@ class LoweringContext:
         numbers: dict[TensorType, int] = {}
         rows = [numbers.setdefault(t, len(numbers)) for spec in program.specs for t in spec.results]
         type_id = np.array(rows, np.int32)[program.value_type_row]
-        return LoweringContext(stored_values(program), use_places(program), is_output, type_id)
+        return LoweringContext(stored_values(program), use_places(program), is_output, passage_arrays(program), type_id)
 
 
 @dataclass(frozen=True)
@@ -84,9 +93,10 @@ class DeviceLocal:
     native[value]         layout in which the op leaves the value
     settled[value]        layout in which the value waits for its uses
     required[use]         layout in which a use reads it
-    passing[op]           bit a: the op adds parts of sums pending on axis a instead of looping over it
+    passing[op]           bit a: the op does not loop over axis a, but works on parts of what is pending on it
     at_def                values that are redistributed from native to settled right after their op
     placement             redistributions for uses
+    forms                 by what the form of each collective is chosen; None: every planned step is one collective
     """
 
     program: Program
@@ -102,6 +112,7 @@ class DeviceLocal:
     at_def: np.ndarray
     placement: Placement
     statics: LoweringContext = field(repr=False)
+    forms: EmittedCost | None = None
 
     def distributed_type(self, value: int, layout: int) -> DistributedType:
         """A value in a layout, in the redistribution paper's terms."""
@@ -118,6 +129,7 @@ class DeviceLocal:
             self.distributed_type(value, target),
             element_bytes=self.program.type_of(value).element_bytes,
             cost=self.options.redistribution_cost,
+            forms=self.forms,
         )
 
     @cached_property
@@ -191,23 +203,30 @@ class DeviceLocal:
 
 
 def lower(
-    partitioning: Partitioning, options: LoweringOptions = LoweringOptions(), statics: LoweringContext | None = None
+    partitioning: Partitioning,
+    options: LoweringOptions = LoweringOptions(),
+    statics: LoweringContext | None = None,
+    forms: EmittedCost | None = None,
 ) -> DeviceLocal:
-    """The device-local program of a partitioning, as it stands now."""
+    """The device-local program of a partitioning, as it stands now; `costmodel.lower_for_device` fills in `forms`."""
     program, state = partitioning.program, partitioning.state
     statics = statics if statics is not None else LoweringContext.of(program)
     native, settled = np.zeros(program.value_count, np.uint64), np.zeros(program.value_count, np.uint64)
     required = np.zeros(len(program.operands), np.uint64)
-    passing = np.zeros(program.op_count, np.uint8)
+    passing, code = pass_reductions(
+        partitioning.graph, partitioning.table.arrays, state, statics.passages, partitioning.sizes,
+        program.value_shape, statics.is_output, options.sums_through_converts,
+    )  # fmt: skip
     layouts(
         partitioning.graph, partitioning.table.arrays, state, partitioning.sizes,
-        program.value_shape, statics.is_output, native, settled, required, passing,
+        program.value_shape, statics.is_output, passing, code, native, settled, required,
         np.zeros((2, len(partitioning.sizes)), np.int64),
     )  # fmt: skip
     grows = np.zeros(len(program.operands), np.bool_)
     _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)
     share_within = max(options.share_within, partitioning.share_within)
-    placement = place(program, statics.places, statics.stored, settled, required, grows, share_within)
+    gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
+    placement = place(program, statics.places, gathered_anew, settled, required, grows, share_within)
     return DeviceLocal(
         program=program,
         mesh=partitioning.mesh,
@@ -222,6 +241,7 @@ def lower(
         at_def=np.flatnonzero(native != settled).astype(np.int32),
         placement=placement,
         statics=statics,
+        forms=forms,
     )
 
 

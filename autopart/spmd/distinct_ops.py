@@ -16,12 +16,16 @@ from typing import cast
 from autopart.core.jax_internals import ir
 from autopart.core.ops.rule import localize
 from autopart.spmd.device_local import DeviceLocal
+from autopart.spmd.index_ranges import is_by_index
 from autopart.spmd.local_op import AxisPositions, MlirLocalOp, reusable
 from autopart.spmd.walk import Walk
 
 
 class DistinctOps:
-    """Emits the ops of a device-local program at MLIR's current insertion point."""
+    """Emits the ops of a device-local program at MLIR's current insertion point.
+
+    `indexed` lists, in order, what was emitted of the kinds that `spmd/index_ranges.py` looks after.
+    """
 
     def __init__(self, local: DeviceLocal, walk: Walk[ir.Value], positions: AxisPositions):
         self._local, self._walk, self._positions = local, walk, positions
@@ -31,7 +35,8 @@ class DistinctOps:
         self._native: list[int] = local.native.tolist()
         self._required: list[int] = local.required.tolist()
         self._constants: list[dict[int, list[ir.Value]]] = [{}]
-        self._emitted: dict[tuple[object, ...], ir.Operation] = {}
+        self._emitted: dict[tuple[object, ...], tuple[ir.Operation, bool]] = {}
+        self.indexed: list[ir.Operation] = []
 
     @contextmanager
     def region(self) -> Generator[None]:
@@ -47,12 +52,17 @@ class DistinctOps:
             return self._constant(op, spec)
         key = (spec, *nest, *self._required[uses.start : uses.stop], *self._native[values.start : values.stop])
         if key in self._emitted:
-            return _again(self._emitted[key], operands)
+            first, is_indexed = self._emitted[key]
+            again = _again(first, operands)
+            if is_indexed:
+                self.indexed.append(again)
+            return cast("list[ir.Value]", again.results)
         local_op = self._local_op(op, operands)
         results = localize(local_op)
+        self.indexed += filter(is_by_index, local_op.made)
         emitted = reusable(local_op, results)
         if emitted is not None:
-            self._emitted[key] = emitted
+            self._emitted[key] = emitted, is_by_index(emitted)
         return results
 
     def _constant(self, op: int, spec: int) -> list[ir.Value]:
@@ -76,10 +86,10 @@ class DistinctOps:
         )
 
 
-def _again(emitted: ir.Operation, operands: Sequence[ir.Value]) -> list[ir.Value]:
+def _again(emitted: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
     """The same op on other operands."""
     op = emitted.clone()
     slots = op.operands
     for position, value in enumerate(operands):
         slots[position] = value
-    return cast("list[ir.Value]", op.results)
+    return op

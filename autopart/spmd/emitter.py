@@ -29,23 +29,22 @@ from autopart.core.jax_internals import ir, stablehlo
 from autopart.core.mesh import Mesh
 from autopart.core.op import REDUCTION_NAMES
 from autopart.spmd.redistribution import DistributedType, Step, SubAxis
+from autopart.spmd.redistribution.emission import Regroup, emission
 from autopart.spmd.redistribution.types import device_strides
 
 _REDUCERS = {"sum": "add", "max": "maximum", "min": "minimum", "mul": "multiply", "and": "and", "or": "or"}
 _CHANNEL = 1
 """jax gives all its collectives this channel; XLA renumbers them."""
 
-Atoms = list[tuple[int, SubAxis]]
-"""(dim, axis) of the pieces by which a step cuts or joins dims, dims ascending, major axis first."""
-
 
 class Emitter:
-    """Emits collectives for a mesh; `begin` comes first, in the entry block."""
+    """Emits collectives for a mesh; `begin` comes first, in the entry block. `slices` has the dynamic slices so far."""
 
     def __init__(self, mesh: Mesh):
         self._mesh = mesh
         self._position: list[ir.Value] = []
         self._groups: dict[tuple, ir.Attribute] = {}
+        self.slices: list[ir.Operation] = []
 
     def begin(self) -> None:
         """Works out this device's coordinate on each axis."""
@@ -66,7 +65,9 @@ class Emitter:
 
     def emit(self, step: Step, value: ir.Value) -> ir.Value:
         """The step on a local value of shape `step.source.local_shape`; one of `step.target.local_shape`."""
-        return getattr(self, f"_{step.kind}")(step, value)
+        if step.kind == "all_slice":
+            return self._all_slice(step, value)
+        return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value)
 
     # ---- kinds
 
@@ -79,60 +80,19 @@ class Emitter:
                 terms.append(stablehlo.multiply(self._coordinate(axis), _i32(tile)))
                 tile *= axis.size
             starts[dim] = functools.reduce(stablehlo.add, terms)
-        return stablehlo.dynamic_slice(value, starts, ir.DenseI64ArrayAttr.get(list(step.target.local_shape)))
+        local = stablehlo.dynamic_slice(value, starts, ir.DenseI64ArrayAttr.get(list(step.target.local_shape)))
+        self.slices.append(local.owner.operation)
+        return local
 
-    def _all_gather(self, step: Step, value: ir.Value) -> ir.Value:
-        atoms = _atoms(step.gathered)
-        attributes = self._grouped(step.target, [a for _, a in atoms])
-        if len(step.gathered) == 1:
-            return _collective("all_gather", value, step.target.local_shape, attributes | _dims(all_gather=atoms[0][0]))
-        here = step.source.local_shape
-        count = math.prod(a.size for _, a in atoms)
-        stacked = _collective(
-            "all_gather", _reshape(value, (1, *here)), (count, *here), attributes | _dims(all_gather=0)
-        )
-        return _join(stacked, here, atoms)
-
-    def _all_to_all(self, step: Step, value: ir.Value) -> ir.Value:
-        pieces, joined = _atoms(step.sliced), _atoms(step.gathered)
-        order = [a for _, a in pieces]
-        count = math.prod(a.size for a in order)
-        here = list(step.source.local_shape)
-        for dim, axis in pieces:
-            here[dim] //= axis.size
-        one_in, one_out = len(step.sliced) == 1, len(step.gathered) == 1 and [a for _, a in joined] == order
-        attributes = self._grouped(step.target, order) | {"split_count": _i64(count)}
-        if one_in and one_out:
-            attributes |= _dims(split=pieces[0][0], concat=joined[0][0])
-            return _collective("all_to_all", value, step.target.local_shape, attributes)
-        if one_in:
-            split, value = pieces[0][0] + 1, _reshape(value, (1, *step.source.local_shape))
-        else:
-            split, value = 0, _reshape(_split(value, tuple(here), pieces), (count, *here))
-        if one_out:
-            concat = joined[0][0] + 1
-            shape = [1, *here]
-            shape[concat] *= count
-            moved = _collective("all_to_all", value, shape, attributes | _dims(split=split, concat=concat))
-            return _reshape(moved, step.target.local_shape)
-        moved = _collective("all_to_all", value, (count, *here), attributes | _dims(split=split, concat=0))
-        return _join(moved, tuple(here), joined, order)
-
-    def _reduce_scatter(self, step: Step, value: ir.Value) -> ir.Value:
-        pieces = _atoms(step.sliced)
-        attributes = self._grouped(step.target, [a for _, a in pieces])
-        if len(step.sliced) == 1:
-            attributes |= _dims(scatter=pieces[0][0])
-            return _collective("reduce_scatter", value, step.target.local_shape, attributes, step.code)
-        here = step.target.local_shape
-        count = math.prod(a.size for _, a in pieces)
-        stacked = _reshape(_split(value, here, pieces), (count, *here))
-        part = _collective("reduce_scatter", stacked, (1, *here), attributes | _dims(scatter=0), step.code)
-        return _reshape(part, here)
-
-    def _all_reduce(self, step: Step, value: ir.Value) -> ir.Value:
-        attributes = self._grouped(step.target, list(step.axes))
-        return _collective("all_reduce", value, step.target.local_shape, attributes, step.code)
+    def _exchange(self, step: Step, value: ir.Value) -> ir.Value:
+        """all_gather, all_to_all, reduce_scatter or all_reduce, as `emission` says."""
+        how = emission(step)
+        attributes = self._grouped(step.target, how.order) | _dims(**how.dims)
+        if "split" in how.dims:
+            attributes["split_count"] = _i64(math.prod(a.size for a in how.order))
+        value = value if how.before is None else _regrouped(value, how.before)
+        value = _collective(step.kind, value, how.shape, attributes, step.code)
+        return value if how.after is None else _regrouped(value, how.after)
 
     def _all_permute(self, step: Step, value: ir.Value) -> ir.Value:
         pairs = source_target_pairs(step)
@@ -204,40 +164,6 @@ def _tile_numbers(type_: DistributedType) -> np.ndarray:
     return numbers
 
 
-# ---- cutting and joining dims
-
-
-def _atoms(part: Sequence[tuple[int, tuple[SubAxis, ...]]]) -> Atoms:
-    return [(dim, axis) for dim, axes in part for axis in reversed(axes)]
-
-
-def _split(value: ir.Value, tile: tuple[int, ...], pieces: Atoms) -> ir.Value:
-    """`value` with the pieces of its dims in front, in their order: [pieces..., *tile]."""
-    shape, front, back = [], {}, []
-    for dim, size in enumerate(tile):
-        for number, (own, axis) in enumerate(pieces):
-            if own == dim:
-                front[number] = len(shape)
-                shape.append(axis.size)
-        back.append(len(shape))
-        shape.append(size)
-    return _transpose(_reshape(value, shape), [*(front[n] for n in range(len(pieces))), *back])
-
-
-def _join(value: ir.Value, tile: tuple[int, ...], joined: Atoms, order: Sequence[SubAxis] | None = None) -> ir.Value:
-    """[count, *tile] with its leading dim, made of the axes of `order`, distributed over the dims of `joined`."""
-    order = [a for _, a in joined] if order is None else list(order)
-    value = _reshape(value, [*(a.size for a in order), *tile])
-    places, result = [], list(tile)
-    for dim in range(len(tile)):
-        for own, axis in joined:
-            if own == dim:
-                places.append(order.index(axis))
-                result[dim] *= axis.size
-        places.append(len(order) + dim)
-    return _reshape(_transpose(value, places), result)
-
-
 # ---- MLIR
 
 
@@ -261,6 +187,10 @@ def _collective(
 def _dims(**dims: int) -> dict[str, ir.Attribute]:
     names = {"split": "split_dimension", "concat": "concat_dimension", "scatter": "scatter_dimension"}
     return {names.get(name, f"{name}_dim"): _i64(dim) for name, dim in dims.items()}
+
+
+def _regrouped(value: ir.Value, how: Regroup) -> ir.Value:
+    return _reshape(_transpose(_reshape(value, how.read), how.order), how.result)
 
 
 def _reshape(value: ir.Value, shape: Sequence[int]) -> ir.Value:

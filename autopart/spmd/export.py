@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from autopart.core.control_flow import Branches, Loop
 from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
@@ -26,7 +27,7 @@ from autopart.spmd.local_op import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
 from autopart.spmd.scoped_values import ScopedValues
-from autopart.spmd.walk import Branches, Loop, Walk
+from autopart.spmd.walk import Walk
 
 _STRUCTURAL = ("tag", "condition")
 """Kinds that leave no op: their results are their operands."""
@@ -62,7 +63,7 @@ class _Exporter:
         with ir.InsertionPoint(block):
             self._collectives.begin()
             func.ReturnOp(self._walk.program())
-        keep_indices_in_range(block, self._local.mesh.size)
+        keep_indices_in_range([*self._collectives.slices, *self._ops.indexed], self._local.mesh.size)
         ops = [op for op in source.representatives if op is not None]
         bring_called_functions(block.owner.operation, ops, source.module, module)
         return module

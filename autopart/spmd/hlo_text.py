@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from autopart.core.control_flow import Branches, Loop, Region
 from autopart.core.quoting import one_line
 from autopart.core.text import op_text, tensor, value_names
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.redistribution import Plan
-from autopart.spmd.walk import Branches, Loop, Region, Walk
+from autopart.spmd.walk import Walk
 
 
 def hlo_text(local: DeviceLocal) -> str:
@@ -64,8 +65,11 @@ class _Printer:
             for carry in loop.carries:
                 kind = tensor(self._local.local_type(carry.inside, int(self._local.settled[carry.inside])))
                 self._line(f"{self._names[carry.inside]} = carry({self._walk.read(carry.initial)}) : {kind}")
+                self._walk.define(carry.inside, self._names[carry.inside])
             self._region(loop.condition)
             self._region(loop.body)
+        for carry in loop.carries:
+            self._walk.define(carry.after, self._names[carry.after])
 
     def branches(self, case: Branches) -> None:
         with self._block(f"case({', '.join(self._walk.operands(case.op))})"):

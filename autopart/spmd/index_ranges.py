@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from autopart.core.jax_internals import barrier, ir
 from autopart.core.op import OpSpec, TensorType
@@ -36,7 +36,6 @@ from autopart.spmd.local_op import MlirLocalOp
 
 @functools.cache
 def _by_index() -> frozenset[str]:
-    """Ops that XLA may turn into a dynamic slice of their operand, or a dynamic update of it."""
     return _names(lambda traits: traits.by_index)
 
 
@@ -68,24 +67,19 @@ class _NoLoops:
         raise IndexError(axis)
 
 
-def keep_indices_in_range(block: ir.Block, devices: int) -> None:
-    """Clamps the indices of ops in `block` that read one another; `devices` bounds the partition number."""
-    indexed = list(_indexed_ops(block))
+def is_by_index(op: ir.Operation) -> bool:
+    """True for an op that XLA may turn into a dynamic slice of its operand, or a dynamic update of it."""
+    return op.name in _by_index()
+
+
+def keep_indices_in_range(indexed: Sequence[ir.Operation], devices: int) -> None:
+    """Clamps the indices of ops that read one another. `indexed` has all such ops of the program, in order; `devices`
+    bounds the partition number."""
     read = {op: list(_indexed_behind(op)) for op in indexed}
     paired = {op for op, behind in read.items() if behind} | {op for behind in read.values() for op in behind}
     for op in indexed:
         if op in paired:
             _IndexedOp(op, Intervals(devices)).settle()
-
-
-def _indexed_ops(block: ir.Block) -> Iterator[ir.Operation]:
-    for view in block.operations:
-        op = view.operation
-        if op.name in _by_index():
-            yield op
-        for region in op.regions:
-            for inner in region.blocks:
-                yield from _indexed_ops(inner)
 
 
 def _indexed_behind(op: ir.Operation) -> Iterator[ir.Operation]:
@@ -101,7 +95,7 @@ def _indexed_behind(op: ir.Operation) -> Iterator[ir.Operation]:
             todo += _passed_to(value)
             continue
         owner = value.owner.operation
-        if owner.name in _by_index():
+        if is_by_index(owner):
             yield owner
         elif owner.name in _movable() or _may_vanish(owner):
             todo += owner.operands

@@ -6,10 +6,11 @@
 
 native    the layout in which the op leaves its result
 settled   the layout in which the value waits for its uses: explicit tilings and atomics applied, every pending
-          reduction resolved once (to a tile if all uses slice alike, else whole)
+          reduction resolved once (to a tile if all uses slice alike, else whole). An atomic value that all uses slice
+          is not made whole: an all_gather and a slice would be an all_to_all
 required  the layout in which a use reads it
 
-`add` of two sums pending on the same axes is computed on the parts and stays pending: reduced once instead of twice.
+An op that passes parts (`pending.py`) reads and leaves what is pending as it is.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -39,15 +40,15 @@ def layouts(
     sizes: np.ndarray,
     shapes: np.ndarray,
     is_output: np.ndarray,
+    passing: np.ndarray,
+    code: np.ndarray,
     native: np.ndarray,
     settled: np.ndarray,
     required: np.ndarray,
-    passing: np.ndarray,
     scratch: np.ndarray,
 ) -> None:
-    """Fills native[value], settled[value], required[use] (uint64 layouts) and passing[op].
+    """Fills native[value], settled[value] and required[use] (uint64 layouts); `passing` and `code`: see `pending.py`.
 
-    Bit a of `passing[op]` (uint8): the op adds parts of sums that stay pending on axis a, instead of looping over it.
     `scratch` is int64[2, axes].
     """
     ops, axes = state.mapping.shape
@@ -64,14 +65,14 @@ def layouts(
     for op in range(ops):
         if graph.is_argument[op]:
             continue
-        passing[op] = _passing_sums(graph, maps, state, is_output, native, op)
         for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
             for axis in range(axes):
                 mapping = state.mapping[op, axis]
                 actions[axis] = 0
                 stamps[axis] = state.op_stamp[op, axis]
                 if passing[op] >> axis & 1:
-                    actions[axis] = action_of(native[graph.operands[use]], axis)
+                    pending = code[graph.result_ptr[op], axis] != 0
+                    actions[axis] = code[graph.operands[use], axis] if pending else 0
                 elif mapping >= 0:
                     actions[axis] = operand_entry(graph, maps, op, mapping, use - graph.operand_ptr[op]) + 1
             required[use] = pack(actions, stamps)
@@ -81,7 +82,7 @@ def layouts(
                 actions[axis] = 0
                 stamps[axis] = state.op_stamp[op, axis]
                 if passing[op] >> axis & 1:
-                    actions[axis] = action_of(native[graph.operands[graph.operand_ptr[op]]], axis)
+                    actions[axis] = code[value, axis]
                 elif mapping >= 0:
                     entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
                     if entry < LAST_TILE:
@@ -115,29 +116,6 @@ def _decided(state: StateArrays, op: int, value: int, axis: int) -> int:
 
 
 @kernel
-def _passing_sums(
-    graph: GraphArrays, maps: MappingArrays, state: StateArrays, is_output: np.ndarray, native: np.ndarray, op: int
-) -> int:
-    """Bit a is set if `op` adds parts of sums that are pending on axis a, and nothing else needs either sum."""
-    if not maps.linear[graph.op_spec[op]]:
-        return 0
-    bits = 0
-    for axis in range(state.mapping.shape[1]):
-        code = 0
-        for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
-            value = graph.operands[use]
-            pending = action_of(native[value], axis)
-            alone = graph.user_ptr[value + 1] - graph.user_ptr[value] == 1 and not is_output[value]
-            if pending <= LAST_TILE or not alone or state.action[value, axis] != 0 or code not in (0, pending):
-                code = -1
-                break
-            code = pending
-        if code == LAST_TILE + 1:
-            bits |= 1 << axis
-    return bits
-
-
-@kernel
 def _settle(
     graph: GraphArrays,
     maps: MappingArrays,
@@ -162,7 +140,9 @@ def _settle(
         stamps[axis] = _decided(state, op, value, axis)
         left = action_of(native[value], axis)
         if state.action[value, axis] == ATOMIC:
-            actions[axis] = 0
+            kept = not _is_sliced(graph, is_output, required, value, axis)
+            actions[axis] = 0 if kept else left
+            stamps[axis] = state.op_stamp[op, axis]
         elif left > LAST_TILE and _is_passed_on(graph, required, value, axis, left):
             actions[axis] = left
         elif left <= LAST_TILE or tiling(graph, maps, state, value, axis) >= 0:
@@ -179,8 +159,18 @@ def _settle(
 
 
 @kernel
+def _is_sliced(graph: GraphArrays, is_output: np.ndarray, required: np.ndarray, value: int, axis: int) -> bool:
+    """True if no reader of the value needs it whole on the axis: each takes a tile, straight from where it was made."""
+    first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
+    sliced = first < last and not is_output[value]
+    for i in range(first, last):
+        sliced = sliced and 0 < action_of(required[graph.user[i]], axis) <= LAST_TILE
+    return sliced
+
+
+@kernel
 def _is_passed_on(graph: GraphArrays, required: np.ndarray, value: int, axis: int, code: int) -> bool:
-    """True if the value's one use adds what is pending to another sum: it is reduced after that, into whatever tile."""
+    """True if the op of the value's one use passes what is pending: it is reduced after that, into whatever tile."""
     first = graph.user_ptr[value]
     return graph.user_ptr[value + 1] == first + 1 and action_of(required[graph.user[first]], axis) == code
 
@@ -196,7 +186,7 @@ def _resolved(
     axis: int,
     actions: np.ndarray,
 ) -> int:
-    """What the reduction pending on `axis` becomes: still pending for an add, a tile all uses share, or whole."""
+    """What the reduction pending on `axis` becomes: still pending for an op that passes it, a tile, or whole."""
     first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
     if is_output[value]:
         return 0

@@ -68,7 +68,7 @@ class MlirLocalOp:
     """`LocalOp` over MLIR values: what a rule's `localize` is given.
 
     `nest` lists (axis, mapping number) of its loops, outermost first; `source` is an op with this spec, of the same
-    MLIR context, or None for kinds that are not in the module (arguments, carries, tags).
+    MLIR context, or None for kinds that are not in the module (arguments, carries, tags). `made` has what was emitted.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class MlirLocalOp:
         self.operand_types, self.result_types = operand_types, result_types
         self._source, self._nest, self._positions = source, nest, positions
         self.looked_at_operands = False
+        self.made: list[ir.Operation] = []
 
     def ways(self, mapping: int) -> int:
         """Into how many slices the loops that take the mapping cut."""
@@ -115,6 +116,7 @@ class MlirLocalOp:
         operands = self.operands if operands is None else operands
         types = [mlir_type(t) for t in (self.result_types if result_types is None else result_types)]
         op = self._source.clone()
+        self.made.append(op.operation)
         for position, value in enumerate(operands):
             op.operands[position] = value
         for result, type_ in zip(op.results, types, strict=True):
@@ -142,45 +144,47 @@ class MlirLocalOp:
             return self._complex_constant(value, dtype, shape)
         type_ = mlir_type(TensorType(tuple(shape), dtype))
         if np.ndim(value) == 0:
-            return _create("constant", [], type_, value=ir.DenseElementsAttr.get_splat(type_, _scalar(value, dtype)))
+            return self._create(
+                "constant", [], type_, value=ir.DenseElementsAttr.get_splat(type_, _scalar(value, dtype))
+            )
         array = np.ascontiguousarray(np.asarray(value, numpy_dtype(dtype)).reshape(tuple(shape)))
-        return _create("constant", [], type_, value=ir.DenseElementsAttr.get(cast(Any, array), shape=list(shape)))
+        return self._create("constant", [], type_, value=ir.DenseElementsAttr.get(cast(Any, array), shape=list(shape)))
 
     def _complex_constant(self, value: Any, dtype: str, shape: Sequence[int]) -> ir.Value:
         part = dtype.removeprefix("complex<").removesuffix(">")
         parts = [self.constant(np.real(value), part, shape), self.constant(np.imag(value), part, shape)]
-        return _create("complex", parts, mlir_type(TensorType(tuple(shape), dtype)))
+        return self._create("complex", parts, mlir_type(TensorType(tuple(shape), dtype)))
 
     def iota(self, type_: TensorType, dim: int) -> ir.Value:
         """0, 1, 2, ... along `dim`."""
-        return _create("iota", [], mlir_type(type_), iota_dimension=_i64(dim))
+        return self._create("iota", [], mlir_type(type_), iota_dimension=_i64(dim))
 
     def unary(self, kind: str, a: ir.Value) -> ir.Value:
         """An elementwise op of one operand."""
-        return _create(kind, [a], a.type)
+        return self._create(kind, [a], a.type)
 
     def binary(self, kind: str, a: ir.Value, b: ir.Value) -> ir.Value:
         """An elementwise op of two operands of equal type."""
-        return _create(kind, [a, b], a.type)
+        return self._create(kind, [a, b], a.type)
 
     def compare(self, a: ir.Value, b: ir.Value, direction: str) -> ir.Value:
         """i1 values: `a` against `b`."""
         type_ = TensorType(tensor_type(a.type).shape, "i1")
-        return _create("compare", [a, b], mlir_type(type_), comparison_direction=_direction(direction))
+        return self._create("compare", [a, b], mlir_type(type_), comparison_direction=_direction(direction))
 
     def select(self, predicate: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         """`a` where the predicate holds, else `b`."""
-        return _create("select", [predicate, a, b], a.type)
+        return self._create("select", [predicate, a, b], a.type)
 
     def convert(self, a: ir.Value, dtype: str) -> ir.Value:
         """`a` with another element type; `a` itself if it has it."""
         type_ = tensor_type(a.type)
-        return a if type_.dtype == dtype else _create("convert", [a], mlir_type(TensorType(type_.shape, dtype)))
+        return a if type_.dtype == dtype else self._create("convert", [a], mlir_type(TensorType(type_.shape, dtype)))
 
     def broadcast(self, a: ir.Value, shape: Sequence[int], dims: Sequence[int] = ()) -> ir.Value:
         """`a` broadcast to `shape`; dim i of `a` becomes dim `dims[i]`."""
         type_ = mlir_type(TensorType(tuple(shape), tensor_type(a.type).dtype))
-        return _create("broadcast_in_dim", [a], type_, broadcast_dimensions=_i64s(dims))
+        return self._create("broadcast_in_dim", [a], type_, broadcast_dimensions=_i64s(dims))
 
     def reshape(self, a: ir.Value, shape: Sequence[int]) -> ir.Value:
         """`a` with another shape of as many elements; `a` itself if it has it."""
@@ -188,13 +192,13 @@ class MlirLocalOp:
         return (
             a
             if type_.shape == tuple(shape)
-            else _create("reshape", [a], mlir_type(TensorType(tuple(shape), type_.dtype)))
+            else self._create("reshape", [a], mlir_type(TensorType(tuple(shape), type_.dtype)))
         )
 
     def slice(self, a: ir.Value, starts: Sequence[int], limits: Sequence[int]) -> ir.Value:
         """`a[starts:limits]`, static bounds per dim."""
         shape = tuple(limit - start for start, limit in zip(starts, limits, strict=True))
-        return _create(
+        return self._create(
             "slice",
             [a],
             mlir_type(TensorType(shape, tensor_type(a.type).dtype)),
@@ -207,7 +211,7 @@ class MlirLocalOp:
         """`a` with `value` before and after each dim."""
         type_ = tensor_type(a.type)
         shape = tuple(n + lo + hi for n, lo, hi in zip(type_.shape, low, high, strict=True))
-        return _create(
+        return self._create(
             "pad",
             [a, value],
             mlir_type(TensorType(shape, type_.dtype)),
@@ -222,20 +226,21 @@ class MlirLocalOp:
         shape = list(types[0].shape)
         shape[dim] = sum(t.shape[dim] for t in types)
         type_ = mlir_type(TensorType(tuple(shape), types[0].dtype))
-        return _create("concatenate", parts, type_, dimension=_i64(dim))
+        return self._create("concatenate", parts, type_, dimension=_i64(dim))
 
     def dynamic_slice(self, a: ir.Value, starts: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
         """A window of `a`; `starts` are scalars, clamped to where the window fits."""
         type_ = mlir_type(TensorType(tuple(sizes), tensor_type(a.type).dtype))
-        return _create("dynamic_slice", [a, *starts], type_, slice_sizes=_i64s(sizes))
+        return self._create("dynamic_slice", [a, *starts], type_, slice_sizes=_i64s(sizes))
 
     def dynamic_update_slice(self, a: ir.Value, update: ir.Value, starts: Sequence[ir.Value]) -> ir.Value:
         """`a` with a window replaced; `starts` are scalars, clamped to where the window fits."""
-        return _create("dynamic_update_slice", [a, update, *starts], a.type)
+        return self._create("dynamic_update_slice", [a, update, *starts], a.type)
 
-
-def _create(kind: str, operands: Sequence[ir.Value], result: ir.Type, **attributes: ir.Attribute) -> ir.Value:
-    return ir.Operation.create(f"stablehlo.{kind}", [result], list(operands), attributes).results[0]
+    def _create(self, kind: str, operands: Sequence[ir.Value], result: ir.Type, **attributes: ir.Attribute) -> ir.Value:
+        op = ir.Operation.create(f"stablehlo.{kind}", [result], list(operands), attributes)
+        self.made.append(op)
+        return op.results[0]
 
 
 def _plain(value: bool | int) -> ir.Attribute:

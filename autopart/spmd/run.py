@@ -3,6 +3,7 @@
     local                      PartIR:HLO, x tiled [{"B"},{}]
     on_mesh(local, ...)        jax.jit(jax.shard_map(module, in_specs=P("B"), ...), in_shardings=..., ...)
       .function                traced into the program around it, under jax.jit and the like
+      .lower()                 a jax.stages.Lowered: the module that XLA is given
       .compile()               a jax.stages.Compiled: what runs, its memory, its cost, its text
 
 This is the one way from a device-local program to XLA: `Lowered.compile`, the compiler as cost model and experiments
@@ -41,11 +42,15 @@ class OnMesh:
 
     def compile(self, options: Mapping[str, Any] | None = None) -> jax.stages.Compiled:
         """What XLA makes of it, with its own errors where it cannot. `options` are XLA's, by name."""
+        return self.lower().compile(compiler_options=dict(options) if options else None)
+
+    def lower(self) -> jax.stages.Lowered:
+        """What XLA is given."""
         around = jax.sharding.get_abstract_mesh()
         own_mesh = around.empty or around == self.mesh.abstract_mesh
         # 64-bit types are the program's own here, whatever jax makes of arrays outside.
         with contextlib.nullcontext() if own_mesh else jax.set_mesh(self.mesh), jax.enable_x64(True):
-            return self.function.lower(*self.avals).compile(compiler_options=dict(options) if options else None)
+            return self.function.lower(*self.avals)
 
 
 def on_mesh(

@@ -16,18 +16,10 @@ from autopart.core.jax_internals import ir
 class ScopedValues(dict[int, ir.Value]):
     """What is in it dominates the place where ops are emitted."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._own: list[list[int]] = [[]]
-
-    def __setitem__(self, number: int, value: ir.Value) -> None:
-        self._own[-1].append(number)
-        super().__setitem__(number, value)
-
     @contextmanager
     def region(self) -> Generator[None]:
-        """A region: what it defines is forgotten when it ends."""
-        self._own.append([])
+        """A region: what it defines is forgotten when it ends. A dict keeps its order, so that is what came last."""
+        outside = len(self)
         yield
-        for number in self._own.pop():
-            self.pop(number, None)
+        while len(self) > outside:
+            self.popitem()

@@ -2,6 +2,7 @@
 
     each layout       tiles dims that exist, by sizes that divide them; no pending reduction where a use reads
     each use          receives the layout its op's nest requires
+    each passing op   has a passage for what is pending on its operands, and leaves that pending on its results
     each plan         starts and ends where it says, and no step loses or invents part of the array
     each tied output  arrives in its argument's layout
 
@@ -12,8 +13,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from autopart.core.layout import LAST_TILE, axes_by_dim, pending_axes
 from autopart.core.op import REDUCTION_NAMES, WHOLE
+from autopart.core.ops.rule import passages_of
 from autopart.spmd.device_local import DeviceLocal
 
 
@@ -28,6 +32,10 @@ def verify(local: DeviceLocal) -> None:
         _check_layout(local, value, int(local.settled[value]))
     for op in range(local.program.op_count):
         _check_op(local, op)
+    for op in np.flatnonzero(local.passing).tolist():
+        for axis in range(len(local.mesh.axis_sizes)):
+            if local.passing[op] >> axis & 1:
+                _check_passing(local, op, axis)
     for plan, value, _ in local.redistributions():
         position = plan.source
         for step in plan.steps:
@@ -43,6 +51,25 @@ def verify(local: DeviceLocal) -> None:
         use = local.program.operand_ptr[local.program.value_op[source]]
         if local.required[use] != local.settled[source]:
             raise VerificationError(f"output {output} does not arrive as {_named(local, source)} is kept")
+
+
+def _check_passing(local: DeviceLocal, op: int, axis: int) -> None:
+    program, spec, count = local.program, local.program.spec(op), len(local.mesh.axis_sizes)
+    uses = range(program.operand_ptr[op], program.operand_ptr[op + 1])
+    read = [dict(pending_axes(int(local.required[use]), count)).get(axis) for use in uses]
+    left = {dict(pending_axes(int(local.native[value]), count)).get(axis) for value in program.results_of(op)}
+    codes = set(read) - {None}
+    if left != (codes or {None}):
+        raise VerificationError(
+            f"op {op} ({spec.kind}) passes a reduction that it does not read, or drops one it reads"
+        )
+    fits = any(
+        {passage.code} == codes and all(part or code is None for part, code in zip(passage.parts, read, strict=True))
+        for passage in passages_of(spec)
+    )
+    if codes and not fits:
+        names = ", ".join(REDUCTION_NAMES[code] for code in sorted(code for code in codes if code is not None))
+        raise VerificationError(f"op {op} ({spec.kind}) passes a pending {names}, for which it has no passage")
 
 
 def _named(local: DeviceLocal, value: int) -> str:
@@ -79,11 +106,12 @@ def _check_op(local: DeviceLocal, op: int) -> None:
             raise VerificationError(
                 f"op {op} ({program.spec(op).kind}) reads operand {k} in another layout than its nest's"
             )
-        if pending_axes(layout, len(sizes)) and not local.passing[op]:
-            names = ", ".join(REDUCTION_NAMES[code] for _, code in pending_axes(layout, len(sizes)))
-            raise VerificationError(
-                f"op {op} ({program.spec(op).kind}) reads a pending {names} of {_named(local, value)}"
-            )
+        for axis, code in pending_axes(layout, len(sizes)):
+            if not local.passing[op] >> axis & 1:
+                name = REDUCTION_NAMES[code]
+                raise VerificationError(
+                    f"op {op} ({program.spec(op).kind}) reads a pending {name} of {_named(local, value)}"
+                )
         given = (
             local.settled[value]
             if local.placement.of_use[use] < 0

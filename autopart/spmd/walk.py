@@ -19,53 +19,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import MutableMapping
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from autopart.core.program import ROOT, Program, Scope
+from autopart.core.control_flow import Branches, Loop, Region, branches_of, loop_of
+from autopart.core.program import ROOT
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.redistribution import Plan
 
 V = TypeVar("V")
-
-
-@dataclass(frozen=True)
-class Region:
-    """Ops that run inside a loop or a branch; `returns` are the uses by which values leave it."""
-
-    number: int
-    scope: Scope
-    returns: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Carry:
-    """A loop-carried value: the use of its initial value, and the values it is inside the loop and after it."""
-
-    op: int
-    initial: int
-    inside: int
-    after: int
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A while loop. Its condition returns the predicate, its body the next value of each carry."""
-
-    op: int
-    carries: tuple[Carry, ...]
-    condition: Region
-    body: Region
-
-
-@dataclass(frozen=True)
-class Branches:
-    """A case: the use of its predicate, a region per branch, and the ops (joins) whose results leave them."""
-
-    op: int
-    predicate: int
-    branches: tuple[Region, ...]
-    joins: tuple[int, ...]
 
 
 class Visitor(Protocol[V]):
@@ -162,13 +123,13 @@ class Walk(Generic[V]):
                 self._redistribute(scope, op)
             kind = self._kinds[self._op_spec[op]]
             if kind == "while":
-                loop = _loop(self._program, op)
+                loop = loop_of(self._program, op)
                 visitor.loop(loop)
-                op = loop.body.scope.end
+                op = loop.end
             elif kind == "case":
-                case = _branches(self._program, op)
+                case = branches_of(self._program, op)
                 visitor.branches(case)
-                op = case.branches[-1].scope.end + len(case.joins)
+                op = case.end
             else:
                 visitor.op(op, kind)
                 op += 1
@@ -187,38 +148,3 @@ def _by_place(local: DeviceLocal) -> dict[tuple[int, int], list[tuple[int, int, 
     for number, (key, value) in enumerate(zip(keys, places.value.tolist(), strict=True)):
         found[key].append((number, value, local.use_plans[number]))
     return dict(found)
-
-
-def _loop(program: Program, op: int) -> Loop:
-    condition, body = program.inner_scopes[op]
-    carries = tuple(_carry(program, carry) for carry in _owned(program, op, op + 1))
-    predicate = int(program.operand_ptr[program.scopes[condition].end - 1])
-    return Loop(
-        op,
-        carries,
-        Region(condition, program.scopes[condition], (predicate,)),
-        Region(body, program.scopes[body], tuple(carry.initial + 1 for carry in carries)),
-    )
-
-
-def _carry(program: Program, op: int) -> Carry:
-    inside, after = program.results_of(op)
-    return Carry(op, int(program.operand_ptr[op]), inside, after)
-
-
-def _branches(program: Program, op: int) -> Branches:
-    numbers = program.inner_scopes[op]
-    joins = _owned(program, op, program.scopes[numbers[-1]].end)
-    branches = [
-        Region(number, program.scopes[number], tuple(int(program.operand_ptr[join]) + n for join in joins))
-        for n, number in enumerate(numbers)
-    ]
-    return Branches(op, int(program.operand_ptr[op]), tuple(branches), joins)
-
-
-def _owned(program: Program, owner: int, start: int) -> tuple[int, ...]:
-    """The carries of a loop, or the joins of a case: the ops from `start` on that it owns."""
-    end = start
-    while program.owners.get(end) == owner:
-        end += 1
-    return tuple(range(start, end))

@@ -60,11 +60,11 @@ def traced(model: Any, config: Any, donated: tuple[int, ...] = (0, 1)) -> Progra
     return step.lower(*model.abstract_args(config)).traced.program
 
 
-def workload(name: str) -> Program:
+def workload(name: str, folder: Path = WORKLOADS) -> Program:
     """A StableHLO file with its arguments named and its state tied."""
-    data = json.loads(gzip.decompress((WORKLOADS / f"{name}.args.json.gz").read_bytes()))
+    data = json.loads(gzip.decompress((folder / f"{name}.args.json.gz").read_bytes()))
     names = ["/".join(re.findall(r"\w+", text)) for text in data["arg_names"]]
-    path = WORKLOADS / f"{name}.mlir.gz"
+    path = folder / f"{name}.mlir.gz"
     plain = ap.load(path, argument_names=names).traced
     pairs = zip(plain.out_avals, plain.in_avals, names, strict=False)
     state = [(o.shape, o.dtype) == (i.shape, i.dtype) and not n.startswith("batch") for o, i, n in pairs]

@@ -36,7 +36,7 @@ def automatic(*axes: str, seeded: bool = False, budget: ap.Budget = BUDGET) -> a
     """The tactic as every experiment uses it: no cache."""
     name = "Auto" + ("" if len(axes) == 2 else {"batch": "BP", "model": "MP"}[axes[0]])
     return ap.AutomaticPartition(
-        axes, optimizer=ap.MCTS(seeded=seeded), budget=budget, name=name, cache=False, progress=False
+        axes, optimizer=ap.MCTS(seeded=seeded), budget=budget, name=name, baselines=seeded, cache=False, progress=False
     )
 
 

@@ -38,9 +38,11 @@ def main() -> None:
         record("large", [large(name) for name in options.large or [c.name for c in CASES]])
 
 
-def reported(start: Partitioning, optimizer: Any, budget: Budget) -> tuple[dict[str, Any], float, float]:
+def reported(
+    start: Partitioning, optimizer: Any, budget: Budget, *, baselines: bool = True
+) -> tuple[dict[str, Any], float, float]:
     """A search's report, its seconds, and its CPU seconds in this process."""
-    wanted = Search(axes=start.mesh.axis_names, optimizer=optimizer, budget=budget, cache=False)
+    wanted = Search(axes=start.mesh.axis_names, optimizer=optimizer, budget=budget, baselines=baselines, cache=False)
     began, cpu = time.monotonic(), time.process_time()
     report = search(start, wanted).report
     return report, time.monotonic() - began, time.process_time() - cpu
@@ -50,7 +52,7 @@ def small(name: str, mesh: str) -> dict[str, Any]:
     """One program enumerated, planned without seeds or refinement, and planned with them."""
     start = partitioning(name, MESHES[mesh])
     exhausted, exhausted_s, _ = reported(start, ap.Exhaustive(depth=3), Budget(20_000))
-    plan, _, _ = reported(start, ap.ILP(seeded=False, refined=False), Budget(100))
+    plan, _, _ = reported(start, ap.ILP(refined=False), Budget(100), baselines=False)
     found, seconds, _ = reported(start, ap.ILP(), Budget(400))
     best = exhausted["best"]["score"]
     row = {

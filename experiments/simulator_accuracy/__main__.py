@@ -1,15 +1,18 @@
 """Compares the simulator with the TPU compiler.
 
     python -m experiments.simulator_accuracy                    with the compiler's figures that are kept
-    python -m experiments.simulator_accuracy --compile [NAME]   compiles first: pip install libtpu, twenty minutes
+    python -m experiments.simulator_accuracy --compile [NAME]   compiles first: pip install libtpu, half a minute a pair
 
-Writes results.json and figure.png: estimate minus compiler for seconds and memory, as the paper's Figures 9 and 10.
+Writes results.json and figure.png: estimate minus compiler for seconds and memory, as the paper's Figures 9 and 10; and
+outside.json, the same for programs from outside under written schedules and in states of searches.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +20,39 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from autopart.costmodel import estimate
-from experiments.simulator_accuracy.pairs import PAIRS
+from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
+from experiments.simulator_accuracy.pairs import PAIRS, Pair
 from experiments.simulator_accuracy.referee import KEPT, compile_all
 
 HERE = Path(__file__).parent
 
+FEWEST_STATES = 3
+"""Of fewer states of a program no rank correlation is taken."""
 
-def compare() -> list[dict[str, Any]]:
-    """A row per pair: our figures and the compiler's; its seconds are cycles, with our seconds for the links."""
+
+WITHIN = (0.8, 1.25)
+"""Our compute over the compiler's, where search can trust it."""
+
+
+def compare(pairs: Iterable[Pair | OutsidePair] = PAIRS) -> list[dict[str, Any]]:
+    """A row per compiled pair: our figures and the compiler's, whose seconds are cycles and ours for the links."""
     kept, rows = json.loads(KEPT.read_text())["pairs"], []
-    for pair in PAIRS:
+    for pair in pairs:
+        if pair.name not in kept:
+            continue
         theirs, ours = kept[pair.name], estimate(pair.lower().program)
         rows.append(
             {
                 "pair": pair.name,
+                "model": pair.model,
                 "tuned": pair.tuned,
+                "searched": isinstance(pair, OutsidePair) and pair.searched,
                 "peak_bytes": ours.peak_bytes,
                 "compiler_peak_bytes": theirs["peak_bytes"],
                 "peak_ratio": ours.peak_bytes / theirs["peak_bytes"],
                 "compute_s": ours.compute_s,
                 "compiler_compute_s": theirs["compute_s"],
+                "compute_ratio": ours.compute_s / theirs["compute_s"],
                 "collective_s": ours.collective_s,
                 "step_s": ours.serial_s,
                 "compiler_step_s": theirs["compute_s"] + ours.collective_s,
@@ -58,6 +74,39 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, float]:
         "step_spearman": float(spearmanr(column["step_s"], column["compiler_step_s"])[0]),
         "compute_spearman": float(spearmanr(column["compute_s"], column["compiler_compute_s"])[0]),
     }
+
+
+def outside_summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Ratios of compute and memory, and per program the rank correlation of steps among the states of its searches."""
+    compute, peak = np.array([r["compute_ratio"] for r in rows]), np.array([r["peak_ratio"] for r in rows])
+    by_model: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_model[row["model"]].append(row)
+    return {
+        "pairs": len(rows),
+        "compute_geomean": float(np.exp(np.log(compute).mean())),
+        "compute_least": float(compute.min()),
+        "compute_most": float(compute.max()),
+        "compute_within": float(((compute >= WITHIN[0]) & (compute <= WITHIN[1])).mean()),
+        "peak_least": float(peak.min()),
+        "peak_most": float(peak.max()),
+        "step_spearman": {
+            model: float(spearmanr([r["step_s"] for r in of], [r["compiler_step_s"] for r in of])[0])
+            for model, of in by_model.items()
+            if len(of) >= FEWEST_STATES
+        },
+    }
+
+
+def outside_report() -> dict[str, Any]:
+    """Programs from outside: rows, and summaries by half and by who chose the schedule."""
+    rows = compare(outside_pairs())
+    parts = {
+        f"{half} {kind}": [r for r in rows if r["tuned"] == (half == "tuned") and r["searched"] == (kind == "searched")]
+        for half in ("tuned", "held out")
+        for kind in ("written", "searched")
+    }
+    return {"summary": {name: outside_summary(part) for name, part in parts.items() if part}, "rows": rows}
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -107,8 +156,12 @@ def main() -> None:
     (HERE / "results.json").write_text(json.dumps(report, indent=1) + "\n")
     plot(rows)
     print(table(rows))
+    outside = outside_report()
+    (HERE / "outside.json").write_text(json.dumps(outside, indent=1) + "\n")
+    print(table(outside["rows"]))
+    summaries |= outside["summary"]
     for name, figures in summaries.items():
-        print(name, {k: round(v, 3) for k, v in figures.items()})
+        print(name, json.dumps(figures))
 
 
 if __name__ == "__main__":

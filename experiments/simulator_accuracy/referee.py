@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local, estimated_cycles, topology_devices
+from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
 from experiments.simulator_accuracy.pairs import PAIRS, Pair
 
 KEPT = Path(__file__).with_name("compiler.json")
 
 
-def compile_pair(pair: Pair) -> dict[str, Any]:
+def compile_pair(pair: Pair | OutsidePair) -> dict[str, Any]:
     """Compiles a pair for its topology; half a minute to five."""
     devices = topology_devices(pair.on[0])
     local, started = pair.lower().program, time.perf_counter()
@@ -32,12 +33,15 @@ def compile_pair(pair: Pair) -> dict[str, Any]:
 
 
 def compile_all(names: list[str]) -> None:
-    """Compiles the pairs whose name contains one of `names` (all, if none is given) and keeps what came out."""
+    """Compiles pairs and keeps what came out: those whose name contains one of `names`; without names, those not kept.
+
+    A pair is compiled once: after a change to its program or to the lowering, name it.
+    """
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"pairs": {}}
     kept["date"] = datetime.date.today().isoformat()
     kept["versions"] = {package: version(package) for package in ("jax", "libtpu")}
-    for pair in PAIRS:
-        if not names or any(name in pair.name for name in names):
+    for pair in (*PAIRS, *outside_pairs()):
+        if any(name in pair.name for name in names) or (not names and pair.name not in kept["pairs"]):
             kept["pairs"][pair.name] = compile_pair(pair)
             KEPT.write_text(json.dumps(kept, indent=1) + "\n")
             print(pair.name, kept["pairs"][pair.name], flush=True)

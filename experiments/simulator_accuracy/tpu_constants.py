@@ -5,6 +5,7 @@
 Each is a ratio of `estimated_cycles` of one compiled kernel, at the clock in `xla_compile.CLOCK_HZ`:
 
     HBM share      x + 1 on 256 MB
+    stream share   the sum of 256 MB, which only reads, against x + 1
     matmul share   8192-cubed, bf16
     vector rate    256 against 128 multiply-adds on each element
     weights        32 against 16 applications on each element, in units of an add
@@ -69,9 +70,11 @@ def constants(name: str, topology: str) -> dict[str, float]:
             few * elements
         )
 
+    streaming = cycles(device, lambda x: x + 1, square)
     add = per_element(lambda x: x * x + 1, 128) / 2
     found = {
-        "hbm_efficiency": 8 * elements / cycles(device, lambda x: x + 1, square) * clock / entry.hbm_bytes_per_s,
+        "hbm_efficiency": 8 * elements / streaming * clock / entry.hbm_bytes_per_s,
+        "stream_share": streaming / 2 / cycles(device, lambda x: jnp.exp(x).sum(axis=0), square),
         "matmul_efficiency": 2 * SIDE**3 / cycles(device, jnp.matmul, narrow, narrow) * clock / entry.peak("bf16"),
         "vector_flop_per_s": clock / add,
     }

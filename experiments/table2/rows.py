@@ -5,7 +5,7 @@ Row("T32", "BP+MP", [BP, MP], Counts(all_gather=0, all_reduce=418, reduce_scatte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -39,6 +39,7 @@ class Row:
     name: str
     schedule: tuple[Any, ...]
     paper: tuple[int, int, int, int]
+    regather: bool = False
 
 
 ROWS = (
@@ -59,14 +60,28 @@ ROWS = (
     Row("GNS", "ES", (GNS_ES,), (0, 423, 0, 0)),
 )
 
+ANEW = tuple(replace(row, regather=True) for row in ROWS if row.name.endswith("EMB"))
+"""The rows in which an activation is gathered for its matmul and again for the gradient, lowered as the paper does."""
 
-def counts(row: Row, config: Any = None, mesh: ap.Mesh = MESH) -> tuple[int, ...]:
-    """Our collectives for `row`, in the order of `KINDS`; `config` is the paper's model unless given."""
+
+def lowered(row: Row, config: Any = None, mesh: ap.Mesh = MESH) -> ap.Lowered:
+    """The row's program; `config` is the paper's model unless given."""
     model = MODELS[row.model]
     config = config or model.Config()
     fun = it32.step(config, ap.tag) if model is it32 else model.step(config)
-    step = ap.jit(fun, mesh, list(row.schedule), donate_argnums=donated(row.model))
-    found = step.lower(*model.abstract_args(config)).metadata.tactics[-1].collectives
+    options = ap.LoweringOptions(regather=row.regather)
+    step = ap.jit(fun, mesh, list(row.schedule), donate_argnums=donated(row.model), options=options)
+    return step.lower(*model.abstract_args(config))
+
+
+def counts(row: Row, config: Any = None, mesh: ap.Mesh = MESH) -> tuple[int, ...]:
+    """Our collectives for `row`, in the order of `KINDS`; `config` is the paper's model unless given."""
+    return in_order(lowered(row, config, mesh))
+
+
+def in_order(low: ap.Lowered) -> tuple[int, ...]:
+    """A program's collectives, in the order of `KINDS`."""
+    found = low.metadata.tactics[-1].collectives
     return tuple(found[kind] for kind in KINDS)
 
 

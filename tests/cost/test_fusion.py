@@ -79,6 +79,52 @@ def test_a_cheap_op_is_computed_again_in_any_case():
     assert roots(run(function, recompute=False)).count("negate") == 0
 
 
+def test_a_sum_that_two_kernels_read_is_written_once():
+    def function(x, y):
+        residual = x + y
+        return jnp.sort(residual * 2), jnp.sort(residual * 3)
+
+    assert roots(run(function)).count("add") == 1
+
+
+def test_what_is_made_from_one_large_array_is_computed_again_for_each_reader():
+    def function(x, bias):
+        h = x + bias
+        gelu = h * jax.nn.sigmoid(h)
+        return jnp.sort(gelu * 2), jnp.sort(gelu * 3)
+
+    found = run(function, f32(N, N), f32(N))
+    assert roots(found).count("multiply") == 2
+    assert not {"add", "logistic"} & set(roots(found))
+
+
+def test_a_sum_whose_readers_meet_in_one_kernel_is_never_written():
+    def function(x, y):
+        total = x + y
+        return jnp.tanh(total) * total
+
+    found = run(function)
+    assert roots(found) == ["multiply"]
+    assert found.hbm_bytes == 3 * SQUARE
+
+
+def test_a_sum_behind_a_view_is_written_once():
+    def function(x, y):
+        flat = (x + y).reshape(-1)
+        return jnp.sort(flat * 2), jnp.sort(flat * 3)
+
+    assert roots(run(function)).count("add") == 1
+
+
+def test_a_sum_of_narrow_arrays_that_reads_no_more_than_it_has_is_computed_again():
+    def function(x, y):
+        total = x.astype(jnp.float32) + y.astype(jnp.float32)
+        return jnp.sort(total * 2), jnp.sort(total * 3)
+
+    half = jax.ShapeDtypeStruct((N, N), jnp.bfloat16)
+    assert "add" not in roots(run(function, half, half))
+
+
 def test_a_view_between_two_elementwise_ops_does_not_keep_them_apart():
     found = run(lambda x, y: jnp.tanh((x * 2).reshape(-1)), f32(N, N), f32(N, N))
     assert roots(found) == ["tanh"]

@@ -13,13 +13,14 @@ from tests.examples.pages import ROOT
 
 NEW_OP = '''"""Tile mappings of an op that no one has seen."""
 
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
 from autopart.core.ops.traits import Elementwise
 
 
-@rule("abs_of_tomorrow", traits=Elementwise(3, linear=True), examples=(op("abs", "4x6xf32 -> 4x6xf32"),))
+@rule("abs_of_tomorrow", traits=Elementwise(3, passes=moved()), examples=(op("abs", "4x6xf32 -> 4x6xf32"),))
 def abs_of_tomorrow(spec):
     """Every dim."""
     return common_dims(spec, range(len(spec.results[0].shape)))
@@ -36,12 +37,12 @@ found.loader.exec_module(rules)
 
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.ops_table import ops_table
-from autopart.core.ops.rule import is_linear, mappings_of
+from autopart.core.ops.rule import mappings_of, passages_of
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, op_class, op_work
 
 spec = OpSpec("abs_of_tomorrow", {}, (TensorType((4, 6), "f32"),), (TensorType((4, 6), "f32"),))
 assert len(mappings_of(spec)) == 2, "propagation"
-assert is_linear(spec), "pending sums"
+assert passages_of(spec), "pending sums"
 assert op_class(spec) == ELEMENTWISE and op_work(spec).vector_flop == 3 * 24, "the cost model"
 assert "abs_of_tomorrow" in ops_table(), "the table of ops"
 """

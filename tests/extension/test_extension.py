@@ -96,8 +96,10 @@ def test_the_kind_of_decision_was_offered_costed_and_taken(report, states):
 
 
 def test_the_named_schedule_was_where_the_search_started(acme, states):
-    assert {"AcmeHalves(a)", "AcmeHalves(b)"} <= set(acme["climber"].TRIED)
-    assert [["acme_spread", 0, -1, "a"]] in [state["decisions"] for state in states]
+    tried = [label for label in acme["climber"].TRIED if "AcmeHalves" in label]
+    assert any("AcmeHalves(a)" in label for label in tried)
+    assert any("AcmeHalves(b)" in label for label in tried)
+    assert any(["acme_spread", 0, -1, "a"] in state["decisions"] for state in states)
 
 
 def test_the_op_rule_is_asked(acme):

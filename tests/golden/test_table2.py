@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from experiments.models import it32, t32
-from experiments.table2.rows import ROWS, counts
+from experiments.table2.rows import ANEW, ROWS, counts
 from tests.golden.check import check
 from tests.models import decoder_unrolled, kv_cache_decoding
 from tests.models.case import MESH
@@ -25,6 +27,16 @@ def test_tiling_the_embedding_of_t32_shares_gathers_and_has_the_papers_reduction
     all_gather, *reductions = counts(row)
     assert reductions == list(row.paper[1:])
     assert all_gather == row.paper[0] - 4 * 32
+
+
+@pytest.mark.parametrize("row", ANEW, ids=lambda row: row.name)
+def test_gathering_activations_anew_has_the_papers_collectives(row):
+    assert counts(row) == row.paper
+
+
+def test_multi_query_attention_exchanges_where_the_paper_does_and_in_the_first_step_too():
+    row, config = ROW["IT32", "BP+MP+MQ"], replace(it32.Config(), layers=2, steps=3)
+    assert counts(row, config) == (0, 2 * 2 * 3, 0, 2 * 2 * 3)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Which meshes of a sweep are searched to the end, and what becomes of lost and interrupted searches?
 
-first results   1.0, 1.5, 1.6      budget 15 each
-second          0.9, 0.8           budget 60; the third is 1.5 times worse than the best, and given up
+first results   1.0, 1.5, 1.6      budget 100 each
+second          0.9, 0.8           budget 400; the third is 1.5 times worse than the best, and given up
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from autopart.search.baselines import MOST
 from autopart.search.budget import Budget
 from autopart.search.execution.executor import Lost, WorkerError
 from autopart.search.mesh_search import HOPELESS, MeshJob, search_meshes
@@ -48,11 +49,23 @@ def outcome(results) -> list[tuple[float, bool]]:
 
 def test_meshes_much_worse_than_the_best_are_given_up():
     session = Told([{0: 1.0, 1: HOPELESS, 2: 1.01 * HOPELESS, 3: 9.0}, {0: 0.9, 1: 0.8}])
-    results = search_meshes(session, 4, Budget(60))
+    results = search_meshes(session, 4, Budget(400))
     assert outcome(results) == [(0.9, True), (0.8, True), (1.01 * HOPELESS, False), (9.0, False)]
     first, second = session.waves
-    assert first == [MeshJob(mesh, Budget(15)) for mesh in range(4)]
-    assert second == [MeshJob(0, Budget(60)), MeshJob(1, Budget(60))]
+    assert first == [MeshJob(mesh, Budget(100)) for mesh in range(4)]
+    assert second == [MeshJob(0, Budget(400)), MeshJob(1, Budget(400))]
+
+
+def test_no_mesh_is_given_up_before_its_named_schedules_are_costed():
+    session = Told([{0: 1.0, 1: 9.0}, {0: 1.0}])
+    assert outcome(search_meshes(session, 2, Budget(100))) == [(1.0, True), (9.0, False)]
+    assert session.waves[0][1].budget == Budget(MOST)
+
+
+def test_a_budget_for_the_named_schedules_alone_is_spent_on_each_mesh_at_once():
+    session = Told([{0: 1.0, 1: 9.0}])
+    assert outcome(search_meshes(session, 2, Budget(60))) == [(1.0, True), (9.0, True)]
+    assert len(session.waves) == 1
 
 
 def test_seconds_are_shared_as_evaluations_are():

@@ -15,7 +15,7 @@ from autopart.search.contract import MESH, OutOfOrder, run, two_matrices
 from autopart.search.execution.executor import EXECUTORS, executor_of
 from autopart.search.search import Search, search
 from autopart.search.space import Decision, DecisionSpace, Named, NamedSchedule
-from autopart.search.space.named_schedules import NAMED_SCHEDULES, named_schedules
+from autopart.search.space.named_schedules import NAMED_SCHEDULES, found_schedules
 
 X = np.ones((64, 64), np.float32)
 
@@ -131,16 +131,24 @@ class Zero(NamedSchedule):
 
 
 def test_named_schedules_have_names():
-    assert list(NAMED_SCHEDULES) == ["BP", "Megatron", "BP+Megatron", "BP+BP", "BP+ZeRO"]
+    assert list(NAMED_SCHEDULES) == [
+        "DP", "Edges", "Nodes", "Graph", "Context", "Spatial", "Experts", "Megatron", "MegatronVocab", "MegatronSP",
+        "ZeRO2", "ZeRO3",
+    ]  # fmt: skip
 
 
-def test_an_added_schedule_follows_our_own_of_the_same_axis():
-    before = named_schedules(space())
+def test_an_added_schedule_follows_our_own():
+    before = found_schedules(space())
     with NAMED_SCHEDULES.temporarily("Zero", Zero):
-        found = named_schedules(space())
-    labels = [label for label, _ in found]
-    assert [row for row in found if row[0] not in ("Zero(a)", "Zero(b)")] == before
-    assert labels.index("Zero(a)") < labels.index("BP+Megatron(a,b)") < labels.index("Zero(b)")
+        found = found_schedules(space())
+    assert found[: len(before)] == before
+    assert [named.label for named in found[len(before) :]] == ["Zero(a)", "Zero(b)"]
+
+
+def test_an_added_schedule_is_combined_with_our_own():
+    with NAMED_SCHEDULES.temporarily("Zero", Zero):
+        labels = [row["name"] for row in run("greedy", ap.Budget(100)).report["baselines"]]
+    assert "DP(a)+Zero(b)" in labels
 
 
 def test_a_cached_result_is_of_the_same_named_schedules(tmp_path):
@@ -159,7 +167,7 @@ def test_a_schedule_over_an_axis_that_is_not_searched_is_refused():
         NAMED_SCHEDULES.temporarily("Zero", lambda: Zero("c")),
         pytest.raises(ap.MeshError, match=r'(?s)the schedule "Zero\(c\)" is over "c".*over a, b'),
     ):
-        named_schedules(space())
+        found_schedules(space())
 
 
 def test_a_schedule_must_say_what_it_decides():

@@ -1,4 +1,4 @@
-"""Which neighbours does refinement try, and where does it stop? And which schedules does a seeded search begin with?"""
+"""Which neighbours does refinement try, and where does it stop?"""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from autopart.search.optimizers import refine as refinement
 from autopart.search.optimizers.refine import refine
 from autopart.search.problem import Problem
 from autopart.search.space import Decision, DecisionSpace
-from autopart.search.space.named_schedules import named_schedules
 from autopart.spmd.device_local import LoweringOptions
-from tests.search.steps import decoder_partitioning
 
 
 @pytest.fixture
@@ -83,27 +81,6 @@ def test_a_useless_decision_is_dropped(problem):
     assert refine(problem, worse).cost.rank <= best.cost.rank
 
 
-def test_named_schedules_are_batch_parallelism_megatron_and_zero_on_every_axis():
-    partitioning = decoder_partitioning()
-    space = DecisionSpace.of(partitioning, ("batch", "model"))
-    found = dict(named_schedules(space))
-    (batch,) = found["BP(batch)"]
-    assert space.describe(batch) == "tile<batch/inputs, 0, batch>"
-    assert found["BP+Z3(batch)"] == (batch, Decision("zero3", 0, -1, "batch"))
-    assert found["BP(batch)++Z2(model)"] == (batch, Decision("zero2", 0, -1, "model"))
-    megatron = found["Megatron(model)"]
-    assert {d.axis for d in megatron} == {"model"}
-    assert any("params/blocks/0/qkv" in space.describe(d) for d in megatron)
-    assert found["BP+Megatron(batch,model)"] == (batch, *megatron)
-
-
-def test_named_schedules_are_distinct_and_not_empty():
-    space = DecisionSpace.of(decoder_partitioning(), ("batch", "model"))
-    sequences = [sequence for _, sequence in named_schedules(space)]
-    assert len(set(sequences)) == len(sequences)
-    assert all(sequences)
-
-
 class Recorded:
     """A problem that notes the sequences it is asked for, wave by wave."""
 
@@ -134,14 +111,3 @@ def test_kinds_of_neighbours_are_tried_in_turn_and_the_first_with_a_better_one_e
     assert after == []
     best = min((state_after(problem, *d) for d in added), key=lambda state: state.cost.rank)
     assert recorded.waves[3] == [(*best.decisions, o.decision) for o in best.options]
-
-
-def test_two_axes_have_thirty_named_schedules_at_most_and_each_says_what_it_is():
-    space = DecisionSpace.of(decoder_partitioning(), ("batch", "model"))
-    found = dict(named_schedules(space))
-    assert 20 <= len(found) <= 30
-    for name, sequence in found.items():
-        assert {d.kind for d in sequence if d.kind.startswith("zero")} == {f"zero{n}" for n in "23" if f"Z{n}" in name}
-        assert {d.axis for d in sequence} <= set(
-            name[name.index("(") :].translate(str.maketrans("(,)+", "    ")).split()
-        )

@@ -49,5 +49,6 @@ class CallGraph:
         for op in block.ops:
             if op.callee:
                 count += self.steps(op.callee)
-            count += sum(self._block(inner) + len(inner.arguments) for inner in op.blocks)
+            if op.blocks:
+                count += sum(self._block(inner) + len(inner.arguments) for inner in op.blocks)
         return count

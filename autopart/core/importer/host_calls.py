@@ -8,7 +8,7 @@ jax.debug.print(..., ordered=True)       refused with its source line
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from jax._src.callback import io_callback_p, pure_callback_p
@@ -37,7 +37,7 @@ class Collector:
     def parameters(self, jaxpr: Any) -> mlir.LoweringParameters:
         """What `jax.stages.Traced.lower` takes as private parameters. jax's own where `jaxpr` has no callback, so that
         jax finds what it has lowered before."""
-        if not any(equation.primitive in _PRIMITIVES for equation in _equations(jaxpr)):
+        if not _calls_host(jaxpr):
             return mlir.LoweringParameters()
         rules: Any = tuple((primitive, self._rule(primitive)) for primitive in _PRIMITIVES)
         return mlir.LoweringParameters(override_lowering_rules=rules)
@@ -55,17 +55,21 @@ class Collector:
         return lower
 
 
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    """Every equation of a jaxpr, those of each inner jaxpr once."""
+def _calls_host(jaxpr: Any) -> bool:
+    """True if the jaxpr, or one inside it, has a callback."""
     seen, waiting = set(), [jaxpr]
     while waiting:
         inner = waiting.pop()
         inner = getattr(inner, "jaxpr", inner)
-        if id(inner) not in seen:
-            seen.add(id(inner))
-            for equation in inner.eqns:
-                yield equation
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        for equation in inner.eqns:
+            if equation.primitive in _PRIMITIVES:
+                return True
+            if equation.params:
                 waiting += jaxprs_in_params(equation.params)
+    return False
 
 
 def check_calls(calls: Iterable[tuple[str, ir.Operation]], callbacks: int) -> None:

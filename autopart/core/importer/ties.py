@@ -38,10 +38,11 @@ def checked_ties(
 ) -> dict[int, int]:
     """The pairs (output, argument) as a dict; raises `ProgramError` where a tie cannot be."""
     ties: dict[int, int] = {}
+    tied: set[int] = set()
     for output, argument in pairs:
         _check_position("output", output, len(outputs))
         _check_position("argument", argument, len(arguments))
-        if output in ties or argument in ties.values():
+        if output in ties or argument in tied:
             twice = f"output {output}" if output in ties else f"argument {argument}"
             raise ProgramError(f"{twice} is tied twice", why="an output is the next value of one argument at most")
         if outputs[output] != arguments[argument]:
@@ -51,6 +52,7 @@ def checked_ties(
                 hint="ties={} ties nothing",
             )
         ties[output] = argument
+        tied.add(argument)
     return ties
 
 

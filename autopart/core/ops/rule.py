@@ -25,6 +25,7 @@ from autopart.core.arguments import ANYTHING, FLAG, FUNCTION, NONE, TEXT, check,
 from autopart.core.errors import closest
 from autopart.core.op import AND, ANY, OR, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.local_values import LocalOp, Value
+from autopart.core.ops.passages import Passage
 from autopart.core.ops.traits import UNKNOWN_FLOP, Traits
 from autopart.core.registry import Registry, RegistryError
 
@@ -262,9 +263,24 @@ def traits_named(kind: str, target: str = "") -> Traits:
     return UNKNOWN_FLOP if found is None else found.traits
 
 
-def is_linear(spec: OpSpec) -> bool:
-    """True if sums pending on all operands may be added first and reduced once."""
-    return traits_of(spec).linear
+def passages_of(spec: OpSpec) -> tuple[Passage, ...]:
+    """The ways in which a reduction pending on operands passes through an op.
+
+    Raises `RegistryError` if the rule's passages do not fit the op.
+    """
+    found = rule_of(spec)
+    if found is None or found.traits.passes is None:
+        return ()
+    passages = tuple(found.traits.passes(spec))
+    for passage in passages:
+        if len(passage.parts) != len(spec.operands) or passage.code not in REDUCTION_NAMES:
+            raise RegistryError(
+                f'the rule of "{found.kind}" passes {passage}',
+                by=f"{found.family}, for {describe(spec)}",
+                why=f"the op has {len(spec.operands)} operands, and reductions are {sorted(REDUCTION_NAMES)}",
+                hint="one entry of `parts` per operand; code SUM, MAX, MIN, MUL, AND or OR",
+            )
+    return passages
 
 
 def has_effect(spec: OpSpec) -> bool:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from autopart.core.op import OpSpec, TensorType, TileMapping
+from autopart.core.ops.passages import Passages
 
 Count = Callable[[OpSpec], float]
 """A figure of an op from its spec: flop, or bytes."""
@@ -38,7 +39,10 @@ class Traits:
 
     cheap_to_regather  a stored parameter seen through the op still counts as stored: gathering anew beats keeping it
     cloned_per_use     computed anew for each use, wherever it reads no array (a scalar's broadcast, not an array's)
-    linear             sums pending on its operands may be added before they are reduced
+    passes             the ways in which a reduction pending on its operands passes through it (`passages.py`)
+    passes_rounded     True for a spec that rounds parts otherwise than the whole: `LoweringOptions` say if they pass
+    keeps_numbers      zeros stay zeros and ones stay ones, whatever the types
+    stops_sums         why sums that could pass through it, since it is linear, do not
     read_through       on one device it is its operand, so a program is read as if the op were not there
     shown              attributes that a reader of the program's text needs
     by_index           numbers known at run time only say which elements it touches
@@ -47,7 +51,10 @@ class Traits:
 
     cheap_to_regather: bool = False
     cloned_per_use: bool = False
-    linear: bool = False
+    passes: Passages | None = None
+    passes_rounded: Callable[[OpSpec], bool] = lambda spec: False
+    keeps_numbers: bool = False
+    stops_sums: str = ""
     read_through: bool = False
     shown: tuple[str, ...] = ()
     by_index: bool = False
@@ -97,15 +104,24 @@ class Reduction(Traits):
     flop: Count | None = None
 
 
+class Sides(NamedTuple):
+    """Dims of a matrix product: those of the left operand that are summed over, and the result's from the right."""
+
+    summed: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Matmul(Traits):
     """Matrix products: two flop per multiply-add.
 
     repeats  True for a mapping whose loop divides no work: each device still does all flop of what it holds
+    sides    the dims that fill a tile of the matrix unit; without it every product is taken to fill them
     """
 
     flop: Count
     repeats: Callable[[OpSpec, TileMapping], bool] | None = None
+    sides: Callable[[OpSpec], Sides] | None = None
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,9 @@ _FIELDS = {
     "around_matmul": instance("an AroundMatmul(...)", AroundMatmul),
     "combine_bytes": number(0),
     "hides_latency": FLAG,
+    "strided_collectives": FLAG,
+    "units_in_turn": FLAG,
+    "unhidden_share": number(0),
 }
 """What each field of a device may be, besides numbers, which must be positive."""
 
@@ -111,7 +114,8 @@ class Device:
 
     peak_flop_per_s    matmul peak by dtype class; a class that is missing takes the next wider one's
     hbm_bytes          memory one device may use
-    hbm_bytes_per_s    its nominal bandwidth; `hbm_efficiency` is the share a streaming kernel gets
+    hbm_bytes_per_s    its nominal bandwidth; `hbm_efficiency` is the share a streaming kernel gets, and `stream_share`
+                       the share of that which one array gets: a kernel that only reads one takes longer
     source             where the numbers are from: one text, or a text per field
     fast               the wiring between devices of a slice or node; None: a lone device
     network            the wiring between slices or nodes; None: there is none
@@ -119,12 +123,16 @@ class Device:
     vector_flop_per_s  elementwise f32 rate
     matmul_efficiency  share of peak a large matmul reaches, by dtype class ("" for every other)
     conv_efficiency    the same for convolutions; None: as matmul
+    units_in_turn      its compiler does a kernel's vector work before and after the matrix unit's, not beside it
+    unhidden_share     share of the shorter of a kernel's computing and its moving of bytes that nothing hides: the
+                       first tiles come before any work, the last ones go after it
     launch_s           fixed cost of a kernel; `matmul_launch_s` of a matmul or convolution
     matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
     around_matmul      what its compiler does with the ops around a matmul
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
+    strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.
@@ -141,8 +149,11 @@ class Device:
     chip: Switch | None = None
     vector_flop_per_s: float | None = None
     hbm_efficiency: float = DEFAULT_HBM_EFFICIENCY
+    stream_share: float = 1.0
     matmul_efficiency: Mapping[str, float] = field(default_factory=lambda: {"": DEFAULT_MATMUL_EFFICIENCY})
     conv_efficiency: float | None = None
+    units_in_turn: bool = False
+    unhidden_share: float = 0.0
     launch_s: float = 1e-6
     matmul_launch_s: float = 1e-6
     matmul_tile: tuple[int, int, int] = (1, 1, 1)
@@ -151,6 +162,7 @@ class Device:
     around_matmul: AroundMatmul = AroundMatmul()
     combine_bytes: float = 0.0
     hides_latency: bool = True
+    strided_collectives: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, DeviceError, **_FIELDS)
@@ -158,7 +170,7 @@ class Device:
         if unknown := set(self.peak_flop_per_s) - set(DTYPE_CLASSES):
             raise DeviceError(f"{owner}: peak of {sorted(unknown)[0]!r}", hint=", ".join(DTYPE_CLASSES))
         positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s, cores=self.cores)
-        positive(owner, hbm_efficiency=self.hbm_efficiency, launch_s=self.launch_s)
+        positive(owner, hbm_efficiency=self.hbm_efficiency, launch_s=self.launch_s, stream_share=self.stream_share)
         positive(owner, matmul_launch_s=self.matmul_launch_s)
         positive(owner, **{n: v for n in _MAY_BE_NONE if (v := getattr(self, n)) is not None})
         for dtype, rate in {**self.peak_flop_per_s, **self.matmul_efficiency}.items():
@@ -241,12 +253,16 @@ def device(name: str) -> Device:
     LAYOUT_MINOR,
     HBM_BYTES,
     ON_CHIP,
-) = range(len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 12)
+    STREAM,
+    IN_TURN,
+    UNHIDDEN,
+) = range(len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 15)
 
 
 def device_row(d: Device) -> np.ndarray:
     """`d` as the float64 row that the kernels read: effective rates, so peaks times efficiencies."""
     conv_share = 1.0 if d.conv_efficiency is None else d.conv_efficiency / d.efficiency("bf16")
     rates = [d.peak(c) * d.efficiency(c) for c in DTYPE_CLASSES]
-    rest = (d.vector_rate, d.hbm_bytes_per_s * d.hbm_efficiency, d.launch_s, d.matmul_launch_s, conv_share)
-    return np.array([*rates, *rest, *d.matmul_tile, *d.layout_tile, d.hbm_bytes, d.on_chip_bytes], np.float64)
+    hbm_rate, tiles = d.hbm_bytes_per_s * d.hbm_efficiency, (*d.matmul_tile, *d.layout_tile)
+    rest = (d.vector_rate, hbm_rate, d.launch_s, d.matmul_launch_s, conv_share, *tiles, d.hbm_bytes, d.on_chip_bytes)
+    return np.array([*rates, *rest, hbm_rate * d.stream_share, d.units_in_turn, d.unhidden_share], np.float64)

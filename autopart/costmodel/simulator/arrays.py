@@ -8,8 +8,11 @@ then V + R + d for each value that is redistributed right after its op, d being 
 which the op writes.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -142,7 +145,8 @@ class LocalArrays(NamedTuple):
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
-    ops      ways: over how many devices the op's work is divided; vector_flop: operations of the vector unit; in_step:
+    ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
+             does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes
     home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
@@ -155,9 +159,13 @@ class LocalArrays(NamedTuple):
 
 
 def local_arrays(
-    local: DeviceLocal, program: ProgramArrays, layout_tile: tuple[int, int], moves_nothing: np.ndarray
+    local: DeviceLocal,
+    program: ProgramArrays,
+    layout_tile: tuple[int, int],
+    matmul_tile: tuple[int, int, int],
+    moves_nothing: np.ndarray,
 ) -> LocalArrays:
-    """Sizes on one device; `layout_tile` (1, 1) means no padding."""
+    """Sizes on one device; tiles of ones mean no padding."""
     sizes, place = np.array(local.mesh.axis_sizes, np.int64), local.placement
     rows, minor = layout_tile
     everything = np.arange(len(program.values), dtype=np.int32)
@@ -182,7 +190,9 @@ def local_arrays(
         ),
         uses=records(use_elements=used, of_use=place.of_use.astype(np.int32), use_buffer=use_buffer),
         ops=records(
-            ways=_ways(program, local.mapping, local.passing, sizes), vector_flop=vector_flop, in_step=in_step,
+            ways=_ways(program, local.mapping, local.passing, sizes),
+            unfilled=_unfilled(program, local.required, local.native, sizes, matmul_tile),
+            vector_flop=vector_flop, in_step=in_step,
             update_bytes=update_bytes,
         ),
         home=home,
@@ -310,6 +320,51 @@ def padded_elements(dims: np.ndarray, element_bytes: float, rows: int, minor: in
                 held = plain / (dims[a] * dims[b])
                 best = min(best, held * np.ceil(dims[a] / minor) * minor * np.ceil(dims[b] / tile) * tile)
     return best
+
+
+def held_elements(shape: tuple[int, ...], element_bytes: float, layout_tile: tuple[int, int]) -> float:
+    """Elements that an array of `shape` takes in memory; a `layout_tile` of (1, 1) means no padding."""
+    rows, minor = layout_tile
+    dims = [n for n in shape if n != 1]
+    if minor == 1 or not dims or 0 in dims:
+        return float(math.prod(shape))
+    return float(padded_elements(np.array(dims, np.float64), element_bytes, rows, minor))
+
+
+@njit(cache=True)
+def _unfilled(
+    program: ProgramArrays, required: np.ndarray, native: np.ndarray, axis_sizes: np.ndarray, tile: tuple[int, int, int]
+) -> np.ndarray:
+    """float64[ops]: the work of a matrix product with its short dims filled up, over its work.
+
+    A product [m, k] . [k, n] runs through the matrix unit in tiles of k and n. A dim shorter than its tile leaves the
+    rest of the tile idle; of several dims summed over, or several columns, the one that wastes least lies in the tile.
+    """
+    unfilled = np.ones(program.ops.shape[0])
+    for op in range(unfilled.shape[0]):
+        if program.ops.summed[op] == 0 and program.ops.columns[op] == 0:
+            continue
+        use, result = program.operand_ptr[op], program.result_ptr[op]
+        k = _fills(program, program.uses.operands[use], program.ops.summed[op], required[use], axis_sizes, tile[2])
+        n = _fills(program, result, program.ops.columns[op], native[result], axis_sizes, tile[1])
+        unfilled[op] = 1.0 / (k * n)
+    return unfilled
+
+
+@kernel
+def _fills(program: ProgramArrays, value: int, dims: int, layout: int, axis_sizes: np.ndarray, tile: int) -> float:
+    """The share of a tile that the best of some dims of a value fills; 1 where there are none."""
+    if dims == 0:
+        return 1.0
+    share = 0.0
+    for d in range(program.values.rank[value]):
+        if dims >> d & 1:
+            size = float(program.shape[value, d])
+            for axis in range(axis_sizes.shape[0]):
+                if action_of(layout, axis) == d + 1:
+                    size /= axis_sizes[axis]
+            share = max(share, size / tile)
+    return min(share, 1.0)
 
 
 @njit(cache=True)

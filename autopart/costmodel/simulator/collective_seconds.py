@@ -22,13 +22,11 @@ calls, and the Python functions call the same kernels.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
 
 from autopart.core.errors import MeshError, UnknownNameError
-from autopart.core.mesh import Mesh
 from autopart.costmodel.hardware.fabric import (
     ALL_GATHER,
     ALL_PERMUTE,
@@ -38,7 +36,7 @@ from autopart.costmodel.hardware.fabric import (
     COLLECTIVE_KINDS,
     REDUCE_SCATTER,
 )
-from autopart.costmodel.hardware.links import AXIS, DIMENSION, FABRIC, FAST, RING, SIZE, STRIDE, Links, mesh_links
+from autopart.costmodel.hardware.links import AXIS, DIMENSION, FABRIC, FAST, RING, SIZE, STRIDE, Links
 
 
 @njit(cache=True)
@@ -162,41 +160,3 @@ def collective_seconds(links: Links, kind: str, bytes_in: float, axes: tuple[str
     mask = sum({1 << links.mesh.index(a) for a in names})
     code = COLLECTIVE_KINDS.index(kind)
     return float(collective_s(code, float(bytes_in), mask, links.segments, links.fabrics, links.curves))
-
-
-@dataclass(frozen=True)
-class RedistributionSeconds:
-    """Edge costs of a redistribution in seconds, for its shortest path; equal for equal meshes, so plans are cached.
-
-    Raises `MeshError` on first use if the mesh names no device or an axis has no link.
-    """
-
-    mesh: Mesh
-
-    def step_cost(
-        self, kind: str, elements_in: int, elements_out: int, element_bytes: float, axes: tuple[tuple[str, int], ...]
-    ) -> float:
-        """Seconds of one collective of `kind` from `elements_in` elements per device.
-
-        `axes` are the (mesh axis, size) it spans; a size below the mesh axis's is priced as its minor part.
-        """
-        links = mesh_links(self.mesh)
-        segments, mask = _group_segments(links, axes)
-        code, bytes_in = COLLECTIVE_KINDS.index(kind), float(elements_in) * element_bytes
-        return float(collective_s(code, bytes_in, mask, segments, links.fabrics, links.curves))
-
-
-def _group_segments(links: Links, axes: tuple[tuple[str, int], ...]) -> tuple[np.ndarray, int]:
-    """Segments of a group whose members may be parts of mesh axes, minor segments first, and its mask."""
-    rows, mask = [], 0
-    for name, wanted in axes:
-        axis = links.mesh.index(name)
-        mask |= 1 << axis
-        for row in links.segments[links.segments[:, AXIS] == axis]:
-            part = math.gcd(wanted, int(row[SIZE]))
-            wanted //= part
-            if part > 1:
-                row = row.copy()
-                row[SIZE] = part
-                rows.append(row)
-    return np.array(rows, np.float64).reshape(-1, 6), mask

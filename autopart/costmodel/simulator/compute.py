@@ -1,6 +1,8 @@
 """Seconds of kernels: a roofline, over memory behind a cache.
 
-    seconds = launch + max(matrix flop / matrix rate, vector flop / vector rate, bytes / HBM rate)
+    compute = max(matrix flop / matrix rate, vector flop / vector rate), or their sum where the units work in turn
+    memory  = bytes / HBM rate; without matrix work at least the bytes of the largest array / rate of one stream
+    seconds = launch + max(compute, memory) + unhidden share x min(compute, memory)
 
 Bytes are those that pass HBM. What was touched a short while ago is still on the chip (VMEM that the TPU compiler
 assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, and a result all of whose reads
@@ -12,7 +14,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from autopart.costmodel.hardware.devices import CONV_SHARE, HBM, LAUNCH, MATMUL_LAUNCH, ON_CHIP, VECTOR
+from autopart.costmodel.hardware.devices import (
+    CONV_SHARE,
+    HBM,
+    IN_TURN,
+    LAUNCH,
+    MATMUL_LAUNCH,
+    ON_CHIP,
+    STREAM,
+    UNHIDDEN,
+    VECTOR,
+)
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, KernelGraph
 from autopart.costmodel.simulator.liveness import Buffers
@@ -22,12 +34,23 @@ from autopart.costmodel.simulator.slots import before
 
 @njit(cache=True)
 def roofline_s(
-    matrix_work: float, dtype: int, is_conv: bool, vector_flop: float, hbm_bytes: float, row: np.ndarray
+    matrix_work: float,
+    dtype: int,
+    is_conv: bool,
+    vector_flop: float,
+    hbm_bytes: float,
+    largest_bytes: float,
+    row: np.ndarray,
 ) -> float:
-    """Seconds of one kernel on the device of `row` (`device_row`)."""
-    rate = row[dtype] * (row[CONV_SHARE] if is_conv else 1.0)
+    """Seconds of one kernel on the device of `row` (`device_row`); `largest_bytes` of its bytes are one array's."""
+    matrix_s = matrix_work / (row[dtype] * (row[CONV_SHARE] if is_conv else 1.0))
+    vector_s = vector_flop / row[VECTOR]
+    compute_s = matrix_s + vector_s if row[IN_TURN] else max(matrix_s, vector_s)
+    memory_s = hbm_bytes / row[HBM]
+    if matrix_work == 0:
+        memory_s = max(memory_s, largest_bytes / row[STREAM])
     launch_s = row[MATMUL_LAUNCH] if matrix_work > 0 else row[LAUNCH]
-    return launch_s + max(matrix_work / rate, vector_flop / row[VECTOR], hbm_bytes / row[HBM])
+    return launch_s + max(compute_s, memory_s) + row[UNHIDDEN] * min(compute_s, memory_s)
 
 
 @njit(cache=True)
@@ -51,6 +74,7 @@ def kernel_seconds(
     """
     nodes, count, last = graph.nodes.shape[0], plain.shape[0], buffers.last
     seconds, hbm, work, vector = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
+    largest = np.zeros(nodes)
     touched_at, written_by = np.full(count, -np.inf), np.full(count, -1, np.int64)
     seen = np.full(count, -1, np.int64)
     dtype, is_conv = graph.nodes.matrix_dtype.copy(), graph.nodes.is_conv.copy()
@@ -77,8 +101,10 @@ def kernel_seconds(
             seen[buffer] = head
             if now - touched_at[buffer] + whole > row[ON_CHIP]:
                 hbm[head] += taken
+                largest[head] = max(largest[head], taken)
                 if written_by[buffer] >= 0:
                     hbm[written_by[buffer]] += whole
+                    largest[written_by[buffer]] = max(largest[written_by[buffer]], whole)
                     written_by[buffer] = -1
             now += taken
             touched_at[buffer] = now
@@ -105,5 +131,5 @@ def kernel_seconds(
             hbm[written_by[buffer]] += plain[buffer]
     for k in range(nodes):
         if graph.nodes.kind[k] == KERNEL and leader[k] == k:
-            seconds[k] = roofline_s(work[k], dtype[k], is_conv[k], vector[k], hbm[k], row)
+            seconds[k] = roofline_s(work[k], dtype[k], is_conv[k], vector[k], hbm[k], largest[k], row)
     return seconds, hbm

@@ -7,18 +7,45 @@
 An op is *fused away* when it is computed inside its consumers: it is elementwise or a slice, its consumers are all in
 the same scope and take fusible operands, none is a collective or an output. Through a view (a reshape) the view's
 consumers count. What remains, the roots, are the kernels that run; `multi_output.py` then joins some of those.
+
+A value that several kernels read is computed again in each of them only where this moves no more bytes: if it is made
+from at most one large buffer. The sum of a residual stream is made from two, so it is written (XLA's
+`InstructionFusion::ComputeGloballyUnfusible`, which also lets through what is fused along all paths to one reader).
+
+    %x = add %y %z            written: two dots and a norm would read %y and %z each time
+    %g = gelu %h              not written: forward and both backward dots read %h, and compute it
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
-from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL
+from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
 
 LIMIT = 200
 """Most ops computed inside one kernel: XLA limits operands to a similar number; it also bounds our own time."""
+
+LARGE_SHARE = 0.5
+"""A buffer counts where a value reads it, if it has at least this share of the value's elements: XLA counts operands of
+the value's rank, so not what is spread along a dim."""
+
+
+class _Leaves(NamedTuple):
+    """Two of the large buffers that the expression of a value reads, and what it reads of them; as [values, 2].
+
+    buffer is -1 where there is none. A buffer of few elements, as what is spread along a dim has, is not large.
+    """
+
+    buffer: np.ndarray
+    elements: np.ndarray
+    bytes: np.ndarray
 
 
 @njit(cache=True)
@@ -30,7 +57,9 @@ def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: b
     """
     values = program.values.shape[0]
     able = _able(program, local, into_matmul)
+    splits = _splits(program, able)
     fused_away, members = np.zeros(values, np.bool_), np.zeros(values)
+    leaves = _Leaves(np.full((values, 2), -1, np.int32), np.zeros((values, 2)), np.zeros((values, 2)))
     for op in range(program.ops.shape[0]):
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
             continue
@@ -43,10 +72,81 @@ def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: b
                 else:
                     inside += members[operand]
         members[value] = inside
-        if able[value]:
-            users = program.user_ptr[value + 1] - program.user_ptr[value]
-            fused_away[value] = users < 2 or program.ops.weight[op] < EXPENSIVE or duplicate
+        if not able[value]:
+            continue
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            _add_leaves(program, local, leaves, fused_away, value, use)
+        again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
+        wasteful = splits[value] and _reads_more(program, local, leaves, value)
+        fused_away[value] = not again and not wasteful
+        source = op
+        while wasteful and program.ops.is_view[source]:
+            behind = program.uses.operands[program.operand_ptr[source]]
+            fused_away[behind], source = False, program.values.value_op[behind]
     return fused_away
+
+
+@njit(cache=True)
+def _splits(program: ProgramArrays, able: np.ndarray) -> np.ndarray:
+    """bool[values]: readers of the value end in different kernels, so computing it inside them repeats it.
+
+    What several ops read is computed once where all of them meet in one op again: `x * sigmoid(x)` reads `x` once.
+    """
+    splits, meets = np.zeros(program.values.shape[0], np.bool_), np.arange(program.values.shape[0])
+    roots = program.values.shape[0]
+    for op in range(program.ops.shape[0] - 1, -1, -1):
+        if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
+            continue
+        value, met = program.result_ptr[op], -1
+        if not able[value]:
+            continue
+        for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
+            consumer = program.uses.use_op[program.user[i]]
+            end = roots + consumer
+            if program.result_ptr[consumer + 1] - program.result_ptr[consumer] == 1:
+                result = program.result_ptr[consumer]
+                end = meets[result] if able[result] else end
+            splits[value] = splits[value] or (met >= 0 and met != end)
+            met = end
+        if met >= 0 and not splits[value]:
+            meets[value] = met
+    return splits
+
+
+@kernel
+def _add_leaves(
+    program: ProgramArrays, local: LocalArrays, leaves: _Leaves, fused_away: np.ndarray, value: int, use: int
+) -> None:
+    """Adds what one use reads to the leaves of `value`."""
+    operand, elements = program.uses.operands[use], local.uses.use_elements[use]
+    if program.ops.op_class[program.values.value_op[value]] == SLICING:
+        elements = min(elements, local.values.native_elements[value])
+    if fused_away[operand] or program.values.is_splat[operand]:
+        for i in range(2):
+            if leaves.buffer[operand, i] >= 0:
+                read = min(elements, leaves.elements[operand, i])
+                _add_leaf(local, leaves, value, leaves.buffer[operand, i], read, leaves.bytes[operand, i])
+    else:
+        in_bytes = elements * program.values.element_bytes[operand]
+        _add_leaf(local, leaves, value, local.uses.use_buffer[use], elements, in_bytes)
+
+
+@kernel
+def _add_leaf(local: LocalArrays, leaves: _Leaves, value: int, buffer: int, elements: float, in_bytes: float) -> None:
+    """Adds a buffer to the leaves of `value` if it is large, no leaf yet, and fewer than two are."""
+    if elements < LARGE_SHARE * local.values.native_elements[value] or leaves.buffer[value, 0] == buffer:
+        return
+    for i in range(2):
+        if leaves.buffer[value, i] < 0:
+            leaves.buffer[value, i], leaves.elements[value, i], leaves.bytes[value, i] = buffer, elements, in_bytes
+            break
+
+
+@kernel
+def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: _Leaves, value: int) -> bool:
+    """True if the value's expression reads two large buffers or more, and more bytes than the value has."""
+    held = local.values.native_elements[value] * program.values.element_bytes[value]
+    return leaves.buffer[value, 1] >= 0 and leaves.bytes[value].sum() > held
 
 
 @njit(cache=True)

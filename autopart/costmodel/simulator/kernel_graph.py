@@ -33,8 +33,8 @@ class KernelGraph(NamedTuple):
     """Node k reads `reads[read_ptr[k]:read_ptr[k+1]]`, and writes buffers `write_buffer[write_ptr[k]:write_ptr[k+1]]`.
 
     nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
-           scope; matrix_flop; matrix_work: matrix_flop times the passes of each product; vector_flop; matrix_dtype;
-           is_conv; written: the bytes it writes if no result is written in place
+           scope; matrix_flop; matrix_work: matrix_flop times the passes and the unfilled tiles of each product;
+           vector_flop; matrix_dtype; is_conv; written: the bytes it writes if no result is written in place
     reads  read_buffer, read_bytes, read_how
     """
 
@@ -231,7 +231,7 @@ def _kernel(
 def _add_work(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int, op: int) -> None:
     flop = program.ops.matrix_flop[op] / local.ops.ways[op]
     nodes.matrix_flop[k] += flop
-    nodes.matrix_work[k] += program.ops.passes[op] * flop
+    nodes.matrix_work[k] += program.ops.passes[op] * local.ops.unfilled[op] * flop
     nodes.vector_flop[k] += local.ops.vector_flop[op]
     if flop > 0:
         nodes.matrix_dtype[k], nodes.is_conv[k] = program.ops.matrix_dtype[op], program.ops.op_class[op] == CONV

@@ -29,13 +29,20 @@ from autopart.costmodel.simulator.slots import before
 
 @njit(cache=True)
 def plain_sizes(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, structure: np.ndarray, narrow: bool
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    structure: np.ndarray,
+    leader: np.ndarray,
+    narrow: bool,
 ) -> np.ndarray:
     """float64[buffers]: bytes of every buffer that is written at all; 0 for arguments, which are counted apart.
 
-    narrow  f32 values that only matmuls read, at default precision, are stored as bf16 (TPU)
+    leader[k]  in which node's kernel node k runs: what joins the kernel that makes a value does not read it from memory
+    narrow     f32 values that only matmuls read, at default precision, are stored as bf16 (TPU)
     """
     size, multiplied = np.zeros(structure.shape[0]), np.ones(structure.shape[0], np.bool_)
+    maker = np.full(structure.shape[0], -1, np.int64)
     for op in range(program.ops.shape[0]):
         if program.ops.carry_body[op] >= 0:
             size[program.result_ptr[op]] = local.values.settled_bytes[program.result_ptr[op]]
@@ -49,8 +56,11 @@ def plain_sizes(
             op = graph.nodes.subject[k]
             for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
                 size[local.values.left_in[value]] = local.values.native_bytes[value]
+                maker[local.values.left_in[value]] = leader[k]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            multiplied[graph.reads.read_buffer[i]] &= graph.reads.read_how[i] & MULTIPLIED > 0
+            buffer = graph.reads.read_buffer[i]
+            if maker[buffer] < 0 or maker[buffer] != leader[k]:
+                multiplied[buffer] &= graph.reads.read_how[i] & MULTIPLIED > 0
     if narrow:
         for k in range(graph.nodes.shape[0]):
             if graph.nodes.kind[k] == KERNEL:

@@ -30,6 +30,7 @@ from autopart.core.ops.traits import (
     Matmul,
     Opaque,
     Reduction,
+    Sides,
     Slicing,
     Structural,
     Traits,
@@ -77,6 +78,7 @@ class SpecCosts(NamedTuple):
     turns             moves another dim into the minor place
     read_share        share of its operands that an opaque op reads
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
+    summed, columns   bits by dim of a product's left operand, and of its result: `Sides`
     """
 
     op_class: np.ndarray
@@ -92,6 +94,8 @@ class SpecCosts(NamedTuple):
     turns: np.ndarray
     read_share: np.ndarray
     repeats: np.ndarray
+    summed: np.ndarray
+    columns: np.ndarray
 
 
 def spec_costs(program: Program) -> SpecCosts:
@@ -103,6 +107,7 @@ def spec_costs(program: Program) -> SpecCosts:
     works = [_work(view, t, s) for view, t, s in zip(views, traits, specs, strict=True)]
     f32_matmul = [c in (MATMUL, CONV) and s.operands[0].dtype == "f32" for c, s in zip(classes, specs, strict=True)]
     passes = [_passes(s) if f32 else 1.0 for f32, s in zip(f32_matmul, specs, strict=True)]
+    sides = [_sides(t, s) for t, s in zip(traits, specs, strict=True)]
     return SpecCosts(
         op_class=np.array(classes, np.int8),
         matrix_dtype=np.array([_dtype(s) for s in specs], np.int8),
@@ -117,6 +122,8 @@ def spec_costs(program: Program) -> SpecCosts:
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
         read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),
         repeats=np.array([_repeats(t, s) for t, s in zip(traits, specs, strict=True)], np.int64),
+        summed=np.array([_bits(side.summed) for side in sides], np.int64),
+        columns=np.array([_bits(side.columns) for side in sides], np.int64),
     )
 
 
@@ -213,6 +220,14 @@ def _repeats(traits: Traits, spec: OpSpec) -> int:
     if not isinstance(traits, Matmul) or traits.repeats is None:
         return 0
     return sum(1 << i for i, mapping in enumerate(mappings_of(spec) or ()) if traits.repeats(spec, mapping))
+
+
+def _sides(traits: Traits, spec: OpSpec) -> Sides:
+    return traits.sides(spec) if isinstance(traits, Matmul) and traits.sides is not None else Sides((), ())
+
+
+def _bits(dims: tuple[int, ...]) -> int:
+    return sum(1 << d for d in dims)
 
 
 def _dtype(spec: OpSpec) -> int:

@@ -5,34 +5,45 @@
 
 from __future__ import annotations
 
-import math
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.hardware.links import Links
-from autopart.costmodel.simulator.collective_seconds import RedistributionSeconds
-from autopart.spmd.redistribution import Plan, Step
+from autopart.costmodel.simulator.arrays import held_elements
+from autopart.costmodel.simulator.redistribution_seconds import RedistributionSeconds, is_aligned
+from autopart.spmd.redistribution import Plan
+from autopart.spmd.redistribution.emission import Shape, emission
+from autopart.spmd.redistribution.local_copies import local_copies
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """One collective: kind, mesh axes, seconds, and bytes of the larger of its operand and result on a device."""
+    """One collective: kind, mesh axes, seconds, and bytes of the larger of its operand and result on a device.
+
+    copy_s, copied_bytes   its local copies: seconds, and bytes they read and write; not in `seconds`
+    """
 
     kind: str
     mesh_axes: tuple[str, ...]
     seconds: float
     bytes: float
+    copy_s: float
+    copied_bytes: float
 
 
 @dataclass(frozen=True)
 class PlanCost:
     """Collectives of a redistribution (all_slice, which moves nothing, is left out), and their totals.
 
-    extra_bytes   the most that intermediate arrays take besides source and target
+    seconds       on the links
+    extra_bytes   the most that arrays in between take besides source and target
     combinable    above zero for a single reduction, equal for those of one kind, operation and axes
     bytes_in      bytes on a device before
     latency_s     the part of `seconds` that does not depend on bytes
+    copy_s        seconds of local copies, which move `copied_bytes` through memory
     """
 
     steps: tuple[StepCost, ...]
@@ -41,29 +52,37 @@ class PlanCost:
     combinable: int
     bytes_in: float
     latency_s: float
+    copy_s: float
+    copied_bytes: float
 
     @cached_property
     def figures(self) -> tuple[float, ...]:
-        """seconds, extra_bytes, combinable, bytes_in, latency_s: a row for the simulator's arrays."""
-        return (self.seconds, self.extra_bytes, self.combinable, self.bytes_in, self.latency_s)
+        """What the simulator's arrays hold of it, a row of `FIGURES`."""
+        return tuple(float(getattr(self, name)) for name in FIGURES)
+
+
+FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes")
 
 
 def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
     """Prices a redistribution plan on the links of a mesh."""
-    price, steps, extra, latency_s = RedistributionSeconds(links.mesh), [], 0.0, 0.0
-    for number, step in enumerate(plan.steps):
-        before, after = math.prod(step.source.local_shape), math.prod(step.target.local_shape)
-        inner = (before if number > 0 else 0) + (after if number + 1 < len(plan.steps) else 0)
-        extra = max(extra, inner * element_bytes)
+    price, steps, latency_s = RedistributionSeconds(links.mesh), [], 0.0
+    for step in plan.steps:
         if step.kind != "all_slice":
-            axes = step.spanned
-            kind, sent = (step.kind, before) if _aligned(step, links.device) else ("all_reduce", max(before, after))
-            seconds = price.step_cost(kind, sent, after, element_bytes, axes)
-            latency_s += min(seconds, price.step_cost(kind, 1, 1, 1, axes))
-            steps.append(StepCost(step.kind, tuple(step.mesh_axes), seconds, max(before, after) * element_bytes))
-    combinable = _combination(plan, links) if len(plan.steps) == 1 else 0
-    bytes_in = math.prod(plan.source.local_shape) * element_bytes
-    return PlanCost(tuple(steps), sum(s.seconds for s in steps), extra, combinable, bytes_in, latency_s)
+            took = price.step_seconds(step, element_bytes)
+            size = max(step.source.local_elements, step.target.local_elements) * element_bytes
+            steps.append(StepCost(step.kind, step.mesh_axes, took.link_s, size, took.copy_s, took.copied_bytes))
+            latency_s += took.latency_s
+    return PlanCost(
+        steps=tuple(steps),
+        seconds=sum(s.seconds for s in steps),
+        extra_bytes=_between_bytes(plan, element_bytes, links.device),
+        combinable=_combination(plan, links) if len(plan.steps) == 1 else 0,
+        bytes_in=plan.source.local_elements * element_bytes,
+        latency_s=latency_s,
+        copy_s=sum(s.copy_s for s in steps),
+        copied_bytes=sum(s.copied_bytes for s in steps),
+    )
 
 
 def axis_seconds(plan: Plan, element_bytes: float, links: Links, axis: str) -> float:
@@ -71,19 +90,28 @@ def axis_seconds(plan: Plan, element_bytes: float, links: Links, axis: str) -> f
     return sum(step.seconds for step in plan_cost(plan, element_bytes, links).steps if axis in step.mesh_axes)
 
 
-def _aligned(step: Step, device: Device) -> bool:
-    """Whether shards are whole layout tiles; if not, XLA on TPU gathers and scatters by an all_reduce of the whole.
+def _between_bytes(plan: Plan, element_bytes: float, device: Device) -> float:
+    """The most that arrays other than source and target take while one is made from the one before.
 
-    Seen in programs compiled by libtpu 0.0.51 for v3: of 501 reduce_scatters those with shards of 40 or 80 rows stayed,
-    those with 5, 10 or 20 rows, or with less than 128 columns, became an all_reduce and a slice.
+    The target's memory is counted by whoever counts the target, and can hold others until the target is made.
     """
-    if step.kind not in ("reduce_scatter", "all_gather"):
-        return True
-    rows, minor = device.layout_tile
-    before, after = step.source.local_shape, step.target.local_shape
-    granule = {len(before) - 1: minor, len(before) - 2: rows}
-    shards = {d: min(a, b) for d, (a, b) in enumerate(zip(before, after, strict=True)) if a != b}
-    return all(size % granule.get(d, 1) == 0 for d, size in shards.items())
+    held = [held_elements(shape, element_bytes, device.layout_tile) for shape in _arrays(plan, device)]
+    most, last = 0.0, len(held) - 1
+    for made, (before, after) in enumerate(itertools.pairwise(held), 1):
+        most = max(most, (before if made > 1 else 0.0) + after - held[last])
+    return most * element_bytes
+
+
+def _arrays(plan: Plan, device: Device) -> Iterator[Shape]:
+    """Shapes of all local arrays from the source to the target: between steps, and around the copies of each."""
+    yield plan.source.local_shape
+    for step in plan.steps:
+        before, after = local_copies(step, strided=device.strided_collectives, tiled=device.layout_tile[1] > 1)
+        yield from (copy.written.shape for copy in before)
+        if after:
+            yield emission(step).shape
+        yield from (copy.written.shape for copy in after[:-1])
+        yield step.target.local_shape
 
 
 def _combination(plan: Plan, links: Links) -> int:
@@ -91,6 +119,6 @@ def _combination(plan: Plan, links: Links) -> int:
     (step,) = plan.steps
     if step.kind not in ("all_reduce", "reduce_scatter"):
         return 0
-    whole = step.kind == "all_reduce" or not _aligned(step, links.device)
+    whole = step.kind == "all_reduce" or not is_aligned(step, links.device)
     mask = sum(1 << links.mesh.index(axis) for axis in step.mesh_axes)
     return 1 + (mask * 32 + step.code) * 2 + whole

@@ -30,7 +30,7 @@ from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs
 from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.order import order_neighbours
-from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
+from autopart.costmodel.simulator.redistribution_costs import FIGURES, PlanCost, plan_cost
 from autopart.costmodel.simulator.slots import slot_count
 from autopart.spmd.device_local import DeviceLocal
 
@@ -112,12 +112,14 @@ class Simulator:
         def_plans = self._plan_costs(local, local.at_def, local.native[local.at_def], local.settled[local.at_def])
         use_plans = self._plan_costs(local, place.value, local.settled[place.value], place.target)
         tile = device.layout_tile if self.options.layout_padding else (1, 1)
-        held = local_arrays(local, program, tile, np.array([not c.steps for c in use_plans], np.bool_))
+        unmoved = np.array([not c.steps for c in use_plans], np.bool_)
+        held = local_arrays(local, program, tile, device.matmul_tile, unmoved)
         fused_away = fused_away_values(program, held, matmul.fuses_operands, self.options.recompute)
         graph = kernel_graph(program, held, fused_away, local.at_def)
         moves = _Moves.of(graph.nodes, use_plans, def_plans)
         structure = structure_reads(program, held)
-        plain = plain_sizes(program, held, graph, structure, matmul.narrows_operands)
+        alone = np.arange(len(graph.nodes))
+        plain = plain_sizes(program, held, graph, structure, alone, matmul.narrows_operands)
 
         planned = np.ascontiguousarray(graph.nodes["slot"])
         if not device.hides_latency:
@@ -133,15 +135,16 @@ class Simulator:
             buffers = live_ranges(program, held, graph, slot, leader, plain, made, last)
             return buffers, outputs(program, held, graph, transposed, buffers)
 
-        leader = np.arange(len(graph.nodes))
-        slot = run_early(program, held, graph, planned, buffers_at(planned, leader)[0])
+        slot = run_early(program, held, graph, planned, buffers_at(planned, alone)[0])
         order, made = np.argsort(slot, kind="stable"), made_at(program, held, graph, slot)
         leader = join_kernels(program, held, graph, order, slot, made, matmul.joins_results, JOIN_WINDOW_OPS)
+        plain = plain_sizes(program, held, graph, structure, leader, matmul.narrows_operands)
         buffers, output_bytes = buffers_at(slot, leader)
         order = np.argsort(slot, kind="stable")
         kernel_s, hbm = kernel_seconds(
             program, held, graph, order, slot, leader, copied, plain, buffers, self.device_row
         )
+        kernel_s, hbm = kernel_s + moves.copy_s, hbm + moves.copied_bytes
         live = live_bytes(buffers, slot_count(len(program.ops)), slot, moves.extra_bytes + copied)
 
         node_s = kernel_s + moves.seconds - saved_s
@@ -189,22 +192,24 @@ class Simulator:
 
 @dataclass(frozen=True)
 class _Moves:
-    """Prices of redistributions per node of the graph; zeros for kernels."""
+    """Prices of redistributions per node of the graph; zeros for kernels. `seconds` are on the links."""
 
     seconds: np.ndarray
     extra_bytes: np.ndarray
+    copy_s: np.ndarray
+    copied_bytes: np.ndarray
     for_combining: tuple[np.ndarray, np.ndarray, np.ndarray]
 
     @staticmethod
     def of(nodes: np.ndarray, use_plans: list[PlanCost], def_plans: list[PlanCost]) -> _Moves:
-        rows = np.array([c.figures for c in (*use_plans, *def_plans)]).reshape(-1, 5)
-        spread = np.zeros((len(nodes), 5))
+        rows = np.array([c.figures for c in (*use_plans, *def_plans)]).reshape(-1, len(FIGURES))
+        spread = np.zeros((len(nodes), len(FIGURES)))
         for kind, first in ((USE_MOVE, 0), (DEF_MOVE, len(use_plans))):
             at = nodes["kind"] == kind
             spread[at] = rows[first + nodes["subject"][at]]
-        seconds, extra_bytes, combinable, bytes_in, latency_s = np.ascontiguousarray(spread.T)
+        seconds, extra_bytes, combinable, bytes_in, latency_s, copy_s, copied_bytes = np.ascontiguousarray(spread.T)
         group = np.where(nodes["kind"] == DEF_MOVE, combinable, 0).astype(np.int64) - 1
-        return _Moves(seconds, extra_bytes, (group, bytes_in, latency_s))
+        return _Moves(seconds, extra_bytes, copy_s, copied_bytes, (group, bytes_in, latency_s))
 
 
 @njit(cache=True)

@@ -2,7 +2,7 @@
 
 What is chosen, from a starting state, over the axes of a search:
 
-    s_i      for each op, a strategy: a tile mapping, none, or passing on a pending sum, per axis      `strategies.py`
+    s_i      for each op, a strategy: a tile mapping, none, or a passage of what is pending, per axis  `strategies.py`
              for each value that waits for several uses, is an argument or an output: a label, which
              says what each axis does to it while it waits                                             `nodes.py`
 
@@ -17,7 +17,7 @@ What is chosen, from a starting state, over the axes of a search:
 
     subject to  sum_i live[t, i] bytes_i(s_i) <= memory of a device, at the peaks of states seen       `held_bytes.py`
                 axes that take one mapping divide its extent, and labels divide their dims             `strategies.py`
-                a sum stays pending only for a reader that adds parts                                  `prices.py`
+                a reduction stays pending only for a reader that has a passage for it                  `pending_ways.py`
                 an argument that is updated is stored as its next value is                             `formulation.py`
                 what earlier tactics decided, kept values included, stays as it is                     `nodes.py`
 

@@ -39,7 +39,7 @@ Decisions = tuple[Decision, ...]
 class Wanted:
     """What a choice asks of every op and value; make it with `Wanted.of`.
 
-    mapping[op, axis]    a mapping's number, -1 for none, or `PASS` where any will do
+    mapping[op, axis]    a mapping's number, -1 for none, or `PASS` or less where any will do
     code[value, axis]    what the axis does to the waiting value: 0 whole, 1 + the dim that it tiles; or UNDECIDED
     """
 
@@ -216,7 +216,7 @@ class _Decoder:
         entries = state.trail[length : int(state.length[0])]
         ops, axes = entries[entries[:, 0] >= 0].T
         asked, got = self._wanted.mapping[ops, axes], state.mapping[ops, axes]
-        op_agrees, op_weight = (asked == PASS) | (asked == got), self._weights.op[ops]
+        op_agrees, op_weight = (asked <= PASS) | (asked == got), self._weights.op[ops]
         values, codes = self._results(ops, axes)
         asked = self._wanted.code[values, axes]
         decided = (asked != UNDECIDED) & (codes != UNDECIDED) & (state.action[values, axes] == 0)

@@ -26,7 +26,7 @@ from autopart.core.op import TensorType
 from autopart.core.program import Program
 from autopart.search.ilp.labels import Label, is_pending, legal_labels
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
-from autopart.search.ilp.prices import Moves, Prices
+from autopart.search.ilp.prices import Moves, Prices, moved_to
 from autopart.spmd.device_local import LoweringContext
 
 Floats = np.ndarray
@@ -42,23 +42,26 @@ class Def(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A use of a value that waits: the value's node, the reader's node (`ARGUMENT`: an argument's), operand, type."""
+    """A use of a value that waits: the value's node, the reader's node (`ARGUMENT`: an argument's), operand, type, and
+    the reductions for parts of which the value may stand (`PendingWays.stands`)."""
 
     value: int
     op: int
     operand: int
     type_: TensorType
+    stands: int
 
 
 class Direct(NamedTuple):
-    """A value that is read once: its op's node and result, the reader's node and operand, its type, and how often the
-    move after its op and the move before its use run."""
+    """A value that is read once: its op's node and result, the reader's node and operand, its type, for what it may
+    stand, and how often the move after its op and the move before its use run."""
 
     op: int
     result: int
     reader: int
     operand: int
     type_: TensorType
+    stands: int
     def_trips: float
     use_trips: float
 
@@ -77,14 +80,14 @@ class Flow:
     directs: dict[Direct, float]
 
     @staticmethod
-    def of(nodes: Nodes, statics: LoweringContext, share: Floats) -> Flow:
-        """The flow between nodes; `share` is float64[uses]."""
+    def of(nodes: Nodes, statics: LoweringContext, stands: np.ndarray, share: Floats) -> Flow:
+        """The flow between nodes; `stands` is int64[values] (`PendingWays`), `share` is float64[uses]."""
         program = nodes.start.program
         trips, types = program.scope_trips.astype(float).tolist(), _types(program)
         defs: dict[Def, float] = defaultdict(float)
         uses: dict[Use, float] = defaultdict(float)
         directs: dict[Direct, float] = defaultdict(float)
-        scope, shares = statics.places[0].tolist(), share.tolist()
+        scope, shares, stand_ins = statics.places[0].tolist(), share.tolist(), stands.tolist()
         pointer, user = program.users
         for value, op in enumerate(program.value_op.tolist()):
             maker, waits = int(nodes.of_op[op]), int(nodes.of_value[value])
@@ -96,11 +99,11 @@ class Flow:
                     defs[Def(maker, result, waits, type_)] += def_trips
                 for use in read_by:
                     by, operand = _reader(nodes, use)
-                    uses[Use(waits, by, operand, type_)] += shares[use] * trips[scope[use]]
+                    uses[Use(waits, by, operand, type_, stand_ins[value])] += shares[use] * trips[scope[use]]
             elif read_by:
                 by, operand = _reader(nodes, read_by[0])
                 use_trips = trips[scope[read_by[0]]]
-                directs[Direct(maker, result, by, operand, type_, def_trips, use_trips)] += 1.0
+                directs[Direct(maker, result, by, operand, type_, stand_ins[value], def_trips, use_trips)] += 1.0
         return Flow(nodes, dict(defs), dict(uses), dict(directs))
 
     def moves(self) -> Moves:
@@ -109,11 +112,11 @@ class Flow:
         for d in self.defs:
             found[d.type_].update(_pairs(self._left(d.op, d.result), self.nodes.labels[d.value]))
         for u in self.uses:
-            found[u.type_].update(_pairs(self.nodes.labels[u.value], self._read(u.op, u.operand)))
+            found[u.type_].update(_pairs(self.nodes.labels[u.value], self._read(u.op, u.operand), u.stands))
         for d in self.directs:
             left, read = self._left(d.op, d.result), self._read(d.reader, d.operand)
             between = self._between(d.type_, left, read)
-            found[d.type_].update(_pairs(left, between) | _pairs(between, read))
+            found[d.type_].update(_pairs(left, between) | _pairs(between, read, d.stands))
         return {type_: list(pairs) for type_, pairs in found.items()}
 
     def _left(self, node: int, result: int) -> tuple[Label, ...]:
@@ -142,16 +145,16 @@ class Flow:
             seconds = _after_op(prices, d.type_, self._left(d.op, d.result), self.nodes.labels[d.value], least)
             add(d.op, d.value, _scaled(times, seconds))
         for u, times in self.uses.items():
-            seconds = prices.seconds(u.type_, self.nodes.labels[u.value], self._read(u.op, u.operand))
+            seconds = prices.seconds(u.type_, self.nodes.labels[u.value], self._read(u.op, u.operand), u.stands)
             add(u.value, u.op, _scaled(times, seconds))
         known: dict[tuple[object, ...], Floats] = {}
         for d, times in self.directs.items():
             left, read = self._left(d.op, d.result), self._read(d.reader, d.operand)
-            key = (d.type_, id(left), id(read), d.def_trips, d.use_trips)
+            key = (d.type_, id(left), id(read), d.stands, d.def_trips, d.use_trips)
             if key not in known:
                 between = self._between(d.type_, left, read)
                 first = _scaled(d.def_trips, _after_op(prices, d.type_, left, between, least))
-                second = _scaled(d.use_trips, prices.seconds(d.type_, between, read))
+                second = _scaled(d.use_trips, prices.seconds(d.type_, between, read, d.stands))
                 known[key] = (first[:, :, None] + second[None, :, :]).min(axis=1)
             add(d.op, d.reader, _scaled(times, known[key]))
         return found
@@ -201,5 +204,6 @@ def _scaled(times: float, seconds: Floats) -> Floats:
     return np.where(np.isinf(seconds), np.inf, times * np.where(np.isinf(seconds), 0.0, seconds))
 
 
-def _pairs(sources: Sequence[Label], targets: Sequence[Label]) -> dict[tuple[Label, Label], None]:
-    return dict.fromkeys(itertools.product(dict.fromkeys(sources), dict.fromkeys(targets)))
+def _pairs(sources: Sequence[Label], targets: Sequence[Label], stands: int = 0) -> dict[tuple[Label, Label], None]:
+    pairs = itertools.product(dict.fromkeys(sources), dict.fromkeys(targets))
+    return {(source, moved_to(source, target, stands)): None for source, target in pairs}

@@ -1,8 +1,8 @@
 """`ap.ILP`: the sharding problem as an integer program, solved, decoded into decisions, and priced anew.
 
     bound       of the least costs: before anything is tried
-    seeds       named schedules are costed; the best is the state that the first plan is made after
-    round       plan after the best state -> solve -> decisions -> priced by the cost model; again, after what was found
+    round       plan after the best state, at first the best baseline -> solve -> decisions -> priced by the cost model;
+                again, after what was found
     refinement  neighbours of the best state, as other optimizers refine theirs
 
 The report says for each round what the plan promised and what the program costs (`rounds`), and where the seconds went
@@ -19,6 +19,7 @@ from typing import Any
 
 from autopart.core.arguments import FLAG, check_fields, number, whole
 from autopart.core.errors import MeshError
+from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.search.cost import StepSeconds
 from autopart.search.ilp.bound import lower_bound, why_no_bound
@@ -30,7 +31,6 @@ from autopart.search.jobs import Job, State
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.optimizers.refine import refine
 from autopart.search.problem import Problem
-from autopart.spmd.device_local import lower
 
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
@@ -44,18 +44,16 @@ class ILP:
     grouped    repeated layers are planned alike, as one; the bound is about all states either way
     rounds     plans at most, each after the state that the one before led to
     seconds    of a solver at a time, at most
-    seeded     begin with the schedules given to the tactic and named ones: the answer is no worse than any of them
     refined    end with neighbours of the best state, while the budget lasts
     """
 
     grouped: bool = True
     rounds: int = 3
     seconds: float = 60.0
-    seeded: bool = True
     refined: bool = True
 
     def __post_init__(self) -> None:
-        check_fields(self, grouped=FLAG, rounds=whole(1), seconds=number(0), seeded=FLAG, refined=FLAG)
+        check_fields(self, grouped=FLAG, rounds=whole(1), seconds=number(0), refined=FLAG)
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`. Raises `MeshError` where the mesh names no device to price with."""
@@ -85,8 +83,6 @@ class _Search:
         """See the module."""
         problem, settings = self.problem, self.settings
         self._bound()
-        if settings.seeded:
-            problem.run([Job(decisions) for _, decisions in problem.seeds])
         model = self._model(grouped=settings.grouped)
         runs: list[Simulation] = []
         for _ in range(settings.rounds):
@@ -165,4 +161,4 @@ class _Search:
         partitioning = task.partitioning.copy()
         for decision in state.decisions:
             task.space.apply(partitioning, decision)
-        return self.simulator.run(lower(partitioning, task.options))
+        return self.simulator.run(lower_for_device(partitioning, task.options))

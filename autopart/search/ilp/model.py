@@ -23,6 +23,7 @@ from autopart.search.ilp.formulation import Flow, equal_shares
 from autopart.search.ilp.held_bytes import Liveness, node_bytes
 from autopart.search.ilp.nodes import Nodes
 from autopart.search.ilp.op_seconds import SimulatedWork, least_seconds, planned_seconds
+from autopart.search.ilp.pending_ways import PendingWays
 from autopart.search.ilp.prices import PriceJob, Prices, price_jobs, prices
 from autopart.search.ilp.solver import PairwiseProblem
 from autopart.spmd.device_local import LoweringContext
@@ -33,6 +34,7 @@ class Model:
     """See the module.
 
     arrays, statics    of the program, as the simulator and the lowering have them
+    ways               by which what is pending may pass
     flow               with equal shares of shared moves
     table              prices, once they are known
     """
@@ -40,6 +42,7 @@ class Model:
     nodes: Nodes
     arrays: ProgramArrays
     statics: LoweringContext
+    ways: PendingWays
     device: Device
     flow: Flow
     table: Prices
@@ -49,10 +52,11 @@ class Model:
         """The model of a search, without prices."""
         start = task.partitioning
         arrays, statics = program_arrays(start.program), LoweringContext.of(start.program)
-        nodes = Nodes.of(start, task.space.axes, arrays, statics, grouped=grouped)
-        flow = Flow.of(nodes, statics, equal_shares(nodes, statics))
+        ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
+        nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
+        flow = Flow.of(nodes, statics, ways.stands, equal_shares(nodes, statics))
         assert start.mesh.device is not None
-        return Model(nodes, arrays, statics, device(start.mesh.device), flow, Prices({}))
+        return Model(nodes, arrays, statics, ways, device(start.mesh.device), flow, Prices({}))
 
     def jobs(self) -> list[PriceJob]:
         """What workers must price."""
@@ -89,7 +93,8 @@ class Model:
             ops = ops[done.runs[ops]]
             if options is not None and len(ops):
                 seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options, sizes)
-        flow = Flow.of(nodes, self.statics, observed_shares(run, equal_shares(nodes, self.statics)))
+        shares = observed_shares(run, equal_shares(nodes, self.statics))
+        flow = Flow.of(nodes, self.statics, self.ways.stands, shares)
         return self._problem(seconds, flow, held, least=False)
 
     def _trips(self) -> np.ndarray:

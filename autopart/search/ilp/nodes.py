@@ -23,6 +23,7 @@ from autopart.core.program import Program
 from autopart.core.propagation import ATOMIC
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.search.ilp.labels import Label, is_pending, legal_labels
+from autopart.search.ilp.pending_ways import PendingWays
 from autopart.search.ilp.strategies import Fixed, OpStrategies, op_strategies
 from autopart.search.space.value_groups import value_groups
 from autopart.spmd.device_local import LoweringContext
@@ -45,7 +46,7 @@ class Classes:
     of_value: np.ndarray
 
     @staticmethod
-    def of(start: Partitioning, waits: np.ndarray, *, grouped: bool) -> Classes:
+    def of(start: Partitioning, waits: np.ndarray, ways: PendingWays, *, grouped: bool) -> Classes:
         """Classes of ops and values that play the same part in repeated layers; each by itself if not `grouped`.
 
         `waits[value]` is True for values that have a node of their own.
@@ -57,8 +58,9 @@ class Classes:
         first = program.result_ptr[:-1].clip(max=program.value_count - 1)
         has_result = np.diff(program.result_ptr) > 0
         own = np.where(has_result, 1 + colour[first], 0)
-        ops = np.column_stack([program.op_spec, own, start.state.mapping])
-        values = np.column_stack([colour, waits, start.state.action, start.state.mapping[program.value_op]])
+        ops = np.column_stack([program.op_spec, own, ways.of_op, start.state.mapping])
+        made = np.column_stack([ways.of_op, start.state.mapping])[program.value_op]
+        values = np.column_stack([colour, waits, start.state.action, made])
         return Classes(_numbers(ops), _numbers(values))
 
 
@@ -89,12 +91,18 @@ class Nodes:
 
     @staticmethod
     def of(
-        start: Partitioning, axes: Sequence[str], arrays: ProgramArrays, statics: LoweringContext, *, grouped: bool
+        start: Partitioning,
+        axes: Sequence[str],
+        arrays: ProgramArrays,
+        statics: LoweringContext,
+        ways: PendingWays,
+        *,
+        grouped: bool,
     ) -> Nodes:
         """The nodes of a search over `axes` from a starting state."""
         program = start.program
         waits = _waits(start, statics)
-        classes = Classes.of(start, waits, grouped=grouped)
+        classes = Classes.of(start, waits, ways, grouped=grouped)
         op_rows = np.flatnonzero(~arrays.ops["is_argument"])
         _, op_first, op_node = np.unique(classes.of_op[op_rows], return_index=True, return_inverse=True)
         value_rows = np.flatnonzero(waits)
@@ -104,8 +112,8 @@ class Nodes:
         of_value[value_rows] = len(op_first) + value_node.reshape(-1)
         ops, values = op_rows[op_first].tolist(), value_rows[value_first].tolist()
         is_open = tuple(name in axes for name in start.mesh.axis_names)
-        known: dict[tuple[int, Label], OpStrategies] = {}
-        made = [_of_op(start, op, is_open, arrays, known) for op in ops]
+        known: dict[tuple[int, int, Label], OpStrategies] = {}
+        made = [_of_op(start, op, is_open, arrays, statics, ways, known) for op in ops]
         makers = [int(of_op[program.value_op[v]]) for v in values]
         shared: dict[tuple[Label, ...], tuple[Label, ...]] = {}
         labels: list[tuple[Label, ...]] = []
@@ -152,15 +160,19 @@ def _of_op(
     op: int,
     is_open: tuple[bool, ...],
     arrays: ProgramArrays,
-    known: dict[tuple[int, Label], OpStrategies],
+    statics: LoweringContext,
+    ways: PendingWays,
+    known: dict[tuple[int, int, Label], OpStrategies],
 ) -> OpStrategies:
     spec, mapping = int(start.program.op_spec[op]), tuple(start.state.mapping[op].tolist())
-    if (spec, mapping) not in known:
-        known[spec, mapping] = op_strategies(
+    key = (spec, int(ways.of_op[op]), mapping)
+    if key not in known:
+        known[key] = op_strategies(
             start.program.specs[spec], start.table.of[spec], start.mesh.axis_sizes, Fixed(mapping, is_open),
-            linear=bool(start.table.arrays.linear[spec]), repeats=int(arrays.ops["repeats"][op]),
+            passages=ways.passages[key[1]], divided=bool(statics.passages.divided[spec]),
+            from_scalars=bool(statics.passages.from_scalars[op]), repeats=int(arrays.ops["repeats"][op]),
         )  # fmt: skip
-    return known[spec, mapping]
+    return known[key]
 
 
 def _of_value(
@@ -176,15 +188,17 @@ def _of_value(
         tiled, action = start.tiled_dim(value, name) + 1, int(start.state.action[value, axis])
         codes = left.get(axis, {0})
         pends = any(map(is_pending, codes))
-        if action != 0:
-            choices.append([0 if action == ATOMIC else action])
+        if action == ATOMIC:
+            choices.append([0, *(_as_read(codes, len(shape)) if _may_stay_in_parts(program, value, statics) else ())])
+        elif action != 0:
+            choices.append([action])
         elif tiled or (producer is None and not is_open[axis]):
             choices.append([tiled])
         elif is_open[axis] or pends:
             choices.append([0, *range(1, len(shape) + 1)])
         else:
             choices.append(sorted(codes))
-        if pends and _may_stay_pending(program, value, statics):
+        if action == 0 and pends and _may_stay_pending(program, value, statics):
             choices[-1] += sorted(c for c in codes if is_pending(c))
     return tuple(legal_labels(shape, choices, sizes))
 
@@ -194,6 +208,17 @@ def _codes(producer: OpStrategies, result: int) -> dict[int, set[int]]:
     return {axis: set(codes) for axis, codes in enumerate(columns)}
 
 
+def _as_read(codes: set[int], dims: int) -> list[int]:
+    """Tiles in which a value that is left so may go straight to readers that slice it, although it is kept whole."""
+    return list(range(1, dims + 1)) if any(map(is_pending, codes)) else sorted(codes - {0})
+
+
+def _may_stay_in_parts(program: Program, value: int, statics: LoweringContext) -> bool:
+    """True for what is computed and read within the program: all its readers may slice it."""
+    computed = value not in program.arguments and not statics.is_output[value]
+    return computed and program.users[0][value + 1] > program.users[0][value]
+
+
 def _may_stay_pending(program: Program, value: int, statics: LoweringContext) -> bool:
-    """True for what nobody reads, and for what one op alone reads, which may add the parts."""
+    """True for what nobody reads, and for what one op alone reads, which may pass the parts on."""
     return not statics.is_output[value] and program.users[0][value + 1] - program.users[0][value] <= 1

@@ -39,7 +39,7 @@ def least_seconds(
         return np.zeros(options.count)
     read = _certain_bytes(arrays, float(row[ON_CHIP]), op, options, sizes)
     dtype, columns = int(ops["matrix_dtype"][op]), zip(options.ways, vector, read, strict=True)
-    return np.array([roofline_s(work / w, dtype, is_conv, v, b, row) for w, v, b in columns])
+    return np.array([roofline_s(work / w, dtype, is_conv, v, b, 0.0, row) for w, v, b in columns])
 
 
 def _certain_bytes(
@@ -131,7 +131,7 @@ def planned_seconds(
         moved = (io_bytes / max(done.io_bytes[op], 1.0)).tolist()
         for s, (part, share) in enumerate(zip(divided, moved, strict=True)):
             figures = (done.work[op] * part, dtype, is_conv, done.vector_flop[op] * part, done.hbm_bytes[op] * share)
-            seconds[i, s] = roofline_s(*figures, row)
+            seconds[i, s] = roofline_s(*figures, 0.0, row)
     return seconds
 
 

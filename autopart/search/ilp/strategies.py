@@ -6,9 +6,9 @@
     (k, k)                    both slice what is summed  (2, 2)        (1, 1)        (17, 17)
 
 Every combination is there whose factors the axes divide. What an earlier tactic decided is fixed: an axis that has a
-mapping keeps it, and an axis that the search does not use keeps none. An op that adds sums pending over an axis may
-also pass them on (`PASS`): it then adds the parts. Combinations that ask the same, give the same and divide the work
-alike are one strategy.
+mapping keeps it, and an axis that the search does not use keeps none. An op with passages (`core/ops/passages.py`) may
+also work on parts of what is pending over an axis and leave parts (`PASS`). Combinations that ask the same, give the
+same and divide the work alike are one strategy.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import numpy as np
 
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.passages import Passage
 from autopart.search.ilp.labels import Label, divides
 
 NONE, PASS = -1, -2
-"""In place of a mapping's number: no loop over the axis; parts of pending sums are added."""
+"""In place of a mapping's number: no loop over the axis; `PASS - i`: parts pass by the i-th passage."""
 
-SUM = LAST_TILE + 1
 LAST_REDUCTION = LAST_TILE + 6
 
 
@@ -47,7 +47,7 @@ class Fixed(NamedTuple):
 class OpStrategies:
     """The strategies of one op.
 
-    mapping[s]        per axis: a mapping's number, `NONE` or `PASS`
+    mapping[s]        per axis: a mapping's number, `NONE`, or `PASS - i`
     required[k][s]    the label in which operand k is read
     native[r][s]      the label in which result r is left
     ways              float64[s]: over how many devices the loops divide the op's work
@@ -70,24 +70,31 @@ def op_strategies(
     sizes: Sequence[int],
     fixed: Fixed,
     *,
-    linear: bool = False,
+    passages: Sequence[Passage] = (),
+    divided: bool = False,
+    from_scalars: bool = False,
     repeats: int = 0,
 ) -> OpStrategies:
     """The strategies of an op of this kind from a starting state; at least one.
 
-    linear     it may add parts of pending sums
-    repeats    bits by mapping number: a loop over that mapping divides no work
+    passages       by which something pending may pass
+    divided        nothing passes on an axis over which a loop divides the op
+    from_scalars   it may be made whole on every device, whatever its mapping, for a reader that works on parts
+    repeats        bits by mapping number: a loop over that mapping divides no work
     """
-    choices = [
-        _choices(len(mappings), linear and bool(spec.operands), mapping, is_open)
-        for mapping, is_open in zip(fixed.mapping, fixed.is_open, strict=True)
-    ]
+    passing, whole = [PASS - i for i in range(len(passages))], [NONE] if from_scalars else []
+    choices: list[list[int]] = []
+    for mapping, is_open in zip(fixed.mapping, fixed.is_open, strict=True):
+        if mapping != NONE:
+            choices.append([mapping, *whole, *([] if divided else passing)])
+        else:
+            choices.append([NONE, *(range(len(mappings)) if is_open else ()), *passing])
     found: dict[tuple[object, ...], Label] = {}
     for combination in itertools.product(*choices):
         if not _divide(mappings, combination, sizes):
             continue
-        required = tuple(_required(mappings, combination, k) for k in range(len(spec.operands)))
-        native = tuple(_native(mappings, combination, r) for r in range(len(spec.results)))
+        required = tuple(_required(mappings, passages, combination, k) for k in range(len(spec.operands)))
+        native = tuple(_native(mappings, passages, combination, r) for r in range(len(spec.results)))
         labelled = zip((*spec.operands, *spec.results), (*required, *native), strict=True)
         if combination == fixed.mapping or all(divides(t.shape, label, sizes) for t, label in labelled):
             found.setdefault((required, native, _ways(combination, sizes, repeats)), combination)
@@ -100,13 +107,6 @@ def op_strategies(
     )
 
 
-def _choices(mappings: int, linear: bool, mapping: int, is_open: bool) -> list[int]:
-    passing = [PASS] if linear else []
-    if mapping != NONE or not is_open:
-        return [mapping, *passing]
-    return [NONE, *range(mappings), *passing]
-
-
 def _divide(mappings: Sequence[TileMapping], combination: Label, sizes: Sequence[int]) -> bool:
     cut: dict[int, int] = {}
     for number, size in zip(combination, sizes, strict=True):
@@ -115,12 +115,22 @@ def _divide(mappings: Sequence[TileMapping], combination: Label, sizes: Sequence
     return all(mappings[number].extent % parts == 0 for number, parts in cut.items())
 
 
-def _required(mappings: Sequence[TileMapping], combination: Label, operand: int) -> Label:
-    return tuple(SUM if m == PASS else 0 if m < 0 else mappings[m].operands[operand] + 1 for m in combination)
+def _required(mappings: Sequence[TileMapping], passages: Sequence[Passage], combination: Label, operand: int) -> Label:
+    label: list[int] = []
+    for m in combination:
+        passage = passages[PASS - m] if m <= PASS else None
+        if passage is not None:
+            label.append(passage.code if passage.parts[operand] else 0)
+        else:
+            label.append(mappings[m].operands[operand] + 1 if m != NONE else 0)
+    return tuple(label)
 
 
-def _native(mappings: Sequence[TileMapping], combination: Label, result: int) -> Label:
-    return tuple(SUM if m == PASS else 0 if m < 0 else _code(mappings[m].results[result]) for m in combination)
+def _native(mappings: Sequence[TileMapping], passages: Sequence[Passage], combination: Label, result: int) -> Label:
+    return tuple(
+        passages[PASS - m].code if m <= PASS else 0 if m == NONE else _code(mappings[m].results[result])
+        for m in combination
+    )
 
 
 def _code(entry: int) -> int:

@@ -21,6 +21,9 @@ from autopart.search.optimizers.refine import refine
 from autopart.search.problem import Problem
 from autopart.search.space.decisions import Decision
 
+SEEDS = 4
+"""Schedules that the tree begins with, the best of those that were costed before: their decisions one by one."""
+
 MAX_STOPS = 10_000
 """STOP edges followed while filling one wave; they cost nothing and end by themselves."""
 
@@ -30,8 +33,7 @@ MAX_STOPS = 10_000
 class MCTS:
     """Monte Carlo tree search.
 
-    seeded        begin with the schedules given to the tactic and named ones (BP, Megatron, ZeRO and combinations), so
-                  that the result is no worse than any of them that the budget reaches
+    seeded        begin the tree with the best of the schedules that were costed before: given ones and named ones
     width         leaves per wave; part of the answer, unlike the number of workers
     rollout       decisions drawn after each new leaf, by prior and by what they gained elsewhere
     exploration   weight of the priors against the rewards
@@ -61,7 +63,7 @@ class MCTS:
         """See `Optimizer.search`."""
         tree = _Tree(problem, self)
         if self.seeded:
-            tree.seed([s for _, s in problem.seeds])
+            tree.seed([decisions for _, decisions in problem.seeds[:SEEDS]])
         while problem.share_spent < 1 - self.refinement and tree.idle < self.idle:
             if not tree.wave():
                 break

@@ -5,7 +5,8 @@ facts, value_groups, priors   what is known of a program, whatever the state
 probe                         each decision about an argument or a tag, tried once: its prior
 decision_space                the decisions that a state offers
 axis_symmetry                 axes that are alike
-named_schedules, parallelism  where a seeded search starts; BP, Megatron, ZeRO
+named_schedules, named/       schedules that people use, found by structure: DP, Megatron, ZeRO, ...
+several_axes                  those of several axes together, under the name that people know
 """
 
 from autopart.core.actions import Action, Atomic, Propagate, Tile

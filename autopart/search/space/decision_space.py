@@ -33,6 +33,7 @@ class DecisionSpace:
                     offered once the latter is in use
     kinds           the kinds of decision by name, as they were registered when the space was made
     probes          decisions that were tried once on the starting state, those that reach most first
+    start           the starting state; who tries something on it undoes that
     """
 
     facts: ProgramFacts
@@ -40,6 +41,7 @@ class DecisionSpace:
     symmetric_to: Mapping[str, str]
     kinds: Mapping[str, DecisionKind]
     probes: tuple[Probe, ...]
+    start: Partitioning
 
     @staticmethod
     def of(
@@ -58,7 +60,7 @@ class DecisionSpace:
         facts, kinds = ProgramFacts.of(partitioning.program, given), registered_kinds()
         decisions = [d for kind in kinds.values() for d in kind.probed(facts, axes)]
         probes = probe_each(partitioning, facts, kinds, decisions)
-        return DecisionSpace(facts, tuple(axes), dict(symmetric_to or {}), kinds, probes)
+        return DecisionSpace(facts, tuple(axes), dict(symmetric_to or {}), kinds, probes, partitioning)
 
     @property
     def program(self) -> Program:

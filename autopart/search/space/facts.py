@@ -7,7 +7,7 @@ groups             params/blocks/0/up, params/blocks/1/up  one value group
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +15,16 @@ import numpy as np
 
 from autopart.core.actions import Action
 from autopart.core.program import Program
-from autopart.search.space.priors import read_by_matrix_ops, updated_arguments, value_bytes
+from autopart.search.space.priors import (
+    awaited_by,
+    looked_up,
+    matrix_ops,
+    op_flop,
+    read_by_matrix_ops,
+    updated_arguments,
+    value_bytes,
+    walked_dims,
+)
 from autopart.search.space.repeated_reads import RepeatedReads
 from autopart.search.space.value_groups import ValueGroups, value_groups
 
@@ -29,7 +38,9 @@ class ProgramFacts:
     same_shape         the same groups, divided where sizes differ
     updated            int32[n]: the large arguments whose next value the program returns
     optimizer_state    int32[m]: those of `updated` that no matrix op reads
+    tied               int32[k]: all arguments whose next value the program returns, however small
     read_by_matrix     bool[values]: a matrix op reads the value
+    looked_up          bool[values]: a look-up reads the value as its table
     value_bytes        float64[values]: bytes of the whole value, times the trips of its loop
     """
 
@@ -41,6 +52,39 @@ class ProgramFacts:
     optimizer_state: np.ndarray = field(repr=False)
     read_by_matrix: np.ndarray = field(repr=False)
     value_bytes: np.ndarray = field(repr=False)
+
+    @cached_property
+    def tied(self) -> np.ndarray:
+        """Parameters, optimizer state, a cache: what the program updates."""
+        return np.array([self.program.arguments[p] for p in sorted(set(self.program.ties.values()))], np.int32)
+
+    @cached_property
+    def flop(self) -> np.ndarray:
+        """float64[ops]: each op's share of the program's flop."""
+        flop = op_flop(self.program)
+        return flop / max(float(flop.sum()), 1.0)
+
+    @cached_property
+    def awaited(self) -> np.ndarray:
+        """bool[ops]: some matrix op needs what the op computes, in this step."""
+        program, (pointer, user) = self.program, self.program.users
+        is_argument = np.zeros(program.op_count, np.bool_)
+        is_argument[program.value_op[program.arguments]] = True
+        out = np.zeros(program.op_count, np.bool_)
+        is_matrix = matrix_ops(program)
+        while awaited_by(program.result_ptr, pointer, user, program.use_op, is_matrix, is_argument, out):
+            pass
+        return out
+
+    @cached_property
+    def walked_dims(self) -> Mapping[tuple[int, ...], frozenset[int]]:
+        """Shape of an updated array -> dims along which a loop takes slices of such an array: stacked layers."""
+        return walked_dims(self.program, self.tied)
+
+    @cached_property
+    def looked_up(self) -> np.ndarray:
+        """Embedding tables."""
+        return looked_up(self.program)
 
     @staticmethod
     def of(program: Program, given: Sequence[Sequence[Action]] = ()) -> ProgramFacts:

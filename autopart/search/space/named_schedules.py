@@ -1,8 +1,10 @@
-"""Schedules that people use, found in any program by its structure: where a seeded search starts.
+"""Schedules that people use, found in any program by its structure: what every search costs first.
 
-    named_schedules(space)  ->  [("BP(batch)", (tile<inputs, 0>,)), ("BP+Z3(batch)", (tile<inputs, 0>, zero3)), ...]
+    DP(batch)         (tile<inputs, 0, batch>,)          on one axis, each by a class in a registry
+    Megatron(model)   (tile<qkv, 2, model>, ...)
+    ZeRO3(batch)      (zero3<batch>,)                    `stores`: state in parts, beside whatever divides the work
 
-Each is a value in a registry; `parallelism.py` holds our own. Adding one:
+`several_axes.py` puts them together over several axes; the families of our own stand below `named/`. Adding one:
 
     @register_named_schedule("Keep")
     @dataclass(frozen=True)
@@ -32,29 +34,40 @@ Decisions = tuple[Decision, ...]
 class Named(NamedTuple):
     """A sequence of decisions under a name.
 
-    label        as reports say it, with the axes: "BP+Megatron(batch,model)"
+    label        as reports say it, with the axes: "Megatron(model)"
     decisions    none, where the program has nothing of the sort
-    axes         the mesh axes that it is over: sequences over the first axis are tried before those over the second
+    axes         the mesh axes that it is over
+    stores       it says how state is stored, and comes after what divides the work
     """
 
     label: str
     decisions: Decisions
     axes: tuple[str, ...]
+    stores: bool = False
+
+    @property
+    def role(self) -> str:
+        """The label without the axes."""
+        return self.label.partition("(")[0]
 
 
 class NamedSchedule(Protocol):
-    """A schedule that people use. Subclass it as a frozen dataclass: its text is part of a cached search's key."""
+    """A schedule that people use. Subclass it as a frozen dataclass: its text is part of a cached search's key.
+
+    What it finds on one axis is combined with what others find on the other axes; what it finds on several axes at
+    once is costed as it is.
+    """
 
     @abstractmethod
     def decisions(self, space: DecisionSpace) -> Iterable[Named]:
-        """The schedule on each axis, or pair of axes, of the space. Leaves the space as it is."""
+        """The schedule on each axis, or group of axes, of the space. Leaves the space as it is."""
 
 
 NAMED_SCHEDULES: Registry[Callable[[], NamedSchedule]] = Registry(
     "named schedule",
     accepts=maker("decisions(space)", "decisions"),
     entry_points="autopart.named_schedules",
-    load=lambda: importlib.import_module("autopart.search.space.parallelism"),
+    load=lambda: importlib.import_module("autopart.search.space.named"),
 )
 """What makes each named schedule, by name; they are asked in this order."""
 
@@ -62,7 +75,7 @@ T = TypeVar("T", bound=Callable[[], Any])
 
 
 def register_named_schedule(name: str) -> Callable[[T], T]:
-    """Class decorator: seeded searches then start from the schedule too. A name can be taken once."""
+    """Class decorator: searches then cost the schedule first. A name can be taken once."""
     return NAMED_SCHEDULES.register(name)
 
 
@@ -71,20 +84,19 @@ def registered_schedules() -> dict[str, NamedSchedule]:
     return {name: make() for name, make in NAMED_SCHEDULES.items()}
 
 
-def named_schedules(space: DecisionSpace) -> list[tuple[str, Decisions]]:
-    """(label, decisions) of each, by axis; empty ones are left out, equal ones are listed once, under the first label.
+def found_schedules(space: DecisionSpace) -> list[Named]:
+    """What the registered schedules find, in the order of their registration; empty ones are left out.
 
     Raises `MeshError` for an axis that is not the space's.
     """
     found = [named for schedule in registered_schedules().values() for named in schedule.decisions(space)]
-    found.sort(key=lambda named: _places(space, named))
-    unique = {named.decisions: named.label for named in reversed(found) if named.decisions}
-    return [(label, decisions) for decisions, label in reversed(list(unique.items()))]
+    for named in found:
+        _check_axes(space, named)
+    return [named for named in found if named.decisions]
 
 
-def _places(space: DecisionSpace, named: Named) -> list[int]:
+def _check_axes(space: DecisionSpace, named: Named) -> None:
     for axis in named.axes:
         if axis not in space.axes:
             why = f"the search is over {', '.join(space.axes)}"
             raise MeshError(f'the schedule "{named.label}" is over "{axis}"', why=why, hint="space.axes")
-    return [space.axes.index(axis) for axis in named.axes]

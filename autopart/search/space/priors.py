@@ -12,7 +12,11 @@ import math
 
 import numpy as np
 
-from autopart.core.program import Program
+from autopart.core.kernels import kernel
+from autopart.core.op import OpSpec
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Slicing
+from autopart.core.program import ROOT, Program
 from autopart.costmodel.simulator.op_classes import is_matrix_op, looks_up, matrix_flop
 
 MIN_SHARE = 1e-3
@@ -48,11 +52,80 @@ def read_by_matrix_ops(program: Program, hops: int = 3) -> np.ndarray:
 
     These read parameters; what is updated but read by none of them is optimizer state.
     """
-    heavy = np.array([is_matrix_op(s) or looks_up(s) for s in program.specs], np.bool_)[program.op_spec]
-    one = np.array([len(s.operands) == 1 and len(s.results) == 1 for s in program.specs], np.bool_)[program.op_spec]
-    reaches, read = heavy.copy(), np.zeros(program.value_count, np.bool_)
-    for _ in range(hops + 1):
-        np.logical_or.at(read, program.operands, reaches[program.use_op])
-        results = np.flatnonzero(one)
-        reaches[results] |= read[program.result_ptr[results]]
+    heavy, read = matrix_ops(program) | _look_ups(program), np.zeros(program.value_count, np.bool_)
+    read[program.operands[heavy[program.use_op]]] = True
+    return _read_behind(program, read, hops)
+
+
+def looked_up(program: Program, hops: int = 3) -> np.ndarray:
+    """bool[values]: a look-up reads rows of the value, directly or behind at most `hops` one-operand ops."""
+    read = np.zeros(program.value_count, np.bool_)
+    read[program.operands[program.operand_ptr[:-1][_look_ups(program)]]] = True
+    return _read_behind(program, read, hops)
+
+
+def walked_dims(program: Program, arguments: np.ndarray) -> dict[tuple[int, ...], frozenset[int]]:
+    """Shape -> dims on which ops in loops take slices of arguments of that shape, at places known at run time."""
+    found: dict[tuple[int, ...], frozenset[int]] = {}
+    pointer, user = program.users
+    for value in arguments.tolist():
+        shape = program.type_of(value).shape
+        for op in program.use_op[user[pointer[value] : pointer[value + 1]]].tolist():
+            spec = program.spec(op)
+            if program.op_scope[op] == ROOT or not _slices(spec) or not traits_of(spec).by_index:
+                continue
+            part = spec.results[0].shape
+            dims = frozenset(d for d, (n, m) in enumerate(zip(shape, part, strict=True)) if m < n)
+            found[shape] = found.get(shape, frozenset()) | dims
+    return found
+
+
+def matrix_ops(program: Program) -> np.ndarray:
+    """bool[ops]: matmuls and convolutions."""
+    return np.array([is_matrix_op(s) for s in program.specs], np.bool_)[program.op_spec]
+
+
+@kernel
+def awaited_by(
+    result_ptr: np.ndarray,
+    user_ptr: np.ndarray,
+    user: np.ndarray,
+    use_op: np.ndarray,
+    is_matrix: np.ndarray,
+    is_argument: np.ndarray,
+    out: np.ndarray,
+) -> bool:
+    """out[op]: a matrix op reads what the op computes, or another such op does. True if that changed an entry.
+
+    One pass from the last op to the first; loops, whose next values flow back, need another. The next value of an
+    argument is the next step's.
+    """
+    changed = False
+    for op in range(out.shape[0] - 1, -1, -1):
+        if out[op]:
+            continue
+        for i in range(user_ptr[result_ptr[op]], user_ptr[result_ptr[op + 1]]):
+            reader = use_op[user[i]]
+            if not is_argument[reader] and (is_matrix[reader] or out[reader]):
+                out[op] = True
+                changed = True
+                break
+    return changed
+
+
+def _look_ups(program: Program) -> np.ndarray:
+    return np.array([looks_up(s) for s in program.specs], np.bool_)[program.op_spec]
+
+
+def _slices(spec: OpSpec) -> bool:
+    traits = traits_of(spec)
+    return isinstance(traits, Slicing) and not traits.indexed
+
+
+def _read_behind(program: Program, read: np.ndarray, hops: int) -> np.ndarray:
+    """`read`, and what is read of it behind ops of one operand, and slices such as a scan takes of stacked layers."""
+    passes_on = [len(s.results) == 1 and (len(s.operands) == 1 or _slices(s)) for s in program.specs]
+    results = np.flatnonzero(np.array(passes_on, np.bool_)[program.op_spec])
+    for _ in range(hops):
+        read[program.operands[program.operand_ptr[:-1][results[read[program.result_ptr[results]]]]]] = True
     return read

@@ -14,14 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autopart.core.layout import LAST_TILE
+from autopart.core.op import REDUCTION_NAMES
 from autopart.core.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import argument_dims
-from autopart.search.space.priors import MIN_SHARE, op_flop
+from autopart.search.space.priors import MIN_SHARE
+
+REDUCTIONS = len(REDUCTION_NAMES)
 
 MAX_PROBES = 128
-"""Probes that are kept, those that reach most first."""
+"""Probes that are kept: those with an effect of their own, which is what a search begins with, then those that reach
+most."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +36,22 @@ class Probe:
     reached    the shares of flop and of bytes that it reached, added, times the share of them that the axis takes away
     own        the share of the argument bytes that its own values have, times the same
     distinct   no earlier probe had exactly this effect
+    tiled      the share of the flop in ops whose results it tiled
+    ended      the share of the flop in ops that now yield parts of a sum for which no matrix op waits: gradients
+    summed     the share of the flop in ops that yield parts of other sums: activations
+    moved      the bytes of all these sums, and of what it tiled and an op reads whole, as a share of all values' bytes
+    weights    the share of the bytes of other arguments that matrix ops read and that it tiled
     """
 
     decision: Decision
     reached: float
     own: float
     distinct: bool
+    tiled: float
+    ended: float
+    summed: float
+    moved: float
+    weights: float
 
     def option(self, axis_in_use: bool) -> Option:
         """The decision as an option in a state; its prior is 0 where it should not be offered."""
@@ -68,12 +83,14 @@ def probe_each(
             gain = 1 - 1 / partitioning.mesh.shape[decision.axis]
             reached = shares.reached(before, after)
             if reached >= MIN_SHARE:
-                probes.append(Probe(decision, reached * gain, shares.own(values) * gain, effect not in seen))
+                split, weights = shares.split(partitioning, before, after), shares.weights(values, before, after)
+                own, is_new = shares.own(values) * gain, effect not in seen
+                probes.append(Probe(decision, reached * gain, own, is_new, *split, weights))
                 seen.add(effect)
             implied |= set(_implied(facts, decision, values, before, after, shares.arguments))
         partitioning.undo(mark)
-    probes.sort(key=lambda p: -p.reached)
-    return tuple(probes[:MAX_PROBES])
+    probes.sort(key=lambda p: (not p.distinct, -p.reached))
+    return tuple(sorted(probes[:MAX_PROBES], key=lambda p: -p.reached))
 
 
 @dataclass(frozen=True)
@@ -98,25 +115,33 @@ class _Shares:
     flop, moved        float64[ops]: share of the flop; share of all values' bytes that the op's first result has
     arguments          int32[n]: the program's arguments
     argument_bytes     float64[n]: share of the arguments' bytes
+    is_weight          bool[n]: a matrix op reads the argument
+    is_awaited         bool[ops]: a matrix op lies behind the op
+    producer           int32[uses]: the op whose result each use reads
     """
 
     flop: np.ndarray
     moved: np.ndarray
     arguments: np.ndarray
     argument_bytes: np.ndarray
+    is_weight: np.ndarray
+    is_awaited: np.ndarray
+    producer: np.ndarray
 
     @staticmethod
     def of(facts: ProgramFacts) -> _Shares:
         """The shares in a program."""
         program, in_bytes = facts.program, facts.value_bytes
-        flop = op_flop(program)
         first_result = program.result_ptr[:-1].clip(max=program.value_count - 1)
         arguments = np.array(program.arguments, np.int32)
         return _Shares(
-            flop=flop / max(float(flop.sum()), 1.0),
+            flop=facts.flop,
             moved=in_bytes[first_result] / max(float(in_bytes.sum()), 1.0),
             arguments=arguments,
             argument_bytes=in_bytes[arguments] / max(float(in_bytes[arguments].sum()), 1.0),
+            is_weight=facts.read_by_matrix[arguments],
+            is_awaited=facts.awaited,
+            producer=program.value_op[program.operands],
         )
 
     def reached(self, before: _Axis, after: _Axis) -> float:
@@ -124,9 +149,45 @@ class _Shares:
         ops, arguments = after.mapping != before.mapping, after.dims != before.dims
         return float(self.flop[ops].sum() + self.moved[ops].sum() + self.argument_bytes[arguments].sum())
 
+    def split(self, partitioning: Partitioning, before: _Axis, after: _Axis) -> tuple[float, float, float, float]:
+        """`Probe.tiled`, `ended`, `summed` and `moved`."""
+        ops = np.flatnonzero((after.mapping != before.mapping) & (after.mapping >= 0))
+        sums = leaves_sum(partitioning, ops, after.mapping[ops])
+        awaited = sums & self.is_awaited[ops]
+        flop, moves = self.flop[ops], np.zeros(len(after.mapping), np.bool_)
+        moves[ops[~sums]] = True
+        moves = self._read_whole(partitioning, after, moves)
+        moves[ops[sums]] = True
+        shares = flop[~sums].sum(), flop[sums & ~awaited].sum(), flop[awaited].sum(), self.moved[moves].sum()
+        tiled, ended, summed, moved = map(float, shares)
+        return tiled, ended, summed, moved
+
+    def _read_whole(self, partitioning: Partitioning, after: _Axis, tiles: np.ndarray) -> np.ndarray:
+        """bool[ops]: of the ops marked in `tiles`, those whose results some op without a loop over the axis reads."""
+        uses = tiles[self.producer] & (after.mapping[partitioning.program.use_op] < 0)
+        found = np.zeros(len(tiles), np.bool_)
+        found[self.producer[uses]] = True
+        return found
+
+    def weights(self, values: np.ndarray, before: _Axis, after: _Axis) -> float:
+        """`Probe.weights` of a decision about `values`."""
+        others = self.is_weight & ~np.isin(self.arguments, values)
+        total = float(self.argument_bytes[others].sum())
+        return float(self.argument_bytes[others & (after.dims != before.dims)].sum()) / (total or 1.0)
+
     def own(self, values: np.ndarray) -> float:
         """The share of the arguments' bytes that `values` have."""
         return float(self.argument_bytes[np.isin(self.arguments, values)].sum())
+
+
+def leaves_sum(partitioning: Partitioning, ops: np.ndarray, mapping: np.ndarray) -> np.ndarray:
+    """bool[n]: with mapping number mapping[i], each device holds a part of the first result of ops[i]."""
+    program, maps = partitioning.program, partitioning.table.arrays
+    row = maps.start[maps.first[program.op_spec[ops]] + mapping]
+    operands = program.operand_ptr[ops + 1] - program.operand_ptr[ops]
+    has_result = program.result_ptr[ops + 1] > program.result_ptr[ops]
+    entry = maps.entries[(row + operands).clip(max=max(len(maps.entries) - 1, 0))] if len(ops) else np.empty(0, np.int8)
+    return has_result & (entry > LAST_TILE) & (entry <= LAST_TILE + REDUCTIONS)
 
 
 _TileKey = tuple[str, bytes, int, str]

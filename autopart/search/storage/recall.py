@@ -85,7 +85,8 @@ def search_problem(partitioning: Partitioning, actions: list[Action], report: di
         numbers = [cost.get(k) for k in ("step_s", "peak_bytes", "score")] if isinstance(cost, dict) else [None]
         if any(isinstance(n, bool) or not isinstance(n, (int, float)) or math.isnan(n) for n in numbers):
             return f'its report\'s "{name}" is {cost!r:.80}'
-    if report["best"].get("fits") is not True and not isinstance(report.get("does_not_fit"), list):
+    judged = isinstance(report.get("referee"), dict)
+    if report["best"].get("fits") is not True and not judged and not isinstance(report.get("does_not_fit"), list):
         return "its report says neither that the best fits nor what fills the memory"
     try:
         partitioning.apply_all(actions)

@@ -10,7 +10,10 @@
     candidates   sequences in normal form
     axis_search  a shortest path over mesh axes, for costs that tell axes apart
     planner      the cheapest of all
-    cost         Figure 11, and seconds per axis
+    collective_cost  Figure 11, and seconds per axis
+    emission     how a step is emitted: one collective between local regroupings
+    local_copies  which arrays that reads and writes on a device
+    forms        one collective or several in a row, and the cheapest of them
     shortest_path  the paper's search, as a bound
 
 It follows "Memory-efficient array redistribution through portable collective communication" (here: the paper);

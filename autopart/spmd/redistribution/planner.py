@@ -7,10 +7,11 @@ from functools import lru_cache
 from autopart.spmd.redistribution.axis_search import shortest_path, split_gathers
 from autopart.spmd.redistribution.candidates import candidates
 from autopart.spmd.redistribution.collective_cost import CollectiveCost, named_cost
+from autopart.spmd.redistribution.forms import EmittedCost, cheapest_form, counts_copies
 from autopart.spmd.redistribution.planned_steps import PlannedStep
 from autopart.spmd.redistribution.planning_problem import PlanningProblem, on_whole_axes, problems
 from autopart.spmd.redistribution.pricing import Price, StepPricing
-from autopart.spmd.redistribution.step import Plan
+from autopart.spmd.redistribution.step import Plan, Step
 from autopart.spmd.redistribution.to_typed_steps import typed_steps
 from autopart.spmd.redistribution.types import DistributedType
 
@@ -22,11 +23,14 @@ def plan(
     *,
     element_bytes: float = 4,
     cost: str | CollectiveCost = "elements",
+    forms: EmittedCost | None = None,
 ) -> Plan:
     """The cheapest sequence of collectives from `source` to `target` that the planner knows of.
 
     cost  "elements" (Figure 11 of the paper), or an object with `step_cost`, such as `AlphaBeta`; of equal costs, the
           sequence of fewest collectives, then of fewest bytes sent
+    forms  by what the form of each step is chosen (`forms.py`); None is `cost` where it counts local copies, else every
+          step stays one collective. The cost of the plan is by `cost` all the same
     No step leaves a device with more elements than the larger of source and target. On meshes whose axes are all
     powers of one prime, no sequence costs less by Figure 11. Plans are cached by the arguments.
 
@@ -42,11 +46,23 @@ def plan(
         raise AssertionError(
             f"no candidate from {source} to {target}: an all_to_all per prime and an all_permute is one"
         )
+    model = named_cost(cost)
     price, problem, planned = best
     steps = tuple(typed_steps(problem, planned))
+    chooser = forms if forms is not None else model if counts_copies(model) else None
+    if chooser is not None:
+        emitted = tuple(f for step in steps for f in cheapest_form(step, element_bytes, chooser)[1])
+        if emitted != steps and not counts_copies(model):
+            price = (sum(_cost(step, element_bytes, model) for step in emitted), *price[1:])
+        steps = emitted
     largest = max(source.local_elements, target.local_elements)
     heights = [max(s.source.local_elements, s.target.local_elements) for s in steps]
     return Plan(source, target, steps, price[0], max(heights) / largest if steps and largest else 1.0)
+
+
+def _cost(step: Step, element_bytes: float, model: CollectiveCost) -> float:
+    before, after = step.source.local_elements, step.target.local_elements
+    return model.step_cost(step.kind, before, after, element_bytes, step.spanned)
 
 
 def _cheapest(
@@ -57,6 +73,9 @@ def _cheapest(
     def offer(problem: PlanningProblem, pricing: StepPricing, steps: list[PlannedStep]) -> None:
         nonlocal best
         price = pricing.sequence(steps)
+        if counts_copies(model) and (best is None or price < best[0]):
+            emitted = [cheapest_form(step, element_bytes, model) for step in typed_steps(problem, steps)]
+            price = (sum(cost for cost, _ in emitted), *price[1:])
         if best is None or price < best[0]:
             best = (price, problem, steps)
 

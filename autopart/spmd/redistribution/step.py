@@ -30,6 +30,8 @@ class Step:
                `gathered` and `sliced`
     axes       the mesh axes that the groups of devices span
     code       the reduction, for reduce_scatter and all_reduce; else 0
+    stacked    the collective works along a new leading dim, between local regroupings (`emission.py`); a step that
+               changes several dims always is
     """
 
     kind: str
@@ -40,6 +42,7 @@ class Step:
     sliced: tuple[tuple[int, tuple[SubAxis, ...]], ...]
     axes: tuple[SubAxis, ...]
     code: int = 0
+    stacked: bool = False
 
     @cached_property
     def mesh_axes(self) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from autopart.spmd.redistribution.types import DistributedType, SubAxis, merged
 
 Pending = tuple[tuple[SubAxis, int], ...]
 Side = list[tuple[int, tuple[int, ...]]]
-Changes = tuple[tuple[int, tuple[SubAxis, ...]], ...]
+Change = tuple[tuple[int, tuple[SubAxis, ...]], ...]
+"""(dim, axes minor to major) of each dim that a collective changes."""
 
 
 def typed_steps(p: PlanningProblem, steps: Sequence[PlannedStep]) -> Iterator[Step]:
@@ -30,8 +31,14 @@ def typed_steps(p: PlanningProblem, steps: Sequence[PlannedStep]) -> Iterator[St
         )
         parts = group_axes(p.axes, layout, here.devices, step)
         axes = spanned_axes(tuple(p.axes.axes[a] for a in parts), p.axes.mesh)
-        yield Step(step.kind, here, after, view, gathered, sliced, axes, step.code)
+        yield Step(step.kind, here, after, view, gathered, sliced, axes, step.code, _on_several_dims(gathered, sliced))
         here, layout = after, step.after
+
+
+def _on_several_dims(gathered: Change, sliced: Change) -> bool:
+    """Whether no collective does it along one dim: several dims change, or axes come in another order than they go."""
+    turned = gathered and sliced and gathered[0][1] != sliced[0][1]
+    return len(gathered) > 1 or len(sliced) > 1 or bool(turned)
 
 
 def _type(
@@ -50,12 +57,13 @@ def _still(axes: PrimeAxes, pending: Pending, done: frozenset[int]) -> Pending:
     return tuple(left)
 
 
-def _changes(axes: PrimeAxes, before: PrimeLayout, after: PrimeLayout) -> tuple[Changes, ...]:
+def _changes(axes: PrimeAxes, before: PrimeLayout, after: PrimeLayout) -> tuple[Change, Change]:
     """(dim, axes minor to major) taken away and added, both cut into the same pieces."""
     taken = [(d, s[len(t) :]) for d, (s, t) in enumerate(zip(before, after, strict=True)) if len(s) > len(t)]
     added = [(d, t[len(s) :]) for d, (s, t) in enumerate(zip(before, after, strict=True)) if len(t) > len(s)]
     joined = set.intersection(*(_neighbours(axes, side) for side in (taken, added) if side))
-    return tuple(tuple((d, _pieces(axes, parts, joined)) for d, parts in side) for side in (taken, added))
+    gone, come = (tuple((d, _pieces(axes, parts, joined)) for d, parts in side) for side in (taken, added))
+    return gone, come
 
 
 def _neighbours(axes: PrimeAxes, side: Side) -> set[tuple[int, int]]:

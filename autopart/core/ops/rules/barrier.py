@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import ANY, WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import Omission, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import View
@@ -17,7 +18,7 @@ from autopart.core.ops.traits import View
 
 @rule(
     "optimization_barrier",
-    traits=View(),
+    traits=View(passes=moved()),
     examples=(
         op("optimization_barrier", "4x6xf32 -> 4x6xf32"),
         op("optimization_barrier", "4x6xf32, 8xi32 -> 4x6xf32, 8xi32"),

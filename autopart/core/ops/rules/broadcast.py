@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import Elementwise
@@ -19,7 +20,7 @@ from autopart.core.ops.traits import Elementwise
 
 @rule(
     "broadcast_in_dim",
-    traits=Elementwise(0, cheap_to_regather=True, cloned_per_use=True, shown=("broadcast_dimensions",)),
+    traits=Elementwise(0, cheap_to_regather=True, cloned_per_use=True, shown=("broadcast_dimensions",), passes=moved()),
     examples=(
         op("broadcast_in_dim", "4x1xf32 -> 2x4x6xf32", "broadcast_dimensions = array<i64: 1, 2>"),
         op("broadcast_in_dim", "f32 -> 4x6xf32", "broadcast_dimensions = array<i64>"),
@@ -40,7 +41,7 @@ def _localize_broadcast(local: LocalOp) -> list[Value]:
 
 @rule(
     "broadcast",
-    traits=Elementwise(0),
+    traits=Elementwise(0, passes=moved()),
     localize=_localize_broadcast,
     examples=(op("broadcast", "4xf32 -> 6x2x4xf32", "broadcast_sizes = array<i64: 6, 2>"),),
 )

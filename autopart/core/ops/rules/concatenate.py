@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
@@ -16,7 +17,7 @@ from autopart.core.ops.traits import Elementwise
 
 @rule(
     "concatenate",
-    traits=Elementwise(0, shown=("dimension",)),
+    traits=Elementwise(0, shown=("dimension",), passes=moved()),
     examples=(
         op("concatenate", "4x6xf32, 4x2xf32 -> 4x8xf32", "dimension = 1 : i64"),
         op("concatenate", "4x2xf32, 4x2xf32, 4x2xf32 -> 12x2xf32", "dimension = 0 : i64"),

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
@@ -99,7 +100,7 @@ def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
 
 @rule(
     "convolution",
-    traits=Convolution(flop=_flop),
+    traits=Convolution(flop=_flop, passes=linear_in(0, 1)),
     localize=_localize,
     examples=(
         _conv("4x6x6x2xf32, 3x3x2x4xf32 -> 4x4x4x4xf32", _IMAGES),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import Example, batch_dims_of, register_custom_call, rule
 from autopart.core.ops.rules.elementwise import ERF
 from autopart.core.ops.rules.example_text import op
@@ -103,7 +104,7 @@ def approximate_top_k(spec: OpSpec) -> Iterable[TileMapping]:
             yield TileMapping((d,) * count + (WHOLE,) * count, (d,) * count, size)
 
 
-_COPY = Opaque(flop=lambda spec: 0.0, flop_reason=_UNKNOWN_TO_XLA)
+_COPY = Opaque(flop=lambda spec: 0.0, passes=moved(), flop_reason=_UNKNOWN_TO_XLA)
 
 
 def _call(target: str, types: str, more: str = "") -> Example:

@@ -16,10 +16,11 @@ import math
 from collections.abc import Iterable, Sequence
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
-from autopart.core.ops.traits import Matmul, elements
+from autopart.core.ops.traits import Matmul, Sides, elements
 
 DOT = (
     "dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [{}], rhs_batching_dimensions = [{}], "
@@ -45,9 +46,17 @@ def _flop(spec: OpSpec) -> float:
     return 2.0 * elements(spec.results[0]) * math.prod(spec.operands[0].shape[d] for d in contracted)
 
 
+def _sides(spec: OpSpec) -> Sides:
+    """Columns are the last dims of the result: batch and rows come before them."""
+    numbers = spec.attributes["dot_dimension_numbers"]
+    summed, rank = tuple(numbers["lhs_contracting_dimensions"]), len(spec.results[0].shape)
+    rows_end = len(spec.operands[0].shape) - len(summed)
+    return Sides(summed, tuple(range(rows_end, rank)))
+
+
 @rule(
     "dot_general",
-    traits=Matmul(flop=_flop),
+    traits=Matmul(flop=_flop, sides=_sides, passes=linear_in(0, 1)),
     examples=(
         _dot("4x6xf32, 6x2xf32 -> 4x2xf32", "", "", "1", "0"),
         _dot("2x4x6xf32, 2x6x8xf32 -> 2x4x8xf32", "0", "0", "2", "1"),
@@ -72,7 +81,7 @@ def dot_general(spec: OpSpec) -> Iterable[TileMapping]:
 
 @rule(
     "dot",
-    traits=Matmul(flop=lambda spec: 2 * elements(spec.results[0]) * spec.operands[0].shape[-1]),
+    traits=Matmul(flop=lambda spec: 2 * elements(spec.results[0]) * spec.operands[0].shape[-1], passes=linear_in(0, 1)),
     examples=(op("dot", "4x6xf32, 6x2xf32 -> 4x2xf32"), op("dot", "6xf32, 6x2xf32 -> 2xf32")),
 )
 def dot(spec: OpSpec) -> Iterable[TileMapping]:
@@ -111,7 +120,7 @@ def _einsum_flop(spec: OpSpec) -> float:
 
 @rule(
     "einsum",
-    traits=Matmul(flop=_einsum_flop),
+    traits=Matmul(flop=_einsum_flop, passes=linear_in(0, 1)),
     examples=(
         _einsum("4x6xf32, 6x2xf32 -> 4x2xf32", "ij,jk->ik"),
         _einsum("2x4x6xf32, 2x6x8xf32 -> 2x8x4xf32", "bij,bjk->bki"),

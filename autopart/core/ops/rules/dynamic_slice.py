@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import moved_by_index
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import one_hot_sum
@@ -90,7 +91,7 @@ def _slice(types: str, sizes: str, *feed: tuple[int, int]) -> Example:
 
 @rule(
     "dynamic_slice",
-    traits=Slicing(cheap_to_regather=True, by_index=True),
+    traits=Slicing(cheap_to_regather=True, by_index=True, passes=moved_by_index()),
     localize=_localize,
     examples=(
         _slice("6x4xf32, i32, i32 -> 1x4xf32", "1, 4", (-2, 8), (-2, 8)),

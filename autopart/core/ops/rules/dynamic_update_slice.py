@@ -15,6 +15,7 @@ import functools
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.passages import moved_by_index
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.dynamic_slice import clamped_starts, cut_dims, moved
 from autopart.core.ops.rules.example_text import op
@@ -69,6 +70,7 @@ def _update(types: str, *feed: tuple[int, int]) -> Example:
     "dynamic_update_slice",
     traits=Update(
         by_index=True,
+        passes=moved_by_index(2),
         flop=lambda spec: elements(spec.operands[1]),
         flop_reason="one operation per element moved; XLA counts none",
     ),

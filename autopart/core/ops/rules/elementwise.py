@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import Passage, either, linear_in, moved, together
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import common_dims
@@ -57,6 +58,41 @@ _EXPANDED = {
 }  # fmt: skip
 """Ops per element that XLA expands a kind into, each counted once."""
 
+
+def _numerator(spec: OpSpec) -> Iterable[Passage]:
+    """A sum is divided part by part, but for integers, whose remainders are lost."""
+    whole_numbers = spec.results[0].dtype.startswith(("i", "ui"))
+    return () if whole_numbers else linear_in(0)(spec)
+
+
+def _rounds(spec: OpSpec) -> bool:
+    """True for a convert to another type."""
+    return spec.kind == "convert" and spec.operands[0].dtype != spec.results[0].dtype
+
+
+def _converted(spec: OpSpec) -> Iterable[Passage]:
+    """Anything as what it is (jax writes such converts), and a float as a float of another width."""
+    if not _rounds(spec):
+        return moved()(spec)
+    floats = all(t.dtype.startswith(("f", "bf")) for t in (*spec.operands, *spec.results))
+    return linear_in(0)(spec) if floats else ()
+
+
+_PASSES = {
+    "add": either(together(SUM), together(OR)), "subtract": together(SUM), "negate": together(SUM),
+    "multiply": either(linear_in(0, 1), together(MUL), together(AND)), "divide": _numerator, "select": moved(0),
+    "maximum": either(together(MAX), together(OR)), "minimum": either(together(MIN), together(AND)),
+    "or": together(OR), "and": together(AND), "real": together(SUM), "imag": together(SUM), "conj": together(SUM),
+    "complex": together(SUM), "convert": _converted,
+}  # fmt: skip
+"""How reductions pass. Booleans are added by "or" and multiplied by "and", as StableHLO defines."""
+
+_STOPS = {
+    "next_after": "not linear: it adds less than tests can tell",
+    "reduce_precision": "parts are rounded otherwise than their sum",
+    "map": "what its region computes is not looked at",
+}
+
 _SHOWN = {"compare": ("comparison_direction",), "map": ("dimensions",)}
 
 
@@ -66,8 +102,17 @@ def _traits(kind: str) -> Elementwise:
     shown = _SHOWN.get(name, ())
     if name in _COST:
         reason = "operations of the vector unit; XLA counts the function as one"
-        return Elementwise(_COST[name], shown=shown, flop_reason=reason)
-    return Elementwise(_EXPANDED.get(name, 1), linear=kind == "add", cheap_to_regather=kind == "convert", shown=shown)
+        return Elementwise(_COST[name], passes=_PASSES.get(name), shown=shown, flop_reason=reason)
+    return Elementwise(
+        _EXPANDED.get(name, 1),
+        passes=_PASSES.get(name),
+        passes_rounded=_rounds,
+        keeps_numbers=name == "convert",
+        stops_sums=_STOPS.get(name, ""),
+        flop_reason="XLA drops a convert to the type that is there" if name == "convert" else "",
+        cheap_to_regather=kind == "convert",
+        shown=shown,
+    )
 
 
 ERF = _traits("chlo.erf")
@@ -94,7 +139,7 @@ def _examples(kind: str) -> Iterable[Example]:
         case "complex":
             yield op(kind, f"{float_}, {float_} -> 4x6xcomplex<f32>")
         case "convert":
-            yield from (op(kind, f"{float_} -> {to}") for to in ("4x6xbf16", "4x6xi32", "4x6xi1"))
+            yield from (op(kind, f"{float_} -> {to}") for to in ("4x6xbf16", "4x6xi32", "4x6xi1", float_))
         case "reduce_precision":
             yield op(kind, f"{float_} -> {float_}", "exponent_bits = 5 : i32, mantissa_bits = 7 : i32")
         case "bitcast_convert":

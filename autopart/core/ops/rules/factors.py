@@ -5,9 +5,10 @@ a[i,j] * b[i,j] -> c[i,j]      i  (0, 0) -> tile 0      j  (1, 1) -> tile 1
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import Omission
 
 BITWISE = Omission(
@@ -43,6 +44,14 @@ def reduction_codes(region: str, types: Iterable[TensorType]) -> tuple[int, ...]
     names = region.split(",") if "," in region else [region] * len(types)
     codes = [reduction_code(name, type_) for name, type_ in zip(names, types, strict=True)]
     return None if None in codes else tuple(code for code in codes if code is not None)
+
+
+def combined_by_reducer(spec: OpSpec, whole: Sequence[int] = ()) -> list[Passage]:
+    """The reducer combines parts as it combines the whole: a sum of sums. Operands numbered in `whole` are whole."""
+    codes = reduction_codes(spec.region, spec.results)
+    if codes is None or len(codes) != 1:
+        return []
+    return [Passage(codes[0], tuple(k not in whole for k in range(len(spec.operands))))]
 
 
 def one_hot_sum(type_: TensorType) -> int:

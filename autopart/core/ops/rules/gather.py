@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import moved_by_index
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import one_hot_sum
@@ -80,7 +81,7 @@ _ALONG = (
 
 @rule(
     "gather",
-    traits=Slicing(indexed=True, by_index=True),
+    traits=Slicing(indexed=True, by_index=True, passes=moved_by_index()),
     localize=_localize,
     defaults={"indices_are_sorted": False},
     examples=(

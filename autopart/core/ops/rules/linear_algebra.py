@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
@@ -33,7 +34,11 @@ def _fft_flop(spec: OpSpec) -> float:
 
 @rule(
     "fft",
-    traits=Opaque(flop=_fft_flop, flop_reason="5 n log2 n; XLA counts 8 n, times the product of the dims' logarithms"),
+    traits=Opaque(
+        flop=_fft_flop,
+        passes=linear_in(0),
+        flop_reason="5 n log2 n; XLA counts 8 n, times the product of the dims' logarithms",
+    ),
     examples=(
         _fft("FFT", "4x2x6xcomplex<f32> -> 4x2x6xcomplex<f32>", "6"),
         _fft("RFFT", "4x6xf32 -> 4x4xcomplex<f32>", "6"),
@@ -67,6 +72,7 @@ def _solve(types: str, side: str) -> Example:
     "triangular_solve",
     traits=Opaque(
         flop=lambda spec: elements(spec.operands[1]) * spec.operands[0].shape[-1],
+        passes=linear_in(1),
         flop_reason="n n per right-hand side; XLA counts the zero half of the matrix too",
     ),
     examples=(

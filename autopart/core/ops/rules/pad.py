@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import Elementwise
@@ -25,7 +26,7 @@ def _pad(types: str, low: str, high: str, interior: str) -> Example:
 
 @rule(
     "pad",
-    traits=Elementwise(0),
+    traits=Elementwise(0, passes=moved()),
     examples=(
         _pad("4x6xf32, f32 -> 4x8xf32", "0, 1", "0, 1", "0, 0"),
         _pad("4x6xf32, f32 -> 4x12xf32", "0, 0", "0, 1", "0, 1"),

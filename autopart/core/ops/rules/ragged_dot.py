@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from autopart.core.op import WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
@@ -205,6 +206,7 @@ def _repeats(spec: OpSpec, mapping: TileMapping) -> bool:
     traits=Matmul(
         flop=_flop,
         repeats=_repeats,
+        passes=linear_in(0, 1),
         flop_reason="each row meets one group; XLA counts a row too few times, or once per group",
     ),
     localize=_localize,

@@ -28,7 +28,7 @@ from autopart.core.jax_internals import least_number, numpy_dtype
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
-from autopart.core.ops.rules.factors import BITWISE, reduction_codes
+from autopart.core.ops.rules.factors import BITWISE, combined_by_reducer, reduction_codes
 from autopart.core.ops.rules.positions import is_first
 from autopart.core.ops.traits import Reduction
 
@@ -109,6 +109,7 @@ def _over(*dims: int) -> str:
 @rule(
     "reduce",
     traits=Reduction(
+        passes=combined_by_reducer,
         shown=("dimensions",),
         flop_reason="one operation per element of the largest operand; XLA counts the reducer's, less one",
     ),

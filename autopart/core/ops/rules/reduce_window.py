@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
-from autopart.core.ops.rules.factors import BITWISE, reduction_codes
+from autopart.core.ops.rules.factors import BITWISE, combined_by_reducer, reduction_codes
 from autopart.core.ops.rules.reduce import reduced_in_parts
 from autopart.core.ops.rules.windows import Window
 from autopart.core.ops.traits import Reduction, elements
@@ -63,7 +63,7 @@ def _flop(spec: OpSpec) -> float:
 
 @rule(
     "reduce_window",
-    traits=Reduction(flop=_flop),
+    traits=Reduction(flop=_flop, passes=combined_by_reducer),
     localize=_localize,
     examples=(
         op(

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import View
@@ -39,7 +40,7 @@ def groups(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[l
 
 @rule(
     "reshape",
-    traits=View(cheap_to_regather=True),
+    traits=View(cheap_to_regather=True, passes=moved()),
     examples=tuple(
         op("reshape", types)
         for types in (

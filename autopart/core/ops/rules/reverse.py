@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import common_dims
@@ -16,7 +17,7 @@ from autopart.core.ops.traits import Elementwise
 
 @rule(
     "reverse",
-    traits=Elementwise(0, shown=("dimensions",)),
+    traits=Elementwise(0, shown=("dimensions",), passes=moved()),
     examples=(op("reverse", "4x6xf32 -> 4x6xf32", "dimensions = array<i64: 1>"),),
 )
 def reverse(spec: OpSpec) -> Iterable[TileMapping]:

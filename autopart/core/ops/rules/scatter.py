@@ -16,13 +16,14 @@ from what it replaces.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
-from autopart.core.ops.rules.factors import BITWISE, reduction_codes
+from autopart.core.ops.rules.factors import BITWISE, combined_by_reducer, reduction_codes
 from autopart.core.ops.rules.index_vectors import assembled, components
 from autopart.core.ops.rules.positions import between, is_first, offset, shifted
 from autopart.core.ops.traits import Update, elements
@@ -145,6 +146,16 @@ def _flop(spec: OpSpec) -> float:
     return sum(elements(t) for t in spec.operands[-len(spec.results) :])
 
 
+def _passes(spec: OpSpec) -> Iterable[Passage]:
+    """Updates are combined with what is there; the indices are whole."""
+    return combined_by_reducer(replace(spec, region=_added(spec.region)), whole=(len(spec.results),))
+
+
+def _added(region: str) -> str:
+    """The reducer with subtractions as what they are to parts: sums."""
+    return ",".join("add" if step == "subtract" else step for step in region.split(","))
+
+
 _ROWS = "update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1"
 _CELLS = "inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [1, 0], index_vector_dim = 0"
 _ALONG = (
@@ -156,7 +167,13 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
 
 @rule(
     "scatter",
-    traits=Update(flop=_flop, by_index=True, flop_reason="one operation per element that overwrites; XLA counts none"),
+    traits=Update(
+        flop=_flop,
+        by_index=True,
+        passes=_passes,
+        stops_sums="of updates that overwrite, any may come last; a product is linear, and never scales a sum",
+        flop_reason="one operation per element that overwrites; XLA counts none",
+    ),
     localize=_localize,
     defaults={"indices_are_sorted": False, "unique_indices": False},
     examples=(
@@ -202,8 +219,7 @@ def scatter(spec: OpSpec) -> Iterable[TileMapping]:
     dims = _Dims(spec)
     n, count = dims.numbers, dims.count
     operand, indices, updates = (spec.operands[i].shape for i in (0, count, count + 1))
-    region = ",".join("add" if step == "subtract" else step for step in spec.region.split(","))
-    codes = reduction_codes(region, spec.results)
+    codes = reduction_codes(_added(spec.region), spec.results)
     batching = dict(zip(n["scatter_indices_batching_dims"], n["input_batching_dims"], strict=True))
     batch = [d for d in range(len(indices)) if d != n["index_vector_dim"]]
     scattered = [d for d in range(len(updates)) if d not in n["update_window_dims"]]

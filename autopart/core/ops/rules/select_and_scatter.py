@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op, reducer
+from autopart.core.ops.rules.factors import combined_by_reducer
 from autopart.core.ops.rules.reduce_window import windows
 from autopart.core.ops.traits import Reduction, elements
 
@@ -33,7 +34,7 @@ def _flop(spec: OpSpec) -> float:
 
 @rule(
     "select_and_scatter",
-    traits=Reduction(flop=_flop),
+    traits=Reduction(flop=_flop, passes=lambda spec: combined_by_reducer(spec, whole=(0,))),
     examples=(
         op(
             "select_and_scatter",

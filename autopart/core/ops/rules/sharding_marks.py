@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.passages import Passage, moved
 from autopart.core.ops.rule import Example, LocalOp, Value, register_custom_call, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import common_dims
@@ -36,8 +37,14 @@ def _traits(kind: str) -> View:
     """The operand itself: nothing is left to reduce or to send."""
     adds = kind in ("all_reduce", "cross-replica-sum")
     return View(
-        read_through=True, flop_reason="XLA counts an add per element, also over a group of one" if adds else ""
+        read_through=True,
+        passes=_unchanged,
+        flop_reason="XLA counts an add per element, also over a group of one" if adds else "",
     )
+
+
+def _unchanged(spec: OpSpec) -> Iterable[Passage]:
+    return moved()(spec) if spec.operands == spec.results else ()
 
 
 def _operands(local: LocalOp) -> list[Value]:
@@ -70,7 +77,7 @@ def _identity(spec: OpSpec) -> Iterable[TileMapping]:
 for _target in ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"):
     register_custom_call(
         _target,
-        traits=View(read_through=True, flop_reason="XLA knows no flop of a custom call"),
+        traits=View(read_through=True, passes=_unchanged, flop_reason="XLA knows no flop of a custom call"),
         localize=_operands,
         examples=[op("custom_call", "4x6xf32 -> 4x6xf32", f'call_target_name = "{_target}"')],
     )(_identity)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import Slicing
@@ -36,7 +37,7 @@ def _slice(types: str, starts: str, limits: str, strides: str) -> Example:
 
 @rule(
     "slice",
-    traits=Slicing(cheap_to_regather=True),
+    traits=Slicing(cheap_to_regather=True, passes=moved()),
     localize=_localize,
     examples=(
         _slice("4x8xf32 -> 4x4xf32", "0, 2", "4, 6", "1, 1"),

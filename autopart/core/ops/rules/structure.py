@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.factors import common_dims
 from autopart.core.ops.traits import Structural, View
@@ -24,8 +25,9 @@ def _localize(local: LocalOp) -> list[Value]:
     return list(local.operands)[: len(local.result_types)]
 
 
-@rule("argument", "carry", "join", traits=Structural(), localize=_localize, structural=True)
-@rule("tag", traits=View(cheap_to_regather=True), localize=_localize, structural=True)
+@rule("argument", traits=Structural(), localize=_localize, structural=True)
+@rule("carry", "join", traits=Structural(passes=moved()), localize=_localize, structural=True)
+@rule("tag", traits=View(cheap_to_regather=True, passes=moved()), localize=_localize, structural=True)
 def identity(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim, in all operands and results at once."""
     return common_dims(spec, range(len(spec.results[0].shape)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.passages import moved_by_index
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import Slicing
@@ -17,7 +18,7 @@ from autopart.core.ops.traits import Slicing
 
 @rule(
     "torch_index_select",
-    traits=Slicing(indexed=True, by_index=True),
+    traits=Slicing(indexed=True, by_index=True, passes=moved_by_index()),
     examples=(
         op(
             "torch_index_select",

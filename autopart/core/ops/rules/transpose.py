@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import Elementwise
@@ -22,7 +23,7 @@ def _turns(spec: OpSpec) -> bool:
 
 @rule(
     "transpose",
-    traits=Elementwise(0, turns=_turns, cheap_to_regather=True, shown=("permutation",)),
+    traits=Elementwise(0, turns=_turns, cheap_to_regather=True, shown=("permutation",), passes=moved()),
     examples=(op("transpose", "2x4x6xf32 -> 6x2x4xf32", "permutation = array<i64: 2, 0, 1>"),),
 )
 def transpose(spec: OpSpec) -> Iterable[TileMapping]:

@@ -17,7 +17,6 @@ import gzip
 import json
 import math
 from collections.abc import Sequence
-from json.decoder import scanstring
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from autopart.search.ilp.solver.pairwise_error import PairwiseError
-from autopart.search.ilp.solver.problem import PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import PairwiseProblem
 
 FORBIDDEN = 10**18
 """The contest's infinity."""
@@ -53,7 +52,8 @@ def parsed(text: str, source: str = "problem") -> tuple[PairwiseProblem, list[in
     ...   "nodes": {"intervals": [[0, 2], [1, 3]], "costs": [[1], [5, 7]], "usages": [[4], [3, -2]]},
     ...   "edges": {"nodes": [[0, 1]], "costs": [[0, 1]]}, "usage_limit": 9}}''')
     Traceback (most recent call last):
-    autopart.search.ilp.solver.problem.PairwiseError: problem, line 2: nodes.usages[1][1] is -2
+    ...
+    autopart.search.ilp.solver.pairwise_error.PairwiseError: problem, line 2: nodes.usages[1][1] is -2
       try  a finite number of at least 0
     """
     try:
@@ -69,7 +69,9 @@ def parsed(text: str, source: str = "problem") -> tuple[PairwiseProblem, list[in
             problem.checked(choice)
         return problem, choice
     except PairwiseError as error:
-        line = line_of(text, ("solution",) if error.field[:1] == ("choice",) else ("problem", *error.field))
+        line = line_of(
+            text, ("solution", *error.field[1:]) if error.field[:1] == ("choice",) else ("problem", *error.field)
+        )
         raise PairwiseError(f"{source}, line {line}: {error.what}", why=error.why, hint=error.hint) from None
 
 
@@ -134,12 +136,12 @@ def forbidding(row: Any) -> Any:
 
 
 def _member(holder: Any, path: tuple[str, ...], name: str, kind: type) -> Any:
-    if not isinstance(holder, dict):
-        raise PairwiseError("is no object", field=path, hint="{...}")
-    if not isinstance(holder.get(name), kind):
-        field = path if name not in holder else (*path, name)
-        what = f"has no {name!r}" if name not in holder else f"is a {type(holder[name]).__name__}"
-        raise PairwiseError(what, field=field, hint="an object" if kind is dict else "a list")
+    if not isinstance(holder, dict) or name not in holder:
+        owner = "" if path else "the problem " if name != "problem" else "the file "
+        raise PairwiseError(f"{owner}has no {name!r}", field=path)
+    if not isinstance(holder[name], kind):
+        says = "an object" if kind is dict else "a list"
+        raise PairwiseError(f"is a {type(holder[name]).__name__}", field=(*path, name), hint=says)
     return holder[name]
 
 
@@ -166,7 +168,7 @@ def _entry(text: str, at: int, step: str | int) -> int | None:
     while text[at] not in "]}":
         key: str | int = number
         if isinstance(step, str):
-            key, at = scanstring(text, at + 1)
+            key, at = decoder.raw_decode(text, at)
             at = _blank(text, _blank(text, at) + 1)
         if key == step:
             return at

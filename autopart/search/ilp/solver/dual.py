@@ -4,9 +4,9 @@
 
 `theta` is the node's cost, plus its usage at the prices of the times it lives, plus what its edges have passed to it;
 what an edge passes to a node it lacks itself. Whatever the messages and the prices (none negative), no choice that
-stays within the room costs less than L. One sweep of TRW-S (Kolmogorov 2006, in the form of SRMP, 2015) visits the nodes
-in order: each takes from the edges behind it all they can give, and leaves equal parts of it on the edges ahead. After
-a sweep backwards no edge has anything left to give, so L is the sum above.
+stays within the room costs less than L. One sweep of TRW-S (Kolmogorov 2006, in the form of SRMP, 2015) visits the
+nodes in order: each takes from the edges behind it all they can give, and leaves equal parts of it on the edges ahead.
+After a sweep backwards no edge has anything left to give, so L is the sum above.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import numpy as np
 from numba import njit
 
 from autopart.search.ilp.solver.network import Network, price_while_live
-from autopart.search.ilp.solver.problem import Floats, Ints
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
 
 class Messages(NamedTuple):
-    """theta float64[S]; to_u and to_v: what edge e has passed to its ends, from net.u_start[e] and net.v_start[e] on."""
+    """theta float64[S]; to_u, to_v: what edge e has passed to its ends, from net.u_start[e], net.v_start[e] on."""
 
     theta: Floats
     to_u: Floats
@@ -45,7 +45,7 @@ def reprice(net: Network, messages: Messages, change: Floats) -> None:
 
 @njit(cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def take(net: Network, messages: Messages, e: int, up: bool) -> None:
-    """Moves to one end of edge e, its second if `up`, for each strategy the least cost that it has with any of the other."""
+    """Moves to one end of edge e, its second if `up`, the least cost of each strategy there with any of the other."""
     width = net.start[net.v[e] + 1] - net.start[net.v[e]]
     height = net.start[net.u[e] + 1] - net.start[net.u[e]]
     costs = net.edge_cost[net.edge_start[e] : net.edge_start[e + 1]]

@@ -19,12 +19,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
 from autopart.search.ilp.solver.integer_program import IntegerProgram, choice_of, integer_program
-from autopart.search.ilp.solver.problem import Floats, Ints, PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 from autopart.search.ilp.solver.pulp_model import solve_by_cbc
 
 WORKER = Path(__file__).with_name("highs_process.py")
@@ -59,13 +59,15 @@ def solve_exactly(
 
     `begin` is a choice to start from. The search ends when cost and bound differ by at most `absolute_gap`.
     """
+    scale = scale_of(problem)
     program = integer_program(problem, room)
+    program = program._replace(cost=program.cost * scale)
     answer = Exact()
     if importlib.util.find_spec("highspy") is None:
         answer.notes.append("HiGHS is not installed (pip install 'autopart[ilp]'): CBC instead")
     else:
         started = time.monotonic()
-        _by_highs(problem, program, answer, seconds, begin, seed, absolute_gap, news)
+        _by_highs(problem, program, answer, scale, seconds, begin, seed, absolute_gap, news)
         if answer.done or not answer.notes:
             return answer
         seconds -= time.monotonic() - started
@@ -85,6 +87,7 @@ def _by_highs(
     problem: PairwiseProblem,
     program: IntegerProgram,
     answer: Exact,
+    scale: float,
     seconds: float,
     begin: Ints | None,
     seed: int,
@@ -93,36 +96,36 @@ def _by_highs(
 ) -> None:
     """Fills the answer from HiGHS's process; a note is left if that did not end well."""
     model = io.BytesIO()
-    options = {"seconds": seconds, "seed": seed, "threads": 1, "gap": absolute_gap}
+    options = {"seconds": seconds, "seed": seed, "threads": 1, "gap": absolute_gap * scale}
     arrays: dict[str, Any] = {**program._asdict(), **options, "begin": values_of(problem, begin)}
     np.savez(model, **arrays)
     process = subprocess.Popen([sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None and process.stdout is not None
+    stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
     timer = threading.Timer(max(0.0, seconds) + GRACE_S, process.kill)
     timer.start()
     try:
-        process.stdin.write(model.getvalue())
-        process.stdin.close()
-        for line in process.stdout:
-            _hear(problem, json.loads(line), answer, news)
+        stdin.write(model.getvalue())
+        stdin.close()
+        for line in stdout:
+            _hear(problem, json.loads(line), answer, scale, news)
     except (BrokenPipeError, json.JSONDecodeError):
         pass
     finally:
         timer.cancel()
-        ended_late = process.poll() is None and sys.exc_info()[0] is not None
-        process.kill() if ended_late else None
-        process.stdout.close()
+        if sys.exc_info()[0] is not None:
+            process.kill()
+        stdout.close()
         code = process.wait()
     if not answer.done and code != 0:
         how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
         answer.notes.append(f"HiGHS {how}: CBC instead")
 
 
-def _hear(problem: PairwiseProblem, said: dict[str, Any], answer: Exact, news: News) -> None:
+def _hear(problem: PairwiseProblem, said: dict[str, Any], answer: Exact, scale: float, news: News) -> None:
     """Takes in one line of HiGHS's process."""
     bound = said.get("bound")
     if isinstance(bound, float) and math.isfinite(bound):
-        answer.bound = max(answer.bound, bound)
+        answer.bound = max(answer.bound, bound / scale)
     choice = None
     if said.get("ones"):
         values = np.zeros(len(problem.cost))
@@ -131,6 +134,13 @@ def _hear(problem: PairwiseProblem, said: dict[str, Any], answer: Exact, news: N
     answer.infeasible = said.get("status") == "infeasible"
     answer.done = said.get("status") in ("optimal", "infeasible")
     news(choice, answer.bound)
+
+
+def scale_of(problem: PairwiseProblem) -> float:
+    """A power of two that brings the larger costs near a million: solvers' tolerances are absolute, about 1e-7."""
+    costs = np.abs(np.concatenate([problem.cost, problem.edge_cost]))
+    costs = costs[np.isfinite(costs) & (costs > 0)]
+    return 2.0 ** round(20 - math.log2(float(np.quantile(costs, 0.9)))) if len(costs) else 1.0
 
 
 def values_of(problem: PairwiseProblem, choice: Ints | None) -> Floats:

@@ -1,11 +1,11 @@
-"""Runs HiGHS in a process of its own: a model on standard input, a line of JSON for each thing it finds on standard output.
+"""Runs HiGHS in a process of its own: a model on standard input, on standard output a line of JSON for what it finds.
 
     {"bound": 518000.0}
     {"cost": 540066.0, "bound": 519113.5, "ones": [3, 17, ...]}
     {"status": "optimal", "cost": 532843.0, "bound": 532843.0, "ones": [...]}
 
-The caller starts this file by its path (`exact.py`), so nothing of autopart is imported and HiGHS may crash, be killed or
-run out of memory alone.
+The caller starts this file by its path (`exact.py`), so nothing of autopart is imported, and HiGHS may crash, be killed
+or run out of memory alone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def as_highs(highspy: Any, model: dict[str, np.ndarray], binaries: int) -> Any:
     lp.col_cost_, lp.col_lower_, lp.col_upper_ = model["cost"], np.zeros(lp.num_col_), np.ones(lp.num_col_)
     lp.row_lower_, lp.row_upper_ = model["lower"], model["upper"]
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = model["start"], model["index"], model["value"]
+    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = model["start"], model["row"], model["value"]
     integer, free = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
     lp.integrality_ = [integer] * binaries + [free] * (lp.num_col_ - binaries)
     return lp

@@ -7,23 +7,24 @@
     room        sum over i live at t of usage . s <= room[t]    for each time t
     s binary, e in [0, 1]
 
-Pairs that are forbidden have no variable. With s integral the marginals leave e no choice, so e need not be declared integer. The relaxation is the
-local polytope, whose optimum is what the bound of `dual` climbs towards.
+Pairs that are forbidden have no variable. With s integral the marginals leave e no choice, so e need not be declared
+integer. The relaxation is the local polytope, whose optimum is what the bound of `dual` climbs towards.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from autopart.search.ilp.solver.problem import Floats, Ints, PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 
 
 class IntegerProgram(NamedTuple):
     """min cost . x with lower <= A x <= upper and 0 <= x <= 1; the first `binaries` variables are integer.
 
-    A is given by columns: start int64[columns + 1], index int64[nonzeros], value float64[nonzeros]. Variable j below
+    A is given by columns: start int64[columns + 1], row int64[nonzeros], value float64[nonzeros]. Variable j below
     `binaries` is strategy j of the problem.
     """
 
@@ -31,7 +32,7 @@ class IntegerProgram(NamedTuple):
     lower: Floats
     upper: Floats
     start: Ints
-    index: Ints
+    row: Ints
     value: Floats
     binaries: int
 
@@ -70,9 +71,7 @@ def integer_program(problem: PairwiseProblem, room: Floats) -> IntegerProgram:
             row_of_second,
         ]
     )
-    values = np.concatenate(
-        [np.ones(strategies), -np.ones(len(of_edge)), problem.usage[use], np.ones(2 * len(edge))]
-    )
+    values = np.concatenate([np.ones(strategies), -np.ones(len(of_edge)), problem.usage[use], np.ones(2 * len(edge))])
     order = np.lexsort((rows, columns))
     width = strategies + len(edge)
     equal = np.concatenate([np.ones(problem.nodes), np.zeros(int(rows_u[-1]) - problem.nodes)])
@@ -104,4 +103,4 @@ def _within(lengths: Ints) -> Ints:
 def choice_of(problem: PairwiseProblem, chosen: Floats) -> Ints:
     """int64[n]: the strategy with the largest value of each node, from values of the binaries."""
     start = problem.strategy_start
-    return np.array([int(np.argmax(chosen[a:b])) for a, b in zip(start[:-1], start[1:], strict=True)], np.int64)
+    return np.array([int(np.argmax(chosen[a:b])) for a, b in pairwise(start)], np.int64)

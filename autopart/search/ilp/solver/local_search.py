@@ -1,9 +1,8 @@
-"""Choices that fit: forest moves at rising prices until one does, then tree moves that stay within the room.
+"""Choices that fit: trees of moves where one does not yet, then trees of moves everywhere.
 
-    decoded choice    2 % over at times 40..50, three forbidden pairs
-    forest moves      at prices that rise where it is over: fits
-    tree moves        nothing forbidden any more
-    improve           tree moves at prices x 1, 0.9, .. 0: room that is left goes where it saves most
+decoded choice    2 % over at times 40..50, 3,415 forbidden pairs
+repair            trees from the nodes that live then, or are in such a pair; prices rise where it is over
+improve           trees from anywhere, at prices x 1, 0.9, .. 0: room that is left goes where it saves most
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autopart.search.ilp.solver.network import Network, cost_of, price_while_live, used_over_time
-from autopart.search.ilp.solver.problem import Floats, Ints
-from autopart.search.ilp.solver.tree_moves import forest_move, scratch, tree_moves
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
+from autopart.search.ilp.solver.tree_moves import scratch, tree_moves
 
 WEIGHTS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
 """Shares of the prices, in turn: at 1 memory is freed that at 0 is spent."""
@@ -22,10 +22,12 @@ WEIGHTS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
 TREE = 30
 """The most nodes in a tree."""
 
-SETTLE, REPAIRS = 5, 150
-"""Moves of a repair, and those of them after which prices of zero rise too."""
+LARGEST_TREE = 500
+REPAIRS = 60
+"""Rounds of a repair, with trees that grow from TREE to LARGEST_TREE."""
 
-RISE = 1.05
+RISE = 1.2
+"""By what a price grows in a round of a repair while what is used is over."""
 
 FORBIDDEN = 1e4
 """What a forbidden pair costs while a choice is repaired, in largest costs."""
@@ -53,29 +55,32 @@ class LocalSearch:
 
     def repair(self, choice: Ints, price: Floats) -> Ints | None:
         """A choice near the given one that is allowed and fits; None if prices did not lead to one."""
-        choice, price = choice.copy(), price.copy()
+        choice, price, most, before = choice.copy(), price.copy(), float(TREE), len(choice) + 1
         used = used_over_time(self.net, choice)
-        for step in range(REPAIRS):
-            unit = price_while_live(self.net, price)
-            if (used > self.net.room).any():
-                forest_move(self._soft, self._memory, choice, unit)
-                used = used_over_time(self.net, choice)
-                least = 1e-3 * float(price.max(initial=0.0)) or _largest(self.net) / float(self.net.usage.max())
-                price = np.where(used > self.net.room, price * RISE + (least if step >= SETTLE else 0.0), price)
-            elif not math.isfinite(cost_of(self.net, choice)):
-                tree_moves(self._soft, self._memory, choice, used, unit, len(choice), TREE)
-            else:
+        lowest = 1e-3 * float(price.max(initial=0.0)) or _largest(self.net) / max(1.0, float(self.net.usage.max()))
+        for _ in range(REPAIRS):
+            over = used > self.net.room
+            wrong = _ends_of_forbidden(self.net, choice)
+            if not (len(wrong) or over.any()):
                 return choice
+            roots = wrong if len(wrong) else _live_while(self.net, over)
+            price = np.where(over, price * RISE + lowest, price)
+            stuck, before = 0 < len(wrong) >= before, len(wrong)
+            net = self._soft._replace(room=np.full_like(used, np.inf)) if stuck else self._soft
+            tree_moves(net, self._memory, choice, used, price_while_live(self.net, price), roots, len(roots), int(most))
+            most = min(LARGEST_TREE, most * RISE)
         return None
 
     def improve(self, price: Floats, choice: Ints | None = None) -> float:
-        """One round of tree moves at falling prices, from the current choice or another. Returns the cost it ends at."""
+        """Tree moves at falling prices, from the current choice or another. Returns the cost that they end at."""
         choice = self.choice if choice is None else choice
         if choice is None:
             return math.inf
         used, unit = used_over_time(self.net, choice), price_while_live(self.net, price)
+        everywhere = np.arange(len(choice))
         for weight in WEIGHTS:
-            tree_moves(self._soft, self._memory, choice, used, weight * unit, 1 + len(choice) // 4, TREE)
+            moves = 1 + len(choice) // 4
+            tree_moves(self._soft, self._memory, choice, used, weight * unit, everywhere, moves, TREE)
         self._note(choice)
         return cost_of(self.net, choice)
 
@@ -92,3 +97,16 @@ def _largest(net: Network) -> float:
     """The largest cost of a strategy or pair."""
     finite = net.edge_cost[np.isfinite(net.edge_cost)]
     return float(max(np.abs(net.cost).max(initial=0.0), np.abs(finite).max(initial=0.0))) or 1.0
+
+
+def _ends_of_forbidden(net: Network, choice: Ints) -> Ints:
+    """The nodes whose strategies are forbidden together, ascending."""
+    width = net.start[net.v + 1] - net.start[net.v]
+    wrong = np.isinf(net.edge_cost[net.edge_start[:-1] + choice[net.u] * width + choice[net.v]])
+    return np.unique(np.concatenate([net.u[wrong], net.v[wrong]]))
+
+
+def _live_while(net: Network, times: NDArray[np.bool_]) -> Ints:
+    """The nodes with several strategies that live at one of these times."""
+    before = np.concatenate([[0], np.cumsum(times)])
+    return np.flatnonzero((before[net.end] > before[net.begin]) & (np.diff(net.start) > 1))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from autopart.search.ilp.solver.problem import Floats, Ints, PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 
 
 class Network(NamedTuple):
@@ -90,4 +90,4 @@ def cost_of(net: Network, choice: Ints) -> float:
     for e in range(len(net.u)):
         width = net.start[net.v[e] + 1] - net.start[net.v[e]]
         total += net.edge_cost[net.edge_start[e] + choice[net.u[e]] * width + choice[net.v[e]]]
-    return total
+    return float(total)

@@ -5,13 +5,14 @@ The model has the variables, rows and numbers of the arrays in `integer_program`
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 import pulp
 
 from autopart.search.ilp.solver.integer_program import IntegerProgram
-from autopart.search.ilp.solver.problem import Floats
+from autopart.search.ilp.solver.pairwise_problem import Floats
 
 
 class Solved(NamedTuple):
@@ -26,14 +27,14 @@ def pulp_model(program: IntegerProgram) -> tuple[pulp.LpProblem, list[pulp.LpVar
     """The model, and its variables in the order of the program's columns."""
     model = pulp.LpProblem("pairwise", pulp.LpMinimize)
     variables = [
-        pulp.LpVariable(f"x{j}", 0, 1, pulp.LpBinary if j < program.binaries else pulp.LpContinuous)
+        model.add_variable(f"x{j}", 0, 1, pulp.LpBinary if j < program.binaries else pulp.LpContinuous)
         for j in range(len(program.cost))
     ]
     model += pulp.LpAffineExpression(zip(variables, program.cost.tolist(), strict=True))
     rows: list[list[tuple[pulp.LpVariable, float]]] = [[] for _ in program.lower]
     for j, variable in enumerate(variables):
         for at in range(program.start[j], program.start[j + 1]):
-            rows[program.index[at]].append((variable, float(program.value[at])))
+            rows[program.row[at]].append((variable, float(program.value[at])))
     for terms, low, high in zip(rows, program.lower, program.upper, strict=True):
         row = pulp.LpAffineExpression(terms)
         model += row == float(high) if low == high else row <= float(high)
@@ -43,7 +44,9 @@ def pulp_model(program: IntegerProgram) -> tuple[pulp.LpProblem, list[pulp.LpVar
 def solve_by_cbc(program: IntegerProgram, seconds: float) -> Solved | None:
     """What CBC finds in so many seconds; None if that is nothing, or CBC cannot be run."""
     model, variables = pulp_model(program)
-    solver = pulp.PULP_CBC_CMD(msg=False, timeLimit=max(1.0, seconds), gapRel=0.0)
+    with warnings.catch_warnings():  # PuLP 4 will ship CBC apart, under another name
+        warnings.simplefilter("ignore", DeprecationWarning)
+        solver = pulp.PULP_CBC_CMD(msg=False, timeLimit=max(1.0, seconds), gapRel=0.0)
     if not solver.available():
         return None
     try:

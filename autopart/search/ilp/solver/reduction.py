@@ -22,11 +22,14 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
-from autopart.search.ilp.solver.binding_times import binding_times
-from autopart.search.ilp.solver.problem import Floats, Ints, PairwiseProblem, joined, starts
+from autopart.search.ilp.solver.binding_times import binding_times, sums_at
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem, joined, starts
 
 FILL = 1.0
 """An edge from an elimination may have so many times the entries of the two edges that it replaces."""
+
+NO_ROOM = "usage"
+"""What `Reduction.infeasible` says where the least usage exceeds the limit."""
 
 DOMINANCE_WORK = 30_000_000
 """Nodes whose dominance takes more entry comparisons than this keep all strategies."""
@@ -102,6 +105,14 @@ class Reduction:
             del self.links[j][i]
         self.links[i], self.alive[i] = {}, False
 
+    def least_over_time(self) -> Floats:
+        """float64[T]: what the nodes that are left use at least at each binding time."""
+        change = np.zeros(len(self.times) + 1)
+        least = np.array([self.usage[i].min() for i in self.nodes])
+        np.add.at(change, self.begin[self.nodes], least)
+        np.add.at(change, self.end[self.nodes], -least)
+        return np.cumsum(change)[:-1]
+
     @property
     def nodes(self) -> Ints:
         """The nodes that are left."""
@@ -135,7 +146,7 @@ class Reduction:
         return full
 
     def narrowed(self, choice: Ints) -> Ints:
-        """The positions in `rest()` of a choice for the original problem; of a strategy that went, the cheapest left."""
+        """A choice for the original problem as one for `rest()`; for a strategy that went, the cheapest left."""
         at = np.zeros(len(self.nodes), np.int64)
         for n, i in enumerate(self.nodes):
             k = min(int(np.searchsorted(self.labels[i], choice[i])), len(self.labels[i]) - 1)
@@ -156,9 +167,16 @@ def reduced(problem: PairwiseProblem) -> Reduction:
                 if state.alive[j] and not queued[j]:
                     queued[j] = True
                     queue.append(j)
-    if (state.room < 0).any():
-        state.infeasible = state.infeasible or "usage"
+    if not state.infeasible and (state.least_over_time() > state.room).any():
+        state.infeasible = NO_ROOM
     return state
+
+
+def least_usage(problem: PairwiseProblem) -> float:
+    """The most that is used at any time when every node uses the least it can, whatever its neighbours allow."""
+    least = np.minimum.reduceat(problem.usage, problem.strategy_start[:-1])
+    times = binding_times(problem.live, least, -math.inf)
+    return float(sums_at(times, problem.live[:, 0], problem.live[:, 1], least).max(initial=0.0))
 
 
 def prune(state: Reduction, i: int) -> bool:

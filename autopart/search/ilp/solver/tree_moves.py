@@ -1,12 +1,12 @@
 """Local search whose move is a whole tree of nodes: the best strategies of all of them, the rest held fixed.
 
-    a - b - c        {a, b, d, e} is a tree of the graph; c and f are held. Dynamic programming from the leaves gives the
-    |   |            best of all k**4 choices in the time of three edges, so a move is never a step upwards, and
-    d - f - e        reaches what no sequence of single changes does.
+    a - b - c        {d, a, b, c, e} is a tree; f is held. Dynamic programming from the leaves finds the best of
+    |   |   |        all k**5 choices in the time of four edges: a move is never a step upwards, and reaches what no
+    d - f   e        sequence of single changes does.
 
 A tree grows from a random node by nodes that touch it once. Nodes are judged by cost plus usage at a price; a move is
-kept if the usage then fits the room at all times, and undone otherwise. With `hard` False nothing is undone, and a tree
-may be a forest of most nodes: that is descent on the priced problem alone.
+undone if it raises the usage at a time where that does not fit then. So a choice that fits goes on to fit, and one that
+does not comes nearer.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from autopart.search.ilp.solver.network import Network
-from autopart.search.ilp.solver.problem import Floats, Ints
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
 
 class Scratch(NamedTuple):
     """Memory for trees: what a move needs per strategy, per message and per node; a kernel leaves `place` at -1.
 
     value float64[S]; by_u, by_v: argmin of the child for each strategy of its parent, at the parent's end of the edge.
-    place int64[n]: position in the tree. order, parent_edge int64[n]: nodes, parents first, with the edge to the parent.
+    place int64[n]: position in the tree. order, parent_edge int64[n]: nodes, parents first, and the edge to the parent.
     before int64[n]: choices to go back to. random uint64[1].
     """
 
@@ -56,7 +56,7 @@ def below(random: NDArray[np.uint64], count: int) -> int:
     x ^= x >> np.uint64(7)
     x ^= x << np.uint64(17)
     random[0] = x
-    return np.int64(x >> np.uint64(11)) % count
+    return int(np.int64(x >> np.uint64(11)) % count)
 
 
 @njit(cache=True)
@@ -81,18 +81,17 @@ def touches(net: Network, memory: Scratch, node: int) -> int:
 
 
 @njit(cache=True)
-def grow(net: Network, memory: Scratch, root: int, count: int, most: int) -> int:
-    """Adds a tree from `root` on of up to `most` nodes in all, to the `count` that are there. Returns the new count."""
-    at = count
-    count = add_node(memory, count, root, -1)
+def grow(net: Network, memory: Scratch, root: int, most: int) -> int:
+    """A tree from `root` on of up to `most` nodes. Returns their number."""
+    at, count = 0, add_node(memory, 0, root, -1)
     while at < count and count < most:
-        node = memory.order[at]
+        node = int(memory.order[at])
         at += 1
         first, last = net.link_start[node], net.link_start[node + 1]
         turn = below(memory.random, last - first) if last > first else 0
         for step in range(last - first):
             e = net.link[first + (step + turn) % (last - first)]
-            other = net.v[e] if net.u[e] == node else net.u[e]
+            other = int(net.v[e] if net.u[e] == node else net.u[e])
             if memory.place[other] < 0 and count < most and touches(net, memory, other) == 1:
                 count = add_node(memory, count, other, e)
     return count
@@ -173,17 +172,17 @@ def forget_tree(memory: Scratch, count: int) -> None:
 
 @njit(cache=True)
 def shift(net: Network, used: Floats, node: int, amount: float) -> bool:
-    """Adds an amount to what is used while a node lives. False if that does not fit any more."""
+    """Adds an amount to what is used while a node lives. False if that is more, and does not fit."""
     fits = True
     for t in range(net.begin[node], net.end[node]):
         used[t] += amount
-        fits &= used[t] <= net.room[t]
+        fits &= used[t] <= net.room[t] or amount < 0.0
     return fits
 
 
 @njit(cache=True)
 def move_usage(net: Network, memory: Scratch, choice: Ints, count: int, used: Floats, back: bool) -> bool:
-    """Books the usage of the tree's new choices, or books it back. False if one does not fit on the way."""
+    """Books the usage of the tree's new choices, what falls first, or books it back. False if one does not fit."""
     fits = True
     for rising in range(2):
         for p in range(count):
@@ -191,40 +190,21 @@ def move_usage(net: Network, memory: Scratch, choice: Ints, count: int, used: Fl
             old, new = net.usage[net.start[i] + memory.before[p]], net.usage[net.start[i] + choice[i]]
             change = old - new if back else new - old
             if change != 0.0 and (change > 0.0) == (rising == 1):
-                fits &= shift(net, used, i, change)
+                fits &= shift(net, used, i, float(change))
     return fits
 
 
 @njit(cache=True)
 def tree_moves(
-    net: Network, memory: Scratch, choice: Ints, used: Floats, unit_price: Floats, moves: int, most: int
-) -> int:
-    """Tries so many moves of trees of up to `most` nodes, from a choice that fits. Returns how many changed it."""
-    changed = 0
+    net: Network, memory: Scratch, choice: Ints, used: Floats, unit_price: Floats, roots: Ints, moves: int, most: int
+) -> None:
+    """Tries so many moves of trees of up to `most` nodes, each from a random one of `roots`."""
     for _ in range(moves):
-        root = below(memory.random, len(choice))
-        count = grow(net, memory, root, 0, 1 + below(memory.random, most))
+        root = roots[below(memory.random, len(roots))]
+        count = grow(net, memory, root, 1 + below(memory.random, most))
         choose_tree(net, memory, choice, count, unit_price)
         if not move_usage(net, memory, choice, count, used, False):
             move_usage(net, memory, choice, count, used, True)
             for p in range(count):
                 choice[memory.order[p]] = memory.before[p]
-        else:
-            for p in range(count):
-                if choice[memory.order[p]] != memory.before[p]:
-                    changed += 1
-                    break
         forget_tree(memory, count)
-    return changed
-
-
-@njit(cache=True)
-def forest_move(net: Network, memory: Scratch, choice: Ints, unit_price: Floats) -> None:
-    """The best choices together of a random forest of most nodes, whatever they use."""
-    nodes, count = len(choice), 0
-    for _ in range(nodes):
-        root = below(memory.random, nodes)
-        if memory.place[root] < 0 and touches(net, memory, root) == 0:
-            count = grow(net, memory, root, count, nodes)
-    choose_tree(net, memory, choice, count, unit_price)
-    forget_tree(memory, count)

@@ -16,7 +16,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.kinds.zero3 import all_but_one_group, bytes_saved
-from autopart.search.space.tile_and_keep import FIRST_DIVISIBLE, keep_each, tile_each
+from autopart.search.space.tile_and_keep import keep_each, store_each
 
 if TYPE_CHECKING:
     from autopart.search.space.decision_space import DecisionSpace
@@ -34,7 +34,7 @@ class Zero2(DecisionKind):
         """See `DecisionKind.apply`."""
         parameters = np.setdiff1d(facts.updated, facts.optimizer_state)
         kept = keep_each(partitioning, parameters, decision.axis)
-        return kept + tile_each(partitioning, facts.optimizer_state, FIRST_DIVISIBLE, decision.axis)
+        return kept + store_each(facts, partitioning, facts.optimizer_state, decision.axis)
 
     def describe(self, facts: ProgramFacts, decision: Decision) -> str:
         """See `DecisionKind.describe`."""

@@ -1,5 +1,7 @@
 """zero3: each large array that the program updates, on its first dim that the axis divides (ZeRO-3, FSDP).
 
+Of stacked layers the dim that a scan walks along is left whole (`tile_and_keep.store_each`).
+
 Parameters and optimizer state are then stored in parts; a parameter is gathered where an op reads it.
 """
 
@@ -16,7 +18,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import argument_dims
-from autopart.search.space.tile_and_keep import FIRST_DIVISIBLE, tile_each
+from autopart.search.space.tile_and_keep import store_each
 
 if TYPE_CHECKING:
     from autopart.search.space.decision_space import DecisionSpace
@@ -29,7 +31,7 @@ class Zero3(DecisionKind):
 
     def apply(self, facts: ProgramFacts, partitioning: Partitioning, decision: Decision) -> list[Action]:
         """See `DecisionKind.apply`."""
-        return tile_each(partitioning, facts.updated, FIRST_DIVISIBLE, decision.axis)
+        return store_each(facts, partitioning, facts.updated, decision.axis)
 
     def describe(self, facts: ProgramFacts, decision: Decision) -> str:
         """See `DecisionKind.describe`."""

@@ -6,7 +6,7 @@
     restore                       a choice for the problem as it was given
 
 The answer depends on the problem, the start, the seed, and on how many rounds the time allows. Time limits are
-looked at between rounds.
+looked at between rounds, and do not count the seconds in which kernels are compiled, once on a machine.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,19 +25,22 @@ from autopart.search.ilp.solver.exact import Exact, solve_exactly
 from autopart.search.ilp.solver.local_search import LocalSearch
 from autopart.search.ilp.solver.network import network
 from autopart.search.ilp.solver.pairwise_error import PairwiseError
-from autopart.search.ilp.solver.problem import Ints, PairwiseProblem
-from autopart.search.ilp.solver.reduction import Reduction, reduced
+from autopart.search.ilp.solver.pairwise_problem import Ints, PairwiseProblem
+from autopart.search.ilp.solver.reduction import NO_ROOM, Reduction, least_usage, reduced
 from autopart.search.ilp.solver.solution import Incumbent, Solution, Status
 
-SMALL = 400_000
+SMALL = 150_000
 """Allowed pairs of strategies up to which an integer program is tried."""
 
 ROUNDS_BEFORE_EXACT = 6
-CLIMB = 30
+CLIMB = 20
 """Steps of the bound a round."""
 
-FRESH = 1.001
-"""A decoded choice is tried anew when the gap that was left at the last one has shrunk by this factor of the cost."""
+CALM = 0.01
+"""Prices are worth a try when a round raised the bound by less than this share, or after 1, 2, 4, 8, .. rounds."""
+
+FRESH = 1e-3
+"""A decoded choice is tried anew when the bound has risen by this share of the cost since the last one."""
 
 GUESS = 1.05
 """What the cost is taken to be over the bound, while no choice is known."""
@@ -67,6 +71,7 @@ def solve(
     """
     check("solve", PairwiseError, seconds=(seconds, number(0)), seed=(seed, whole(0)))
     check("solve", PairwiseError, progress=(progress, NONE | function_of(1)))
+    load_kernels()
     run = _Run(problem, seconds, seed, progress)
     try:
         run.begin(start)
@@ -136,11 +141,19 @@ class _Run:
         state = reduced(self.problem)
         if state.infeasible:
             self.infeasible = True
-            self.notes.append(state.infeasible)
+            self.notes.append(self.why(state))
         elif not len(state.nodes):
             self.learn(state.restored(np.zeros(0, np.int64)), state.offset)
         else:
             self.search(state)
+
+    def why(self, state: Reduction) -> str:
+        """Why nothing is feasible; the least usage where that is it."""
+        limit = self.problem.usage_limit
+        if state.infeasible != NO_ROOM or limit is None:
+            return state.infeasible
+        self.least_usage = least_usage(self.problem)
+        return f"every choice uses at least {self.least_usage:g} at some time; the limit is {limit:g}"
 
     def search(self, state: Reduction) -> None:
         """Rounds on what is left after reductions."""
@@ -151,11 +164,14 @@ class _Run:
         if self.choice is not None:
             local.offer(state.narrowed(self.choice))
         self.learn(None, state.offset + ascent.bound)
-        tried_at, turn = -math.inf, 0
+        tried_at, before, turn = -math.inf, -math.inf, 0
         while self.left > 0 and not self.closed:
             best = local.cost if math.isfinite(local.cost) else ascent.bound + (GUESS - 1) * abs(ascent.bound)
-            decoded = ascent.climb(CLIMB if turn else 1, best)
-            if local.choice is None or ascent.bound - tried_at > (FRESH - 1) * abs(best):
+            decoded = ascent.climb(CLIMB, best)
+            turn += 1
+            calm = ascent.bound - before <= CALM * abs(ascent.bound) or turn & (turn - 1) == 0
+            before = ascent.bound
+            if calm and (local.choice is None or ascent.bound - tried_at > FRESH * abs(best)):
                 tried_at = ascent.bound
                 fresh = local.repair(decoded, ascent.best_price)
                 if fresh is not None:
@@ -164,7 +180,6 @@ class _Run:
             local.improve(ascent.best_price)
             choice = None if local.best is None else state.restored(local.best)
             self.learn(choice, state.offset + ascent.bound)
-            turn += 1
             if small and turn == ROUNDS_BEFORE_EXACT and self.finish(state, rest, local.best):
                 return
 
@@ -177,14 +192,13 @@ class _Run:
             best,
             self.seed,
             0.999 if self.whole else 0.0,
-            lambda choice, bound: self.learn(
-                None if choice is None else state.restored(choice), state.offset + bound
-            ),
+            lambda choice, bound: self.learn(None if choice is None else state.restored(choice), state.offset + bound),
         )
         self.notes += answer.notes
         self.infeasible = answer.infeasible and self.choice is None
         if answer.done and answer.choice is not None:
-            self.learn(state.restored(answer.choice), self.cost)
+            choice = state.restored(answer.choice)
+            self.learn(choice, self.problem.cost_of(choice))
         return answer.done
 
     def solution(self) -> Solution:
@@ -203,6 +217,19 @@ class _Run:
             tuple(self.notes),
             self.least_usage,
         )
+
+
+@cache
+def load_kernels() -> None:
+    """Compiles the kernels, or loads what was compiled before, so that this is no part of anyone's seconds."""
+    costs = [[0.0, 2.0], [2.0, 1.0]]
+    two = PairwiseProblem.of(costs, costs, [[0, 1], [0, 1]], [(0, 1, costs), (1, 0, costs)], 3)
+    state = reduced(two)
+    net = network(two, np.ones(1))
+    ascent, local = Ascent(net), LocalSearch(net, 0)
+    local.repair(ascent.climb(1, 1.0), ascent.best_price)
+    local.improve(ascent.best_price, np.zeros(2, np.int64))
+    state.rest()
 
 
 def _sum_of_least(problem: PairwiseProblem) -> float:

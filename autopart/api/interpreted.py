@@ -1,0 +1,41 @@
+"""A partitioned program run in sequence on one device, array by array: the reference that partitioned runs are held to.
+
+lowered.interpret(params, x)      each op's loop nest, in order, from the table of PartIR:Core alone
+lowered.compile()(params, x)      the same numbers, from the mesh's devices
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from autopart.api.leaves import bits_of, check_leaf, leaves_of, results_of
+from autopart.api.trace import Traced
+from autopart.core.errors import CallError
+from autopart.core.jax_internals import numpy_dtype
+from autopart.core.partitioning import Partitioning
+from autopart.core.temporal import interpret
+from autopart.spmd.single_ops import SingleOps
+
+
+def run_in_sequence(traced: Traced, partitioning: Partitioning, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What the traced function returns for these arguments; see `Lowered.interpret`."""
+    program = traced.program
+    arrays: list[np.ndarray] = []
+    leaves = leaves_of(traced, args, kwargs)
+    for name, value, leaf, aval in zip(program.argument_names, program.arguments, leaves, traced.in_avals, strict=True):
+        check_leaf(name, leaf, aval)
+        if isinstance(leaf, Tracer):
+            raise CallError(
+                f"interpret was called with {name}, which jax is tracing",
+                why="it runs op by op, on arrays that are there",
+                hint="lowered.compile(), whose result can be part of a traced program",
+            )
+        arrays.append(np.asarray(bits_of(leaf), numpy_dtype(program.type_of(value).dtype)))
+    results = interpret(partitioning, arrays, SingleOps(partitioning).run)
+    with jax.enable_x64(True):
+        return results_of(traced, [jax.numpy.asarray(x) for x in results])

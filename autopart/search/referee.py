@@ -1,0 +1,192 @@
+"""A second opinion at the end of a search: the best states that it found are costed again, by a slower cost model.
+
+    found 1     56 ms by the simulator     96 ms by the compiler
+    found 2     58 ms                      84 ms                      taken
+    BP+Z3       83 ms                      83 ms ...                  costed too: a referee may think more of it
+
+A search goes where its cost model errs in its favour, so its best states are the ones to look at twice. The referee
+costs
+
+- the `finalists` best states whose programs differ,
+- the schedules in `seeds=[...]`, the named ones, and the starting state; of the last two, those that the search's own
+  cost model puts at no more than `HOPELESS` times the best.
+
+It runs in the process of the search, one state at a time, after the workers have ended: executors play no part in it.
+What it raises costs that state. Its seconds are not part of the search's budget. Ctrl-C ends it with the best so far.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from autopart.core.quoting import one_line
+from autopart.costmodel.estimate import CostModel
+from autopart.costmodel.lower_for_device import lower_for_device
+from autopart.search.cost import Cost, StateCosts
+from autopart.search.evaluator import Evaluator, SearchTask
+from autopart.search.jobs import Job, State
+from autopart.search.problem import Problem
+from autopart.search.progress import RefereeLine
+from autopart.spmd.device_local import DeviceLocal
+
+HOPELESS = 2.0
+"""Named schedules and the start that score so many times worse than the best, by the search's account, are left out:
+estimates of one program's schedules are not that far off among each other. An objective below zero leaves none out."""
+
+CONSIDERED = 16
+"""States kept per finalist asked for: many differ in nothing that their program shows."""
+
+
+class Leading:
+    """An observer of a problem that keeps the best states with different keys, the best first."""
+
+    def __init__(self, count: int):
+        self._count, self._keys = count, set[int]()
+        self._states: list[State] = []
+
+    def __call__(self, problem: Problem, state: State, is_best: bool) -> None:
+        """Called for every evaluation."""
+        if self._count == 0 or state.key in self._keys or not math.isfinite(state.cost.score):
+            return
+        if len(self._states) == self._count and state.cost.rank >= self._states[-1].cost.rank:
+            return
+        self._keys.add(state.key)
+        bisect.insort(self._states, state, key=lambda s: s.cost.rank)
+        for dropped in self._states[self._count :]:
+            self._keys.discard(dropped.key)
+        del self._states[self._count :]
+
+    @property
+    def states(self) -> list[State]:
+        """The states, the best first."""
+        return list(self._states)
+
+
+@dataclass
+class Finalist:
+    """A state that the referee costs.
+
+    labels   what it is: "found 1", "given 1", "BP+Z3(batch)", "start"; several where their programs are the same
+    cost     the referee's; None where it raised, and `error` says what
+    """
+
+    labels: list[str]
+    state: State
+    cost: Cost | None = None
+    error: str = ""
+    seconds: float = 0.0
+
+    def plain(self, task: SearchTask) -> dict[str, Any]:
+        """As reports have it: the estimate of the search beside the referee's."""
+        return {
+            "labels": self.labels, "decisions": [task.space.describe(d) for d in self.state.decisions],
+            "estimate": plain_cost(self.state.cost), "referee": plain_cost(self.cost) if self.cost else None,
+            "error": self.error, "seconds": self.seconds,
+        }  # fmt: skip
+
+
+@dataclass
+class Verdict:
+    """What the referee said: `best` is the state to take, the search's own best where the referee costed none."""
+
+    referee: str
+    best: State
+    finalists: list[Finalist] = field(default_factory=list[Finalist])
+    left_out: list[str] = field(default_factory=list[str])
+    interrupted: bool = False
+
+    @property
+    def cost(self) -> Cost | None:
+        """What the referee says of the best; None where it costed no state."""
+        return next((f.cost for f in self.finalists if f.state is self.best), None)
+
+    def report(self, task: SearchTask) -> dict[str, Any]:
+        """Plain values for the search's report."""
+        chosen = next((f.labels[0] for f in self.finalists if f.state is self.best and f.cost), None)
+        return {
+            "referee": self.referee, "finalists": [f.plain(task) for f in self.finalists],
+            "left_out": self.left_out, "chosen": chosen,
+        }  # fmt: skip
+
+
+def judge(
+    task: SearchTask, problem: Problem, leading: Leading, referee: CostModel, name: str, count: int, shown: bool = False
+) -> Verdict:
+    """Lets the referee, called `name`, cost the finalists; the task's partitioning is left as it was."""
+    evaluator = Evaluator(task)
+    verdict = Verdict(one_line(name), problem.best, *_finalists(evaluator, task, problem, leading, count))
+    price = StateCosts(task.partitioning.program, task.partitioning.mesh, referee, task.objective)
+    line = RefereeLine(verdict.referee, len(verdict.finalists)) if shown else None
+    try:
+        for number, finalist in enumerate(verdict.finalists):
+            if line:
+                line.begin(number, finalist.labels[0], finalist.state.cost.step_s)
+            started = time.monotonic()
+            try:
+                finalist.cost = price(_lowered(evaluator, task, finalist.state), finalist.state.cost.actions)
+            except Exception as error:
+                finalist.error = f"{type(error).__name__}: {error}"
+            finalist.seconds = time.monotonic() - started
+            if line:
+                line.end(finalist.cost.step_s if finalist.cost else None, finalist.error)
+    except KeyboardInterrupt:
+        verdict.interrupted = True
+    costed = [(f.cost.rank, number) for number, f in enumerate(verdict.finalists) if f.cost]
+    if costed:
+        verdict.best = verdict.finalists[min(costed)[1]].state
+    return verdict
+
+
+def plain_cost(cost: Cost) -> dict[str, Any]:
+    """A cost as plain values."""
+    return {
+        "step_s": cost.step_s,
+        "peak_bytes": cost.peak_bytes,
+        "fits": cost.fits,
+        "score": cost.score,
+        "actions": cost.actions,
+    }
+
+
+def _finalists(
+    evaluator: Evaluator, task: SearchTask, problem: Problem, leading: Leading, count: int
+) -> tuple[list[Finalist], list[str]]:
+    """States with different programs, the best by estimate first, and labels of those left out."""
+    found: dict[tuple[int, float, float], Finalist] = {}
+    best, left_out = problem.best.cost.score, list[str]()
+    limit = HOPELESS * best if best > 0 else math.inf
+    for label, state in _candidates(evaluator, task, problem, leading):
+        cost = state.cost
+        program = (_lowered(evaluator, task, state).fingerprint, cost.step_s, cost.peak_bytes)
+        if program in found:
+            if label:
+                found[program].labels.append(label)
+        elif label and not label.startswith("given ") and cost.score > limit:
+            left_out.append(label)
+        elif label or len(found) < count:
+            found[program] = Finalist([label or f"found {len(found) + 1}"], state)
+    return sorted(found.values(), key=lambda f: f.state.cost.rank), left_out
+
+
+def _candidates(
+    evaluator: Evaluator, task: SearchTask, problem: Problem, leading: Leading
+) -> Iterator[tuple[str, State]]:
+    """(label, state): what was found, without a label, best first; then what bounds it."""
+    yield from (("", state) for state in leading.states)
+    if not leading.states:
+        yield "", problem.best
+    for number, decisions in enumerate(task.space.seeds, 1):
+        yield f"given {number}", evaluator.run(Job(decisions))[-1]
+    yield from problem.baselines
+    yield "start", problem.start
+
+
+def _lowered(evaluator: Evaluator, task: SearchTask, state: State) -> DeviceLocal:
+    """The device-local program of a state."""
+    evaluator.actions(state.decisions)
+    return lower_for_device(evaluator.partitioning, task.options)

@@ -1,0 +1,79 @@
+"""Expert parallelism: each device holds some of the experts, and tokens travel to them.
+
+    dot_general  tokens[e,c,d] . up[e,d,f] -> hidden[e,c,f]      e is a batch dim of both: a dim of experts
+
+A dim of a weight is one of experts if the matmul that reads the weight runs over it as over a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from autopart.core.layout import LAST_TILE
+from autopart.core.op import WHOLE
+from autopart.core.partitioning import Partitioning
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.decisions import Decision
+from autopart.search.space.named.inputs import Inputs, scratch, weights
+from autopart.search.space.named_schedules import Decisions, Named, NamedSchedule, register_named_schedule
+from autopart.search.space.priors import matrix_ops
+
+
+@register_named_schedule("Experts")
+@dataclass(frozen=True)
+class ExpertParallelism(NamedSchedule):
+    """Each device holds its share of the experts."""
+
+    def decisions(self, space: DecisionSpace) -> Iterator[Named]:
+        """See `NamedSchedule`."""
+        for axis in space.axes:
+            yield Named(f"Experts({axis})", _experts(space, axis), (axis,))
+
+
+def _experts(space: DecisionSpace, axis: str) -> Decisions:
+    found: list[Decision] = []
+    whole = weights(space, Inputs.of(space, axis))
+    with scratch(space) as partitioning:
+        for probe in space.probes:
+            decision, values = probe.decision, space.values(probe.decision)
+            is_weight = whole.issuperset(values.tolist())
+            if decision.axis != axis or not is_weight or space.program.value_rank[values[0]] < 3:
+                continue
+            mark = partitioning.mark()
+            if space.apply(partitioning, decision) and _is_batch_of_matmul(space, partitioning, decision):
+                found.append(decision)
+            else:
+                partitioning.undo(mark)
+    return tuple(found)
+
+
+def _is_batch_of_matmul(space: DecisionSpace, partitioning: Partitioning, decision: Decision) -> bool:
+    """True if the matmuls that read the weight slice both of their operands along the axis and add nothing up."""
+    program, value = space.program, int(space.values(decision)[0])
+    index, shape = partitioning.mesh.index(decision.axis), program.type_of(value).shape
+    for op in _readers(space, value):
+        mapping = partitioning.state.mapping[op, index]
+        if mapping < 0 or len(program.operands_of(op)) < 2:
+            continue
+        chosen = partitioning.table.of[program.op_spec[op]][mapping]
+        read = zip(program.operands_of(op).tolist(), chosen.operands, strict=True)
+        sizes = {program.type_of(v).shape[d] for v, d in read if d != WHOLE}
+        if WHOLE not in chosen.operands[:2] and chosen.results[0] < LAST_TILE and sizes == {shape[decision.dim]}:
+            return True
+    return False
+
+
+def _readers(space: DecisionSpace, value: int) -> list[int]:
+    """Matrix ops that read the value, directly or through one op of one operand."""
+    program, is_matrix = space.program, matrix_ops(space.program)
+    pointer, user = program.users
+    direct = program.use_op[user[pointer[value] : pointer[value + 1]]].tolist()
+    behind: list[int] = []
+    for op in direct:
+        if not is_matrix[op] and len(program.operands_of(op)) == 1:
+            for result in program.results_of(op):
+                behind += program.use_op[user[pointer[result] : pointer[result + 1]]].tolist()
+    return [op for op in np.array([*direct, *behind], np.int64).tolist() if is_matrix[op]]

@@ -1,0 +1,160 @@
+"""Which arguments are data, and which of their dims a program computes on independently.
+
+    probe                    tiles    leaves sums that end    that matmuls wait for    takes weights along
+    tile<batch/inputs, 0>    68 %     32 %, the gradients'     0 %                       0 %                  data
+    tile<params/*/up, 0>     64 %      0 %                    32 %                     100 %                  features
+    tile<token, 0>          100 %      0 %                     0 %                      18 %, the cache       data
+
+A dim of data divides the program's work and leaves the weights whole. So data is found by what a tile does, whatever
+arguments are called: images, tokens, edges of a graph, the state of an environment, a token and its cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from autopart.core.partitioning import Partitioning
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.decisions import Decision
+from autopart.search.space.open_tiles import pending_bytes
+from autopart.search.space.probe import Probe
+
+ENDED = 0.5
+"""A sum that ends divides the work too, and then needs a collective: it counts half of what is tiled."""
+
+WEIGHTS_COST = 0.3
+"""What it costs to take all weights along, in shares of the flop: a feature dim does, a batch does not."""
+
+LEAST_SHARE = 0.02
+"""Share of the flop that a dim of data divides at least, to be worth a schedule."""
+
+INDEPENDENT = 1.5
+"""A second input is data too if it tiles so many times the flop that it leaves in sums for which matmuls wait."""
+
+TAKES_ALONG = 0.1
+"""Share of the weights that another dim of data may take along beyond what the batch does."""
+
+
+def score(probe: Probe) -> float:
+    """How well a tile divides the program's work without touching its weights."""
+    return probe.tiled + ENDED * probe.ended - probe.summed - WEIGHTS_COST * probe.weights
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The data of a program, as one axis sees it.
+
+    batch      decisions that tile every input on the dim that divides most: none if there is no such dim
+    dims       the arguments that these decisions tile, with the dim
+    weights    the share of the weights that they take along
+    """
+
+    batch: tuple[Decision, ...]
+    dims: Mapping[int, int]
+    weights: float
+
+    @property
+    def arguments(self) -> frozenset[int]:
+        """The arguments that are data."""
+        return frozenset(self.dims)
+
+    @staticmethod
+    def of(space: DecisionSpace, axis: str) -> Inputs:
+        """Finds them by the probes along `axis`, once per space."""
+        known = _KNOWN.setdefault(space, {})
+        if axis not in known:
+            known[axis] = Inputs._found(space, axis)
+        return known[axis]
+
+    @staticmethod
+    def _found(space: DecisionSpace, axis: str) -> Inputs:
+        best = _best(space, axis)
+        if best is None:
+            return Inputs((), {}, 0.0)
+        with scratch(space) as partitioning:
+            before = {v: partitioning.tiled_dim(v, axis) for v in space.program.arguments}
+            space.apply(partitioning, best.decision)
+            found = [best.decision, *_others(space, partitioning, best)]
+            after = {v: partitioning.tiled_dim(v, axis) for v in space.program.arguments}
+        return Inputs(tuple(found), {v: d for v, d in after.items() if d >= 0 and before[v] < 0}, best.weights)
+
+
+_KNOWN: WeakKeyDictionary[DecisionSpace, dict[str, Inputs]] = WeakKeyDictionary()
+"""The inputs along each axis that was asked for, as long as somebody has the space."""
+
+
+def _best(space: DecisionSpace, axis: str) -> Probe | None:
+    """The probe that divides most; of equal ones, one of an input that the program does not update."""
+    updated = set(space.facts.tied.tolist())
+    probes = [p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE and score(p) > 0]
+    is_updated = {p: bool(updated.intersection(space.values(p.decision).tolist())) for p in probes}
+    return max(probes, key=lambda p: (round(score(p), 6), not is_updated[p]), default=None)
+
+
+def _others(space: DecisionSpace, partitioning: Partitioning, best: Probe) -> Iterator[Decision]:
+    """Inputs that the first one does not reach, on a dim of the same size: the text of a batch of images and text."""
+    shapes, axis = space.program.value_shape, best.decision.axis
+    rows = shapes[space.values(best.decision)[0], best.decision.dim]
+    updated = set(space.facts.tied.tolist())
+    for probe in space.probes:
+        d, values = probe.decision, space.values(probe.decision)
+        if d.axis != axis or d == best.decision or updated.intersection(values.tolist()):
+            continue
+        same_rows = (shapes[values, d.dim] == rows).all()
+        if same_rows and probe.tiled >= INDEPENDENT * probe.summed and space.apply(partitioning, d):
+            yield d
+
+
+def other_dims(space: DecisionSpace, inputs: Inputs, axis: str) -> list[Probe]:
+    """Probes of data on other dims than the batch, those that divide most first."""
+
+    def is_other(p: Probe) -> bool:
+        dims = {inputs.dims.get(v, -1) for v in space.values(p.decision).tolist()}
+        return -1 not in dims and p.decision.dim not in dims and p.weights <= inputs.weights + TAKES_ALONG
+
+    on_axis = (p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE)
+    return sorted(filter(is_other, on_axis), key=lambda p: -score(p))
+
+
+def other_inputs(space: DecisionSpace, inputs: Inputs, axis: str) -> list[Probe]:
+    """Probes of data that the batch does not reach, on their own rows: the nodes beside the edges of a graph."""
+    taken = inputs.arguments.union(space.facts.tied.tolist(), weights(space, inputs))
+
+    def is_other(p: Probe) -> bool:
+        own = not taken.intersection(space.values(p.decision).tolist())
+        return own and p.weights <= TAKES_ALONG and p.tiled >= INDEPENDENT * p.summed
+
+    on_axis = (p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE)
+    return sorted(filter(is_other, on_axis), key=lambda p: -score(p))
+
+
+def weights(space: DecisionSpace, inputs: Inputs) -> frozenset[int]:
+    """Arguments besides data that matrix ops read: where the program updates some of those, the updated ones."""
+    read = np.flatnonzero(space.facts.read_by_matrix[space.program.arguments])
+    others = {space.program.arguments[i] for i in read.tolist()} - inputs.arguments
+    return frozenset(others.intersection(space.facts.tied.tolist()) or others)
+
+
+@contextmanager
+def scratch(space: DecisionSpace) -> Generator[Partitioning]:
+    """The state that the space starts from, to try things on; what was done is undone at the end."""
+    mark = space.start.mark()
+    try:
+        yield space.start
+    finally:
+        space.start.undo(mark)
+
+
+def bytes_in_sums(partitioning: Partitioning, value_bytes: np.ndarray, axis: str) -> float:
+    """Bytes of values of which each device along `axis` holds a part of a sum that no op takes up in parts."""
+    total, one_group = np.zeros(1), np.zeros(len(value_bytes), np.int32)
+    index = partitioning.mesh.index(axis)
+    pending_bytes(
+        partitioning.graph, partitioning.table.arrays, partitioning.state, one_group, value_bytes, index, total
+    )
+    return float(total[0])

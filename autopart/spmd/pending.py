@@ -1,0 +1,411 @@
+"""Where reductions are done: at the cheapest point of the way that they can go while they are pending.
+
+    %p = dot_general       sum{B}, f32[8,64]      4 KiB on the links if it is reduced here, twice the value's bytes
+    %t = transpose %p      sum{B}, f32[64,8]      the same
+    %s = slice %t          sum{B}, f32[16,8]      1 KiB                                                  <- here
+    %e = exponential %s                           not linear: the way ends
+
+A value that is pending on an axis goes on through an op if the op has a passage for it (`core/ops/passages.py`), if
+nothing else reads the value and no action is on it, and if what else the op reads is whole or stands for parts: zeros
+for a sum, anything for a maximum. The ways of several sums join in an op that adds them, so a way is a tree. For each
+tree and axis, the reduction is done at the points that move the fewest bytes in all:
+
+    bytes = bytes of the value on one device x runs of its loop x (1 if its readers slice it alike, else 2)
+
+(reduce_scatter or all_reduce). Where two choices move the same bytes, the one that repeats less work is taken (an op
+that passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before
+they are reduced, a slice comes before the reduction and a broadcast after it, and the reduction comes after a
+transpose, which the compiler then makes part of the matmul.
+
+A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
+passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
+would be held whole. So does the result of a branch that is pending in one branch alone: other branches reduce nothing.
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import ACTION_MASK, LAST_TILE
+from autopart.core.mapping_table import MappingArrays
+from autopart.core.op import MUL, OR, SUM
+from autopart.core.propagation import GraphArrays, StateArrays, operand_entry, result_entry, tiling
+from autopart.spmd.passage_arrays import PassageArrays
+
+ANY_CODE = ACTION_MASK
+"""In `code`: pending by whatever reduction the loop turns out to add up by."""
+
+
+@njit(cache=True)
+def pass_reductions(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passages: PassageArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    is_output: np.ndarray,
+    rounded: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(passing, code): what is pending where, if every reduction is done where it is cheapest.
+
+    passing[op]        uint8; bit a: the op works on parts along axis a, or makes its result whole for an op that does
+    code[value, axis]  uint8; the reduction that may be pending on a value, and that is if its op passes parts; else 0
+
+    `rounded` also lets reductions through ops whose parts are rounded otherwise than the whole.
+    """
+    ops, axes = state.mapping.shape
+    values = graph.value_op.shape[0]
+    passing, code = np.zeros(ops, np.uint8), np.zeros((values, axes), np.uint8)
+    taken, assumed = np.full(ops, -1, np.int32), np.zeros(ops, np.uint8)
+    cost, stays, loop = np.zeros((values, 4)), np.zeros(values, np.bool_), np.full(values, -1, np.int32)
+    wanted = np.zeros(values, np.bool_)
+    for axis in range(axes):
+        for op in range(ops):
+            if passages.is_carry[op]:
+                assumed[op] = ANY_CODE
+        some = changes = True
+        while changes:
+            some = _spread(
+                graph, maps, state, passages, sizes, shapes, is_output, rounded, axis,
+                assumed, code, taken, cost, stays, loop,
+            )  # fmt: skip
+            changes = some and _revise(graph, maps, state, passages, is_output, axis, assumed, code, loop)
+        if some:
+            _choose(graph, maps, state, passages, axis, assumed, code, taken, stays, wanted, passing)
+        else:
+            code[:, axis] = 0
+    return passing, code
+
+
+@kernel
+def _spread(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passages: PassageArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    is_output: np.ndarray,
+    rounded: bool,
+    axis: int,
+    assumed: np.ndarray,
+    code: np.ndarray,
+    taken: np.ndarray,
+    cost: np.ndarray,
+    stays: np.ndarray,
+    loop: np.ndarray,
+) -> bool:
+    """Follows every reduction along `axis` as far as it can go, and prices each point. False if none begins anywhere.
+
+    assumed[op]   by which reduction a carry is taken to be pending; 0 for none
+    taken[op]     the passage by which the op can pass, or -1
+    cost[value]   for reducing at the value: bytes, work repeated; for the best points up to it: bytes, work repeated
+    stays[value]  True if reducing at the value, or later, is at least as good as reducing before
+    loop[value]   the carry on which it depends that the value is pending; such a value is reduced after that loop only
+    """
+    some = False
+    for i in range(passages.order.shape[0]):
+        op = passages.order[i]
+        if op < 0:
+            op = -1 - op
+            value = graph.result_ptr[op] + 1
+            code[value, axis] = assumed[op]
+            if assumed[op] != 0:
+                _price(graph, maps, state, passages, sizes, shapes, is_output, axis, op, value, code, cost, stays, loop)
+            continue
+        first, spec = graph.result_ptr[op], graph.op_spec[op]
+        taken[op] = -1
+        if passages.is_carry[op]:
+            code[first, axis], loop[first], stays[first] = assumed[op], op, False
+            cost[first] = 0.0
+            continue
+        mapping = state.mapping[op, axis]
+        native = 0
+        for value in range(first, graph.result_ptr[op + 1]):
+            native = result_entry(graph, maps, op, mapping, value - first) if mapping >= 0 else 0
+            native = native if LAST_TILE < native <= OR else 0
+            code[value, axis] = native
+            if native != 0:
+                some = True
+                cost[value] = _bytes(graph, maps, state, passages, sizes, shapes, is_output, axis, value)
+                cost[value, 1] = cost[value, 3] = 0.0
+                stays[value], loop[value] = True, -1
+        if passages.first[spec] == passages.first[spec + 1] or graph.result_ptr[op + 1] != first + 1:
+            continue
+        if (passages.rounded[spec] and not rounded) or (passages.divided[spec] and mapping >= 0):
+            continue
+        if not _reads_pending(graph, op, axis, code):
+            continue
+        for passage in range(passages.first[spec], passages.first[spec + 1]):
+            found = _fits(graph, maps, state, passages, is_output, axis, op, passage, code)
+            if found != 0 and (native == 0 or native == found):
+                code[first, axis], taken[op] = found, passage
+                _price(graph, maps, state, passages, sizes, shapes, is_output, axis, op, first, code, cost, stays, loop)
+                if native != 0:
+                    stays[first] = True
+                break
+    return some
+
+
+@kernel
+def _reads_pending(graph: GraphArrays, op: int, axis: int, code: np.ndarray) -> bool:
+    found = False
+    for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+        found = found or code[graph.operands[use], axis] != 0
+    return found
+
+
+@kernel
+def _fits(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passages: PassageArrays,
+    is_output: np.ndarray,
+    axis: int,
+    op: int,
+    passage: int,
+    code: np.ndarray,
+) -> int:
+    """By which reduction the op's result is pending if it takes the passage; 0 if it cannot take it."""
+    by, found = passages.code[passage], 0
+    for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+        value = graph.operands[use]
+        pending = code[value, axis]
+        if passages.parts[passages.start[passage] + use - graph.operand_ptr[op]]:
+            if pending == 0:
+                if not _stands_for_parts(graph, maps, state, passages, is_output, axis, value, by):
+                    return 0
+                continue
+            if (pending != by and pending != ANY_CODE) or not _goes_on(graph, state, is_output, axis, value):
+                return 0
+            found = by if found == by or pending == by else ANY_CODE
+        elif pending != 0 or not _is_whole(graph, maps, state, passages, is_output, axis, value):
+            return 0
+    return found
+
+
+@kernel
+def _goes_on(graph: GraphArrays, state: StateArrays, is_output: np.ndarray, axis: int, value: int) -> bool:
+    """True if one use alone reads the value, and nothing is decided about the axis."""
+    alone = graph.user_ptr[value + 1] - graph.user_ptr[value] == 1
+    return alone and not is_output[value] and state.action[value, axis] == 0
+
+
+@kernel
+def _stands_for_parts(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passages: PassageArrays,
+    is_output: np.ndarray,
+    axis: int,
+    value: int,
+    code: int,
+) -> bool:
+    """True if the value, the same on every device, reduces to itself: zeros for a sum, anything for a maximum."""
+    if code in (SUM, MUL) and passages.identity[value] >> (code - SUM) & 1 == 0:
+        return False
+    return _is_whole(graph, maps, state, passages, is_output, axis, value)
+
+
+@kernel
+def _is_whole(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passages: PassageArrays,
+    is_output: np.ndarray,
+    axis: int,
+    value: int,
+) -> bool:
+    """True if each device has all of the value, or can make it from scalars instead of its tile."""
+    if tiling(graph, maps, state, value, axis) < 0:
+        return True
+    if not passages.from_scalars[graph.value_op[value]]:
+        return False
+    return _goes_on(graph, state, is_output, axis, value)
+
+
+@kernel
+def _price(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passages: PassageArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    is_output: np.ndarray,
+    axis: int,
+    op: int,
+    value: int,
+    code: np.ndarray,
+    cost: np.ndarray,
+    stays: np.ndarray,
+    loop: np.ndarray,
+) -> None:
+    """Fills in cost, stays and loop of a value that is pending because its op passes parts; see `_spread`."""
+    sooner, sooner_work, work, inside = 0.0, 0.0, 0.0, -1
+    spec = graph.op_spec[op]
+    if passages.leaves[spec] or (state.mapping[op, axis] >= 0 and not passages.free[spec]):
+        work = _elements(graph, maps, state, sizes, shapes, axis, value)
+    for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+        operand = graph.operands[use]
+        if code[operand, axis] != 0:
+            work += cost[operand, 1]
+            sooner += cost[operand, 2]
+            sooner_work += cost[operand, 3]
+            if loop[operand] >= 0 and loop[operand] != op:
+                inside = loop[operand]
+    here = _bytes(graph, maps, state, passages, sizes, shapes, is_output, axis, value)
+    loop[value] = inside
+    stays[value] = inside < 0 and (here < sooner or (here == sooner and work <= sooner_work))
+    cost[value, 0], cost[value, 1] = here, work
+    cost[value, 2], cost[value, 3] = (here, work) if stays[value] else (sooner, sooner_work)
+
+
+@kernel
+def _elements(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    axis: int,
+    value: int,
+) -> float:
+    """Elements on one device of a value that is not tiled on `axis`."""
+    elements = 1.0
+    for dim in range(shapes.shape[1]):
+        elements *= shapes[value, dim]
+    for other in range(sizes.shape[0]):
+        if other != axis and tiling(graph, maps, state, value, other) >= 0:
+            elements /= sizes[other]
+    return elements
+
+
+@kernel
+def _bytes(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passages: PassageArrays,
+    sizes: np.ndarray,
+    shapes: np.ndarray,
+    is_output: np.ndarray,
+    axis: int,
+    value: int,
+) -> float:
+    """What a reduction of the value along `axis` moves: its bytes, twice if it is made whole, whenever it runs."""
+    first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
+    times = 2.0 if is_output[value] or first < last else 0.0
+    if state.action[value, axis] > 0 or (not is_output[value] and _sliced_alike(graph, maps, state, axis, value)):
+        times = 1.0
+    runs = passages.runs[passages.scope[graph.value_op[value]]]
+    size = _elements(graph, maps, state, sizes, shapes, axis, value) * passages.element_bytes[value]
+    return times * runs * size
+
+
+@kernel
+def _sliced_alike(graph: GraphArrays, maps: MappingArrays, state: StateArrays, axis: int, value: int) -> bool:
+    """True if the loops of all readers over `axis` slice the value on one dim."""
+    dim = -1
+    for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
+        use = graph.user[i]
+        op = graph.use_op[use]
+        mapping = state.mapping[op, axis]
+        wanted = operand_entry(graph, maps, op, mapping, use - graph.operand_ptr[op]) if mapping >= 0 else -1
+        if wanted < 0 or (dim >= 0 and dim != wanted):
+            return False
+        dim = wanted
+    return dim >= 0
+
+
+@kernel
+def _revise(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passages: PassageArrays,
+    is_output: np.ndarray,
+    axis: int,
+    assumed: np.ndarray,
+    code: np.ndarray,
+    loop: np.ndarray,
+) -> bool:
+    """Takes back what was assumed of carries and does not hold; True if that is anything.
+
+    A carry is pending if what the body makes of it is, by the same reduction, and if it begins with parts.
+    """
+    changes, open_ = False, False
+    for op in range(assumed.shape[0]):
+        if assumed[op] == 0:
+            continue
+        initial, next_ = graph.operands[graph.operand_ptr[op]], graph.operands[graph.operand_ptr[op] + 1]
+        inside, found = graph.result_ptr[op], code[next_, axis]
+        unused = graph.user_ptr[inside] == graph.user_ptr[inside + 1] and state.action[inside, axis] == 0
+        added_up = loop[next_] == op and _goes_on(graph, state, is_output, axis, inside)
+        holds = found != 0 and (unused or added_up) and _goes_on(graph, state, is_output, axis, next_)
+        if holds and found == ANY_CODE:
+            open_ = True
+        elif holds:
+            begins = code[initial, axis]
+            holds = assumed[op] == found or assumed[op] == ANY_CODE
+            if begins == 0:
+                holds = holds and _stands_for_parts(graph, maps, state, passages, is_output, axis, initial, found)
+            else:
+                other = begins != found and begins != ANY_CODE
+                holds = holds and not other and _goes_on(graph, state, is_output, axis, initial)
+        revised = found if holds else 0
+        if revised != assumed[op]:
+            assumed[op], changes = revised, True
+    if open_ and not changes:
+        for op in range(assumed.shape[0]):
+            if assumed[op] == ANY_CODE:
+                assumed[op], changes = 0, True
+    return changes
+
+
+@kernel
+def _choose(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passages: PassageArrays,
+    axis: int,
+    assumed: np.ndarray,
+    code: np.ndarray,
+    taken: np.ndarray,
+    stays: np.ndarray,
+    wanted: np.ndarray,
+    passing: np.ndarray,
+) -> None:
+    """From the ends of all ways backwards: sets the bit of `axis` in passing[op] of the ops that pass parts.
+
+    `wanted` is scratch: True for a value that must be pending, since its one reader passes it on.
+    """
+    wanted[:] = False
+    for i in range(passages.order.shape[0] - 1, -1, -1):
+        op = passages.order[i]
+        after_loop = op < 0
+        if after_loop:
+            op = -1 - op
+            value = graph.result_ptr[op] + 1
+            able = assumed[op] != 0
+        else:
+            value = graph.result_ptr[op]
+            able = taken[op] >= 0
+        if not able or not (wanted[value] or stays[value]):
+            continue
+        passing[op] |= 1 << axis
+        for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+            operand = graph.operands[use]
+            if code[operand, axis] != 0:
+                wanted[operand] = True
+            elif tiling(graph, maps, state, operand, axis) >= 0:
+                passing[graph.value_op[operand]] |= 1 << axis

@@ -1,0 +1,108 @@
+"""The forms of a step: sequences of collectives that do what one does, and the cheapest of them.
+
+    all_gather [{"x"}, {"y"}]        one gather along a new leading dim, then a copy of the whole result
+    all_gather [{}, {"y"}]           a gather of each dim, the minor dim first: no copy, and a latency more
+    all_gather [{"x"}, {}]
+    all_gather [{"x"}, {}]           or the major dim first
+    all_gather [{}, {"y"}]
+
+A gather and a reduce_scatter over several dims may be taken apart by dim, in any order and grouping. An all_to_all from
+one dim to another may be stacked: what it leaves then stands in order if it joins the major dim. Figure 11 knows only
+what moves between devices; a cost that knows the copies too has `emitted_cost`, and forms are chosen by that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Protocol, TypeGuard
+
+from autopart.spmd.redistribution import rules
+from autopart.spmd.redistribution.collective_cost import CollectiveCost
+from autopart.spmd.redistribution.step import Step, spanned_axes
+from autopart.spmd.redistribution.types import DistributedType, SubAxis
+
+Part = tuple[tuple[int, tuple[SubAxis, ...]], ...]
+"""Some of the (dim, axes) that a step changes, done by one collective."""
+
+MOST_DIMS = 3
+"""Over more dims than these, a step is taken apart dim by dim, minor dim first, or not at all."""
+
+
+class EmittedCost(CollectiveCost, Protocol):
+    """A cost of collectives that also knows what a device copies for them."""
+
+    def emitted_cost(self, step: Step, element_bytes: float) -> float:
+        """The cost of a step as it is emitted: its collective and its local copies."""
+        ...
+
+
+def counts_copies(cost: object) -> TypeGuard[EmittedCost]:
+    """Whether a cost knows local copies."""
+    return hasattr(cost, "emitted_cost")
+
+
+@lru_cache(maxsize=1 << 14)
+def cheapest_form(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[float, tuple[Step, ...]]:
+    """(cost, steps) of the cheapest form; of equal costs, that of fewest collectives, then the first of `forms`."""
+    best: tuple[float, tuple[Step, ...]] | None = None
+    for form in forms(step):
+        priced = [_cheaper_of(one, element_bytes, cost) for one in form]
+        total = sum(price for price, _ in priced)
+        if best is None or (total, len(form)) < (best[0], len(best[1])):
+            best = (total, tuple(one for _, one in priced))
+    assert best is not None
+    return best
+
+
+def forms(step: Step) -> Iterator[tuple[Step, ...]]:
+    """Sequences of steps that do what `step` does, each on some of its dims; the step itself first."""
+    yield (step,)
+    changed = step.gathered if step.kind == "all_gather" else step.sliced
+    if step.kind not in ("all_gather", "reduce_scatter") or len(changed) < 2 or step.view.devices is not None:
+        return
+    minor_first = tuple(reversed(changed))
+    parts = _partitions(minor_first) if len(changed) <= MOST_DIMS else [tuple((c,) for c in minor_first)]
+    for sequence in parts:
+        if len(sequence) > 1:
+            yield _taken_apart(step, sequence)
+
+
+def _cheaper_of(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[float, Step]:
+    """(cost, step): the step as it is or stacked; as it is, where the two cost the same."""
+    price = cost.emitted_cost(step, element_bytes)
+    if step.stacked or step.kind != "all_to_all":
+        return price, step
+    stacked = replace(step, stacked=True)
+    other = cost.emitted_cost(stacked, element_bytes)
+    return (other, stacked) if other < price else (price, step)
+
+
+def _partitions(changed: Part) -> Iterator[tuple[Part, ...]]:
+    """The ways to do the changes one after the other, some at once; dim by dim in the given order first."""
+    for order in itertools.permutations(changed):
+        yield tuple((change,) for change in order)
+    for size in range(2, len(changed)):
+        for together in itertools.combinations(changed, size):
+            rest = tuple(c for c in changed if c not in together)
+            for others in _partitions(rest):
+                for place in range(len(others) + 1):
+                    yield (*others[:place], tuple(sorted(together)), *others[place:])
+
+
+def _taken_apart(step: Step, sequence: tuple[Part, ...]) -> tuple[Step, ...]:
+    steps, here, view = [], step.source, step.view
+    for number, part in enumerate(sequence):
+        after = step.target if number + 1 == len(sequence) else _after(step, view, part)
+        axes = spanned_axes(tuple(a for _, own in part for a in own), step.source.mesh)
+        gathered, sliced = (part, ()) if step.kind == "all_gather" else ((), part)
+        steps.append(Step(step.kind, here, after, view, gathered, sliced, axes, step.code, len(part) > 1))
+        here = view = after
+    return tuple(steps)
+
+
+def _after(step: Step, view: DistributedType, part: Part) -> DistributedType:
+    rule = rules.all_gather if step.kind == "all_gather" else rules.reduce_scatter
+    return rule(view, dict(part))

@@ -1,0 +1,86 @@
+"""What the TPU compiler makes of a program, kept in `compiled.json` by the hash of what it was given.
+
+A program whose text, topology and compiler are known is never compiled again, whichever case asks for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import autopart as ap
+from autopart.costmodel.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla_compile import CLOCK_HZ, topology_devices
+from experiments.against_xla.cases import Case
+from experiments.against_xla.hlo import collectives, cycles_by_class
+
+KEPT = Path(__file__).with_name("compiled.json")
+TEXTS: Path | None = None
+"""Where optimised texts are left for reading; None: nowhere."""
+
+
+def compile_case(case: Case) -> dict[str, str]:
+    """Compiles what is not known yet of a case; "ours" and "xla" -> the key of the program in `kept()`."""
+    devices = topology_devices(case.topology)
+    pair, keys = case.pair(devices), {}
+    for side, lowered in (("ours", pair.ours), ("xla", pair.xla)):
+        keys[side] = _key(lowered, case.topology)
+        if keys[side] not in kept():
+            keep(
+                keys[side], figures(lowered, case.mesh, CLOCK_HZ[devices[0].device_kind.lower()], f"{case.name} {side}")
+            )
+    return keys
+
+
+def figures(lowered: Any, mesh: ap.Mesh, clock_hz: float, name: str) -> dict[str, Any]:
+    """The compiler's account of one program; {"error": ...} where it refuses it."""
+    started = time.process_time()
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        return {"error": str(error).splitlines()[0][:200]}
+    compile_s = time.process_time() - started
+    text, stats = compiled.as_text(), compiled.memory_analysis()
+    if TEXTS is not None:
+        (TEXTS / f"{name}.hlo").write_text(text)
+    module = OptimisedHlo(text)
+    outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
+    return {
+        "compute_s": module.cycles / clock_hz,
+        "classes": {kind: cycles / clock_hz for kind, cycles in cycles_by_class(module).most_common()},
+        "collectives": [[*row, count] for row, count in collectives(module, mesh).items()],
+        "peak_bytes": stats.argument_size_in_bytes + outputs + stats.temp_size_in_bytes,
+        "compile_cpu_s": round(compile_s, 1),
+        "rematerialised": text.count(".remat"),
+    }
+
+
+def kept() -> dict[str, Any]:
+    """Key -> figures of every program that was compiled."""
+    return json.loads(KEPT.read_text()) if KEPT.exists() else {}
+
+
+def keep(key: str, found: dict[str, Any]) -> None:
+    """Adds the figures of a program."""
+    KEPT.write_text(json.dumps({**kept(), key: found}, indent=None).replace('}, "', '},\n"') + "\n")
+
+
+def versions() -> dict[str, str]:
+    """Of the compiler."""
+    try:
+        return {package: version(package) for package in ("jax", "libtpu")}
+    except PackageNotFoundError:
+        return {"jax": version("jax")}
+
+
+def _key(lowered: Any, topology: str) -> str:
+    """What the compiler is given, as a number."""
+    digest = hashlib.sha256(json.dumps([topology, versions()]).encode())
+    digest.update(lowered.as_text().encode())
+    return digest.hexdigest()[:24]

@@ -1,0 +1,65 @@
+"""Pairs of programs from outside: what people write, and where search goes.
+
+    BP, BP+FSDP, BP+MP     on every program
+    found, on the way      `states.py`
+
+Rules of the simulator were chosen with four of the programs in view (`tuned`); on the other five they are only checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import autopart as ap
+from experiments.models.tactics import BP
+from experiments.simulator_accuracy.pairs import V3, V5E
+from experiments.simulator_accuracy.states import Kept, kept_states, outside
+
+MODELS = {
+    "vit": (True, V3),
+    "mixer": (True, V3),
+    "gpt": (True, V3),
+    "towers": (True, V5E),
+    "bert": (False, V3),
+    "conformer": (False, V3),
+    "moe": (False, V3),
+    "lstm": (False, V3),
+    "resnet": (False, V5E),
+}
+"""Whether rules were chosen on it, and where it is compiled for."""
+
+FSDP = ap.ManualPartition(
+    {"params": ap.FIRST_DIVISIBLE_DIM, "opt_state": ap.FIRST_DIVISIBLE_DIM}, axis="batch", name="FSDP"
+)
+
+
+@dataclass(frozen=True)
+class OutsidePair:
+    """A program from outside, a schedule or a kept state, and where it is compiled for."""
+
+    model: str
+    schedule: tuple[ap.Tactic, ...]
+    on: tuple[str, ap.Mesh]
+    tuned: bool
+
+    @property
+    def name(self) -> str:
+        return f"{self.model} {'+'.join(t.name for t in self.schedule)} {self.on[0]}"
+
+    @property
+    def searched(self) -> bool:
+        """True for a state of a search, False for what a person wrote."""
+        return isinstance(self.schedule[0], Kept)
+
+    def lower(self) -> ap.Lowered:
+        program = outside(self.model)
+        return ap.jit(program.step, self.on[1], list(self.schedule), donate_argnums=(0, 1)).lower(*program.args)
+
+
+def outside_pairs() -> Iterator[OutsidePair]:
+    """All of them, a program after the other."""
+    for model, (tuned, on) in MODELS.items():
+        megatron = ap.ManualPartition({"params": outside(model).megatron}, axis="model", name="MP")
+        for schedule in ((BP,), (BP, FSDP), (BP, megatron), *((state,) for state in kept_states(model))):
+            yield OutsidePair(model, schedule, on, tuned)

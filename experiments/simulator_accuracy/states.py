@@ -1,0 +1,101 @@
+"""States where search goes: what short searches found in programs from outside, and states that they passed on the way.
+
+    python -m experiments.simulator_accuracy.states             searches; writes `states.json`
+    python -m experiments.simulator_accuracy.states vit mixer   in some of the programs
+
+A state is kept as the rows of its actions, so that a pair stays the same when the simulator changes. Searches of a
+program differ in optimizer, seed and budget; what short ones end with stands for the states that long ones pass.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import autopart as ap
+from autopart.core.actions import Action, action_of, row_of
+from experiments.models.outside.training import Training
+
+KEPT = Path(__file__).with_name("states.json")
+
+SEARCHES = {
+    "mcts 300": (ap.MCTS(), 300, 0),
+    "annealing 200": (ap.Annealing(), 200, 1),
+    "annealing 60": (ap.Annealing(), 60, 2),
+    "mcts unseeded 60": (ap.MCTS(seeded=False), 60, 3),
+    "random 60": (ap.RandomSearch(), 60, 4),
+}
+"""Optimizer, evaluations and seed of each search; the first two are long enough to be called found."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A tactic that takes actions that were written down."""
+
+    name: str
+    rows: tuple[Any, ...]
+
+    def act(self, partitioning: Any, context: Any) -> ap.TacticResult:
+        actions: list[Action] = [action_of(row) for row in self.rows]
+        partitioning.apply_all(actions)
+        return ap.TacticResult(actions)
+
+
+@dataclass
+class Noting:
+    """A tactic that does what another one does, and keeps the rows of its actions."""
+
+    tactic: ap.Tactic
+    rows: tuple[Any, ...] = ()
+    name: str = "found"
+
+    def act(self, partitioning: Any, context: Any) -> ap.TacticResult:
+        result = self.tactic.act(partitioning, context)
+        self.rows = tuple(row_of(action) for action in result.actions)
+        return result
+
+
+def outside(model: str) -> Training:
+    """The training step of a model of `experiments/models/outside`."""
+    return importlib.import_module(f"experiments.models.outside.{model}").training()
+
+
+def search(model: str, mesh: ap.Mesh) -> dict[str, Any]:
+    """Rows of actions by search, those of equal cost once."""
+    found, seen, program = {}, set(), outside(model)
+    for name, (optimizer, evaluations, seed) in SEARCHES.items():
+        axes, budget = list(mesh.axis_names), ap.Budget(evaluations)
+        tactic = Noting(ap.AutomaticPartition(axes, optimizer, budget, seed, cache=False, progress=False))
+        low = ap.jit(program.step, mesh, [tactic], donate_argnums=(0, 1)).lower(*program.args)
+        key = (low.estimate.step_s, low.estimate.peak_bytes)
+        if key not in seen:
+            seen.add(key)
+            found[name] = tactic.rows
+            print(
+                f"{model} {name}: {low.estimate.step_s * 1e3:.1f} ms, {low.estimate.peak_bytes / 1e9:.2f} GB",
+                flush=True,
+            )
+    return found
+
+
+def kept_states(model: str) -> list[Kept]:
+    """The states of a program that are on file."""
+    return [Kept(name, tuple(rows)) for name, rows in json.loads(KEPT.read_text()).get(model, {}).items()]
+
+
+def main() -> None:
+    from experiments.simulator_accuracy.outside_pairs import MODELS
+
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    for model, (_, (_, mesh)) in MODELS.items():
+        if model in (sys.argv[1:] or MODELS):
+            kept[model] = search(model, mesh)
+            KEPT.write_text(json.dumps(kept) + "\n")
+
+
+if __name__ == "__main__":
+    main()

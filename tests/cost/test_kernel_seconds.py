@@ -1,0 +1,88 @@
+"""How long does one kernel take, from its work on both units and the bytes it moves?
+
+units in turn      matrix + vector, not the longer of them
+unhidden share     a share of the shorter of computing and moving is added
+stream share       a kernel that reads one array, and multiplies nothing, gets a part of the memory's rate
+unfilled tiles     a product whose dims are shorter than a tile of the matrix unit does the work of a whole tile
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import pytest
+
+import autopart as ap
+from autopart.costmodel.hardware.devices import XLA_TPU
+from tests.cost.programs import BYTES_PER_S, FLOP_PER_S, LAUNCH_S, f32, plain_device, simulated
+
+N = 512
+SQUARE = 4.0 * N * N
+
+
+def device(name, **changes):
+    return plain_device(f"kernel_seconds_{name}", around_matmul=XLA_TPU, hbm_bytes_per_s=1e15, **changes)
+
+
+def matmul_s(m, k, n):
+    return 2.0 * m * k * n / FLOP_PER_S
+
+
+def test_units_in_turn_add_the_vector_work_to_the_matrix_work():
+    def function(x, w):
+        return jnp.tan(x) @ w
+
+    beside = simulated(function, f32(N, N), f32(N, N), device=device("beside"))
+    in_turn = simulated(function, f32(N, N), f32(N, N), device=device("in_turn", units_in_turn=True))
+    vector_s = beside.graph.nodes["vector_flop"].sum() / FLOP_PER_S
+    assert vector_s > 0
+    assert beside.compute_s == pytest.approx(LAUNCH_S + matmul_s(N, N, N), rel=1e-3)
+    assert in_turn.compute_s == pytest.approx(LAUNCH_S + matmul_s(N, N, N) + vector_s, rel=1e-3)
+
+
+def test_an_unhidden_share_of_the_shorter_of_computing_and_moving_is_added():
+    name = plain_device("kernel_seconds_unhidden", unhidden_share=0.5)
+    found = simulated(lambda x, w: x @ w, f32(N, N), f32(N, N), device=name)
+    moving_s, computing_s = 3 * SQUARE / BYTES_PER_S, matmul_s(N, N, N)
+    assert found.compute_s == pytest.approx(LAUNCH_S + max(moving_s, computing_s) + 0.5 * min(moving_s, computing_s))
+
+
+def test_a_kernel_that_reads_one_array_gets_the_rate_of_one_stream():
+    name = plain_device("kernel_seconds_stream", stream_share=0.5)
+    reads_one = simulated(lambda x: jnp.sum(x, axis=0), f32(64 * N, N), device=name)
+    reads_two = simulated(lambda x, y: jnp.sum(x + y, axis=0), f32(64 * N, N), f32(64 * N, N), device=name)
+    assert reads_one.compute_s == pytest.approx(reads_two.compute_s, rel=0.01)
+
+
+def test_a_matmul_reads_one_array_at_the_full_rate():
+    slow, full = plain_device("kernel_seconds_stream", stream_share=0.5), plain_device("fuses_elementwise")
+    seconds = [simulated(lambda x, w: x @ w, f32(64 * N, N), f32(N, 1), device=d).compute_s for d in (slow, full)]
+    assert seconds[0] == seconds[1]
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "more"),
+    [(N, N, N, 1), (N, 32, N, 4), (N, N, 64, 2), (N, 32, 64, 8), (N, 128, 128, 1), (N, 196, N, 1)],
+)
+def test_a_short_dim_that_is_summed_or_a_column_leaves_its_tile_idle(m, k, n, more):
+    name = device("tiles", matmul_tile=(8, 128, 128))
+    found = simulated(lambda x, w: x @ w, f32(m, k), f32(k, n), device=name)
+    assert found.compute_s == pytest.approx(LAUNCH_S + more * matmul_s(m, k, n), rel=1e-3)
+
+
+def test_a_dim_that_tiling_makes_short_leaves_its_tile_idle():
+    rows, columns = (ap.ManualPartition({"w": d}, axis="x") for d in (0, 1))
+    name = device("tiles", matmul_tile=(8, 128, 128))
+    for schedule in ([rows], [columns]):
+        found = simulated(lambda x, w: x @ w, f32(N, N), f32(N, N), device=name, ways=8, schedule=schedule)
+        assert found.compute_s == pytest.approx(LAUNCH_S + 2 * matmul_s(N, N, N) / 8, rel=1e-3)
+
+
+def test_of_several_dims_the_one_that_fills_most_lies_in_the_tile():
+    name = device("tiles", matmul_tile=(8, 128, 128))
+
+    def heads(x, w):
+        return jnp.einsum("md,dhe->mhe", x, w)
+
+    for count, size in ((16, 64), (64, 16)):
+        found = simulated(heads, f32(N, N), f32(N, count, size), device=name)
+        assert found.compute_s == pytest.approx(LAUNCH_S + 2 * matmul_s(N, N, 1024), rel=1e-3)

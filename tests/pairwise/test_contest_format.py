@@ -1,0 +1,101 @@
+"""Are contest files read and written as the contest says, and are damaged ones refused with line and field?"""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+from autopart.search.ilp.solver import PairwiseError, read_problem, solve, write_problem
+from autopart.search.ilp.solver.contest_format import parsed, read_problem_and_choice
+from tests.pairwise.random_problems import random_problem
+
+SMALL = {
+    "problem": {
+        "name": "small",
+        "nodes": {
+            "intervals": [[0, 4], [2, 6]],
+            "costs": [[3, 5], [0, 1, 10**18]],
+            "usages": [[8, 2], [6, 4, 0]],
+        },
+        "edges": {"nodes": [[0, 1]], "costs": [[0, 7, 7, 7, 0, 2]]},
+        "usage_limit": 10,
+    }
+}
+
+
+def altered(path, value):
+    document = copy.deepcopy(SMALL)
+    holder = document
+    for step in path[:-1]:
+        holder = holder[step]
+    if value is ...:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return json.dumps(document, indent=1)
+
+
+def test_contest_file_is_read_and_solved():
+    problem, choice = parsed(json.dumps(SMALL))
+    assert choice is None
+    assert np.isinf(problem.cost[4])
+    assert solve(problem, 5).cost == 6
+
+
+@pytest.mark.parametrize("name", ["problem.json", "problem.json.gz"])
+@pytest.mark.parametrize("seed", range(5))
+def test_written_problem_is_read_back_equal(tmp_path, name, seed):
+    problem = random_problem(seed)
+    write_problem(problem, tmp_path / name, np.zeros(problem.nodes, int))
+    again, choice = read_problem_and_choice(tmp_path / name)
+    assert choice == [0] * problem.nodes
+    for field in ("strategy_start", "cost", "usage", "live", "edge_nodes", "edge_start", "edge_cost"):
+        assert np.array_equal(getattr(problem, field), getattr(again, field))
+    assert again.usage_limit == problem.usage_limit
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field", "marker"),
+    [
+        (("problem", "nodes", "usages", 1, 2), -3, "nodes.usages[1][2] is -3", "-3"),
+        (("problem", "nodes", "costs", 0, 1), "x", "nodes.costs[0] is", '"x"'),
+        (("problem", "nodes", "intervals", 0), [5, 4], "nodes.intervals[0] is [5, 4]", "5,"),
+        (("problem", "nodes", "intervals", 0, 0), 0.5, "nodes.intervals", "0.5"),
+        (("problem", "edges", "nodes", 0, 1), 7, "edges.nodes[0][1] is 7", "7"),
+        (("problem", "edges", "nodes", 0), [1, 1], "edges.nodes[0] joins node 1 with itself", None),
+        (("problem", "edges", "costs", 0), [1, 2], "edges.costs[0] has 2 numbers", None),
+        (("problem", "usage_limit"), -1, "usage_limit is -1", "-1"),
+        (("problem", "nodes"), ..., "has no 'nodes'", None),
+        (("problem", "nodes", "costs"), ..., "nodes has no 'costs'", None),
+        (("problem", "edges", "costs"), {}, "edges.costs is a dict", None),
+        (("problem", "nodes", "usages"), [[8, 2]], "nodes.usages has 1 rows", None),
+        (("problem",), [], "problem is a list", None),
+        (("solution",), [0, 9], "choice[1] is 9", None),
+    ],
+)
+def test_malformed_file_is_refused_with_line_and_field(path, value, field, marker):
+    text = altered(path, value)
+    with pytest.raises(PairwiseError) as caught:
+        parsed(text, "some.json")
+    message = str(caught.value)
+    assert field in message
+    line = int(message.split("line ")[1].split(":")[0])
+    if marker is not None:
+        near = "\n".join(text.splitlines()[line - 1 : line + 2])
+        assert marker in near
+
+
+def test_text_that_is_no_json_is_refused_with_its_line():
+    with pytest.raises(PairwiseError, match="line 3: this is no JSON"):
+        parsed('{"problem":\n {\n oops}}')
+
+
+def test_file_that_is_missing_or_no_gzip_is_refused(tmp_path):
+    with pytest.raises(PairwiseError, match="cannot be read"):
+        read_problem(tmp_path / "nothing.json")
+    (tmp_path / "fake.json.gz").write_bytes(b"not compressed")
+    with pytest.raises(PairwiseError, match="cannot be read"):
+        read_problem(tmp_path / "fake.json.gz")

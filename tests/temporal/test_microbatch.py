@@ -1,0 +1,173 @@
+"""Does `ap.Microbatch` run a step in a loop over parts of its batch, and say so where it cannot?"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import autopart as ap
+
+MESH = ap.Mesh({"d": 4})
+BP = ap.ManualPartition({"x": 0, "y": 0}, axis="d")
+RNG = np.random.default_rng(0)
+W = {"a": RNG.normal(size=(4, 8)).astype("f4"), "b": RNG.normal(size=(8, 2)).astype("f4")}
+X, Y = RNG.normal(size=(32, 4)).astype("f4"), RNG.normal(size=(32, 2)).astype("f4")
+
+
+def step(w, x, y):
+    def loss(w):
+        predicted = jnp.tanh(x @ w["a"]) @ w["b"]
+        return jnp.mean((predicted - y) ** 2), predicted
+
+    (value, predicted), gradients = jax.value_and_grad(loss, has_aux=True)(w)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, w, gradients), value, predicted
+
+
+def assert_same(found, expected, tolerance=1e-5):
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)  # noqa: E731
+    jax.tree.map(close, found, expected)
+
+
+def loops_of(lowered) -> list[int]:
+    """Trip counts of the loops in the program's own scope."""
+    return [s.trips for s in lowered.traced.program.scopes[1:] if s.kind == "body" and s.parent == 0]
+
+
+@pytest.mark.parametrize("steps", [2, 4, 8])
+@pytest.mark.parametrize("schedule", [[], [BP]], ids=["alone", "BP"])
+def test_a_step_in_microbatches_gives_the_numbers_of_the_whole_step(steps, schedule):
+    lowered = ap.jit(step, MESH, [*schedule, ap.Microbatch({"x": 0, "y": 0}, steps)]).lower(W, X, Y)
+    assert loops_of(lowered) == [steps]
+    assert_same(lowered.compile()(W, X, Y), step(W, X, Y))
+    assert_same(lowered.interpret(W, X, Y), step(W, X, Y))
+
+
+def test_gradients_are_reduced_once_after_the_loop():
+    whole = ap.jit(step, MESH, [BP]).lower(W, X, Y)
+    looped = ap.jit(step, MESH, [BP, ap.Microbatch({"x": 0, "y": 0}, 4)]).lower(W, X, Y)
+    assert looped.program.collectives() == whole.program.collectives() == {"all_reduce": 3}
+
+
+def test_wherever_the_tactic_stands_the_result_is_the_same():
+    split = ap.Microbatch({"x": 0, "y": 0}, 4)
+    texts = {ap.jit(step, MESH, order).lower(W, X, Y).as_text("hlo") for order in ([BP, split], [split, BP])}
+    assert len(texts) == 1
+
+
+def test_what_is_tiled_over_devices_too_is_read_where_it_is():
+    """A microbatch has rows of each device's share, so that none is sent anywhere."""
+    lowered = ap.jit(lambda x: x * 2, MESH, [ap.ManualPartition({"x": 0}, axis="d"), ap.Microbatch({"x": 0}, 2)])
+    assert not lowered.lower(X).program.collectives()
+
+
+def test_one_step_leaves_the_program_as_it_is():
+    one, none = (ap.jit(step, MESH, s).lower(W, X, Y) for s in ([ap.Microbatch({"x": 0}, 1)], []))
+    assert one.traced.program.fingerprint == none.traced.program.fingerprint
+
+
+def test_random_numbers_are_those_of_the_whole_batch():
+    def dropout(key, x):
+        return jnp.where(jax.random.bernoulli(key, 0.5, x.shape), x, 0)
+
+    key = jax.random.key(1)
+    found = ap.jit(dropout, MESH, [ap.Microbatch({"x": 0}, 4), ap.ManualPartition({"x": 0}, axis="d")])(key, X)
+    np.testing.assert_array_equal(found, dropout(key, X))
+
+
+@pytest.mark.parametrize("reduce", [jnp.sum, jnp.max, jnp.min, jnp.prod, jnp.any, jnp.all])
+def test_every_reduction_over_the_batch_accumulates(reduce):
+    x = X > 0 if reduce in (jnp.any, jnp.all) else X
+    lowered = ap.jit(lambda x: reduce(x, axis=0), MESH, [ap.Microbatch({"x": 0}, 4)]).lower(x)
+    assert loops_of(lowered) == [4]
+    assert_same(lowered.compile()(x), reduce(x, axis=0))
+
+
+def test_a_scan_inside_accumulates_the_gradient_of_each_layer():
+    def train(w, x):
+        def loss(w):
+            return jnp.sum(lax.scan(lambda h, layer: (jnp.tanh(h @ layer), None), x, w)[0] ** 2)
+
+        return w - 0.1 * jax.grad(loss)(w)
+
+    w, x = RNG.normal(size=(3, 4, 4)).astype("f4"), X
+    lowered = ap.jit(train, MESH, [BP_X, ap.Microbatch({"x": 0}, 4)], donate_argnums=0).lower(w, x)
+    assert loops_of(lowered) == [4]
+    assert_same(lowered.compile()(jnp.array(w), x), train(w, x), 1e-4)
+
+
+BP_X = ap.ManualPartition({"x": 0}, axis="d")
+
+
+def test_positions_along_the_batch_are_those_of_the_whole():
+    def program(x, rows):
+        return x + jnp.arange(32.0)[:, None], x[jnp.arange(32), jnp.arange(32) % 4], x[rows]
+
+    rows = RNG.integers(0, 32, 6)
+    lowered = ap.jit(program, MESH, [ap.Microbatch({"x": 0}, 4), BP_X]).lower(X, rows)
+    assert_same(lowered.compile()(X, rows), program(X, rows))
+
+
+def batch_norm(x, w):
+    return ((x - x.mean(0)) / (x.std(0) + 1)) @ w
+
+
+def test_an_op_that_needs_the_whole_batch_in_the_middle_is_named_with_its_line_and_what_would_do():
+    with pytest.raises(ap.BlockedError) as caught:
+        ap.jit(batch_norm, MESH, [BP_X, ap.Microbatch({"x": 0}, 4, name="MB")]).lower(X, W["a"])
+    said = str(caught.value)
+    assert "needs a sum over the batch in the middle of the loop  at" in said
+    assert "test_microbatch.py:" in said
+    assert 'Microbatch "MB" (tactic 2 of 2)' in said
+    assert "loops=3" in said
+
+
+def test_as_many_loops_as_the_error_says_do():
+    lowered = ap.jit(batch_norm, MESH, [BP_X, ap.Microbatch({"x": 0}, 4, loops=3)]).lower(X, W["a"])
+    assert loops_of(lowered) == [4, 4, 4]
+    assert_same(lowered.compile()(X, W["a"]), batch_norm(X, W["a"]))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "steps", "error", "says"),
+    [
+        ({"x": 0}, 5, ap.TileError, "cannot tile x: f32[32,4] on dim 0 into 5 microbatches"),
+        ({"z": 0}, 4, ap.UnknownNameError, 'the name "z"'),
+        ({"x": 2}, 4, ap.TileError, "it has 2 dims"),
+        ({"outputs": 0}, 4, ap.ArgumentError, "no argument"),
+        ({}, 4, ap.ArgumentError, "no op is tiled"),
+    ],
+)
+def test_bad_input_is_refused(inputs, steps, error, says):
+    with pytest.raises(error) as caught:
+        ap.jit(lambda x: jnp.sin(x) * 2, MESH, [ap.Microbatch(inputs, steps)]).lower(X)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("fields", [{"steps": 0}, {"steps": "4"}, {"steps": 2, "loops": 0}])
+def test_steps_and_loops_are_positive_numbers(fields):
+    with pytest.raises(ap.ArgumentError, match="Microbatch"):
+        ap.Microbatch({"x": 0}, **fields)
+
+
+def test_two_of_them_are_refused():
+    split = ap.Microbatch({"x": 0}, 2)
+    with pytest.raises(ap.ArgumentError, match=r"one ap\.Microbatch"):
+        ap.jit(step, MESH, [split, split])
+
+
+def test_in_a_seed_of_a_search_it_is_refused():
+    mesh = ap.Mesh({"d": 4}, device="tpu_v3")
+    auto = ap.AutomaticPartition(["d"], budget=ap.Budget(4), seeds=[[ap.Microbatch({"x": 0}, 2)]], progress=False)
+    with pytest.raises(ap.ArgumentError, match="cannot stand in seed 1"):
+        ap.jit(step, mesh, [auto]).lower(W, X, Y)
+
+
+def test_a_search_may_follow_it_and_its_code_has_both():
+    mesh = ap.Mesh({"d": 4}, device="tpu_v3")
+    auto = ap.AutomaticPartition(["d"], optimizer="greedy", budget=ap.Budget(8), progress=False, cache=False)
+    lowered = ap.jit(step, mesh, [ap.Microbatch({"x": 0, "y": 0}, 4), auto]).lower(W, X, Y)
+    assert loops_of(lowered) == [4]
+    assert 'ap.Microbatch({"x": 0, "y": 0}, steps=4),' in lowered.metadata.as_schedule()
