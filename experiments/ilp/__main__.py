@@ -49,7 +49,7 @@ def reported(
 
 
 def small(name: str, mesh: str) -> dict[str, Any]:
-    """One program enumerated, planned without seeds or refinement, and planned with them."""
+    """One program enumerated, planned without baselines or refinement, and planned with them."""
     start = partitioning(name, MESHES[mesh])
     exhausted, exhausted_s, _ = reported(start, ap.Exhaustive(depth=3), Budget(20_000))
     plan, _, _ = reported(start, ap.ILP(refined=False), Budget(100), baselines=False)

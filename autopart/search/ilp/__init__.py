@@ -22,7 +22,7 @@ What is chosen, from a starting state, over the axes of a search:
                 what earlier tactics decided, kept values included, stays as it is                     `nodes.py`
 
 No strategy list holds what is not legal, so the last four are no rows of the program. It is a pairwise problem, which
-`solver/` solves. Two sets of costs stand on the same nodes (`model.py`):
+`solver/` solves. Two sets of costs stand on the same nodes (`sharding_model.py`):
 
     least      never more than the simulator says, whatever is fused, combined or shared: the bound           `bound.py`
     planned    as a simulated state costs, scaled by what a strategy changes: the plan

@@ -29,7 +29,7 @@ from autopart.search.ilp.solver import PairwiseProblem, solve
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
-    from autopart.search.ilp.model import Model
+    from autopart.search.ilp.sharding_model import Model
 
 ROUNDING = 1e-6
 """The share by which a solver's arithmetic may be off: taken off a bound."""

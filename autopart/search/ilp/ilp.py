@@ -25,7 +25,7 @@ from autopart.search.cost import StepSeconds
 from autopart.search.ilp.bound import lower_bound, why_no_bound
 from autopart.search.ilp.decode import Decisions, Wanted, Weights, decode
 from autopart.search.ilp.held_bytes import Liveness
-from autopart.search.ilp.model import Model
+from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.solver import PairwiseProblem, Solution, solve
 from autopart.search.jobs import Job, State
 from autopart.search.optimizers.optimizer import register_optimizer
