@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import jax
@@ -201,6 +202,19 @@ def test_every_state_of_a_random_walk_scores_more_than_the_bound(name, begun):
     for _ in range(100):
         state = start.copy()
         walk(state, random, int(random.integers(1, 8)))
+        assert simulator.run(lower_for_device(state)).serial_s >= bound
+
+
+@pytest.mark.parametrize("name", ["behind_transposes", "accumulated_gradients"])
+def test_bound_of_what_follows_a_state_is_no_more_than_the_state_itself(name):
+    start = walked(name)
+    simulator = Simulator.of(start.program, MESH)
+    for seed in range(30):
+        state, axes = start.copy(), (("a", "b"), ("a",), ("b",))[seed % 3]
+        random = np.random.default_rng(seed)
+        walk(state, random, int(random.integers(0, 9)))
+        task = dataclasses.replace(task_of(state), space=DecisionSpace.of(state, axes))
+        bound = lower_bound(model_of(task), StepSeconds(), 5.0).score
         assert simulator.run(lower_for_device(state)).serial_s >= bound
 
 
