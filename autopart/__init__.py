@@ -51,6 +51,7 @@ from autopart.search.budget import Budget
 from autopart.search.cost import Cost, StepSeconds
 from autopart.search.execution import Serial, register_executor
 from autopart.search.execution.processes import Processes
+from autopart.search.ilp.ilp import ILP
 from autopart.search.jobs import Job
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.annealing import Annealing
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FIRST_DIVISIBLE_DIM",
+    "ILP",
     "MCTS",
     "REPLICATED",
     "UNKNOWN",

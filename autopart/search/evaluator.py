@@ -21,7 +21,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.cost import Cost, Objective, StateCosts, memory_bytes
-from autopart.search.jobs import Job, Result, State
+from autopart.search.jobs import Job, Question, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, Option
 from autopart.spmd.device_local import LoweringContext, LoweringOptions
@@ -75,7 +75,7 @@ class Evaluator:
     """Runs jobs on its own copy of a task's partitioning."""
 
     def __init__(self, task: SearchTask):
-        copy = task.partitioning.copy()
+        copy, self._task = task.partitioning.copy(), task
         self.partitioning, self.space = copy, task.space
         self._options, self._statics = task.options, LoweringContext.of(copy.program)
         self._price = StateCosts(copy.program, copy.mesh, task.cost_model, task.objective)
@@ -88,8 +88,11 @@ class Evaluator:
         for option in self._state(()).options[:1]:
             self._state((option.decision,))
 
-    def run(self, job: Job) -> Result:
-        """The states that a job asks for."""
+    def run(self, job: Job | Question[Any]) -> Any:
+        """The states that a job asks for, or the answer to a question."""
+        return self._states(job) if isinstance(job, Job) else job.answer(self._task)
+
+    def _states(self, job: Job) -> Result:
         states: list[State] = []
         if job.each and job.decisions:
             for length in range(1, len(job.decisions) + 1):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from autopart.core.arguments import FLAG, Kind, check_fields, is_real, number, whole
 from autopart.search.cost import Cost
@@ -56,6 +56,17 @@ class Job:
         """As it stands in records: what the result depends on."""
         bias = [[d.to_json(), b] for d, b in self.bias] if self.rollout else []
         return [[d.to_json() for d in self.decisions], self.each, self.rollout, self.seed, bias, self.stop]
+
+
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Question(Protocol[Answer_co]):
+    """Something else that workers can work out, such as prices: a value like a job, but no state is costed."""
+
+    def answer(self, task: Any) -> Answer_co:
+        """The answer for a `SearchTask`, which depends on nothing else."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from autopart.search.baselines import cost_baselines
 from autopart.search.budget import BudgetMeter, BudgetSpent
 from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Lost, Session, WorkerError
-from autopart.search.jobs import Job, Result, State, states_of_lost
+from autopart.search.jobs import Job, Question, Result, State, states_of_lost
 from autopart.search.space.decisions import Decision
 from autopart.search.space.several_axes import Combined
+
+Answer = TypeVar("Answer")
 
 Observer = Callable[["Problem", State, bool], None]
 """Called for every evaluation, with whether it is the best yet."""
@@ -37,6 +40,8 @@ class Problem:
     baselines       (name, state) of schedules that were costed before the optimizer began, in that order
     by_axes         the best state of those that decide about the same mesh axes
     ahead           the best state, and the best of those that differ from it
+    notes           plain values that the optimizer adds to the report
+    lower_bound     no state that the search may reach scores less, where the optimizer knows; else None
     """
 
     def __init__(
@@ -57,6 +62,8 @@ class Problem:
         self.lost: list[tuple[Job, str]] = []
         self.baselines: list[tuple[str, State]] = []
         self.by_axes: dict[frozenset[str], State] = {}
+        self.notes: dict[str, Any] = {}
+        self.lower_bound: float | None = None
         self.start = self._first()
         self._began = time.monotonic()
         meter.begin()
@@ -75,9 +82,9 @@ class Problem:
         return self._meter.evaluations_left
 
     @property
-    def seconds_left(self) -> bool:
-        """False where the budget is no seconds at all."""
-        return self._meter.budget.seconds != 0
+    def may_begin(self) -> bool:
+        """False where the budget is no evaluations or no seconds at all."""
+        return self.evaluations_left > 0 and self._meter.budget.seconds != 0
 
     @property
     def seeds(self) -> list[tuple[str, tuple[Decision, ...]]]:
@@ -120,6 +127,26 @@ class Problem:
     def seconds(self) -> float:
         """Seconds since the starting state was costed."""
         return time.monotonic() - self._began
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds that the budget still has; infinite where only evaluations count."""
+        return max(0.0, self._meter.deadline - time.monotonic())
+
+    def ask(self, questions: Sequence[Question[Answer]]) -> list[Answer]:
+        """What workers answer, in the order of the questions; no evaluations. Raises `BudgetSpent` at the deadline."""
+        answers: dict[int, Answer] = {}
+        try:
+            for index, answer in self._session.run(questions, self._meter.deadline):
+                if isinstance(answer, Lost):
+                    raise WorkerError("a worker has no answer", why=answer.why)
+                answers[index] = answer
+        except Exception as error:
+            self.broken = error
+            raise
+        if len(answers) < len(questions):
+            raise BudgetSpent
+        return [answers[index] for index in range(len(questions))]
 
     def run(self, jobs: Sequence[Job]) -> list[Result]:
         """Costs a wave. Raises `BudgetSpent` once the budget is, after what still fitted into it has been noted.

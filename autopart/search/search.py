@@ -185,7 +185,7 @@ def _observers(*given: Observer | None) -> Observer:
 
 def _cost_baselines(problem: Problem) -> str:
     """Why the search stopped at the baselines; empty if it goes on."""
-    if problem.evaluations_left <= 0 or not problem.seconds_left:
+    if not problem.may_begin:
         return "budget"
     try:
         with contextlib.nullcontext() if problem.task.cost_model else gc_paused():
@@ -246,7 +246,11 @@ def _found(
         "history": [list(h) for h in problem.history],
         "cached": False,
         **comparison,
+        **problem.notes,
     }
+    if problem.lower_bound is not None:
+        report["lower_bound"] = problem.lower_bound
+        report["gap"] = max(0.0, 1 - problem.lower_bound / max(best.cost.score, 1e-30))
     if (
         stopped == "budget"
         and problem.evaluations == 0

@@ -116,6 +116,7 @@ SEARCHES = ("optimizer", "budget", "seed", "executor", "objective", "cost_model"
 
 ROWS = {
     "MCTS": ({}, ap.MCTS, None),
+    "ILP": ({}, ap.ILP, None),
     "Annealing": ({}, ap.Annealing, None),
     "Beam": ({}, ap.Beam, None),
     "Exhaustive": ({}, ap.Exhaustive, None),

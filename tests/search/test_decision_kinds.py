@@ -46,6 +46,7 @@ EXAMPLES: dict[str, Callable[[DecisionSpace], Decision]] = {
     "same_shape": lambda s: Decision("same_shape", int(s.facts.same_shape.of[argument(UP)]), 1, "model"),
     "value": lambda s: Decision("value", argument(UP), 1, "model"),
     "keep": lambda s: Decision("keep", int(s.facts.groups.of[argument(UP)]), -1, "batch"),
+    "keep_value": lambda s: Decision("keep_value", argument(UP), -1, "batch"),
     "zero3": lambda s: Decision("zero3", 0, -1, "batch"),
     "zero2": lambda s: Decision("zero2", 0, -1, "batch"),
     "given": lambda s: Decision("given", 0, -1, ""),

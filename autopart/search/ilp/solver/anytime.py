@@ -25,7 +25,7 @@ from autopart.search.ilp.solver.exact import Exact, solve_exactly
 from autopart.search.ilp.solver.local_search import LocalSearch
 from autopart.search.ilp.solver.network import network
 from autopart.search.ilp.solver.pairwise_error import PairwiseError
-from autopart.search.ilp.solver.problem import Ints, PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import Ints, PairwiseProblem
 from autopart.search.ilp.solver.reduction import NO_ROOM, Reduction, least_usage, reduced
 from autopart.search.ilp.solver.solution import Incumbent, Solution, Status
 

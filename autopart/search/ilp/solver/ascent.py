@@ -15,7 +15,7 @@ import numpy as np
 
 from autopart.search.ilp.solver.dual import decoded, no_messages, reprice, sweep
 from autopart.search.ilp.solver.network import Network, price_while_live, used_over_time
-from autopart.search.ilp.solver.problem import Floats, Ints
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
 PATIENCE = 100
 """Steps without a better bound before the prices go back to the best."""

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from autopart.search.ilp.solver.pairwise_error import PairwiseError
-from autopart.search.ilp.solver.problem import PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import PairwiseProblem
 
 FORBIDDEN = 10**18
 """The contest's infinity."""

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from autopart.search.ilp.solver.network import Network, price_while_live
-from autopart.search.ilp.solver.problem import Floats, Ints
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
 
 class Messages(NamedTuple):

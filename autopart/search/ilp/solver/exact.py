@@ -24,7 +24,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from autopart.search.ilp.solver.integer_program import IntegerProgram, choice_of, integer_program
-from autopart.search.ilp.solver.problem import Floats, Ints, PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 from autopart.search.ilp.solver.pulp_model import solve_by_cbc
 
 WORKER = Path(__file__).with_name("highs_process.py")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.search.ilp.solver.problem import Floats, Ints, PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 
 
 class IntegerProgram(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autopart.search.ilp.solver.network import Network, cost_of, price_while_live, used_over_time
-from autopart.search.ilp.solver.problem import Floats, Ints
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 from autopart.search.ilp.solver.tree_moves import scratch, tree_moves
 
 WEIGHTS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)

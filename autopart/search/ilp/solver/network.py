@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from autopart.search.ilp.solver.problem import Floats, Ints, PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 
 
 class Network(NamedTuple):

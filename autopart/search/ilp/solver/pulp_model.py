@@ -12,7 +12,7 @@ import numpy as np
 import pulp
 
 from autopart.search.ilp.solver.integer_program import IntegerProgram
-from autopart.search.ilp.solver.problem import Floats
+from autopart.search.ilp.solver.pairwise_problem import Floats
 
 
 class Solved(NamedTuple):

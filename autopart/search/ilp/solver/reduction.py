@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 
 from autopart.search.ilp.solver.binding_times import binding_times, sums_at
-from autopart.search.ilp.solver.problem import Floats, Ints, PairwiseProblem, joined, starts
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem, joined, starts
 
 FILL = 1.0
 """An edge from an elimination may have so many times the entries of the two edges that it replaces."""

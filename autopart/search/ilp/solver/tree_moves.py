@@ -18,7 +18,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from autopart.search.ilp.solver.network import Network
-from autopart.search.ilp.solver.problem import Floats, Ints
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
 
 class Scratch(NamedTuple):

@@ -1,0 +1,78 @@
+"""The lower bound: no state that a search may reach scores less.
+
+    matrix work       launch and flop of every matrix op, however often axes divide it
+    vector work       of scatters and opaque kernels, into which a compiler joins nothing
+    redistributions   the cheapest between two labels; a move that several uses share is paid once; no latency of
+                      reductions that may be combined
+    memory            arguments alone
+
+Each of these is part of what the simulator adds up, or less, and no part is counted twice. Fusion makes kernels of
+several ops, whose seconds are at least those of the matrix op in them. What the bound leaves out (elementwise kernels,
+memory traffic) is what the gap of an optimal plan consists of.
+
+The score of a state over its memory is `step_s * (1 + penalty * excess)`; step_s is at least the bound without memory,
+B, so the score is at least `step_s + B * penalty * excess`, in which each byte of arguments has a price. A state that
+fits scores at least the bound under the limit, any other at least the bound at that price.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autopart.search.cost import StepSeconds
+from autopart.search.ilp.solver import PairwiseProblem, solve
+
+if TYPE_CHECKING:
+    from autopart.search.evaluator import SearchTask
+    from autopart.search.ilp.sharding_model import Model
+
+ROUNDING = 1e-6
+"""The share by which a solver's arithmetic may be off: taken off a bound."""
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """score: no state scores less; notes: what the solver had to say."""
+
+    score: float
+    notes: tuple[str, ...] = ()
+
+
+def why_no_bound(task: SearchTask) -> str:
+    """Why nothing is known of the scores that a task's objective gives; empty if something is."""
+    if task.cost_model is not None:
+        return "the cost model is not the simulator"
+    if not isinstance(task.objective, StepSeconds):
+        return f"the objective {task.objective!r:.80} is not StepSeconds"
+    return ""
+
+
+def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBound:
+    """A bound on the score of every state, found in about so many seconds."""
+    least, notes = model.least(), list[str]()
+
+    def bound(problem: PairwiseProblem, share: float) -> float:
+        solved = solve(problem, seconds=share * seconds)
+        notes.extend(solved.notes)
+        return math.inf if solved.status == "infeasible" else max(0.0, solved.bound * (1 - ROUNDING))
+
+    limit = least.usage_limit
+    free = bound(replace(least, usage_limit=None), 0.5)
+    assert limit is not None
+    if least.usage_over_time(_largest(least)).max(initial=0.0) <= limit:
+        return LowerBound(free, tuple(notes))
+    price = objective.penalty * free / limit
+    over = bound(replace(least, usage_limit=None, cost=least.cost + price * least.usage), 0.25) - price * limit
+    fitting = bound(least, 0.25)
+    return LowerBound(max(free, min(fitting, max(free, over))), tuple(notes))
+
+
+def _largest(problem: PairwiseProblem) -> np.ndarray:
+    """The strategy of each node that uses most."""
+    first = problem.strategy_start
+    return np.array([int(problem.usage[a:b].argmax()) for a, b in pairwise(first.tolist())])

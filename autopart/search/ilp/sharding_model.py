@@ -1,0 +1,125 @@
+"""The model of one search: its nodes, what moves between them, and the choice problems made from that.
+
+    model = Model.of(task)                  nodes and flow
+    model = model.priced(answers)           with the prices that workers computed
+    model.least()                           never more than the simulator says: for the bound
+    model.planned(runs)                     as the simulated states cost: for the plan
+
+Both problems have the same nodes and strategies; they differ in what things cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autopart.costmodel.hardware.devices import Device, device, device_row
+from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
+from autopart.costmodel.simulator.simulator import Simulation
+from autopart.search.evaluator import SearchTask
+from autopart.search.ilp.formulation import Flow, equal_shares
+from autopart.search.ilp.held_bytes import Liveness, node_bytes
+from autopart.search.ilp.nodes import Nodes
+from autopart.search.ilp.op_seconds import SimulatedWork, least_seconds, planned_seconds
+from autopart.search.ilp.pending_ways import PendingWays
+from autopart.search.ilp.prices import PriceJob, Prices, price_jobs, prices
+from autopart.search.ilp.solver import PairwiseProblem
+from autopart.spmd.device_local import LoweringContext
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """See the module.
+
+    arrays, statics    of the program, as the simulator and the lowering have them
+    ways               by which what is pending may pass
+    flow               with equal shares of shared moves
+    table              prices, once they are known
+    """
+
+    nodes: Nodes
+    arrays: ProgramArrays
+    statics: LoweringContext
+    ways: PendingWays
+    device: Device
+    flow: Flow
+    table: Prices
+
+    @staticmethod
+    def of(task: SearchTask, *, grouped: bool) -> Model:
+        """The model of a search, without prices."""
+        start = task.partitioning
+        arrays, statics = program_arrays(start.program), LoweringContext.of(start.program)
+        ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
+        nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
+        flow = Flow.of(nodes, statics, ways.stands, equal_shares(nodes, statics))
+        assert start.mesh.device is not None
+        return Model(nodes, arrays, statics, ways, device(start.mesh.device), flow, Prices({}))
+
+    def jobs(self) -> list[PriceJob]:
+        """What workers must price."""
+        return price_jobs(self.flow.moves())
+
+    def priced(self, jobs: Sequence[PriceJob], answers: Sequence[tuple[tuple[float, float], ...]]) -> Model:
+        """With the prices that workers answered."""
+        return replace(self, table=prices(jobs, answers))
+
+    def least(self) -> PairwiseProblem:
+        """The problem whose costs are never more than the simulator's, whatever is fused, combined and shared."""
+        nodes, row = self.nodes, device_row(self.device)
+        seconds: list[np.ndarray] = []
+        trips = self._trips()
+        for node in range(nodes.count):
+            options = nodes.strategies[node]
+            if options is None:
+                seconds.append(np.zeros(nodes.options(node)))
+                continue
+            once = least_seconds(self.arrays, row, nodes.member[node], options, nodes.start.mesh.axis_sizes)
+            seconds.append(trips[node] * once)
+        return self._problem(seconds, self.flow, Liveness.of_arguments(nodes), least=True)
+
+    def planned(self, run: Simulation, held: Liveness) -> PairwiseProblem:
+        """The problem whose costs are a simulated state's, divided further or less far by each strategy."""
+        nodes, row = self.nodes, device_row(self.device)
+        done, program, sizes = SimulatedWork.of(run), nodes.start.program, nodes.start.mesh.axis_sizes
+        trips = program.scope_trips[program.op_scope].astype(float)
+        seconds = [np.zeros(nodes.options(node)) for node in range(nodes.count)]
+        order = np.argsort(nodes.of_op, kind="stable")
+        cuts = np.searchsorted(nodes.of_op[order], np.arange(nodes.count + 1))
+        for node, options in enumerate(nodes.strategies):
+            ops = order[cuts[node] : cuts[node + 1]]
+            ops = ops[done.runs[ops]]
+            if options is not None and len(ops):
+                seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options, sizes)
+        shares = observed_shares(run, equal_shares(nodes, self.statics))
+        flow = Flow.of(nodes, self.statics, self.ways.stands, shares)
+        return self._problem(seconds, flow, held, least=False)
+
+    def _trips(self) -> np.ndarray:
+        """float64[nodes]: how often the ops of a node run in all."""
+        program, of_op = self.nodes.start.program, self.nodes.of_op
+        runs = program.scope_trips[program.op_scope].astype(float)
+        return np.bincount(of_op[of_op >= 0], runs[of_op >= 0], minlength=self.nodes.count)
+
+    def _problem(self, seconds: list[np.ndarray], flow: Flow, held: Liveness, *, least: bool) -> PairwiseProblem:
+        edges = flow.edges(self.table, least=least)
+        costs = [own + edges.pop((i, i)).diagonal() if (i, i) in edges else own for i, own in enumerate(seconds)]
+        usages, intervals = held.usages(node_bytes(self.nodes, self.device.layout_tile))
+        costs += [np.zeros(1)] * (len(usages) - len(costs))
+        return PairwiseProblem.of(
+            costs, usages, intervals, [(i, j, matrix) for (i, j), matrix in edges.items()], self.device.hbm_bytes
+        )
+
+
+def observed_shares(run: Simulation, otherwise: np.ndarray) -> np.ndarray:
+    """float64[uses]: of the moves that a lowered program makes, 1 over the number of uses that share each.
+
+    A use that reads the value as it is has the share `otherwise`.
+    """
+    of_use = run.local.placement.of_use
+    moved = of_use >= 0
+    shares = otherwise.copy()
+    shares[moved] = 1.0 / np.bincount(of_use[moved])[of_use[moved]]
+    return shares

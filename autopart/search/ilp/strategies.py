@@ -1,0 +1,143 @@
+"""Strategies of an op: which of its tile mappings each mesh axis uses, and what that asks of operands and results.
+
+    %y = dot_general %x %w    on {a: 4, b: 2}            x             w             y
+    (m, -)                    a slices rows              (1, 0)        (0, 0)        (1, 0)
+    (m, n)                    b slices columns too       (1, 0)        (0, 2)        (1, 2)
+    (k, k)                    both slice what is summed  (2, 2)        (1, 1)        (17, 17)
+
+Every combination is there whose factors the axes divide. What an earlier tactic decided is fixed: an axis that has a
+mapping keeps it, and an axis that the search does not use keeps none. An op with passages (`core/ops/passages.py`) may
+also work on parts of what is pending over an axis and leave parts (`PASS`). Combinations that ask the same, give the
+same and divide the work alike are one strategy.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.layout import LAST_TILE
+from autopart.core.op import OpSpec, TileMapping
+from autopart.core.ops.passages import Passage
+from autopart.search.ilp.labels import Label, divides
+
+NONE, PASS = -1, -2
+"""In place of a mapping's number: no loop over the axis; `PASS - i`: parts pass by the i-th passage."""
+
+LAST_REDUCTION = LAST_TILE + 6
+
+
+class Fixed(NamedTuple):
+    """What the starting state says of an op, per mesh axis.
+
+    mapping    its mapping's number, or `NONE`
+    is_open    True where the search may still give it one
+    """
+
+    mapping: tuple[int, ...]
+    is_open: tuple[bool, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class OpStrategies:
+    """The strategies of one op.
+
+    mapping[s]        per axis: a mapping's number, `NONE`, or `PASS - i`
+    required[k][s]    the label in which operand k is read
+    native[r][s]      the label in which result r is left
+    ways              float64[s]: over how many devices the loops divide the op's work
+    """
+
+    mapping: tuple[Label, ...]
+    required: tuple[tuple[Label, ...], ...]
+    native: tuple[tuple[Label, ...], ...]
+    ways: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Their number."""
+        return len(self.mapping)
+
+
+def op_strategies(
+    spec: OpSpec,
+    mappings: Sequence[TileMapping],
+    sizes: Sequence[int],
+    fixed: Fixed,
+    *,
+    passages: Sequence[Passage] = (),
+    divided: bool = False,
+    from_scalars: bool = False,
+    repeats: int = 0,
+) -> OpStrategies:
+    """The strategies of an op of this kind from a starting state; at least one.
+
+    passages       by which something pending may pass
+    divided        nothing passes on an axis over which a loop divides the op
+    from_scalars   it may be made whole on every device, whatever its mapping, for a reader that works on parts
+    repeats        bits by mapping number: a loop over that mapping divides no work
+    """
+    passing, whole = [PASS - i for i in range(len(passages))], [NONE] if from_scalars else []
+    choices: list[list[int]] = []
+    for mapping, is_open in zip(fixed.mapping, fixed.is_open, strict=True):
+        if mapping != NONE:
+            choices.append([mapping, *whole, *([] if divided else passing)])
+        else:
+            choices.append([NONE, *(range(len(mappings)) if is_open else ()), *passing])
+    found: dict[tuple[object, ...], Label] = {}
+    for combination in itertools.product(*choices):
+        if not _divide(mappings, combination, sizes):
+            continue
+        required = tuple(_required(mappings, passages, combination, k) for k in range(len(spec.operands)))
+        native = tuple(_native(mappings, passages, combination, r) for r in range(len(spec.results)))
+        labelled = zip((*spec.operands, *spec.results), (*required, *native), strict=True)
+        if combination == fixed.mapping or all(divides(t.shape, label, sizes) for t, label in labelled):
+            found.setdefault((required, native, _ways(combination, sizes, repeats)), combination)
+    columns = list(found)
+    return OpStrategies(
+        mapping=tuple(found.values()),
+        required=tuple(tuple(c[0][k] for c in columns) for k in range(len(spec.operands))),  # pyright: ignore
+        native=tuple(tuple(c[1][r] for c in columns) for r in range(len(spec.results))),  # pyright: ignore
+        ways=np.array([c[2] for c in columns], np.float64),
+    )
+
+
+def _divide(mappings: Sequence[TileMapping], combination: Label, sizes: Sequence[int]) -> bool:
+    cut: dict[int, int] = {}
+    for number, size in zip(combination, sizes, strict=True):
+        if number >= 0:
+            cut[number] = cut.get(number, 1) * size
+    return all(mappings[number].extent % parts == 0 for number, parts in cut.items())
+
+
+def _required(mappings: Sequence[TileMapping], passages: Sequence[Passage], combination: Label, operand: int) -> Label:
+    label: list[int] = []
+    for m in combination:
+        passage = passages[PASS - m] if m <= PASS else None
+        if passage is not None:
+            label.append(passage.code if passage.parts[operand] else 0)
+        else:
+            label.append(mappings[m].operands[operand] + 1 if m != NONE else 0)
+    return tuple(label)
+
+
+def _native(mappings: Sequence[TileMapping], passages: Sequence[Passage], combination: Label, result: int) -> Label:
+    return tuple(
+        passages[PASS - m].code if m <= PASS else 0 if m == NONE else _code(mappings[m].results[result])
+        for m in combination
+    )
+
+
+def _code(entry: int) -> int:
+    if entry < LAST_TILE:
+        return entry + 1
+    return entry if entry <= LAST_REDUCTION else 0
+
+
+def _ways(combination: Label, sizes: Sequence[int], repeats: int) -> int:
+    return math.prod(size for m, size in zip(combination, sizes, strict=True) if m >= 0 and not repeats >> m & 1)

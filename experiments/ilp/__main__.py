@@ -1,0 +1,109 @@
+"""Is the integer program's answer optimal where that can be checked, and how far from its bound is it elsewhere?
+
+    python -m experiments.ilp                     programs small enough to enumerate, on {a:4} and {a:4,b:2}
+    python -m experiments.ilp --large T32 UNet    training steps on {batch:16,model:2}: gap, build and solve seconds
+
+Each run replaces its rows in `results.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import autopart as ap
+from autopart.core.partitioning import Partitioning
+from autopart.search.budget import Budget
+from autopart.search.search import Search, search
+from experiments.automatic.cases import CASES, MESH
+from experiments.ilp.small import MESHES, SMALL, partitioning
+
+RESULTS = Path(__file__).with_name("results.json")
+LARGE_BUDGET = Budget(300)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="experiments.ilp")
+    parser.add_argument("--large", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    options = parser.parse_args()
+    if options.large is None:
+        record("small", [small(name, mesh) for name in SMALL for mesh in MESHES])
+    else:
+        record("large", [large(name) for name in options.large or [c.name for c in CASES]])
+
+
+def reported(
+    start: Partitioning, optimizer: Any, budget: Budget, *, baselines: bool = True
+) -> tuple[dict[str, Any], float, float]:
+    """A search's report, its seconds, and its CPU seconds in this process."""
+    wanted = Search(axes=start.mesh.axis_names, optimizer=optimizer, budget=budget, baselines=baselines, cache=False)
+    began, cpu = time.monotonic(), time.process_time()
+    report = search(start, wanted).report
+    return report, time.monotonic() - began, time.process_time() - cpu
+
+
+def small(name: str, mesh: str) -> dict[str, Any]:
+    """One program enumerated, planned without baselines or refinement, and planned with them."""
+    start = partitioning(name, MESHES[mesh])
+    exhausted, exhausted_s, _ = reported(start, ap.Exhaustive(depth=3), Budget(20_000))
+    plan, _, _ = reported(start, ap.ILP(refined=False), Budget(100), baselines=False)
+    found, seconds, _ = reported(start, ap.ILP(), Budget(400))
+    best = exhausted["best"]["score"]
+    row = {
+        "name": name,
+        "mesh": mesh,
+        "exhaustive_s": best,
+        "states": exhausted["evaluations"],
+        "plan": plan["best"]["score"] / best,
+        "ilp": found["best"]["score"] / best,
+        "bound": found["lower_bound"] / best,
+        "gap": found["gap"],
+        "seconds": seconds,
+        "exhaustive_seconds": exhausted_s,
+    }
+    verdict = "" if row["bound"] <= min(1.0, row["ilp"]) and row["ilp"] <= 1 + 1e-9 else "  FAILED"
+    print(
+        f"{name:12} {mesh:10} exhaustive {best * 1e6:8.1f} us of {row['states']:5} states   "
+        f"plan alone {row['plan']:.3f}   ILP {row['ilp']:.3f}   bound {row['bound']:.3f}{verdict}",
+        flush=True,
+    )
+    return row
+
+
+def large(name: str) -> dict[str, Any]:
+    """One training step: the answer, the bound, and how the plan compares with its program."""
+    start = Partitioning(next(c for c in CASES if c.name == name).program, MESH)
+    report, seconds, cpu_s = reported(start, ap.ILP(), LARGE_BUDGET)
+    best = report["best"]
+    row = {
+        "name": name,
+        "ops": start.program.op_count,
+        **{key: best[key] for key in ("step_s", "peak_bytes", "fits", "score")},
+        **{key: report[key] for key in ("lower_bound", "gap", "rounds", "evaluations", "seconds_by_part", "notes")},
+        "seconds": seconds,
+        "cpu_s": cpu_s,
+    }
+    print(
+        f"{name:14} step {best['step_s']:.4g} s  {'fits' if best['fits'] else 'over memory'}  "
+        f"bound {report['lower_bound']:.4g}  gap {report['gap']:.1%}  {seconds:.0f} s (CPU {cpu_s:.0f} s)  "
+        f"{report['seconds_by_part']}",
+        flush=True,
+    )
+    return row
+
+
+def record(kind: str, rows: list[dict[str, Any]]) -> None:
+    """Replaces the rows of these programs."""
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    kept = {(r["name"], r.get("mesh")): r for r in [*known.get(kind, []), *rows]}
+    RESULTS.write_text(json.dumps({**known, kind: list(kept.values())}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
