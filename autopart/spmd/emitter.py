@@ -32,7 +32,8 @@ from autopart.spmd.redistribution import DistributedType, Step, SubAxis
 from autopart.spmd.redistribution.emission import Regroup, emission
 from autopart.spmd.redistribution.types import device_strides
 
-_REDUCERS = {"sum": "add", "max": "maximum", "min": "minimum", "mul": "multiply", "and": "and", "or": "or"}
+REDUCERS = {"sum": "add", "max": "maximum", "min": "minimum", "mul": "multiply", "and": "and", "or": "or"}
+"""Reduction -> the op that combines two parts."""
 _CHANNEL = 1
 """jax gives all its collectives this channel; XLA renumbers them."""
 
@@ -179,7 +180,7 @@ def _collective(
         scalar = ir.RankedTensorType.get([], element)
         block = op.regions[0].blocks.append(scalar, scalar)
         with ir.InsertionPoint(block):
-            reducer = f"stablehlo.{_REDUCERS[REDUCTION_NAMES[code]]}"
+            reducer = f"stablehlo.{REDUCERS[REDUCTION_NAMES[code]]}"
             stablehlo.return_([ir.Operation.create(reducer, [scalar], list(block.arguments)).results[0]])
     return op.results[0]
 

@@ -9,8 +9,8 @@
 One row per op and axis. The op has no loop over the axis, so the axis divides no work of it, for one of these reasons:
 no rule is known, a rule blocks by nature, the rule has no mapping for the tiled dim, the dim is not a multiple of the
 axis, several mappings fit (a conflict). Two rows are no gathers but as costly: a window that moves along a tiled dim
-(a scan over it), which every device receives by an all_reduce, of the window or of what is computed from it, and an op without mappings whose result is wanted in
-tiles (random bits), which every device makes whole.
+(a scan over it), which every device receives by an all_reduce, of the window or of what is computed from it, and an op
+without mappings whose result is wanted in tiles (random bits), which every device makes whole.
 
 What a tactic asked for is no row: a value kept whole by decision, and stored state (a parameter that the program
 updates) that is gathered on its way to the ops that use it (FSDP).

@@ -82,10 +82,10 @@ def test_a_sum_that_is_read_after_a_hundred_ops_waits_for_others_until_then():
 
 
 def test_sums_inside_and_outside_a_loop_do_not_combine():
-    """What the loop carries is read by its next turn alone, so that its sum could wait."""
+    """The loop reads its sum in the same turn, and so has to do it inside."""
 
     def in_a_loop(x, a, b):
-        return x.T @ b, jax.lax.fori_loop(0, 3, lambda i, c: x.T @ (a * i), jnp.zeros((N, N)))
+        return x.T @ b, jax.lax.fori_loop(0, 3, lambda i, c: jnp.tanh(x.T @ (a * i)), jnp.zeros((N, N)))
 
     found = run(in_a_loop, 100 * SUM_BYTES, inputs=3)
     assert [int(found.graph.nodes["scope"][k]) > 0 for k in moves(found)] == [False, True]

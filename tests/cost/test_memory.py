@@ -128,10 +128,15 @@ def test_gathered_parameters_live_one_at_a_time():
 
 def test_updates_from_a_transposed_collective_are_made_on_copies():
     mesh = ap.Mesh({"batch": 4}, device="tpu_v3")
-    bp = [ap.ManualPartition({"x": 0}, axis="batch")]
+    reduced_first = ap.ManualPartition({"product": ap.REPLICATED}, axis="batch", name="reduced first")
+    bp = [reduced_first, ap.ManualPartition({"x": 0}, axis="batch")]
+
+    def step(params, x):
+        return [w - ap.tag("product", x.T @ (x + i)).T for i, w in enumerate(params)]
+
     with_copies, without = (
         peak(
-            mlp_step, [f32(N, N)] * 4, f32(16, N), mesh=mesh, schedule=bp, donate=0,
+            step, [f32(N, N)] * 4, f32(16, N), mesh=mesh, schedule=bp, donate=0,
             options=SimulatorOptions(layout_copies=copies),
         )
         for copies in (True, False)

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs/dependencies.md").read_text()
 def listed() -> dict[str, list[str]]:
     """Section -> packages, of the page."""
     sections = PAGE.split("\n## ")[1:]
-    return {s.partition("\n")[0]: re.findall(r"^\| ([\w.\[\]-]+) \| \S", s, re.MULTILINE)[1:] for s in sections}
+    return {s.partition("\n")[0]: re.findall(r"^\| ([\w.,\[\]-]+) \| \S", s, re.MULTILINE)[1:] for s in sections}
 
 
 def wanted() -> dict[str, list[str]]:

@@ -174,7 +174,7 @@ def test_starting_up_is_no_part_of_the_seconds():
 
 def test_seconds_in_which_nothing_is_tried_are_told_to_the_user():
     late = Late(wave_s=0.3)
-    auto = ap.AutomaticPartition(["batch"], budget=Budget(None, 0.1), cache=False, executor=late)
+    auto = ap.AutomaticPartition(["batch"], budget=Budget(None, 0.1), cache=False, executor=late, baselines=False)
     with pytest.warns(ap.SearchWarning, match="nothing was tried in 0.3 s"):
         lowered([auto])
     assert "nothing_tried" not in run("random", Budget(None, 0.0)).report

@@ -26,11 +26,10 @@ from autopart.core.ops.rule import localize
 from autopart.core.ops.rules.reduce import identity
 from autopart.core.program import Program
 from autopart.spmd.called_functions import bring_called_functions
+from autopart.spmd.emitter import REDUCERS
 from autopart.spmd.local_op import MlirLocalOp, mlir_type
 from autopart.spmd.microbatch.interleaving import Interleaving, finest
 from autopart.spmd.microbatch.loop_plan import LoopPlan, Unit
-
-_COMBINED_BY = {"sum": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or"}
 
 
 class _NeedsStretch(Exception):
@@ -148,7 +147,7 @@ class _Sequential:
             return self._rows.put(self._make, before, left, dim, step)
         if not code:
             return left
-        after = self._make.binary(_COMBINED_BY[REDUCTION_NAMES[code]], before, left)
+        after = self._make.binary(REDUCERS[REDUCTION_NAMES[code]], before, left)
         return after if code == SUM else self._make.select(self._is_first(), left, after)
 
     def _is_first(self) -> ir.Value:
@@ -189,7 +188,7 @@ class _Sequential:
         else:
             if kind == "iota":
                 return [self._iota(op, spec)]
-            if kind in ("constant", "chlo.constant") and splat_value(spec) is None:
+            if not operands and "value" in spec.attributes and splat_value(spec) is None:
                 whole = MlirLocalOp(spec, source, (), (), [], [], spec.results, _Step(1, cast(ir.Value, None)))
                 return [self._take(whole.clone()[0], mapping.results[0])]
             nest = ((0, int(self._plan.partitioning.state.mapping[op, 0])),)
