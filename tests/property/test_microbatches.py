@@ -20,7 +20,7 @@ ANY_NUMBER = 1000
 
 def pytest_generate_tests(metafunc):
     if "number" in metafunc.fixturenames:
-        cases = metafunc.config.getoption("--property-cases")
+        cases = metafunc.config.getoption("--property-cases") // 4
         metafunc.parametrize("number", range(max(1, cases // PROGRAMS_PER_MODULE)))
 
 
