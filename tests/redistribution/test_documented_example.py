@@ -9,6 +9,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "redistribution.md"
 
 
 def test_the_example_prints_what_the_page_shows(capsys):
-    code, output = re.findall(r"^```\w*\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    shown = r"^```python\n(.*?)^```\n\n```\n(.*?)^```$"
+    ((code, output),) = re.findall(shown, PAGE.read_text(), re.MULTILINE | re.DOTALL)
     exec(compile(code, str(PAGE), "exec"), {})
     assert capsys.readouterr().out == output

@@ -10,7 +10,7 @@ from tests.search.faults import Fault, check, inject
 
 FEW = [
     Fault("processes", "start-up", SIGINT, "driver", "KeyboardInterrupt"),
-    Fault("processes", "evaluation", SIGSTOP, "worker", "best so far", 3, evaluations=0, seconds=2.0),
+    Fault("processes", "evaluation", SIGSTOP, "worker", "best so far", 40, evaluations=0, seconds=2.0),
 ]
 """Run by default, in half a minute."""
 
@@ -20,7 +20,7 @@ MANY = [
     Fault("processes", "start-up", SIGSTOP, "worker", "same answer"),
     *[Fault("processes", "evaluation", SIGKILL, "workers", "same answer", n) for n in (1, 2, 20)],
     *[Fault("processes", "evaluation", SIGSTOP, "workers", "same answer", n) for n in (1, 2, 20)],
-    Fault("processes", "evaluation", SIGSTOP, "workers", "best so far", 3, evaluations=0, seconds=2.0),
+    Fault("processes", "evaluation", SIGSTOP, "workers", "best so far", 40, evaluations=0, seconds=2.0),
     *[Fault(e, "evaluation", SIGINT, "driver", "best so far", 20) for e in ("serial", "processes", "ray")],
     *[Fault(e, "close", SIGINT, "driver", "best so far") for e in ("serial", "processes", "ray")],
     *[Fault("processes", "close", send, "workers", "same answer") for send in (SIGKILL, SIGSTOP)],
@@ -29,7 +29,7 @@ MANY = [
     *[Fault("ray", "evaluation", SIGKILL, to, "same answer", 10) for to in ("workers", "raylet/raylet", "gcs_server")],
     Fault("ray", "evaluation", SIGKILL, "ray_executor", "same answer", 10),
     Fault("ray", "evaluation", SIGSTOP, "workers", "same answer", 10),
-    Fault("ray", "evaluation", SIGSTOP, "workers", "best so far", 3, evaluations=0, seconds=2.0),
+    Fault("ray", "evaluation", SIGSTOP, "workers", "best so far", 40, evaluations=0, seconds=2.0),
     Fault("ray", "close", SIGKILL, "raylet/raylet", "same answer"),
     Fault("ray", "close", SIGSTOP, "workers", "same answer"),
 ]

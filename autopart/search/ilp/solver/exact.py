@@ -25,7 +25,6 @@ import numpy as np
 
 from autopart.search.ilp.solver.integer_program import IntegerProgram, choice_of, integer_program
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
-from autopart.search.ilp.solver.pulp_model import solve_by_cbc
 
 WORKER = Path(__file__).with_name("highs_process.py")
 GRACE_S = 5.0
@@ -71,6 +70,8 @@ def solve_exactly(
         if answer.done or not answer.notes:
             return answer
         seconds -= time.monotonic() - started
+    from autopart.search.ilp.solver.pulp_model import solve_by_cbc  # PuLP is imported by who needs it alone
+
     solved = solve_by_cbc(program, seconds)
     if solved is None:
         answer.notes.append("CBC gave no answer")
