@@ -26,14 +26,18 @@ MODELS: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
 }
 """What is cut, how many loops that takes, and the schedules it stands in."""
 
-SLOW = {"diffusion_unet"}
+
+def is_slow(model: str, schedule: str) -> bool:
+    """By default the richer schedules of the smaller models."""
+    return model == "diffusion_unet" or (model != "graph_network" and schedule in ("alone", "BP"))
+
 
 RUNS = [
     pytest.param(
         model,
         schedule,
         id=f"{model}-{schedule}",
-        marks=[pytest.mark.xdist_group(model), *([pytest.mark.slow] if model in SLOW else [])],
+        marks=[pytest.mark.xdist_group(model), *([pytest.mark.slow] if is_slow(model, schedule) else [])],
     )
     for model, (_, _, schedules) in MODELS.items()
     for schedule in schedules

@@ -43,8 +43,15 @@ def test_an_evaluation_per_named_schedule_is_enough_to_be_no_worse_than_any(name
     assert rank(exact) == best_baseline(exact.report)
 
 
-@pytest.mark.parametrize("optimizer", sorted(optimizers()))
-@pytest.mark.parametrize("budget", [ap.Budget(MOST), ap.Budget(90), ap.Budget(None, 0.01)], ids=str)
+BUDGETS = [
+    pytest.param(name, budget, id=f"{name}-{budget}", marks=[pytest.mark.slow] if (name, many) == ("ilp", True) else [])
+    for name in sorted(optimizers())
+    for budget, many in [(ap.Budget(MOST), False), (ap.Budget(90), True), (ap.Budget(None, 0.01), False)]
+]
+"""An integer program takes a second for each plan: with many plans it is slow."""
+
+
+@pytest.mark.parametrize(("optimizer", "budget"), BUDGETS)
 def test_no_optimizer_is_worse_than_a_named_schedule_or_the_start(optimizer, budget):
     result = found("gated", optimizer, budget)
     bound = best_baseline(found("gated").report)
