@@ -27,7 +27,7 @@ MANY = [
     *[Fault(e, "compile", SIGINT, "driver", "KeyboardInterrupt", n) for e in ("serial", "processes") for n in (2, 9)],
     Fault("ray", "start-up", SIGINT, "driver", "KeyboardInterrupt"),
     *[Fault("ray", "evaluation", SIGKILL, to, "same answer", 10) for to in ("workers", "raylet/raylet", "gcs_server")],
-    Fault("ray", "evaluation", SIGKILL, "ray_executor", "same answer", 10),
+    Fault("ray", "evaluation", SIGKILL, "execution.ray import serve", "same answer", 10),
     Fault("ray", "evaluation", SIGSTOP, "workers", "same answer", 10),
     Fault("ray", "evaluation", SIGSTOP, "workers", "best so far", 40, evaluations=0, seconds=2.0),
     Fault("ray", "close", SIGKILL, "raylet/raylet", "same answer"),
