@@ -13,6 +13,7 @@ interpretation of loop nests.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autopart.core.program import Program, Scope
@@ -65,6 +66,19 @@ class Branches:
     def end(self) -> int:
         """The op after the case."""
         return self.branches[-1].scope.end + len(self.joins)
+
+
+def statements(program: Program, start: int, end: int) -> Iterator[int | Loop | Branches]:
+    """What stands in `[start, end)` in order: ops by number, loops and branches whole."""
+    op = start
+    while op < end:
+        if op not in program.inner_scopes:
+            yield op
+            op += 1
+            continue
+        whole = loop_of(program, op) if program.spec(op).kind == "while" else branches_of(program, op)
+        yield whole
+        op = whole.end
 
 
 def loop_of(program: Program, op: int) -> Loop:

@@ -345,11 +345,7 @@ def dim_to_tile(
             return -1
     first, last = (0, ranks[value]) if dim < 0 else (dim, min(dim + 1, ranks[value]))
     for d in range(first, last):
-        ways = sizes[axis]
-        for other in range(sizes.shape[0]):
-            if other != axis and tiling(graph, maps, state, value, other) == d:
-                ways *= sizes[other]
-        if shapes[value, d] % ways != 0:
+        if shapes[value, d] % (sizes[axis] * ways(graph, maps, state, sizes, value, d)) != 0:
             continue
         if graph.is_argument[graph.value_op[value]] or slicing(graph, maps, state, value, axis) != 1 << d:
             return d

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from autopart.core.control_flow import Branches, Loop, Region, branches_of, loop_of
+from autopart.core.control_flow import Branches, Loop, Region, statements
 from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import ROOT
@@ -70,16 +70,15 @@ class _Interpreter:
         self._range(len(program.arguments), program.scopes[ROOT].end)
         return [self._values[value] for value in program.outputs]
 
-    def _range(self, op: int, end: int) -> None:
-        while op < end:
-            kind = self._program.spec(op).kind
-            if kind == "while":
-                op = self._loop(loop_of(self._program, op))
-            elif kind == "case":
-                op = self._branches(branches_of(self._program, op))
-            else:
-                self._op(op, kind)
-                op += 1
+    def _range(self, start: int, end: int) -> None:
+        for statement in statements(self._program, start, end):
+            match statement:
+                case Loop():
+                    self._loop(statement)
+                case Branches():
+                    self._branches(statement)
+                case op:
+                    self._op(op, self._program.spec(op).kind)
 
     def _op(self, op: int, kind: str) -> None:
         if kind == "condition":
@@ -109,7 +108,7 @@ class _Interpreter:
 
     # ---- control flow
 
-    def _loop(self, loop: Loop) -> int:
+    def _loop(self, loop: Loop) -> None:
         values = self._values
         for carry in loop.carries:
             values[carry.inside] = self._read(carry.initial)
@@ -118,9 +117,8 @@ class _Interpreter:
             values.update(zip((carry.inside for carry in loop.carries), following, strict=True))
         for carry in loop.carries:
             values[carry.after] = values[carry.inside]
-        return loop.end
 
-    def _branches(self, case: Branches) -> int:
+    def _branches(self, case: Branches) -> None:
         """An i1 chooses the first of two branches where it holds; a number out of range chooses the last."""
         which = self._read(case.predicate).item()
         last = len(case.branches) - 1
@@ -129,7 +127,6 @@ class _Interpreter:
         chosen = self._region(case.branches[which if 0 <= which <= last else last])
         for join, array in zip(case.joins, chosen, strict=True):
             self._values[self._program.results_of(join)[0]] = array
-        return case.end
 
     def _region(self, region: Region) -> list[np.ndarray]:
         self._range(region.scope.start, region.scope.end)

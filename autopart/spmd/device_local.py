@@ -29,7 +29,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.spmd.layouts import layouts, layouts_hash
 from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
-from autopart.spmd.pending import pass_reductions
+from autopart.spmd.pending import Given, pass_reductions
 from autopart.spmd.placement import Placement, place, stored_values, use_places
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
@@ -213,10 +213,11 @@ def lower(
     statics = statics if statics is not None else LoweringContext.of(program)
     native, settled = np.zeros(program.value_count, np.uint64), np.zeros(program.value_count, np.uint64)
     required = np.zeros(len(program.operands), np.uint64)
-    passing, code = pass_reductions(
+    given = Given(
         partitioning.graph, partitioning.table.arrays, state, statics.passages, partitioning.sizes,
         program.value_shape, statics.is_output, options.sums_through_converts,
     )  # fmt: skip
+    passing, code = pass_reductions(given)
     layouts(
         partitioning.graph, partitioning.table.arrays, state, partitioning.sizes,
         program.value_shape, statics.is_output, passing, code, native, settled, required,

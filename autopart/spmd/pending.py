@@ -26,6 +26,8 @@ would be held whole. So does the result of a branch that is pending in one branc
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -40,74 +42,82 @@ ANY_CODE = ACTION_MASK
 """In `code`: pending by whatever reduction the loop turns out to add up by."""
 
 
+class Given(NamedTuple):
+    """What is read: a partitioning, its program's passages, and the shapes and mesh that say what a reduction moves.
+
+    graph, maps, state   the partitioning's arrays
+    passages             of the program
+    sizes                size of each mesh axis
+    shapes[value, dim]   whole shapes, 1 behind the last dim
+    is_output[value]     True for what the program returns
+    rounded              reductions also pass ops whose parts are rounded otherwise than the whole
+    """
+
+    graph: GraphArrays
+    maps: MappingArrays
+    state: StateArrays
+    passages: PassageArrays
+    sizes: np.ndarray
+    shapes: np.ndarray
+    is_output: np.ndarray
+    rounded: bool
+
+
+class Ways(NamedTuple):
+    """How far reductions along one axis can go, and what that costs.
+
+    assumed[op]        by which reduction a carry is taken to be pending; 0 for none
+    code[value, axis]  by which reduction a value may be pending; 0 for none
+    taken[op]          the passage by which the op can pass, or -1
+    cost[value]        reducing at the value: bytes, work repeated; at the best points up to it: bytes, work repeated
+    stays[value]       True if reducing at the value, or later, is at least as good as reducing before
+    loop[value]        the carry on which it depends that the value is pending; it is reduced after that loop only
+    wanted[value]      scratch of `_choose`: the value must be pending, since its one reader passes it on
+    """
+
+    assumed: np.ndarray
+    code: np.ndarray
+    taken: np.ndarray
+    cost: np.ndarray
+    stays: np.ndarray
+    loop: np.ndarray
+    wanted: np.ndarray
+
+
 @njit(cache=True)
-def pass_reductions(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    passages: PassageArrays,
-    sizes: np.ndarray,
-    shapes: np.ndarray,
-    is_output: np.ndarray,
-    rounded: bool,
-) -> tuple[np.ndarray, np.ndarray]:
+def pass_reductions(given: Given) -> tuple[np.ndarray, np.ndarray]:
     """(passing, code): what is pending where, if every reduction is done where it is cheapest.
 
     passing[op]        uint8; bit a: the op works on parts along axis a, or makes its result whole for an op that does
     code[value, axis]  uint8; the reduction that may be pending on a value, and that is if its op passes parts; else 0
-
-    `rounded` also lets reductions through ops whose parts are rounded otherwise than the whole.
     """
-    ops, axes = state.mapping.shape
-    values = graph.value_op.shape[0]
+    ops, axes = given.state.mapping.shape
+    values = given.graph.value_op.shape[0]
     passing, code = np.zeros(ops, np.uint8), np.zeros((values, axes), np.uint8)
-    taken, assumed = np.full(ops, -1, np.int32), np.zeros(ops, np.uint8)
-    cost, stays, loop = np.zeros((values, 4)), np.zeros(values, np.bool_), np.full(values, -1, np.int32)
-    wanted = np.zeros(values, np.bool_)
+    ways = Ways(
+        assumed=np.zeros(ops, np.uint8), code=code, taken=np.full(ops, -1, np.int32), cost=np.zeros((values, 4)),
+        stays=np.zeros(values, np.bool_), loop=np.full(values, -1, np.int32), wanted=np.zeros(values, np.bool_),
+    )  # fmt: skip
     for axis in range(axes):
         for op in range(ops):
-            if passages.is_carry[op]:
-                assumed[op] = ANY_CODE
+            if given.passages.is_carry[op]:
+                ways.assumed[op] = ANY_CODE
         some = changes = True
         while changes:
-            some = _spread(
-                graph, maps, state, passages, sizes, shapes, is_output, rounded, axis,
-                assumed, code, taken, cost, stays, loop,
-            )  # fmt: skip
-            changes = some and _revise(graph, maps, state, passages, is_output, axis, assumed, code, loop)
+            some = _spread(given, ways, axis)
+            changes = some and _revise(given, ways, axis)
         if some:
-            _choose(graph, maps, state, passages, axis, assumed, code, taken, stays, wanted, passing)
+            _choose(given, ways, axis, passing)
         else:
             code[:, axis] = 0
     return passing, code
 
 
 @kernel
-def _spread(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    passages: PassageArrays,
-    sizes: np.ndarray,
-    shapes: np.ndarray,
-    is_output: np.ndarray,
-    rounded: bool,
-    axis: int,
-    assumed: np.ndarray,
-    code: np.ndarray,
-    taken: np.ndarray,
-    cost: np.ndarray,
-    stays: np.ndarray,
-    loop: np.ndarray,
-) -> bool:
-    """Follows every reduction along `axis` as far as it can go, and prices each point. False if none begins anywhere.
-
-    assumed[op]   by which reduction a carry is taken to be pending; 0 for none
-    taken[op]     the passage by which the op can pass, or -1
-    cost[value]   for reducing at the value: bytes, work repeated; for the best points up to it: bytes, work repeated
-    stays[value]  True if reducing at the value, or later, is at least as good as reducing before
-    loop[value]   the carry on which it depends that the value is pending; such a value is reduced after that loop only
-    """
+def _spread(given: Given, ways: Ways, axis: int) -> bool:
+    """Follows every reduction along `axis` as far as it can go, and prices each point. False if none begins."""
+    graph, maps, state, passages, rounded = given.graph, given.maps, given.state, given.passages, given.rounded
+    assumed, code, taken, cost, stays, loop = ways.assumed, ways.code, ways.taken, ways.cost, ways.stays, ways.loop
     some = False
     for i in range(passages.order.shape[0]):
         op = passages.order[i]
@@ -116,7 +126,7 @@ def _spread(
             value = graph.result_ptr[op] + 1
             code[value, axis] = assumed[op]
             if assumed[op] != 0:
-                _price(graph, maps, state, passages, sizes, shapes, is_output, axis, op, value, code, cost, stays, loop)
+                _price(given, ways, axis, op, value)
             continue
         first, spec = graph.result_ptr[op], graph.op_spec[op]
         taken[op] = -1
@@ -132,20 +142,20 @@ def _spread(
             code[value, axis] = native
             if native != 0:
                 some = True
-                cost[value] = _bytes(graph, maps, state, passages, sizes, shapes, is_output, axis, value)
+                cost[value] = _bytes(given, axis, value)
                 cost[value, 1] = cost[value, 3] = 0.0
                 stays[value], loop[value] = True, -1
         if passages.first[spec] == passages.first[spec + 1] or graph.result_ptr[op + 1] != first + 1:
             continue
         if (passages.rounded[spec] and not rounded) or (passages.divided[spec] and mapping >= 0):
             continue
-        if not _reads_pending(graph, op, axis, code):
+        if not _reads_pending(given, ways, axis, op):
             continue
         for passage in range(passages.first[spec], passages.first[spec + 1]):
-            found = _fits(graph, maps, state, passages, is_output, axis, op, passage, code)
+            found = _fits(given, axis, op, passage, code)
             if found != 0 and (native == 0 or native == found):
                 code[first, axis], taken[op] = found, passage
-                _price(graph, maps, state, passages, sizes, shapes, is_output, axis, op, first, code, cost, stays, loop)
+                _price(given, ways, axis, op, first)
                 if native != 0:
                     stays[first] = True
                 break
@@ -153,7 +163,9 @@ def _spread(
 
 
 @kernel
-def _reads_pending(graph: GraphArrays, op: int, axis: int, code: np.ndarray) -> bool:
+def _reads_pending(given: Given, ways: Ways, axis: int, op: int) -> bool:
+    graph = given.graph
+    code = ways.code
     found = False
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
         found = found or code[graph.operands[use], axis] != 0
@@ -161,99 +173,63 @@ def _reads_pending(graph: GraphArrays, op: int, axis: int, code: np.ndarray) -> 
 
 
 @kernel
-def _fits(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    passages: PassageArrays,
-    is_output: np.ndarray,
-    axis: int,
-    op: int,
-    passage: int,
-    code: np.ndarray,
-) -> int:
+def _fits(given: Given, axis: int, op: int, passage: int, code: np.ndarray) -> int:
     """By which reduction the op's result is pending if it takes the passage; 0 if it cannot take it."""
+    graph, passages = given.graph, given.passages
     by, found = passages.code[passage], 0
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
         value = graph.operands[use]
         pending = code[value, axis]
         if passages.parts[passages.start[passage] + use - graph.operand_ptr[op]]:
             if pending == 0:
-                if not _stands_for_parts(graph, maps, state, passages, is_output, axis, value, by):
+                if not _stands_for_parts(given, axis, value, by):
                     return 0
                 continue
-            if (pending != by and pending != ANY_CODE) or not _goes_on(graph, state, is_output, axis, value):
+            if (pending != by and pending != ANY_CODE) or not _goes_on(given, axis, value):
                 return 0
             found = by if found == by or pending == by else ANY_CODE
-        elif pending != 0 or not _is_whole(graph, maps, state, passages, is_output, axis, value):
+        elif pending != 0 or not _is_whole(given, axis, value):
             return 0
     return found
 
 
 @kernel
-def _goes_on(graph: GraphArrays, state: StateArrays, is_output: np.ndarray, axis: int, value: int) -> bool:
+def _goes_on(given: Given, axis: int, value: int) -> bool:
     """True if one use alone reads the value, and nothing is decided about the axis."""
+    graph, state, is_output = given.graph, given.state, given.is_output
     alone = graph.user_ptr[value + 1] - graph.user_ptr[value] == 1
     return alone and not is_output[value] and state.action[value, axis] == 0
 
 
 @kernel
-def _stands_for_parts(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    passages: PassageArrays,
-    is_output: np.ndarray,
-    axis: int,
-    value: int,
-    code: int,
-) -> bool:
+def _stands_for_parts(given: Given, axis: int, value: int, code: int) -> bool:
     """True if the value, the same on every device, reduces to itself: zeros for a sum, anything for a maximum."""
+    passages = given.passages
     if code in (SUM, MUL) and passages.identity[value] >> (code - SUM) & 1 == 0:
         return False
-    return _is_whole(graph, maps, state, passages, is_output, axis, value)
+    return _is_whole(given, axis, value)
 
 
 @kernel
-def _is_whole(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    passages: PassageArrays,
-    is_output: np.ndarray,
-    axis: int,
-    value: int,
-) -> bool:
+def _is_whole(given: Given, axis: int, value: int) -> bool:
     """True if each device has all of the value, or can make it from scalars instead of its tile."""
+    graph, maps, state, passages = given.graph, given.maps, given.state, given.passages
     if tiling(graph, maps, state, value, axis) < 0:
         return True
     if not passages.from_scalars[graph.value_op[value]]:
         return False
-    return _goes_on(graph, state, is_output, axis, value)
+    return _goes_on(given, axis, value)
 
 
 @kernel
-def _price(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    passages: PassageArrays,
-    sizes: np.ndarray,
-    shapes: np.ndarray,
-    is_output: np.ndarray,
-    axis: int,
-    op: int,
-    value: int,
-    code: np.ndarray,
-    cost: np.ndarray,
-    stays: np.ndarray,
-    loop: np.ndarray,
-) -> None:
+def _price(given: Given, ways: Ways, axis: int, op: int, value: int) -> None:
     """Fills in cost, stays and loop of a value that is pending because its op passes parts; see `_spread`."""
+    graph, state, passages = given.graph, given.state, given.passages
+    code, cost, stays, loop = ways.code, ways.cost, ways.stays, ways.loop
     sooner, sooner_work, work, inside = 0.0, 0.0, 0.0, -1
     spec = graph.op_spec[op]
     if passages.leaves[spec] or (state.mapping[op, axis] >= 0 and not passages.free[spec]):
-        work = _elements(graph, maps, state, sizes, shapes, axis, value)
+        work = _elements(given, axis, value)
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
         operand = graph.operands[use]
         if code[operand, axis] != 0:
@@ -262,7 +238,7 @@ def _price(
             sooner_work += cost[operand, 3]
             if loop[operand] >= 0 and loop[operand] != op:
                 inside = loop[operand]
-    here = _bytes(graph, maps, state, passages, sizes, shapes, is_output, axis, value)
+    here = _bytes(given, axis, value)
     loop[value] = inside
     stays[value] = inside < 0 and (here < sooner or (here == sooner and work <= sooner_work))
     cost[value, 0], cost[value, 1] = here, work
@@ -270,16 +246,9 @@ def _price(
 
 
 @kernel
-def _elements(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
-    shapes: np.ndarray,
-    axis: int,
-    value: int,
-) -> float:
+def _elements(given: Given, axis: int, value: int) -> float:
     """Elements on one device of a value that is not tiled on `axis`."""
+    graph, maps, state, sizes, shapes = given.graph, given.maps, given.state, given.sizes, given.shapes
     elements = 1.0
     for dim in range(shapes.shape[1]):
         elements *= shapes[value, dim]
@@ -290,30 +259,22 @@ def _elements(
 
 
 @kernel
-def _bytes(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    passages: PassageArrays,
-    sizes: np.ndarray,
-    shapes: np.ndarray,
-    is_output: np.ndarray,
-    axis: int,
-    value: int,
-) -> float:
+def _bytes(given: Given, axis: int, value: int) -> float:
     """What a reduction of the value along `axis` moves: its bytes, twice if it is made whole, whenever it runs."""
+    graph, state, passages, is_output = given.graph, given.state, given.passages, given.is_output
     first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
     times = 2.0 if is_output[value] or first < last else 0.0
-    if state.action[value, axis] > 0 or (not is_output[value] and _sliced_alike(graph, maps, state, axis, value)):
+    if state.action[value, axis] > 0 or (not is_output[value] and _sliced_alike(given, axis, value)):
         times = 1.0
     runs = passages.runs[passages.scope[graph.value_op[value]]]
-    size = _elements(graph, maps, state, sizes, shapes, axis, value) * passages.element_bytes[value]
+    size = _elements(given, axis, value) * passages.element_bytes[value]
     return times * runs * size
 
 
 @kernel
-def _sliced_alike(graph: GraphArrays, maps: MappingArrays, state: StateArrays, axis: int, value: int) -> bool:
+def _sliced_alike(given: Given, axis: int, value: int) -> bool:
     """True if the loops of all readers over `axis` slice the value on one dim."""
+    graph, maps, state = given.graph, given.maps, given.state
     dim = -1
     for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
         use = graph.user[i]
@@ -327,21 +288,13 @@ def _sliced_alike(graph: GraphArrays, maps: MappingArrays, state: StateArrays, a
 
 
 @kernel
-def _revise(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    passages: PassageArrays,
-    is_output: np.ndarray,
-    axis: int,
-    assumed: np.ndarray,
-    code: np.ndarray,
-    loop: np.ndarray,
-) -> bool:
+def _revise(given: Given, ways: Ways, axis: int) -> bool:
     """Takes back what was assumed of carries and does not hold; True if that is anything.
 
     A carry is pending if what the body makes of it is, by the same reduction, and if it begins with parts.
     """
+    graph, state = given.graph, given.state
+    assumed, code, loop = ways.assumed, ways.code, ways.loop
     changes, open_ = False, False
     for op in range(assumed.shape[0]):
         if assumed[op] == 0:
@@ -349,18 +302,18 @@ def _revise(
         initial, next_ = graph.operands[graph.operand_ptr[op]], graph.operands[graph.operand_ptr[op] + 1]
         inside, found = graph.result_ptr[op], code[next_, axis]
         unused = graph.user_ptr[inside] == graph.user_ptr[inside + 1] and state.action[inside, axis] == 0
-        added_up = loop[next_] == op and _goes_on(graph, state, is_output, axis, inside)
-        holds = found != 0 and (unused or added_up) and _goes_on(graph, state, is_output, axis, next_)
+        added_up = loop[next_] == op and _goes_on(given, axis, inside)
+        holds = found != 0 and (unused or added_up) and _goes_on(given, axis, next_)
         if holds and found == ANY_CODE:
             open_ = True
         elif holds:
             begins = code[initial, axis]
             holds = assumed[op] == found or assumed[op] == ANY_CODE
             if begins == 0:
-                holds = holds and _stands_for_parts(graph, maps, state, passages, is_output, axis, initial, found)
+                holds = holds and _stands_for_parts(given, axis, initial, found)
             else:
                 other = begins != found and begins != ANY_CODE
-                holds = holds and not other and _goes_on(graph, state, is_output, axis, initial)
+                holds = holds and not other and _goes_on(given, axis, initial)
         revised = found if holds else 0
         if revised != assumed[op]:
             assumed[op], changes = revised, True
@@ -372,23 +325,10 @@ def _revise(
 
 
 @kernel
-def _choose(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    passages: PassageArrays,
-    axis: int,
-    assumed: np.ndarray,
-    code: np.ndarray,
-    taken: np.ndarray,
-    stays: np.ndarray,
-    wanted: np.ndarray,
-    passing: np.ndarray,
-) -> None:
-    """From the ends of all ways backwards: sets the bit of `axis` in passing[op] of the ops that pass parts.
-
-    `wanted` is scratch: True for a value that must be pending, since its one reader passes it on.
-    """
+def _choose(given: Given, ways: Ways, axis: int, passing: np.ndarray) -> None:
+    """From the ends of all ways backwards: sets the bit of `axis` in passing[op] of the ops that pass parts."""
+    graph, maps, state, passages = given.graph, given.maps, given.state, given.passages
+    assumed, code, taken, stays, wanted = ways.assumed, ways.code, ways.taken, ways.stays, ways.wanted
     wanted[:] = False
     for i in range(passages.order.shape[0] - 1, -1, -1):
         op = passages.order[i]

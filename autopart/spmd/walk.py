@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import MutableMapping
 from typing import Generic, Protocol, TypeVar
 
-from autopart.core.control_flow import Branches, Loop, Region, branches_of, loop_of
+from autopart.core.control_flow import Branches, Loop, Region, statements
 from autopart.core.program import ROOT
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.redistribution import Plan
@@ -117,22 +117,18 @@ class Walk(Generic[V]):
 
     def _range(self, scope: int, start: int, end: int) -> None:
         """Visits the ops of a scope, each after the redistributions that stand before it."""
-        visitor, op = self._visitor, start
-        while op < end:
+        visitor = self._visitor
+        for statement in statements(self._program, start, end):
+            op = statement if isinstance(statement, int) else statement.op
             if (scope, op) in self._at_place:
                 self._redistribute(scope, op)
-            kind = self._kinds[self._op_spec[op]]
-            if kind == "while":
-                loop = loop_of(self._program, op)
-                visitor.loop(loop)
-                op = loop.end
-            elif kind == "case":
-                case = branches_of(self._program, op)
-                visitor.branches(case)
-                op = case.end
-            else:
-                visitor.op(op, kind)
-                op += 1
+            match statement:
+                case Loop():
+                    visitor.loop(statement)
+                case Branches():
+                    visitor.branches(statement)
+                case _:
+                    visitor.op(op, self._kinds[self._op_spec[op]])
         self._redistribute(scope, end)
 
     def _redistribute(self, scope: int, position: int) -> None:

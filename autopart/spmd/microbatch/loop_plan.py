@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from autopart.core.control_flow import branches_of, loop_of
+from autopart.core.control_flow import statements
 from autopart.core.op import REDUCTION_NAMES, WHOLE, TileMapping
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import passages_of
@@ -133,11 +133,8 @@ def plan_loops(partitioning: Partitioning) -> LoopPlan:
 
 def _spans(program: Program) -> Iterator[tuple[int, int]]:
     """[start, end) of each unit, in program order."""
-    op = len(program.arguments)
-    while op < program.op_count:
-        kind, start = program.spec(op).kind, op
-        op = loop_of(program, op).end if kind == "while" else branches_of(program, op).end if kind == "case" else op + 1
-        yield start, op
+    for statement in statements(program, len(program.arguments), program.op_count):
+        yield (statement, statement + 1) if isinstance(statement, int) else (statement.op, statement.end)
 
 
 IsLocal = Callable[[Unit, Read, int], bool]

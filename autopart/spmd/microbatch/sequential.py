@@ -18,7 +18,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from autopart.core.control_flow import Branches, Carry, Loop, Region, branches_of, loop_of
+from autopart.core.control_flow import Branches, Carry, Loop, Region, statements
 from autopart.core.importer.replay import read_module
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType, splat_value
@@ -156,17 +156,18 @@ class _Sequential:
 
     # ---- ops
 
-    def _range(self, op: int, end: int) -> None:
-        while op < end:
-            kind, source = self._program.spec(op).kind, self._program.source.source_of(op)
+    def _range(self, start: int, end: int) -> None:
+        for statement in statements(self._program, start, end):
+            op = statement if isinstance(statement, int) else statement.op
+            source = self._program.source.source_of(op)
             with source.location if source is not None else ir.Location.unknown():
-                if kind == "while":
-                    op = self._loop(loop_of(self._program, op))
-                elif kind == "case":
-                    op = self._branches(branches_of(self._program, op))
-                else:
-                    self._op(op, kind)
-                    op += 1
+                match statement:
+                    case Loop():
+                        self._loop(statement)
+                    case Branches():
+                        self._branches(statement)
+                    case _:
+                        self._op(op, self._program.spec(op).kind)
 
     def _op(self, op: int, kind: str) -> None:
         if kind == "condition":
@@ -227,9 +228,9 @@ class _Sequential:
         self._barrier.append(op)
         if op != self._last_part[op]:
             return
-        parts, self._barrier = self._barrier, []
-        results = barrier(*[self._operands(part)[0] for part in parts])
-        for part, result in zip(parts, results, strict=True):
+        joined, self._barrier = self._barrier, []
+        results = barrier(*[self._operands(op)[0] for op in joined])
+        for part, result in zip(joined, results, strict=True):
             self._values[self._program.results_of(part)[0]] = result
 
     # ---- what ops read
@@ -275,7 +276,7 @@ class _Sequential:
 
     # ---- control flow
 
-    def _loop(self, loop: Loop) -> int:
+    def _loop(self, loop: Loop) -> None:
         initial = [self._read(carry.initial) for carry in loop.carries]
         types = [value.type for value in initial]
         op = stablehlo.WhileOp(types, initial)
@@ -283,9 +284,8 @@ class _Sequential:
             self._emit_region(region.blocks.append(*types), inside, loop.carries)
         for carry, result in zip(loop.carries, op.results, strict=True):
             self._values[carry.after] = result
-        return loop.end
 
-    def _branches(self, case: Branches) -> int:
+    def _branches(self, case: Branches) -> None:
         predicate = self._read(case.predicate)
         values = [self._program.results_of(join)[0] for join in case.joins]
         types = [mlir_type(self._local_type(v)) for v in values]
@@ -294,7 +294,6 @@ class _Sequential:
         for region, branch in zip(op.regions, case.branches, strict=True):
             self._emit_region(region.blocks.append(), branch, ())
         self._values.update(zip(values, op.results, strict=True))
-        return case.end
 
     def _emit_region(self, block: ir.Block, region: Region, carries: Sequence[Carry]) -> None:
         with ir.InsertionPoint(block), self._region():
@@ -321,7 +320,7 @@ def _last_parts(plan: LoopPlan) -> dict[int, int]:
     """Op of a barrier -> the last op of the barrier that runs at the same place; inside a loop or a case all do."""
     place = {unit.start: (at, unit.looped) for unit, at in zip(plan.units, plan.place, strict=True)}
     last: dict[tuple[int, object], int] = {}
-    for number, parts in enumerate(plan.partitioning.program.barriers):
-        last.update({(number, place.get(op)): op for op in parts})
+    for number, joined in enumerate(plan.partitioning.program.barriers):
+        last.update({(number, place.get(op)): op for op in joined})
     barriers = enumerate(plan.partitioning.program.barriers)
-    return {op: last[number, place.get(op)] for number, parts in barriers for op in parts}
+    return {op: last[number, place.get(op)] for number, joined in barriers for op in joined}
