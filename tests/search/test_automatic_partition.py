@@ -115,8 +115,14 @@ MIXES = {
     "AutoBP+MP": lambda: [automatic("batch"), MEGATRON],
     "AutoMP+Z3": lambda: [automatic("model"), Z3],
 }
-RUNS = [("t32", mix) for mix in MIXES] + [("gns", "AllAuto"), ("it32", "AllAuto")]
-RUNS = [*RUNS, pytest.param("unet", "AllAuto", marks=pytest.mark.slow)]
+RUNS = [
+    *[(model, "AllAuto") for model in ("t32", "gns", "it32")],
+    ("t32", "AutoBP+MP"),
+    *[
+        pytest.param(*run, marks=pytest.mark.slow)
+        for run in (("t32", "BP+AutoMP"), ("t32", "AutoMP+Z3"), ("unet", "AllAuto"))
+    ],
+]
 
 
 @pytest.mark.parametrize(("model", "mix"), RUNS)
