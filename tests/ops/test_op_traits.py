@@ -58,6 +58,7 @@ def test_an_op_without_a_rule_is_opaque_and_of_unknown_flop():
 COMPUTES_WITH = {
     "core/op.py": "names of reductions",
     "core/importer/trip_count.py": "evaluates a loop's counter",
+    "core/passes/index_positions.py": "follows positions through the ops that keep them",
     "spmd/emitter.py": "emits the reducer of a collective",
     "spmd/index_ranges.py": "emits slices and updates in place of others",
     "spmd/intervals.py": "evaluates bounds of indices",

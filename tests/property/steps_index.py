@@ -102,6 +102,18 @@ def pick_per_row(pool):
     return x[jnp.arange(x.shape[0]), labels]
 
 
+@step(Effect.COMPUTES, weight=2)
+def at_each_row(pool):
+    """Writes or reads where the rows' own positions, or others beside them, are indices."""
+    x = pool.draw(2, "fi", fits=lambda v: v.size > 0)
+    rows = jnp.arange(x.shape[0]) + int(pool.choose([0, 0, 0, 1, -1]))
+    labels = jnp.asarray(pool.rng.integers(-1, x.shape[1] + 1, x.shape[:1]))
+    where = (rows, labels)
+    if pool.coin():
+        x, where = (x.T, (labels, rows)) if pool.coin() else (jnp.stack([x, -x]), (1, rows, labels))
+    return at_one(pool, x, where, 7)
+
+
 @step(Effect.SUMS)
 def scatter_add(pool):
     x = pool.draw(1, fits=lambda v: v.shape[0] > 0)

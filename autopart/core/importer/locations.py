@@ -34,6 +34,11 @@ class Source:
             self.callbacks,
         )
 
+    def with_copies(self, specs: Sequence[int]) -> Source:
+        """With one more spec for each of `specs`, made from the same MLIR op."""
+        more = [self.representatives[s] for s in specs]
+        return Source(self.module, [*self.representatives, *more], self._op_source, self._call_site, self.callbacks)
+
     @property
     def op_count(self) -> int:
         """How many ops it knows."""

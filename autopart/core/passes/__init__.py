@@ -1,11 +1,12 @@
 """Passes over the unpartitioned program: see `program_pass.py` for what one is and how to add one."""
 
 from autopart.core.passes.dead_code import DeadCode
+from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.run_passes import PassReport, run_passes
 from autopart.core.passes.verify import InvalidProgramError, verify_program
 
-IMPORT_PASSES: tuple[Pass, ...] = (DeadCode(),)
+IMPORT_PASSES: tuple[Pass, ...] = (DeadCode(), IndexPositions())
 """What every imported program goes through, before the passes that a user asks for."""
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "PASSES",
     "PASSES_KIND",
     "DeadCode",
+    "IndexPositions",
     "InvalidProgramError",
     "Pass",
     "PassReport",

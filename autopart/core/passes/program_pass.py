@@ -40,7 +40,7 @@ class Pass(ABC):
 
 
 PASSES: Registry[Callable[[], Pass]] = Registry(
-    "pass", entry_points="autopart.passes", load=lambda: importlib.import_module("autopart.core.passes.dead_code")
+    "pass", entry_points="autopart.passes", load=lambda: importlib.import_module("autopart.core.passes")
 )
 """What makes each pass with default settings, by name."""
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from autopart.core.control_flow import Branches, Carry, Loop, Region, statements
-from autopart.core.importer.replay import read_module
+from autopart.core.importer.replay import import_module
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType, splat_value
 from autopart.core.ops.rule import localize
@@ -46,7 +46,7 @@ def microbatched(plan: LoopPlan, steps: int) -> Program:
             module = _Sequential(plan, finest(plan, steps)).module()
         except _NeedsStretch:
             module = _Sequential(plan, Interleaving(steps, 1)).module()
-        return read_module(
+        return import_module(
             module,
             argument_names=program.argument_names,
             output_names=program.output_names,

@@ -6,9 +6,10 @@
     b  (_, 0) -> tile 0      each device looks up its indices
     v  (0, _) -> sum         vocabulary-sharded: each device yields the rows that it holds, and zeros for the others
 
-Batching dims tile in table, indices and result together. Where an indexed dim is sliced, indices are clamped as the
-whole op would, shifted to the slice, and what falls outside is masked; a window longer than one element may lie across
-slices, so the slice is padded with zeros on both sides first.
+Batching dims tile in table, indices and result together, and so does a dim of the table whose index is the position
+along the batch, as in `logp[arange(b), labels]`: each device counts the rows of its slice. Where another indexed dim
+is sliced, indices are clamped as the whole op would, shifted to the slice, and what falls outside is masked; a window
+longer than one element may lie across slices, so the slice is padded with zeros on both sides first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from autopart.core.ops.passages import moved_by_index
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import one_hot_sum
-from autopart.core.ops.rules.index_vectors import assembled, components
+from autopart.core.ops.rules.index_vectors import assembled, components, counted_again, positions
 from autopart.core.ops.rules.positions import between, clamped_index, offset, shifted
 from autopart.core.ops.traits import Slicing
 
@@ -36,12 +37,16 @@ def _localize(local: LocalOp) -> list[Value]:
         and mapping.operands[1] == WHOLE
         and windows[mapping.operands[0]] != whole[mapping.operands[0]]
     ]
-    if not cut:
+    counted = counted_again(local, 1)
+    if not cut and not counted:
         return local.clone(slice_sizes=sizes)
     table, vector_dim, indexed = local.operands[0], numbers["index_vector_dim"], numbers["start_index_map"]
     parts = components(local, local.operands[1], vector_dim)
     parts = [clamped_index(local, p, whole[d] - windows[d]) for p, d in zip(parts, indexed, strict=True)]
     masks = []
+    for dim, along in counted.items():
+        k = indexed.index(dim)
+        parts[k] = local.iota(local.type_of(parts[k]), along)
     for m, dim in cut:
         k, size = indexed.index(dim), held[dim]
         parts[k] = shifted(local, parts[k], offset(local, m, size))
@@ -125,7 +130,7 @@ def gather(spec: OpSpec) -> Iterable[TileMapping]:
     """Index batch dims, batching dims, window dims taken whole, and indexed dims of the operand as sums."""
     n, windows = spec.attributes["dimension_numbers"], spec.attributes["slice_sizes"]
     operand, indices, result = spec.operands[0].shape, spec.operands[1].shape, spec.results[0].shape
-    batching = dict(zip(n["start_indices_batching_dims"], n["operand_batching_dims"], strict=True))
+    batching = dict(zip(n["start_indices_batching_dims"], n["operand_batching_dims"], strict=True)) | positions(spec)
     batch = [d for d in range(len(indices)) if d != n["index_vector_dim"]]
     places = [r for r in range(len(result)) if r not in n["offset_dims"]]
     for d, r in zip(batch, places, strict=True):
@@ -136,5 +141,5 @@ def gather(spec: OpSpec) -> Iterable[TileMapping]:
         if windows[d] == operand[d]:
             yield TileMapping((d, WHOLE), (r,), operand[d])
     for d in n["start_index_map"]:
-        if 0 < windows[d] < operand[d]:
+        if 0 < windows[d] < operand[d] and d not in batching.values():
             yield TileMapping((d, WHOLE), (one_hot_sum(spec.results[0]),), operand[d])

@@ -6,11 +6,12 @@
     v  (0, _, _) -> tile 0      each device applies the updates that fall into its slice
     e  (_, 0, 0) -> sum         each device adds its updates (a segment sum); x counts once
 
-Batching dims tile in x, indices, updates and result together. With the reducers max and min, and with "and" and "or"
-of booleans, the parts combine by that reducer, and x may count on every device. Scatter drops an update that does not
-fit, so indices shifted to a slice need no mask; only a window longer than one element may lie across slices, and then
-the slice is padded on both sides first. Updates that overwrite cannot be sliced along e: no reduction tells an update
-from what it replaces.
+Batching dims tile in x, indices, updates and result together, and so does a dim of x whose index is the position along
+the updates, as in `x.at[arange(e), i]`: each device counts the rows of its slice. With the reducers max and min, and
+with "and" and "or" of booleans, the parts combine by that reducer, and x may count on every device. Scatter drops an
+update that does not fit, so indices shifted to a slice need no mask; only a window longer than one element may lie
+across slices, and then the slice is padded on both sides first. Updates that overwrite cannot be sliced along e, unless
+that is a position: no reduction tells an update from what it replaces.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import BITWISE, combined_by_reducer, reduction_codes
-from autopart.core.ops.rules.index_vectors import assembled, components
+from autopart.core.ops.rules.index_vectors import assembled, components, counted_again, positions
 from autopart.core.ops.rules.positions import between, is_first, offset, shifted
 from autopart.core.ops.traits import Update, elements
 
@@ -79,12 +80,16 @@ def _localize(local: LocalOp) -> list[Value]:
         and mapping.operands[0] != WHOLE
         and mapping.operands[count] == mapping.operands[-1] == WHOLE
     ]
-    if not cut:
+    counted = counted_again(local, count)
+    if not cut and not counted:
         return local.clone([*inputs, *local.operands[count:]])
     vector_dim, indexed = numbers["index_vector_dim"], numbers["scattered_dims_to_operand_dims"]
     wide = "i64" if local.operand_types[count].dtype in ("i64", "ui64") else "i32"
     parts = [local.convert(p, wide) for p in components(local, local.operands[count], vector_dim)]
     margin = [0] * len(local.operand_types[0].shape)
+    for dim, along in counted.items():
+        k = indexed.index(dim)
+        parts[k] = local.iota(local.type_of(parts[k]), along)
     for m, dim in cut:
         k, window = indexed.index(dim), dims.window_size(dim)
         start = shifted(local, parts[k], offset(local, m, local.operand_types[0].shape[dim]))
@@ -220,7 +225,7 @@ def scatter(spec: OpSpec) -> Iterable[TileMapping]:
     n, count = dims.numbers, dims.count
     operand, indices, updates = (spec.operands[i].shape for i in (0, count, count + 1))
     codes = reduction_codes(_added(spec.region), spec.results)
-    batching = dict(zip(n["scatter_indices_batching_dims"], n["input_batching_dims"], strict=True))
+    batching = dict(zip(n["scatter_indices_batching_dims"], n["input_batching_dims"], strict=True)) | positions(spec)
     batch = [d for d in range(len(indices)) if d != n["index_vector_dim"]]
     scattered = [d for d in range(len(updates)) if d not in n["update_window_dims"]]
     for index_dim, update_dim in zip(batch, scattered, strict=True):
@@ -233,5 +238,5 @@ def scatter(spec: OpSpec) -> Iterable[TileMapping]:
     for dim, size in enumerate(operand):
         if dim in dims.whole_windows:
             yield dims.mapping(dim, WHOLE, dims.window[dim], (dim,) * count, size)
-        elif dim in n["scattered_dims_to_operand_dims"] and dims.window_size(dim):
+        elif dim in n["scattered_dims_to_operand_dims"] and dims.window_size(dim) and dim not in batching.values():
             yield dims.mapping(dim, WHOLE, WHOLE, (dim,) * count, size)
