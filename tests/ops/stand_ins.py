@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from autopart.core.attributes import decode
@@ -35,7 +37,24 @@ def _first_operand(op: ir.Operation) -> Callable:
     return lambda x: x
 
 
-_STAND_INS = {"chlo.ragged_dot": _ragged_dot, "stablehlo.collective_broadcast": _first_operand}
+def _qr(a: jax.Array) -> tuple[jax.Array, jax.Array]:
+    reflectors, taus = jnp.linalg.qr(a, mode="raw")
+    return reflectors.mT, taus
+
+
+_STAND_INS = {
+    "chlo.ragged_dot": _ragged_dot,
+    "stablehlo.collective_broadcast": _first_operand,
+    "Eigh": lambda op: lax.linalg.eigh,
+    "Qr": lambda op: _qr,
+    "ProductOfElementaryHouseholderReflectors": lambda op: lax.linalg.householder_product,
+    "LuDecomposition": lambda op: lax.linalg.lu,
+}
+"""By the op's name; of custom calls by target."""
+
+
+def _name(op: ir.Operation) -> str:
+    return decode(op.attributes["call_target_name"]) if op.name == "stablehlo.custom_call" else op.name
 
 
 def replace_what_cpu_lacks(module: ir.Module) -> None:
@@ -43,15 +62,15 @@ def replace_what_cpu_lacks(module: ir.Module) -> None:
     main = list(module.body.operations)[-1]
     for view in list(main.regions[0].blocks[0].operations):
         op = view.operation
-        if op.name in _STAND_INS:
-            _replace(module, op, _STAND_INS[op.name](op))
+        if _name(op) in _STAND_INS:
+            _replace(module, op, _STAND_INS[_name(op)](op))
 
 
 def _replace(module: ir.Module, op: ir.Operation, function: Callable) -> None:
     types = [tensor_type(v.type) for v in op.operands]
     text = jax.jit(function).lower(*(jax.ShapeDtypeStruct(t.shape, numpy_dtype(t.dtype)) for t in types)).as_text()
     number = next(_fresh)
-    text = text.replace("@", f"@stand_in_{number}_").replace("public ", "private ")
+    text = re.sub(r"(?<!custom_call )@", f"@stand_in_{number}_", text).replace("public ", "private ")
     parsed = ir.Module.parse(text)
     for function_op in list(parsed.body.operations):
         with ir.InsertionPoint.at_block_begin(module.body):

@@ -1,6 +1,7 @@
 """Tile mappings of custom calls: those that declare batch dims, and those known by name.
 
     lapack_spotrf_ffi: a[b,n,n] -> l[b,n,n], info[b]      b  (0) -> tile 0, tile 0
+    Qr:                a[b,m,n] -> r[b,m,n], taus[b,n]    b  (0) -> tile 0, tile 0
 
 jax writes the number of leading batch dims on each of its LAPACK, cuSolver and hipSolver calls, and foreign functions
 declare it when they are vmapped; no list of names is needed for those.
@@ -65,6 +66,30 @@ _UNKNOWN_TO_XLA = "XLA knows no flop of a custom call"
 def declared_batch(spec: OpSpec) -> Iterable[TileMapping]:
     """The leading dims that the call declares to be a batch."""
     return common_dims(spec, range(batch_dims_of(spec)))
+
+
+def _tpu(target: str, types: str, *feed: str | None) -> Example:
+    return op("custom_call", types, f'call_target_name = "{target}", backend_config = ""', feed=feed, tolerance=1e-4)
+
+
+_FACTORIZATION = Opaque(flop=factorization_flop, flop_reason=_UNKNOWN_TO_XLA)
+
+
+@register_custom_call("Eigh", traits=_FACTORIZATION, examples=(_tpu("Eigh", "4x3x3xf32 -> 4x3x3xf32, 4x3xf32", "spd"),))
+@register_custom_call("Qr", traits=_FACTORIZATION, examples=(_tpu("Qr", "2x4x5x3xf32 -> 2x4x5x3xf32, 2x4x3xf32"),))
+@register_custom_call(
+    "ProductOfElementaryHouseholderReflectors",
+    traits=_FACTORIZATION,
+    examples=(_tpu("ProductOfElementaryHouseholderReflectors", "4x5x3xf32, 4x3xf32 -> 4x5x3xf32"),),
+)
+@register_custom_call(
+    "LuDecomposition",
+    traits=_FACTORIZATION,
+    examples=(_tpu("LuDecomposition", "4x5x3xf32 -> 4x5x3xf32, 4x3xi32, 4x5xi32"),),
+)
+def batch_of_matrices(spec: OpSpec) -> Iterable[TileMapping]:
+    """All dims before the last two of the first operand, which are a matrix's. (jax writes these calls for TPUs.)"""
+    return common_dims(spec, range(len(spec.operands[0].shape) - 2))
 
 
 _GREATER = (
