@@ -3,6 +3,7 @@
 python -m experiments.reliability                     5,000 random programs, then the tests of each promise
 python -m experiments.reliability --cases 200         fewer programs
 python -m experiments.reliability --only programs     programs alone; the promises' last figures stay
+python -m experiments.reliability --tests faults         promises whose tests are in files named so
 python -m experiments.reliability --only page         docs/reliability.md from the last figures
 """
 
@@ -28,14 +29,15 @@ def main() -> None:
     parser.add_argument("--batch-seconds", type=float, default=300, help="limit for ten programs (default 300)")
     parser.add_argument("--test-seconds", type=float, default=3600, help="limit per mark of tests (default 3600)")
     parser.add_argument("--only", choices=PARTS, help="one part; the other's last figures stay")
+    parser.add_argument("--tests", metavar="WORD", help="the promises with this word in their tests' path, and no more")
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else EMPTY
-    if options.only in (None, "programs"):
+    if options.only in (None, "programs") and not options.tests:
         print(f"{options.cases:,} random programs", flush=True)
         results["programs"] = campaign.run(options.cases, options.workers, options.batch_seconds)
     if options.only in (None, "promises"):
         print("promises", flush=True)
-        results["promises"] = promises.run(options.test_seconds)
+        results["promises"] = promises.run(options.test_seconds, results["promises"], options.tests or "")
     if options.only != "page":
         results["date"] = datetime.date.today().isoformat()
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")

@@ -70,10 +70,17 @@ NOT_RUN = [asdict(promise) | {"absent": "not run yet"} for promise in PROMISES]
 """The rows before any run."""
 
 
-def run(seconds: float) -> list[dict[str, Any]]:
-    """One row per promise: the promise, its tests, how many passed and failed, or why there are no counts."""
-    outcomes = {mark: run_tests(mark, seconds) for mark in sorted({p.mark for p in PROMISES})}
-    return [asdict(p) | row(p, outcomes[p.mark]) for p in PROMISES]
+def run(seconds: float, last: Sequence[dict[str, Any]] = (), word: str = "") -> list[dict[str, Any]]:
+    """One row per promise: the promise, its tests, how many passed and failed, or why there are no counts.
+
+    With a word, the promises whose tests have it in their path are run; the others keep their rows of `last`.
+    """
+    wanted = [p for p in PROMISES if word in p.tests]
+    outcomes = {
+        mark: run_tests([p for p in wanted if p.mark == mark], seconds) for mark in sorted({p.mark for p in wanted})
+    }
+    before = {(row["tests"], row["mark"]): row for row in (*NOT_RUN, *last)}
+    return [asdict(p) | row(p, outcomes[p.mark]) if p in wanted else before[p.tests, p.mark] for p in PROMISES]
 
 
 def row(promise: Promise, outcomes: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -85,9 +92,9 @@ def row(promise: Promise, outcomes: Sequence[tuple[str, str]]) -> dict[str, Any]
     return {outcome: count[outcome] for outcome in OUTCOMES} if count else {"absent": "not done within its time limit"}
 
 
-def run_tests(mark: str, seconds: float) -> list[tuple[str, str]]:
-    """(dotted name of its file or class, outcome) of each test with a mark; what pytest reached in that time."""
-    paths = [p.tests for p in PROMISES if p.mark == mark and (ROOT / p.tests).exists()]
+def run_tests(promises: Sequence[Promise], seconds: float) -> list[tuple[str, str]]:
+    """(dotted name of its file or class, outcome) of each test of promises of one mark; what pytest reached in time."""
+    mark, paths = promises[0].mark, [p.tests for p in promises if (ROOT / p.tests).exists()]
     kept = [p for p in paths if not any(p.startswith(f"{other}/") for other in paths)]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
