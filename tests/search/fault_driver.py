@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -107,4 +108,6 @@ def main(name: str, at: str, number: str, evaluations: str, seconds: str) -> Non
 
 
 if __name__ == "__main__":
+    # A shell that starts tests in the background has them ignore Ctrl-C, and this process would too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     main(*sys.argv[1:])
