@@ -201,11 +201,17 @@ def _next_in_place(program: ProgramArrays, local: LocalArrays, buffers: Buffers,
 
 @njit(cache=True)
 def outputs(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray, buffers: Buffers
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    transposed: np.ndarray,
+    gathered: np.ndarray,
+    buffers: Buffers,
 ) -> float:
     """Gives outputs their memory; returns the bytes of those that take over no donated argument's.
 
-    What a `transposed` node updates is copied into the argument's memory at the end only.
+    What a `transposed` node updates is copied into the argument's memory at the end only, and so is what a collective
+    makes (`gathered[output]`); the argument itself is then read from a copy.
     """
     values, total = program.values.shape[0], 0.0
     waits = np.zeros(buffers.made.shape[0], np.bool_)
@@ -223,6 +229,10 @@ def outputs(
             total += local.values.settled_bytes[buffer] if buffer < values else local.moves.moved_bytes[buffer - values]
             if not given:
                 buffers.bytes[buffer] = 0.0
+        elif gathered[i] >= 0:
+            buffers.bytes[argument] = local.values.settled_bytes[argument]
+            buffers.end[argument] = buffers.last[argument]
+            buffers.end[buffer] = min(buffers.end[buffer], max(buffers.made[buffer], buffers.last[argument]))
         elif not given and not waits[buffer]:
             op = program.values.value_op[buffer] if buffer < values else 0
             over = buffer < values and (

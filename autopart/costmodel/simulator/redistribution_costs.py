@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +45,7 @@ class PlanCost:
     bytes_in      bytes on a device before
     latency_s     the part of `seconds` that does not depend on bytes
     copy_s        seconds of local copies, which move `copied_bytes` through memory
+    in_order      1 if the last step leaves the array in row-major order; a gather along an inner dim does not
     """
 
     steps: tuple[StepCost, ...]
@@ -54,6 +56,7 @@ class PlanCost:
     latency_s: float
     copy_s: float
     copied_bytes: float
+    in_order: int
 
     @cached_property
     def figures(self) -> tuple[float, ...]:
@@ -61,7 +64,7 @@ class PlanCost:
         return tuple(float(getattr(self, name)) for name in FIGURES)
 
 
-FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes")
+FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "in_order")
 
 
 def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
@@ -82,7 +85,15 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
         latency_s=latency_s,
         copy_s=sum(s.copy_s for s in steps),
         copied_bytes=sum(s.copied_bytes for s in steps),
+        in_order=all(
+            _is_outermost(step.target.local_shape, dim) for step in plan.steps[-1:] for dim, _ in step.gathered
+        ),
     )
+
+
+def _is_outermost(shape: Shape, dim: int) -> bool:
+    """True if no dim before `dim` is longer than one."""
+    return math.prod(shape[:dim]) == 1
 
 
 def axis_seconds(plan: Plan, element_bytes: float, links: Links, axis: str) -> float:

@@ -24,7 +24,13 @@ from autopart.costmodel.simulator.combine import combine_reductions
 from autopart.costmodel.simulator.compute import kernel_seconds
 from autopart.costmodel.simulator.fusion import fused_away_values
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph, kernel_graph
-from autopart.costmodel.simulator.layout_copies import copied_bytes, transposed_nodes
+from autopart.costmodel.simulator.layout_copies import (
+    copied_bytes,
+    gathered_bytes,
+    gathered_outputs,
+    read_beside,
+    transposed_nodes,
+)
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs, plain_sizes
 from autopart.costmodel.simulator.multi_output import join_kernels
@@ -44,7 +50,8 @@ class SimulatorOptions:
 
     overlap         collectives run beside compute that does not need them; else one after the other
     layout_padding  arrays take whole layout tiles in memory, on devices that have them
-    layout_copies   updates from a transposed collective are made on copies (`layout_copies.py`), on TPU
+    layout_copies   updates from a transposed collective are made on copies, and so are outputs that a collective makes
+                    in a donated argument's place (`layout_copies.py`), on TPU
     recompute       expensive elementwise ops are fused into each of several consumers; False estimates more memory
     """
 
@@ -95,6 +102,7 @@ class Simulator:
     arrays: ProgramArrays = field(repr=False)
     device_row: np.ndarray = field(repr=False)
     known_plans: dict[tuple[int, int, int], PlanCost] = field(repr=False)
+    read_beside: np.ndarray = field(repr=False)
     unknown_ops: tuple[str, ...] = ()
     """Ops whose flop nobody knows, by kind: "custom_call @name (3 x)"."""
 
@@ -103,7 +111,9 @@ class Simulator:
         """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
         links = mesh_links(mesh)
         arrays, row = program_arrays(program), device_row(links.device)
-        return Simulator(program, links, options or SimulatorOptions(), arrays, row, {}, unknown_ops(program))
+        return Simulator(
+            program, links, options or SimulatorOptions(), arrays, row, {}, read_beside(arrays), unknown_ops(program)
+        )
 
     def run(self, local: DeviceLocal) -> Simulation:
         """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
@@ -128,12 +138,16 @@ class Simulator:
         planned, saved_s = combine_reductions(held, graph, planned, *moves.for_combining, device.combine_bytes)
         transposed = transposed_nodes(program, held, graph) & (matmul.copies_updates and self.options.layout_copies)
         copied = copied_bytes(program, held, graph, transposed)
+        gathered = gathered_outputs(program, held, graph, self.read_beside, moves.in_order)
+        if not (matmul.copies_updates and self.options.layout_copies):
+            gathered[:] = -1
+        rewritten = gathered_bytes(program, held, graph, gathered)
 
         def buffers_at(slot: np.ndarray, leader: np.ndarray) -> tuple[Buffers, float]:
             """The buffers when nodes run at `slot`, and the bytes of outputs that take over no argument's memory."""
             made, last = made_at(program, held, graph, slot), last_slots(program, held, graph, slot, structure)
             buffers = live_ranges(program, held, graph, slot, leader, plain, made, last)
-            return buffers, outputs(program, held, graph, transposed, buffers)
+            return buffers, outputs(program, held, graph, transposed, gathered, buffers)
 
         slot = run_early(program, held, graph, planned, buffers_at(planned, alone)[0])
         order, made = np.argsort(slot, kind="stable"), made_at(program, held, graph, slot)
@@ -144,7 +158,9 @@ class Simulator:
         kernel_s, hbm = kernel_seconds(
             program, held, graph, order, slot, leader, copied, plain, buffers, self.device_row
         )
-        kernel_s, hbm = kernel_s + moves.copy_s, hbm + moves.copied_bytes
+        twice_copied = 4 * rewritten
+        kernel_s += moves.copy_s + twice_copied / (device.hbm_bytes_per_s * device.hbm_efficiency)
+        hbm += moves.copied_bytes + twice_copied
         live = live_bytes(buffers, slot_count(len(program.ops)), slot, moves.extra_bytes + copied)
 
         node_s = kernel_s + moves.seconds - saved_s
@@ -198,6 +214,7 @@ class _Moves:
     extra_bytes: np.ndarray
     copy_s: np.ndarray
     copied_bytes: np.ndarray
+    in_order: np.ndarray
     for_combining: tuple[np.ndarray, np.ndarray, np.ndarray]
 
     @staticmethod
@@ -207,9 +224,11 @@ class _Moves:
         for kind, first in ((USE_MOVE, 0), (DEF_MOVE, len(use_plans))):
             at = nodes["kind"] == kind
             spread[at] = rows[first + nodes["subject"][at]]
-        seconds, extra_bytes, combinable, bytes_in, latency_s, copy_s, copied_bytes = np.ascontiguousarray(spread.T)
+        seconds, extra_bytes, combinable, bytes_in, latency_s, copy_s, copied_bytes, in_order = np.ascontiguousarray(
+            spread.T
+        )
         group = np.where(nodes["kind"] == DEF_MOVE, combinable, 0).astype(np.int64) - 1
-        return _Moves(seconds, extra_bytes, copy_s, copied_bytes, (group, bytes_in, latency_s))
+        return _Moves(seconds, extra_bytes, copy_s, copied_bytes, in_order > 0, (group, bytes_in, latency_s))
 
 
 @njit(cache=True)
