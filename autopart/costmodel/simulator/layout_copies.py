@@ -9,7 +9,8 @@ Found with libtpu 0.0.51 on v3: such an update of four matrices took 16 copies a
 after the transpose, took none and 0.13 GB.
 
     %s = %w[part] - ...          the update of a part of %w, which is held whole and donated
-    %w' = all_gather %s          a collective does not write into %w's memory: %w is copied at the start, %w' at the end
+    %w' = all_gather %s          no collective writes into %w's memory: %w is copied at the start, %w' at the end;
+                                 a gather along an inner dim leaves another layout, and %w' alone is copied
 
 The same version: a mixture of experts whose two stacks of weights, 75 MB each, were updated so took 0.21 GB more than
 with outputs in place, and T32 under Megatron and ZeRO-2 1.33 GB, which are its parameters.
@@ -23,6 +24,9 @@ from numba import njit
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
+
+READ_AND_WRITE = 2
+"""Bytes that a copy moves for each byte."""
 
 SMALL_BYTES = 2.0**20
 """Below this the compiler's copies are not worth counting."""
@@ -107,32 +111,28 @@ def read_beside(program: ProgramArrays) -> np.ndarray:
 
 
 @njit(cache=True)
-def gathered_outputs(
+def output_copies(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, beside: np.ndarray, in_order: np.ndarray
-) -> np.ndarray:
-    """int64[outputs]: the collective that makes an output in place of a donated argument that is copied; else -1.
+) -> tuple[np.ndarray, np.ndarray]:
+    """(bool[outputs], float64[nodes]): outputs whose argument is copied, and bytes of the copies by collective.
 
-    in_order[k]   collective k leaves its result in row-major order; any other takes a copy, which is made in place
+    in_order[k]   collective k leaves its result in row-major order; any other takes one copy, which is made in place
     """
-    by = np.full(program.outputs.shape[0], -1, np.int64)
-    writer = np.full(local.home.shape[0], -1, np.int64)
+    writer, outputs = np.full(local.home.shape[0], -1, np.int64), program.outputs.shape[0]
+    copied, traffic = np.zeros(outputs, np.bool_), np.zeros(graph.nodes.shape[0])
     for k in range(graph.nodes.shape[0]):
-        if graph.nodes.kind[k] != KERNEL and graph.nodes.scope[k] == 0 and in_order[k]:
+        if graph.nodes.kind[k] != KERNEL and graph.nodes.scope[k] == 0:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 writer[graph.write_buffer[i]] = k
-    for i in range(program.outputs.shape[0]):
+    for i in range(outputs):
         use = program.outputs.output_use[i]
         buffer = local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]
-        if beside[i]:
-            by[i] = writer[buffer]
-    return by
-
-
-@njit(cache=True)
-def gathered_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, gathered: np.ndarray) -> np.ndarray:
-    """float64[nodes]: bytes of the arguments that are copied because this collective makes their next value."""
-    copied = np.zeros(graph.nodes.shape[0])
-    for i in range(gathered.shape[0]):
-        if gathered[i] >= 0:
-            copied[gathered[i]] += local.values.settled_bytes[program.outputs.output_argument[i]]
-    return copied
+        k = writer[buffer]
+        if k < 0:
+            continue
+        if not in_order[k]:
+            traffic[k] += READ_AND_WRITE * graph.nodes.written[k]
+        elif beside[i]:
+            copied[i] = True
+            traffic[k] += 2 * READ_AND_WRITE * graph.nodes.written[k]
+    return copied, traffic

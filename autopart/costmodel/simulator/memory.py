@@ -210,8 +210,8 @@ def outputs(
 ) -> float:
     """Gives outputs their memory; returns the bytes of those that take over no donated argument's.
 
-    What a `transposed` node updates is copied into the argument's memory at the end only, and so is what a collective
-    makes (`gathered[output]`); the argument itself is then read from a copy.
+    What a `transposed` node updates is copied into the argument's memory at the end only, and so is what a gather
+    makes where `gathered[output]`; the argument itself is then read from a copy.
     """
     values, total = program.values.shape[0], 0.0
     waits = np.zeros(buffers.made.shape[0], np.bool_)
@@ -229,7 +229,7 @@ def outputs(
             total += local.values.settled_bytes[buffer] if buffer < values else local.moves.moved_bytes[buffer - values]
             if not given:
                 buffers.bytes[buffer] = 0.0
-        elif gathered[i] >= 0:
+        elif gathered[i]:
             buffers.bytes[argument] = local.values.settled_bytes[argument]
             buffers.end[argument] = buffers.last[argument]
             buffers.end[buffer] = min(buffers.end[buffer], max(buffers.made[buffer], buffers.last[argument]))

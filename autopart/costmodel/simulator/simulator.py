@@ -26,8 +26,7 @@ from autopart.costmodel.simulator.fusion import fused_away_values
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph, kernel_graph
 from autopart.costmodel.simulator.layout_copies import (
     copied_bytes,
-    gathered_bytes,
-    gathered_outputs,
+    output_copies,
     read_beside,
     transposed_nodes,
 )
@@ -138,10 +137,9 @@ class Simulator:
         planned, saved_s = combine_reductions(held, graph, planned, *moves.for_combining, device.combine_bytes)
         transposed = transposed_nodes(program, held, graph) & (matmul.copies_updates and self.options.layout_copies)
         copied = copied_bytes(program, held, graph, transposed)
-        gathered = gathered_outputs(program, held, graph, self.read_beside, moves.in_order)
+        gathered, rewritten = output_copies(program, held, graph, self.read_beside, moves.in_order)
         if not (matmul.copies_updates and self.options.layout_copies):
-            gathered[:] = -1
-        rewritten = gathered_bytes(program, held, graph, gathered)
+            gathered[:], rewritten[:] = False, 0.0
 
         def buffers_at(slot: np.ndarray, leader: np.ndarray) -> tuple[Buffers, float]:
             """The buffers when nodes run at `slot`, and the bytes of outputs that take over no argument's memory."""
@@ -158,9 +156,8 @@ class Simulator:
         kernel_s, hbm = kernel_seconds(
             program, held, graph, order, slot, leader, copied, plain, buffers, self.device_row
         )
-        twice_copied = 4 * rewritten
-        kernel_s += moves.copy_s + twice_copied / (device.hbm_bytes_per_s * device.hbm_efficiency)
-        hbm += moves.copied_bytes + twice_copied
+        kernel_s += moves.copy_s + rewritten / (device.hbm_bytes_per_s * device.hbm_efficiency)
+        hbm += moves.copied_bytes + rewritten
         live = live_bytes(buffers, slot_count(len(program.ops)), slot, moves.extra_bytes + copied)
 
         node_s = kernel_s + moves.seconds - saved_s
