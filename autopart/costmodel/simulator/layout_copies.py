@@ -12,8 +12,8 @@ after the transpose, took none and 0.13 GB.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
@@ -22,7 +22,7 @@ SMALL_BYTES = 2.0**20
 """Below this the compiler's copies are not worth counting."""
 
 
-@njit(cache=True)
+@allocating_kernel
 def transposed_nodes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph) -> np.ndarray:
     """bool[nodes]: elementwise kernels that read a collective's result transposed, or another such kernel's result."""
     nodes, values = graph.nodes.shape[0], program.values.shape[0]
@@ -53,7 +53,7 @@ def transposed_nodes(program: ProgramArrays, local: LocalArrays, graph: KernelGr
     return transposed
 
 
-@njit(cache=True)
+@allocating_kernel
 def copied_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray) -> np.ndarray:
     """float64[nodes]: bytes of the arguments that a transposed kernel reads in step: each is copied first."""
     copied = np.zeros(graph.nodes.shape[0])

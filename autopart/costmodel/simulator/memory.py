@@ -10,9 +10,8 @@ op reads.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from autopart.core.kernels import kernel
+from autopart.core.kernels import allocating_kernel, kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
@@ -27,7 +26,7 @@ from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, UPDATE
 from autopart.costmodel.simulator.slots import before
 
 
-@njit(cache=True)
+@allocating_kernel
 def plain_sizes(
     program: ProgramArrays,
     local: LocalArrays,
@@ -75,7 +74,7 @@ def plain_sizes(
     return size
 
 
-@njit(cache=True)
+@allocating_kernel
 def live_ranges(
     program: ProgramArrays,
     local: LocalArrays,
@@ -108,7 +107,7 @@ def live_ranges(
     return buffers
 
 
-@njit(cache=True)
+@allocating_kernel
 def _drop_unwritten(
     program: ProgramArrays,
     local: LocalArrays,
@@ -199,7 +198,7 @@ def _next_in_place(program: ProgramArrays, local: LocalArrays, buffers: Buffers,
         buffers.bytes[following] = 0.0
 
 
-@njit(cache=True)
+@allocating_kernel
 def outputs(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray, buffers: Buffers
 ) -> float:
@@ -239,7 +238,7 @@ def outputs(
     return total
 
 
-@njit(cache=True)
+@allocating_kernel
 def live_bytes(buffers: Buffers, slots: int, extra_slot: np.ndarray, extra_bytes: np.ndarray) -> np.ndarray:
     """float64[slots]: bytes that live at each slot; `extra_bytes[i]` are needed at `extra_slot[i]` only."""
     change = np.zeros(slots + 2)
