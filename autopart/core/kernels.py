@@ -45,7 +45,7 @@ class KernelCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel for a signature, or None."""
-        self._cache_file._source_stamp = kernel_stamp(self._py_func)
+        self._is_of(kernel_stamp(self._py_func))
         try:
             return super().load_overload(sig, target_context)
         except UNREADABLE:
@@ -54,18 +54,22 @@ class KernelCache(FunctionCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keeps a compiled kernel."""
-        self._cache_file._source_stamp = kernel_stamp(self._py_func)
+        self._is_of(kernel_stamp(self._py_func))
         super().save_overload(sig, data)
+
+    def _is_of(self, stamp: str) -> None:
+        """What is on disk is good if it was compiled from that."""
+        self._cache_file._source_stamp = stamp  # pyright: ignore[reportPrivateUsage]
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Decorator: compiled once, kept on disk, without reference counts."""
-    return _kept(njit(_nrt=False, no_cfunc_wrapper=True)(function))
+    return _kept(njit(_nrt=False, no_cfunc_wrapper=True)(function))  # pyright: ignore
 
 
 def allocating_kernel(function: Callable[..., Any]) -> Any:
     """Decorator: the same for a function that makes arrays."""
-    return _kept(njit(no_cfunc_wrapper=True)(function))
+    return _kept(njit(no_cfunc_wrapper=True)(function))  # pyright: ignore
 
 
 def _kept(dispatcher: Any) -> Any:

@@ -41,8 +41,9 @@ def pack(actions: np.ndarray, stamps: np.ndarray) -> np.uint64:
         place = 0
         if action <= LAST_TILE:
             for other in range(actions.shape[0]):
-                earlier = stamps[other] < stamps[axis] or (stamps[other] == stamps[axis] and other < axis)
-                if actions[other] == action and earlier:
+                if actions[other] == action and (
+                    stamps[other] < stamps[axis] or (stamps[other] == stamps[axis] and other < axis)
+                ):
                     place += 1
         layout |= np.uint64(action | (place << ACTION_BITS)) << np.uint64(8 * axis)
     return layout

@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--base", type=Path)
     parser.add_argument("--programs", default=",".join(PROGRAMS))
     parser.add_argument("--states", type=int, default=60)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
     trees = {"now": HERE} | ({"base": options.base.resolve()} if options.base else {})
     rows = []

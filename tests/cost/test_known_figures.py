@@ -39,7 +39,7 @@ def test_a_table_that_is_emptied_again_and_again_gives_the_same_figures(local, m
     simulator = Simulator.of(local.program, local.mesh)
     assert totals(simulator.run(local)) == expected
     assert len(simulator.known_sizes.sizes) == 8
-    assert simulator.known_sizes.count[0] <= 4
+    assert simulator.known_sizes.filled[0] <= 4
 
 
 def test_what_a_simulator_has_seen_before_changes_no_figure(local):

@@ -236,14 +236,18 @@ def _sizes(
     held: LocalArrays,
 ) -> None:
     """Fills in bytes and elements of values, redistributions and uses."""
+    in_bytes = elements = 0.0
     for value in range(native.shape[0]):
-        row = size_row(program, known, value, native[value], axis_sizes, layout_tile)
-        held.values.native_bytes[value] = known.sizes.in_bytes[row]
-        held.values.native_elements[value] = known.sizes.elements[row]
-        if settled[value] != native[value]:
+        last = value - 1
+        type_id, layout = program.values.type_id[value], native[value]
+        if value == 0 or type_id != program.values.type_id[last] or layout != settled[last]:
+            row = size_row(program, known, value, layout, axis_sizes, layout_tile)
+            in_bytes, elements = known.sizes.in_bytes[row], known.sizes.elements[row]
+        held.values.native_bytes[value], held.values.native_elements[value] = in_bytes, elements
+        if settled[value] != layout:
             row = size_row(program, known, value, settled[value], axis_sizes, layout_tile)
-        held.values.settled_bytes[value] = known.sizes.in_bytes[row]
-        held.values.settled_elements[value] = known.sizes.elements[row]
+            in_bytes, elements = known.sizes.in_bytes[row], known.sizes.elements[row]
+        held.values.settled_bytes[value], held.values.settled_elements[value] = in_bytes, elements
     for r in range(target.shape[0]):
         row = size_row(program, known, held.moves.moved_value[r], target[r], axis_sizes, layout_tile)
         held.moves.moved_bytes[r] = known.sizes.in_bytes[row]

@@ -89,12 +89,20 @@ def kernel_seconds(
     plain[b]   bytes of buffer b if it is written to memory of its own
     """
     nodes, cache = np.zeros(len(graph.nodes), NODE_FIELDS), np.empty(len(plain), BUFFER_FIELDS)
-    nodes["matrix_dtype"], nodes["is_conv"] = graph.nodes["matrix_dtype"], graph.nodes["is_conv"]
-    cache["plain"], cache["last"], cache["touched_at"] = plain, buffers.last, -np.inf
-    cache["written_by"] = cache["seen"] = -1
+    _begin(graph, plain, buffers.last, nodes, cache)
     _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], nodes, cache)
     _rooflines(graph, leader, nodes, row)
     return np.ascontiguousarray(nodes["seconds"]), np.ascontiguousarray(nodes["hbm"])
+
+
+@kernel
+def _begin(graph: KernelGraph, plain: np.ndarray, last: np.ndarray, nodes: Records, cache: Records) -> None:
+    """Fills in what `_count_bytes` begins with."""
+    for k in range(nodes.shape[0]):
+        nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
+    for buffer in range(cache.shape[0]):
+        cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
+        cache.written_by[buffer] = cache.seen[buffer] = -1
 
 
 @kernel

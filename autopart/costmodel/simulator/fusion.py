@@ -57,7 +57,7 @@ def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: b
     able, splits, fused_away = (np.zeros(values, np.bool_) for _ in range(3))
     _able(program, local, into_matmul, able)
     _splits(program, able, splits, np.arange(values, dtype=np.int32))
-    leaves = _Leaves(np.full((values, 2), -1, np.int32), np.zeros((values, 2)), np.zeros((values, 2)))
+    leaves = _Leaves(np.empty((values, 2), np.int32), np.empty((values, 2)), np.empty((values, 2)))
     _fuse(program, local, able, splits, duplicate, leaves, np.zeros(values), fused_away)
     return fused_away
 
@@ -74,6 +74,8 @@ def _fuse(
     fused_away: np.ndarray,
 ) -> None:
     """Fills in `fused_away`; `members` is scratch, zeros: how many ops the expression of a value has."""
+    for value in range(fused_away.shape[0]):
+        leaves.buffer[value, 0] = leaves.buffer[value, 1] = -1
     for op in range(program.ops.shape[0]):
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
             continue
@@ -158,7 +160,7 @@ def _add_leaf(local: LocalArrays, leaves: _Leaves, value: int, buffer: int, elem
 def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: _Leaves, value: int) -> bool:
     """True if the value's expression reads two large buffers or more, and more bytes than the value has."""
     held = local.values.native_elements[value] * program.values.element_bytes[value]
-    return leaves.buffer[value, 1] >= 0 and leaves.bytes[value].sum() > held
+    return leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
 
 
 @kernel

@@ -238,10 +238,16 @@ def outputs(
     return total
 
 
-@allocating_kernel
 def live_bytes(buffers: Buffers, slots: int, extra_slot: np.ndarray, extra_bytes: np.ndarray) -> np.ndarray:
     """float64[slots]: bytes that live at each slot; `extra_bytes[i]` are needed at `extra_slot[i]` only."""
-    change = np.zeros(slots + 2)
+    live = np.zeros(slots + 2)
+    _add_up(buffers, extra_slot, extra_bytes, live)
+    return live[:slots]
+
+
+@kernel
+def _add_up(buffers: Buffers, extra_slot: np.ndarray, extra_bytes: np.ndarray, change: np.ndarray) -> None:
+    """Fills in, in place of zeros, what lives at each slot."""
     made, end, size = buffers.made, buffers.end, buffers.bytes
     for i in range(size.shape[0]):
         if size[i] > 0 and end[i] >= made[i]:
@@ -250,4 +256,5 @@ def live_bytes(buffers: Buffers, slots: int, extra_slot: np.ndarray, extra_bytes
     for i in range(extra_slot.shape[0]):
         change[extra_slot[i]] += extra_bytes[i]
         change[extra_slot[i] + 1] -= extra_bytes[i]
-    return np.cumsum(change)[:slots]
+    for i in range(1, change.shape[0]):
+        change[i] += change[i - 1]

@@ -21,8 +21,8 @@ from autopart.core.layout import LAST_TILE, action_of
 if TYPE_CHECKING:
     from autopart.costmodel.simulator.arrays import ProgramArrays
 
-TABLE_ROWS = 8192
-"""Rows of a `SizeTable`, a power of two: a table that is half full is emptied."""
+TABLE_ROWS = 2048
+"""Rows of a `SizeTable`, a power of two: a table that is half full is emptied. So many stay in a core's cache."""
 
 SIZE_FIELDS = np.dtype(
     [("layout", np.uint64), ("in_bytes", np.float64), ("elements", np.float64), ("type_id", np.int32)], align=True
@@ -33,12 +33,12 @@ class SizeTable(NamedTuple):
     """A hash table with open addressing from (type, layout) to sizes.
 
     sizes   layout, type_id (-1: the row is empty), in_bytes, elements
-    count   [rows that are not empty]
+    filled  [rows that are not empty]
     dims    scratch: the dims of one array
     """
 
     sizes: Any
-    count: np.ndarray
+    filled: np.ndarray
     dims: np.ndarray
 
     @staticmethod
@@ -69,11 +69,11 @@ def size_row(
         if known.sizes.type_id[row] == type_id and known.sizes.layout[row] == layout:
             return row
         row = (row + 1) & last
-    if 2 * known.count[0] > last:
+    if 2 * known.filled[0] > last:
         for other in range(last + 1):
             known.sizes.type_id[other] = -1
-        known.count[0] = 0
-    known.count[0] += 1
+        known.filled[0] = 0
+    known.filled[0] += 1
     known.sizes.type_id[row], known.sizes.layout[row] = type_id, layout
     _work_out(program, known, row, value, axis_sizes, layout_tile)
     return row
