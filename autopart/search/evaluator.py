@@ -7,6 +7,7 @@ One lives in each worker. What it returns depends on the job alone, not on the j
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
 from collections.abc import Callable
@@ -31,6 +32,9 @@ MOST_KNOWN = 4096
 
 SNAPSHOT_BYTES = 2**27
 """What the states that an evaluator can go back to may take: prefixes of sequences of decisions, the latest used."""
+
+KEPT_BYTES = 31 * 2**20
+"""A block just below the 32 MiB from which on glibc always asks the system."""
 
 Key = TypeVar("Key")
 
@@ -80,6 +84,7 @@ class Evaluator:
     """Runs jobs on its own copy of a task's partitioning."""
 
     def __init__(self, task: SearchTask):
+        keep_freed_memory()
         copy, self._task = task.partitioning.copy(), task
         self.partitioning, self.space = copy, task.space
         self._options, self._statics = task.options, LoweringContext.of(copy.program)
@@ -177,6 +182,16 @@ class Evaluator:
             state = State(decisions, key, known.cost, known.options)
             remember(self._reached, decisions, state)
         return state
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Makes glibc keep what an evaluation frees for the next, which asks for as much.
+
+    It gives memory back to the system beyond twice the largest block that was ever freed, and clearing it anew is a
+    fifth of an evaluation; the first block freed here is larger than what any evaluation but those of giants needs.
+    """
+    np.empty(KEPT_BYTES, np.uint8)
 
 
 def remember(known: dict[Key, State], key: Key, state: State) -> None:

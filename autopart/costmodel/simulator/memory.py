@@ -74,7 +74,6 @@ def plain_sizes(
     return size
 
 
-@allocating_kernel
 def live_ranges(
     program: ProgramArrays,
     local: LocalArrays,
@@ -90,8 +89,25 @@ def live_ranges(
     slot[k], leader[k]   when node k runs, and in which node's kernel
     """
     buffers = Buffers(made, last, np.maximum(last, made), plain.copy())
+    reader, maker = np.full(len(plain), -1, np.int32), np.full(len(plain), -1, np.int32)
+    _share_memory(program, local, graph, slot, leader, reader, maker, buffers)
+    return buffers
+
+
+@kernel
+def _share_memory(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    slot: np.ndarray,
+    leader: np.ndarray,
+    reader: np.ndarray,
+    maker: np.ndarray,
+    buffers: Buffers,
+) -> None:
+    """Changes `buffers` that are written into the memory of others; `reader` and `maker`: see `_drop_unwritten`."""
     ops = program.ops.shape[0]
-    _drop_unwritten(program, local, graph, slot, leader, buffers)
+    _drop_unwritten(program, local, graph, slot, leader, reader, maker, buffers)
     for op in range(ops):
         if program.ops.carry_body[op] >= 0:
             _carry(program, local, buffers, op)
@@ -104,21 +120,24 @@ def live_ranges(
     for op in range(ops):
         if program.ops.carry_body[op] >= 0:
             _next_in_place(program, local, buffers, op)
-    return buffers
 
 
-@allocating_kernel
+@kernel
 def _drop_unwritten(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
     slot: np.ndarray,
     leader: np.ndarray,
+    reader: np.ndarray,
+    maker: np.ndarray,
     buffers: Buffers,
 ) -> None:
-    """Gives no memory to a buffer that only nodes of the kernel that makes it read: such a buffer is never written."""
+    """Gives no memory to a buffer that only nodes of the kernel that makes it read: such a buffer is never written.
+
+    reader[buffer], maker[buffer]   the kernel that reads it, -2 for several; that makes it; -1 for none, as they begin
+    """
     count = buffers.bytes.shape[0]
-    reader, maker = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
