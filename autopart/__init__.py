@@ -29,6 +29,7 @@ from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition
 from autopart.api.tag import tag
 from autopart.api.trace import LoadedProgram, load
+from autopart.api.warmup import warmup
 from autopart.core.errors import (
     ArgumentError,
     BlockedError,
@@ -138,6 +139,7 @@ __all__ = [
     "reshard",
     "sweep",
     "tag",
+    "warmup",
 ]
 
 

@@ -1,23 +1,109 @@
-"""`kernel`: how the hot loops are compiled.
+"""`kernel`: how the hot loops are compiled, and where compiled ones are kept.
 
-Kernels take named tuples of arrays and allocate nothing. Numba would still count references to each array of a tuple at
-each call of one kernel from another; compiled without its memory runtime it does not, and propagation over a training
-step takes 1.4 ms instead of 29 ms. A function that allocates an array cannot be a `kernel`: use
-`numba.njit(cache=True)`.
+Kernels take named tuples of arrays and allocate nothing. Numba would still count references to each array of a tuple
+at each call of one kernel from another; compiled without its memory runtime it does not, and propagation over a
+training step takes 1.4 ms instead of 29 ms. A function that makes an array cannot be a `kernel`: it is an
+`allocating_kernel`, or better a Python function that makes the arrays and hands them to a kernel.
 
-Compiled kernels are cached on disk beside the source; the first time, a line on stderr says why it takes so long.
+Compiled kernels are kept on disk beside the source, or in $NUMBA_CACHE_DIR; the first time, a line on stderr says why
+it takes so long. Numba takes what it finds there for good if the kernel's own file is unchanged. That is not enough:
+the machine code holds that of every kernel that it calls, and an index may name a class that a later version of this
+package has no more. So what is found is good only if the files of all kernels that it calls, and the constants that
+they read, are unchanged too; what cannot be read is compiled anew.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import pickle
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from numba import njit
 from numba.core import event
+from numba.core.caching import FunctionCache
+from numba.core.dispatcher import Dispatcher
 
-kernel = njit(cache=True, _nrt=False)  # pyright: ignore
-"""Decorator: compiled once, cached on disk, without reference counts."""
+UNREADABLE = (
+    ImportError,
+    AttributeError,
+    EOFError,
+    pickle.UnpicklingError,
+    KeyError,
+    ValueError,
+    TypeError,
+    IndexError,
+)
+"""What loading an index or a kernel raises that another version has written, or that is damaged."""
+
+
+class KernelCache(FunctionCache):
+    """The compiled versions of one kernel on disk; see the module."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled kernel for a signature, or None."""
+        self._is_of(kernel_stamp(self._py_func))
+        try:
+            return super().load_overload(sig, target_context)
+        except UNREADABLE:
+            self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keeps a compiled kernel."""
+        self._is_of(kernel_stamp(self._py_func))
+        super().save_overload(sig, data)
+
+    def _is_of(self, stamp: str) -> None:
+        """What is on disk is good if it was compiled from that."""
+        self._cache_file._source_stamp = stamp  # pyright: ignore[reportPrivateUsage]
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Decorator: compiled once, kept on disk, without reference counts."""
+    return _kept(njit(_nrt=False, no_cfunc_wrapper=True)(function))  # pyright: ignore
+
+
+def allocating_kernel(function: Callable[..., Any]) -> Any:
+    """Decorator: the same for a function that makes arrays."""
+    return _kept(njit(no_cfunc_wrapper=True)(function))  # pyright: ignore
+
+
+def _kept(dispatcher: Any) -> Any:
+    dispatcher._cache = KernelCache(dispatcher.py_func)
+    return dispatcher
+
+
+@functools.cache
+def kernel_stamp(function: Any) -> str:
+    """Hex digest of all that a kernel is compiled from: its file, those of the kernels it calls, their constants."""
+    digest = hashlib.sha256()
+    functions = list(_called(function, set()))
+    for path in sorted({f.__code__.co_filename for f in functions}):
+        digest.update(_content(path))
+    for f in functions:
+        found = {name: f.__globals__.get(name) for name in f.__code__.co_names}
+        digest.update(repr([(n, v) for n, v in found.items() if isinstance(v, (bool, int, float, tuple))]).encode())
+    return digest.hexdigest()
+
+
+def _called(function: Any, seen: set[Any]) -> Iterator[Any]:
+    """A kernel's Python function, and those of the kernels that it calls, in a fixed order."""
+    if function not in seen:
+        seen.add(function)
+        yield function
+        for name in function.__code__.co_names:
+            callee = function.__globals__.get(name)
+            if isinstance(callee, Dispatcher):
+                yield from _called(callee.py_func, seen)
+
+
+@functools.cache
+def _content(path: str) -> bytes:
+    return hashlib.sha256(Path(path).read_bytes()).digest()
 
 
 class _FirstTime(event.Listener):

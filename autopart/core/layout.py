@@ -33,6 +33,14 @@ def action_of(layout: int, axis: int) -> int:
 @kernel
 def pack(actions: np.ndarray, stamps: np.ndarray) -> np.uint64:
     """The layout in which each axis has `actions[axis]`; of axes on one dim, the smaller stamp is outer."""
+    layout, seen, again = np.uint64(0), 0, False
+    for axis in range(actions.shape[0]):
+        if actions[axis] != 0:
+            layout |= np.uint64(actions[axis]) << np.uint64(8 * axis)
+            again |= seen >> actions[axis] & 1 != 0
+            seen |= 1 << actions[axis]
+    if not again:
+        return layout
     layout = np.uint64(0)
     for axis in range(actions.shape[0]):
         action = actions[axis]
@@ -41,8 +49,9 @@ def pack(actions: np.ndarray, stamps: np.ndarray) -> np.uint64:
         place = 0
         if action <= LAST_TILE:
             for other in range(actions.shape[0]):
-                earlier = stamps[other] < stamps[axis] or (stamps[other] == stamps[axis] and other < axis)
-                if actions[other] == action and earlier:
+                if actions[other] == action and (
+                    stamps[other] < stamps[axis] or (stamps[other] == stamps[axis] and other < axis)
+                ):
                     place += 1
         layout |= np.uint64(action | (place << ACTION_BITS)) << np.uint64(8 * axis)
     return layout

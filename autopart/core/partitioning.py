@@ -33,6 +33,7 @@ from autopart.core.propagation import (
     NO_MAPPING,
     GraphArrays,
     StateArrays,
+    fitting_each,
     fitting_mappings,
     mix,
     propagate,
@@ -62,6 +63,20 @@ class Conflict:
     def __str__(self) -> str:
         ways = " or ".join(f"{m.operands} -> {m.results}" for m in self.candidates)
         return f'{self.kind} on "{self.axis}": {ways}' + (f"  at {self.where}" if self.where else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A state of one partitioning, which `Partitioning.restore` goes to from any other; its trail is cut to length."""
+
+    state: StateArrays
+    shared: tuple[int, ...]
+    seeds: tuple[tuple[int, ...], ...]
+
+    @property
+    def in_bytes(self) -> int:
+        """What it takes."""
+        return sum(array.nbytes for array in self.state)
 
 
 class Partitioning:
@@ -281,16 +296,22 @@ class Partitioning:
     def conflicts(self) -> list[Conflict]:
         """Ops that were left with several candidates and still have no mapping, by axis and op."""
         found = []
-        for axis, name in enumerate(self.mesh.axis_names):
-            for op in sorted(self._blocked[axis]):
-                if self.state.mapping[op, axis] >= 0:
-                    continue
-                count = fitting_mappings(self.graph, self.table.arrays, self.state, self.sizes, op, axis, self._found)
-                if count > 1:
-                    of = self.table.of[self.program.op_spec[op]]
-                    ways = tuple(of[m] for m in self._found[:count])
-                    found.append(Conflict(op, self.program.spec(op).kind, name, ways, self.program.where(op)))
+        for op, axis, mappings in self.undecided():
+            where = self.program.where(op)
+            found.append(Conflict(op, self.program.spec(op).kind, self.mesh.axis_names[axis], mappings, where))
         return found
+
+    def undecided(self) -> list[tuple[int, int, tuple[TileMapping, ...]]]:
+        """(op, axis, mappings that fit) of every op in conflict, by axis and op; without the words of `conflicts`."""
+        undecided: list[tuple[int, int, tuple[TileMapping, ...]]] = []
+        for axis, blocked in enumerate(self._blocked):
+            ops = np.array(sorted(blocked), np.int32)
+            found, counts = np.empty((len(ops), len(self._found)), np.int32), np.empty(len(ops), np.int32)
+            fitting_each(self.graph, self.table.arrays, self.state, self.sizes, ops, axis, found, counts)
+            for i in np.flatnonzero(counts > 1).tolist():
+                of = self.table.of[self.program.op_spec[ops[i]]]
+                undecided.append((int(ops[i]), axis, tuple(of[m] for m in found[i, : counts[i]].tolist())))
+        return undecided
 
     def fitting_count(self, op: int, axis: str) -> int:
         """How many mappings of `op` the layouts around it speak for, along `axis`; more than one is a conflict."""
@@ -353,3 +374,16 @@ class Partitioning:
         undo(self.state, mark & (1 << MARK_BITS) - 1)
         del self._shared[mark >> MARK_BITS :]
         self._seeds = [[] for _ in self.mesh.axis_names]
+
+    def snapshot(self) -> Snapshot:
+        """The state as it is now, marks included. To copy it is many times faster than to propagate to it again."""
+        length = int(self.state.length[0])
+        arrays = self.state._replace(trail=self.state.trail[:length])
+        state = StateArrays(*(array.copy() for array in arrays))
+        return Snapshot(state, tuple(self._shared), tuple(map(tuple, self._seeds)))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Goes to a state that this partitioning was in; marks that were taken on the way there are good again."""
+        for mine, then in zip(self.state, snapshot.state, strict=True):
+            mine[: len(then)] = then
+        self._shared, self._seeds = list(snapshot.shared), [list(seeds) for seeds in snapshot.seeds]

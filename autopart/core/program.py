@@ -144,6 +144,13 @@ class Program:
         return first[self.op_spec[self.value_op]] + position
 
     @cached_property
+    def value_type_id(self) -> np.ndarray:
+        """int32[values]: equal for values of equal shape and element type."""
+        numbers: dict[TensorType, int] = {}
+        rows = [numbers.setdefault(t, len(numbers)) for spec in self.specs for t in spec.results]
+        return np.array(rows, np.int32)[self.value_type_row]
+
+    @cached_property
     def scope_trips(self) -> np.ndarray:
         """int64[scopes]: how often each scope runs when the program runs once."""
         total = np.ones(len(self.scopes), np.int64)

@@ -17,9 +17,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from autopart.core.kernels import kernel
+from autopart.core.kernels import allocating_kernel, kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import MappingArrays
 
@@ -125,16 +124,22 @@ def undo(state: StateArrays, mark: int) -> None:
 
 
 @kernel
+def mapping_row(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int) -> int:
+    """Where mapping number `mapping` of `op` begins in `entries`: its operands, then its results."""
+    return maps.start[maps.first[graph.op_spec[op]] + mapping]
+
+
+@kernel
 def result_entry(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int, result: int) -> int:
     """What mapping number `mapping` of `op` does to its result number `result`."""
-    first = maps.start[maps.first[graph.op_spec[op]] + mapping]
+    first = mapping_row(graph, maps, op, mapping)
     return maps.entries[first + graph.operand_ptr[op + 1] - graph.operand_ptr[op] + result]
 
 
 @kernel
 def operand_entry(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int, operand: int) -> int:
     """The dim on which mapping number `mapping` of `op` slices its operand number `operand`, or WHOLE."""
-    return maps.entries[maps.start[maps.first[graph.op_spec[op]] + mapping] + operand]
+    return maps.entries[mapping_row(graph, maps, op, mapping) + operand]
 
 
 @kernel
@@ -212,31 +217,60 @@ def fitting_mappings(
     axis: int,
     found: np.ndarray,
 ) -> int:
-    """Writes the mappings of `op` that fit its neighbours on `axis` into `found`; returns how many there are."""
+    """Writes the mappings of `op` that fit its neighbours on `axis` into `found`; returns how many there are.
+
+    `found` has an entry for each mapping of a spec; until all are known, 1 marks those that agree with a neighbour.
+    """
     spec = graph.op_spec[op]
     first_operand, operand_count = graph.operand_ptr[op], graph.operand_ptr[op + 1] - graph.operand_ptr[op]
     first_result, result_count = graph.result_ptr[op], graph.result_ptr[op + 1] - graph.result_ptr[op]
     if graph.is_argument[op] and state.action[first_result, axis] == ATOMIC:
         return 0
+    first, mappings, agree = maps.first[spec], maps.first[spec + 1] - maps.first[spec], 0
+    for mapping in range(mappings):
+        found[mapping] = 0
+    for k in range(operand_count):
+        dim = tiling(graph, maps, state, graph.operands[first_operand + k], axis)
+        if dim >= 0:
+            for mapping in range(mappings):
+                if found[mapping] == 0 and maps.entries[maps.start[first + mapping] + k] == dim:
+                    found[mapping] = 1
+                    agree += 1
+    for r in range(result_count):
+        if agree == mappings:
+            break
+        bits = slicing(graph, maps, state, first_result + r, axis)
+        if bits != 0:
+            for mapping in range(mappings):
+                entry = maps.entries[maps.start[first + mapping] + operand_count + r]
+                if found[mapping] == 0 and entry < LAST_TILE and bits >> entry & 1:
+                    found[mapping] = 1
+                    agree += 1
     count = 0
-    for mapping in range(maps.first[spec + 1] - maps.first[spec]):
-        row = maps.start[maps.first[spec] + mapping]
-        agrees = False
-        for k in range(operand_count):
-            dim = maps.entries[row + k]
-            if dim >= 0 and tiling(graph, maps, state, graph.operands[first_operand + k], axis) == dim:
-                agrees = True
-                break
-        if not agrees:
-            for r in range(result_count):
-                entry = maps.entries[row + operand_count + r]
-                if entry < LAST_TILE and slicing(graph, maps, state, first_result + r, axis) >> entry & 1:
-                    agrees = True
-                    break
-        if agrees and divides(graph, maps, state, sizes, op, mapping, axis):
-            found[count] = mapping
-            count += 1
+    if agree > 0:
+        for mapping in range(mappings):
+            if found[mapping] == 1 and divides(graph, maps, state, sizes, op, mapping, axis):
+                found[count] = mapping
+                count += 1
     return count
+
+
+@kernel
+def fitting_each(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    ops: np.ndarray,
+    axis: int,
+    found: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """`fitting_mappings` of each of `ops` that has no mapping on the axis: counts[i] of them, in the row found[i]."""
+    for i in range(ops.shape[0]):
+        counts[i] = 0
+        if state.mapping[ops[i], axis] < 0:
+            counts[i] = fitting_mappings(graph, maps, state, sizes, ops[i], axis, found[i])
 
 
 @kernel
@@ -352,7 +386,7 @@ def dim_to_tile(
     return -1
 
 
-@njit(cache=True)
+@allocating_kernel
 def tile_in_turn(
     graph: GraphArrays,
     maps: MappingArrays,

@@ -7,17 +7,18 @@ One lives in each worker. What it returns depends on the job alone, not on the j
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from autopart.core.actions import Action, Propagate
 from autopart.core.errors import PartitionError
-from autopart.core.partitioning import Partitioning
+from autopart.core.partitioning import Partitioning, Snapshot
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.cost import Cost, Objective, StateCosts, memory_bytes
@@ -28,6 +29,14 @@ from autopart.spmd.device_local import LoweringContext, LoweringOptions
 
 MOST_KNOWN = 4096
 """States whose cost an evaluator remembers: the oldest is forgotten, and costed again if it comes again."""
+
+SNAPSHOT_BYTES = 2**27
+"""What the states that an evaluator can go back to may take: prefixes of sequences of decisions, the latest used."""
+
+KEPT_BYTES = 31 * 2**20
+"""A block just below the 32 MiB from which on glibc always asks the system."""
+
+Key = TypeVar("Key")
 
 
 class TaskError(PartitionError):
@@ -75,13 +84,16 @@ class Evaluator:
     """Runs jobs on its own copy of a task's partitioning."""
 
     def __init__(self, task: SearchTask):
+        keep_freed_memory()
         copy, self._task = task.partitioning.copy(), task
         self.partitioning, self.space = copy, task.space
         self._options, self._statics = task.options, LoweringContext.of(copy.program)
         self._price = StateCosts(copy.program, copy.mesh, task.cost_model, task.objective)
         self._start = copy.mark()
         self._path: list[tuple[Decision, int, int]] = []
+        self._snapshots: dict[tuple[Decision, ...], tuple[Snapshot, list[tuple[Decision, int, int]]]] = {}
         self._known: dict[tuple[int, int], State] = {}
+        self._reached: dict[tuple[Decision, ...], State] = {}
 
     def warm_up(self) -> None:
         """Costs the start and one decision, so that the first job does not wait for the kernels to be loaded."""
@@ -124,28 +136,69 @@ class Evaluator:
         shared = 0
         while shared < min(len(self._path), len(decisions)) and self._path[shared][0] == decisions[shared]:
             shared += 1
-        if shared < len(self._path):
+        if not self._restore(decisions, shared) and shared < len(self._path):
             self.partitioning.undo(self._path[shared][1])
             del self._path[shared:]
-        for decision in decisions[shared:]:
+        for place in range(len(self._path), len(decisions)):
+            self._keep(decisions[:place])
             mark = self.partitioning.mark()
-            self._path.append((decision, mark, count_of(self.space.apply(self.partitioning, decision))))
+            actions = self.space.apply(self.partitioning, decisions[place])
+            self._path.append((decisions[place], mark, count_of(actions)))
         return sum(count for _, _, count in self._path)
 
+    def _restore(self, decisions: tuple[Decision, ...], shared: int) -> bool:
+        """Goes to the longest prefix of `decisions` that is kept, if it has more than `shared` of them."""
+        for length in range(len(decisions), shared, -1):
+            found = self._snapshots.pop(decisions[:length], None)
+            if found is not None:
+                self._snapshots[decisions[:length]] = found
+                self.partitioning.restore(found[0])
+                self._path = list(found[1])
+                return True
+        return False
+
+    def _keep(self, prefix: tuple[Decision, ...]) -> None:
+        """Keeps the state as it is, which is the one after `prefix`; forgets those that were used longest ago."""
+        if prefix and prefix not in self._snapshots:
+            self._snapshots[prefix] = self.partitioning.snapshot(), list(self._path)
+            most = max(1, SNAPSHOT_BYTES // self._snapshots[prefix][0].in_bytes)
+            while len(self._snapshots) > most:
+                del self._snapshots[next(iter(self._snapshots))]
+
     def _state(self, decisions: tuple[Decision, ...]) -> State:
-        actions = self._go_to(decisions)
-        local = lower_for_device(self.partitioning, self._options, self._statics)
-        key = self.partitioning.fingerprint ^ local.fingerprint
-        known = self._known.get((key, actions))
-        if known is None:
-            cost = self._price(local, actions)
-            if not math.isfinite(cost.score):
-                cost = Cost(cost.step_s, cost.peak_bytes, math.inf, actions, math.inf)
-            known = State(decisions, key, cost, self.space.options(self.partitioning))
-            if len(self._known) >= MOST_KNOWN:
-                del self._known[next(iter(self._known))]
-            self._known[key, actions] = known
-        return State(decisions, key, known.cost, known.options)
+        """The state after `decisions`; from memory if they were carried out before, or lead where others did."""
+        state = self._reached.get(decisions)
+        if state is None:
+            actions = self._go_to(decisions)
+            local = lower_for_device(self.partitioning, self._options, self._statics)
+            key = self.partitioning.fingerprint ^ local.fingerprint
+            known = self._known.get((key, actions))
+            if known is None:
+                cost = self._price(local, actions)
+                if not math.isfinite(cost.score):
+                    cost = Cost(cost.step_s, cost.peak_bytes, math.inf, actions, math.inf)
+                known = State(decisions, key, cost, self.space.options(self.partitioning))
+                remember(self._known, (key, actions), known)
+            state = State(decisions, key, known.cost, known.options)
+            remember(self._reached, decisions, state)
+        return state
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Makes glibc keep what an evaluation frees for the next, which asks for as much.
+
+    It gives memory back to the system beyond twice the largest block that was ever freed, and clearing it anew is a
+    fifth of an evaluation; the first block freed here is larger than what any evaluation but those of giants needs.
+    """
+    np.empty(KEPT_BYTES, np.uint8)
+
+
+def remember(known: dict[Key, State], key: Key, state: State) -> None:
+    """Adds a state to those that are known; of more than `MOST_KNOWN` the oldest is forgotten."""
+    if len(known) >= MOST_KNOWN:
+        del known[next(iter(known))]
+    known[key] = state
 
 
 def count_of(actions: list[Action]) -> int:

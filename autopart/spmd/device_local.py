@@ -71,18 +71,13 @@ class LoweringContext:
     places: tuple[np.ndarray, np.ndarray]
     is_output: np.ndarray
     passages: PassageArrays
-    type_id: np.ndarray
-    """int32[values]: equal for values of equal shape and element type."""
 
     @staticmethod
     def of(program: Program) -> LoweringContext:
         """Collects them from a program."""
         is_output = np.zeros(program.value_count, np.bool_)
         is_output[[v for i, v in enumerate(program.outputs) if i not in program.ties]] = True
-        numbers: dict[TensorType, int] = {}
-        rows = [numbers.setdefault(t, len(numbers)) for spec in program.specs for t in spec.results]
-        type_id = np.array(rows, np.int32)[program.value_type_row]
-        return LoweringContext(stored_values(program), use_places(program), is_output, passage_arrays(program), type_id)
+        return LoweringContext(stored_values(program), use_places(program), is_output, passage_arrays(program))
 
 
 @dataclass(frozen=True)
@@ -147,7 +142,7 @@ class DeviceLocal:
         known: dict[tuple[int, int, int], Plan] = {}
         plans = []
         for value, source, target in zip(values.tolist(), sources.tolist(), targets.tolist(), strict=True):
-            key = (int(self.statics.type_id[value]), source, target)
+            key = (int(self.program.value_type_id[value]), source, target)
             if key not in known:
                 known[key] = self.plan_between(value, source, target)
             plans.append(known[key])
@@ -221,7 +216,7 @@ def lower(
     layouts(
         partitioning.graph, partitioning.table.arrays, state, partitioning.sizes,
         program.value_shape, statics.is_output, passing, code, native, settled, required,
-        np.zeros((2, len(partitioning.sizes)), np.int64),
+        np.zeros((3, len(partitioning.sizes)), np.int64),
     )  # fmt: skip
     grows = np.zeros(len(program.operands), np.bool_)
     _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)

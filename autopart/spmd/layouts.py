@@ -26,8 +26,7 @@ from autopart.core.propagation import (
     ATOMIC,
     GraphArrays,
     StateArrays,
-    operand_entry,
-    result_entry,
+    mapping_row,
     tiling,
 )
 
@@ -49,47 +48,52 @@ def layouts(
 ) -> None:
     """Fills native[value], settled[value] and required[use] (uint64 layouts); `passing` and `code`: see `pending.py`.
 
-    `scratch` is int64[2, axes].
+    `scratch` is int64[3, axes].
     """
     ops, axes = state.mapping.shape
-    actions, stamps = scratch[0], scratch[1]
+    actions, stamps, rows = scratch[0], scratch[1], scratch[2]
     for op in range(ops):
+        first, end = graph.operand_ptr[op], graph.operand_ptr[op + 1]
         if graph.is_argument[op]:
             value = graph.result_ptr[op]
             for axis in range(axes):
                 actions[axis] = tiling(graph, maps, state, value, axis) + 1
                 stamps[axis] = _decided(state, op, value, axis)
             native[value] = settled[value] = pack(actions, stamps)
-            for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+            for use in range(first, end):
                 required[use] = settled[value]
-    for op in range(ops):
-        if graph.is_argument[op]:
             continue
-        for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
-            for axis in range(axes):
-                mapping = state.mapping[op, axis]
-                actions[axis] = 0
-                stamps[axis] = state.op_stamp[op, axis]
-                if passing[op] >> axis & 1:
-                    pending = code[graph.result_ptr[op], axis] != 0
-                    actions[axis] = code[graph.operands[use], axis] if pending else 0
-                elif mapping >= 0:
-                    actions[axis] = operand_entry(graph, maps, op, mapping, use - graph.operand_ptr[op]) + 1
-            required[use] = pack(actions, stamps)
+        loops = passing[op] != 0
+        for axis in range(axes):
+            mapping = state.mapping[op, axis]
+            stamps[axis], rows[axis] = state.op_stamp[op, axis], -1
+            if mapping >= 0:
+                loops, rows[axis] = True, mapping_row(graph, maps, op, mapping)
+        for use in range(first, end):
+            required[use] = 0
+            if loops:
+                for axis in range(axes):
+                    actions[axis] = 0
+                    if passing[op] >> axis & 1:
+                        if code[graph.result_ptr[op], axis] != 0:
+                            actions[axis] = code[graph.operands[use], axis]
+                    elif rows[axis] >= 0:
+                        actions[axis] = maps.entries[rows[axis] + use - first] + 1
+                required[use] = pack(actions, stamps)
         for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
-            for axis in range(axes):
-                mapping = state.mapping[op, axis]
-                actions[axis] = 0
-                stamps[axis] = state.op_stamp[op, axis]
-                if passing[op] >> axis & 1:
-                    actions[axis] = code[value, axis]
-                elif mapping >= 0:
-                    entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
-                    if entry < LAST_TILE:
-                        actions[axis] = entry + 1
-                    elif entry <= LAST_TILE + 6:
-                        actions[axis] = entry
-            native[value] = pack(actions, stamps)
+            native[value] = 0
+            if loops:
+                for axis in range(axes):
+                    actions[axis] = 0
+                    if passing[op] >> axis & 1:
+                        actions[axis] = code[value, axis]
+                    elif rows[axis] >= 0:
+                        entry = maps.entries[rows[axis] + end - first + value - graph.result_ptr[op]]
+                        if entry < LAST_TILE:
+                            actions[axis] = entry + 1
+                        elif entry <= LAST_TILE + 6:
+                            actions[axis] = entry
+                native[value] = pack(actions, stamps)
     for value in range(native.shape[0]):
         if not graph.is_argument[graph.value_op[value]]:
             settled[value] = _settle(

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel
 from autopart.core.op import MUL, SUM, OpSpec, splat_value
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import passages_of, traits_of
@@ -108,7 +108,7 @@ def _identity(spec: OpSpec) -> int:
     return 0 if value is None else int(value == 0) | int(value == 1) << (MUL - SUM)
 
 
-@njit(cache=True)
+@allocating_kernel
 def _identities(
     op_spec: np.ndarray,
     operand_ptr: np.ndarray,

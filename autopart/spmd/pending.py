@@ -29,9 +29,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from autopart.core.kernels import kernel
+from autopart.core.kernels import allocating_kernel, kernel
 from autopart.core.layout import ACTION_MASK, LAST_TILE
 from autopart.core.mapping_table import MappingArrays
 from autopart.core.op import MUL, OR, SUM
@@ -84,7 +83,7 @@ class Ways(NamedTuple):
     wanted: np.ndarray
 
 
-@njit(cache=True)
+@allocating_kernel
 def pass_reductions(given: Given) -> tuple[np.ndarray, np.ndarray]:
     """(passing, code): what is pending where, if every reduction is done where it is cheapest.
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel
 from autopart.core.ops.rule import traits_of
 from autopart.core.program import ROOT, Program
 
@@ -47,7 +47,7 @@ def stored_values(program: Program, arguments: Sequence[int] | None = None) -> n
     return _stored(cheap[program.op_spec], is_argument, program.operand_ptr, program.operands, program.result_ptr)
 
 
-@njit(cache=True)
+@allocating_kernel
 def _stored(
     cheap: np.ndarray, is_argument: np.ndarray, operand_ptr: np.ndarray, operands: np.ndarray, result_ptr: np.ndarray
 ) -> np.ndarray:

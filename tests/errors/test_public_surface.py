@@ -172,6 +172,7 @@ ROWS = {
     "sweep": ({"fun": function, "args": (X,), "devices": 4, "device": "tpu_v3", "axes": ("a",), "schedule": (),
                "meshes": None, "jit_options": 1} | {k: FIELDS[k] for k in SEARCHES},
               lambda **k: ap.sweep(**{n: v for n, v in k.items() if n != "jit_options"}), None),
+    "warmup": ({}, ap.warmup, None),
     "PartitionedFunction.__call__": ({"args": X, "kwargs": None},
                                      called, None),
     "PartitionedFunction.lower": ({"args": X, "kwargs": None},

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from autopart.core.partitioning import Partitioning
+from autopart.search import evaluator as evaluator_module
 from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Evaluator, SearchTask
@@ -32,6 +33,17 @@ def test_results_do_not_depend_on_the_jobs_before(task):
         assert Evaluator(task).run(jobs[place]) == first[place] == worn.run(jobs[place])
 
 
+def test_how_many_states_an_evaluator_keeps_changes_no_result(task, monkeypatch):
+    jobs = [Job((), rollout=4, seed=s) for s in range(8)]
+    jobs += [Job(states[-1].decisions, rollout=1, seed=9) for states in map(Evaluator(task).run, jobs)]
+    expected = [Evaluator(task).run(job) for job in jobs]
+    for snapshot_bytes, most_known in ((1, 1), (2**20, 3), (2**30, 10**6)):
+        monkeypatch.setattr(evaluator_module, "SNAPSHOT_BYTES", snapshot_bytes)
+        monkeypatch.setattr(evaluator_module, "MOST_KNOWN", most_known)
+        kept = Evaluator(task)
+        assert [kept.run(job) for job in (*jobs, *reversed(jobs))] == [*expected, *reversed(expected)]
+
+
 def test_the_order_of_axes_on_a_dim_is_part_of_a_state():
     partitioning = Partitioning(two_matrices(), MESH)
     small = SearchTask(partitioning, DecisionSpace.of(partitioning, ("a", "b")), LoweringOptions(), None, StepSeconds())
@@ -44,6 +56,8 @@ def test_undoing_everything_returns_to_the_start(task):
     evaluator = Evaluator(task)
     start = evaluator.run(Job(()))[0]
     evaluator.run(Job((), rollout=6, seed=1))
+    for known in (evaluator._known, evaluator._reached):
+        known.clear()
     assert evaluator.run(Job(()))[0] == start
 
 

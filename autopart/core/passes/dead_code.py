@@ -28,8 +28,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel
 from autopart.core.ops.rule import has_effect
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.program import ROOT, Program, Scope
@@ -72,7 +72,7 @@ def _also_needed(program: Program) -> np.ndarray:
     return also
 
 
-@njit(cache=True)
+@allocating_kernel
 def _reached(
     roots: np.ndarray,
     also: np.ndarray,
@@ -96,7 +96,7 @@ def _reached(
     return live
 
 
-@njit(cache=True)
+@allocating_kernel
 def _push(op: int, live: np.ndarray, stack: np.ndarray, size: int) -> int:
     """Marks an op that was not reached yet and puts it on the stack; returns the stack's new size."""
     if op < 0 or live[op]:

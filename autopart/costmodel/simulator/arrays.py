@@ -12,16 +12,15 @@ which the op writes.
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from autopart.core.kernels import kernel
-from autopart.core.layout import LAST_TILE, action_of
+from autopart.core.layout import action_of
 from autopart.core.program import Program
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, OPAQUE, REDUCE, UPDATE, spec_costs
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
+from autopart.costmodel.simulator.sizes import SizeTable, size_row
 
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
@@ -38,10 +37,12 @@ class ProgramArrays(NamedTuple):
     """A program, op by op. Facts about one kind of thing are the fields of one record array, so that an argument is few
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
-    ops      the columns of `SpecCosts`, op_scope, is_argument, carry_body (the body scope of a carry's loop, -1 for
-             other ops)
-    values   value_op, rank, elements (of the whole array), element_bytes, is_splat (a constant: no memory until it is
-             written out), is_donated (an argument whose memory an output takes over)
+    ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
+             carry_body (the body scope of a carry's loop, -1 for other ops)
+    specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
+    values   value_op, rank, elements (of the whole array), element_bytes, type_id (as `Program.value_type_id`),
+             is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
+             takes over), is_output
     uses     operands, use_op, use_scope, use_position (as in `Program`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
@@ -55,10 +56,15 @@ class ProgramArrays(NamedTuple):
     user: np.ndarray
     shape: np.ndarray
     ops: Records
+    specs: Records
     values: Records
     uses: Records
     scopes: Records
     outputs: Records
+
+
+OP_COLUMNS = ("op_class", "matrix_dtype", "is_view", "fuses", "takes", "narrows", "turns", "matrix_flop", "weight")
+"""Columns of `SpecCosts` that stand with each op."""
 
 
 def records(**fields: np.ndarray) -> Records:
@@ -72,7 +78,7 @@ def records(**fields: np.ndarray) -> Records:
 
 def program_arrays(program: Program) -> ProgramArrays:
     """Collects them; milliseconds for a training step."""
-    costs, spec = spec_costs(program), program.op_spec
+    costs, spec = spec_costs(program)._asdict(), program.op_spec
     user_ptr, user = program.users
     kinds = {"program": 0, "body": BODY, "condition": BODY, "branch": BRANCH}
     carry_body = np.full(program.op_count, -1, np.int32)
@@ -85,7 +91,7 @@ def program_arrays(program: Program) -> ProgramArrays:
     for inner in program.inner_scopes.values():
         if program.scopes[inner[0]].kind == "condition":
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
-    constant = costs.is_constant[spec]
+    constant = costs["is_constant"][spec]
     outputs = len(program.outputs)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
@@ -93,8 +99,9 @@ def program_arrays(program: Program) -> ProgramArrays:
         output_use[output] = program.operand_ptr[program.value_op[value]]
         if argument in program.donated:
             output_argument[output] = value
-    is_donated = np.zeros(program.value_count, np.bool_)
+    is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
     is_donated[output_argument[output_argument >= 0]] = True
+    is_output[program.outputs] = True
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
         result_ptr=program.result_ptr,
@@ -102,18 +109,22 @@ def program_arrays(program: Program) -> ProgramArrays:
         user=user,
         shape=program.value_shape,
         ops=records(
-            **{name: column[spec] for name, column in costs._asdict().items()},
-            op_scope=program.op_scope,
+            **{name: costs[name][spec] for name in OP_COLUMNS},
             is_argument=is_argument,
+            spec=spec.astype(np.int32),
+            op_scope=program.op_scope,
             carry_body=carry_body,
         ),
+        specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         values=records(
             value_op=program.value_op,
             rank=program.value_rank,
             elements=program.value_shape.prod(axis=1, dtype=np.float64),
             element_bytes=program.element_bytes,
+            type_id=program.value_type_id,
             is_splat=constant[program.value_op],
             is_donated=is_donated,
+            is_output=is_output,
         ),
         uses=records(
             operands=program.operands,
@@ -158,197 +169,197 @@ class LocalArrays(NamedTuple):
     home: np.ndarray
 
 
+VALUE_FIELDS = np.dtype(
+    [
+        ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
+        ("settled_elements", np.float64), ("at_def", np.int32), ("shows", np.int32), ("left_in", np.int32),
+    ],
+    align=True,
+)  # fmt: skip
+
+MOVE_FIELDS = np.dtype(
+    [
+        ("moved_bytes", np.float64), ("moved_elements", np.float64), ("moved_value", np.int32),
+        ("moved_scope", np.int32), ("moved_position", np.int32), ("moves_nothing", np.bool_),
+    ],
+    align=True,
+)  # fmt: skip
+
+USE_FIELDS = np.dtype([("use_elements", np.float64), ("of_use", np.int32), ("use_buffer", np.int32)], align=True)
+
+OP_FIELDS = np.dtype(
+    [
+        ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
+        ("update_bytes", np.float64),
+    ],
+    align=True,
+)  # fmt: skip
+
+
 def local_arrays(
     local: DeviceLocal,
     program: ProgramArrays,
+    known: SizeTable,
     layout_tile: tuple[int, int],
     matmul_tile: tuple[int, int, int],
     moves_nothing: np.ndarray,
 ) -> LocalArrays:
-    """Sizes on one device; tiles of ones mean no padding."""
-    sizes, place = np.array(local.mesh.axis_sizes, np.int64), local.placement
-    rows, minor = layout_tile
-    everything = np.arange(len(program.values), dtype=np.int32)
-    native_bytes, native = _sizes(program, everything, local.native, sizes, rows, minor)
-    settled_bytes, settled, at = native_bytes.copy(), native.copy(), local.at_def
-    settled_bytes[at], settled[at] = _sizes(program, at, local.settled[at], sizes, rows, minor)
-    moved_bytes, moved = _sizes(program, place.value, place.target, sizes, rows, minor)
-    _, used = _sizes(program, local.program.operands, local.required, sizes, 1, 1)
-    at_def = np.full(len(program.values), -1, np.int32)
-    at_def[local.at_def] = np.arange(len(local.at_def))
-    shows, use_buffer, left_in, home = _buffers(program, place.of_use, moves_nothing, at_def, place.scope, local.at_def)
-    vector_flop, in_step, update_bytes = _op_work(program, native, native_bytes, used)
-    return LocalArrays(
-        values=records(
-            native_bytes=native_bytes, native_elements=native, settled_bytes=settled_bytes, settled_elements=settled,
-            at_def=at_def, shows=shows, left_in=left_in,
-        ),
-        moves=records(
-            moved_bytes=moved_bytes, moved_elements=moved, moved_value=place.value.astype(np.int32),
-            moved_scope=place.scope.astype(np.int32), moved_position=place.position.astype(np.int32),
-            moves_nothing=moves_nothing,
-        ),
-        uses=records(use_elements=used, of_use=place.of_use.astype(np.int32), use_buffer=use_buffer),
-        ops=records(
-            ways=_ways(program, local.mapping, local.passing, sizes),
-            unfilled=_unfilled(program, local.required, local.native, sizes, matmul_tile),
-            vector_flop=vector_flop, in_step=in_step,
-            update_bytes=update_bytes,
-        ),
-        home=home,
-    )  # fmt: skip
+    """Sizes on one device; tiles of ones mean no padding. `known` are those of earlier lowerings of the program."""
+    sizes, place, at_def = np.array(local.mesh.axis_sizes, np.int64), local.placement, local.at_def
+    values, moves = len(program.values), len(place.value)
+    held = LocalArrays(
+        values=np.empty(values, VALUE_FIELDS),
+        moves=np.empty(moves, MOVE_FIELDS),
+        uses=np.empty(len(program.uses), USE_FIELDS),
+        ops=np.empty(len(program.ops), OP_FIELDS),
+        home=np.empty(values + moves + len(at_def), np.int32),
+    )
+    held.moves["moved_value"], held.moves["moved_scope"] = place.value, place.scope
+    held.moves["moved_position"], held.moves["moves_nothing"] = place.position, moves_nothing
+    held.uses["of_use"] = place.of_use
+    _sizes(program, known, local.native, local.settled, local.required, place.target, sizes, layout_tile, held)
+    _buffers(program, at_def, held)
+    _op_work(program, local.mapping, local.passing, local.required, local.native, sizes, matmul_tile, held)
+    return held
 
 
-@njit(cache=True)
-def _buffers(
+@kernel
+def _sizes(
     program: ProgramArrays,
-    of_use: np.ndarray,
-    moves_nothing: np.ndarray,
-    at_def: np.ndarray,
-    moved_scope: np.ndarray,
-    def_values: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Who reads and writes which buffer; see `LocalArrays`."""
-    values, moves = program.values.shape[0], moved_scope.shape[0]
-    shows, left_in = np.arange(values).astype(np.int32), np.arange(values).astype(np.int32)
-    use_buffer = np.empty(program.uses.shape[0], np.int32)
-    home = np.empty(values + moves + def_values.shape[0], np.int32)
+    known: SizeTable,
+    native: np.ndarray,
+    settled: np.ndarray,
+    required: np.ndarray,
+    target: np.ndarray,
+    axis_sizes: np.ndarray,
+    layout_tile: tuple[int, int],
+    held: LocalArrays,
+) -> None:
+    """Fills in bytes and elements of values, redistributions and uses."""
+    in_bytes = elements = 0.0
+    for value in range(native.shape[0]):
+        last = value - 1
+        type_id, layout = program.values.type_id[value], native[value]
+        if value == 0 or type_id != program.values.type_id[last] or layout != settled[last]:
+            row = size_row(program, known, value, layout, axis_sizes, layout_tile)
+            in_bytes, elements = known.sizes.in_bytes[row], known.sizes.elements[row]
+        held.values.native_bytes[value], held.values.native_elements[value] = in_bytes, elements
+        if settled[value] != layout:
+            row = size_row(program, known, value, settled[value], axis_sizes, layout_tile)
+            in_bytes, elements = known.sizes.in_bytes[row], known.sizes.elements[row]
+        held.values.settled_bytes[value], held.values.settled_elements[value] = in_bytes, elements
+    for r in range(target.shape[0]):
+        row = size_row(program, known, held.moves.moved_value[r], target[r], axis_sizes, layout_tile)
+        held.moves.moved_bytes[r] = known.sizes.in_bytes[row]
+        held.moves.moved_elements[r] = known.sizes.elements[row]
+    for use in range(required.shape[0]):
+        value = program.uses.operands[use]
+        if required[use] == settled[value]:
+            held.uses.use_elements[use] = held.values.settled_elements[value]
+        else:
+            row = size_row(program, known, value, required[use], axis_sizes, layout_tile)
+            held.uses.use_elements[use] = known.sizes.elements[row]
+
+
+@kernel
+def _buffers(program: ProgramArrays, def_values: np.ndarray, held: LocalArrays) -> None:
+    """Fills in who reads and writes which buffer: at_def, shows, left_in, use_buffer and home."""
+    values, moves = program.values.shape[0], held.moves.shape[0]
+    for value in range(values):
+        held.values.at_def[value] = -1
+        held.values.shows[value] = held.values.left_in[value] = value
     for d in range(def_values.shape[0]):
-        left_in[def_values[d]] = values + moves + d
-        home[values + moves + d] = program.ops.op_scope[program.values.value_op[def_values[d]]]
+        held.values.at_def[def_values[d]] = d
+        held.values.left_in[def_values[d]] = values + moves + d
+        held.home[values + moves + d] = program.ops.op_scope[program.values.value_op[def_values[d]]]
     for r in range(moves):
-        home[values + r] = moved_scope[r]
+        held.home[values + r] = held.moves.moved_scope[r]
     for op in range(program.ops.shape[0]):
         first, end, operand = program.result_ptr[op], program.result_ptr[op + 1], program.operand_ptr[op]
         for value in range(first, end):
             inside_loop = program.ops.carry_body[op] >= 0 and value == first
-            home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]
-            if program.ops.is_view[op] and at_def[value] < 0:
-                moved = of_use[operand + value - first]
-                kept = moved < 0 or moves_nothing[moved]
-                shows[value] = shows[program.uses.operands[operand + value - first]] if kept else values + moved
+            held.home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]
+            if program.ops.is_view[op] and held.values.at_def[value] < 0:
+                held.values.shows[value] = _read_from(program, held, operand + value - first)
     for use in range(program.uses.shape[0]):
-        moved = of_use[use]
-        kept = moved < 0 or moves_nothing[moved]
-        use_buffer[use] = shows[program.uses.operands[use]] if kept else values + moved
-    return shows, use_buffer, left_in, home
-
-
-@njit(cache=True)
-def _op_work(
-    program: ProgramArrays, native_elements: np.ndarray, native_bytes: np.ndarray, use_elements: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(vector_flop, in_step, update_bytes) of every op; see `LocalArrays`."""
-    ops = program.ops.shape[0]
-    vector, in_step, update = np.zeros(ops), np.full(ops, -1.0), np.zeros(ops)
-    for op in range(ops):
-        kind, first, end, result = (
-            program.ops.op_class[op],
-            program.operand_ptr[op],
-            program.operand_ptr[op + 1],
-            program.result_ptr[op],
-        )
-        if kind == ELEMENTWISE:
-            in_step[op] = native_elements[result]
-            vector[op] = program.ops.weight[op] * native_elements[result]
-        elif kind in (REDUCE, OPAQUE):
-            most = 0.0
-            for use in range(first, end):
-                most = max(most, use_elements[use])
-            vector[op] = program.ops.weight[op] * most
-            if kind == REDUCE:
-                in_step[op] = use_elements[first]
-        elif kind == UPDATE:
-            largest = use_elements[min(first + 1, end - 1)]
-            for use in range(first + 1, end):
-                largest = max(largest, use_elements[use])
-            vector[op] = program.ops.weight[op] * largest
-            update[op] = min(native_bytes[result], largest * program.values.element_bytes[result])
-    return vector, in_step, update
-
-
-@njit(cache=True)
-def _sizes(
-    program: ProgramArrays, values: np.ndarray, layouts: np.ndarray, axis_sizes: np.ndarray, rows: int, minor: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """(bytes, elements) of each value in each layout."""
-    count = values.shape[0]
-    in_bytes, elements = np.empty(count), np.empty(count)
-    dims = np.ones(program.shape.shape[1])
-    for i in range(count):
-        value = values[i]
-        plain = program.values.elements[value]
-        if layouts[i] != 0:
-            for axis in range(axis_sizes.shape[0]):
-                if 0 < action_of(layouts[i], axis) <= LAST_TILE:
-                    plain /= axis_sizes[axis]
-        elements[i] = plain
-        in_bytes[i] = plain * program.values.element_bytes[value]
-        rank = program.values.rank[value]
-        if minor > 1 and rank > 0 and plain > 0:
-            dims[:] = program.shape[value]
-            for axis in range(axis_sizes.shape[0]):
-                action = action_of(layouts[i], axis)
-                if 0 < action <= LAST_TILE:
-                    dims[action - 1] /= axis_sizes[axis]
-            in_bytes[i] = (
-                padded_elements(dims[:rank], program.values.element_bytes[value], rows, minor)
-                * program.values.element_bytes[value]
-            )
-    return in_bytes, elements
+        held.uses.use_buffer[use] = _read_from(program, held, use)
 
 
 @kernel
-def padded_elements(dims: np.ndarray, element_bytes: float, rows: int, minor: int) -> float:
-    """Elements an array takes in tiles of `rows` 4-byte rows by `minor` columns, minor dims chosen to waste least.
-
-    Rows below a full tile are padded to a power of two, as the TPU compiler does.
-    """
-    plain = 1.0
-    for d in range(dims.shape[0]):
-        plain *= dims[d]
-    if dims.shape[0] == 1:
-        return np.ceil(plain / minor) * minor
-    full_rows = rows * max(1.0, 4.0 / element_bytes)
-    best = np.inf
-    for a in range(dims.shape[0]):
-        for b in range(dims.shape[0]):
-            if a != b:
-                tile = 1.0
-                while tile < dims[b] and tile < full_rows:
-                    tile *= 2
-                held = plain / (dims[a] * dims[b])
-                best = min(best, held * np.ceil(dims[a] / minor) * minor * np.ceil(dims[b] / tile) * tile)
-    return best
+def _read_from(program: ProgramArrays, held: LocalArrays, use: int) -> int:
+    """The buffer that a use reads."""
+    moved = held.uses.of_use[use]
+    kept = moved < 0 or held.moves.moves_nothing[moved]
+    return held.values.shows[program.uses.operands[use]] if kept else program.values.shape[0] + moved
 
 
-def held_elements(shape: tuple[int, ...], element_bytes: float, layout_tile: tuple[int, int]) -> float:
-    """Elements that an array of `shape` takes in memory; a `layout_tile` of (1, 1) means no padding."""
-    rows, minor = layout_tile
-    dims = [n for n in shape if n != 1]
-    if minor == 1 or not dims or 0 in dims:
-        return float(math.prod(shape))
-    return float(padded_elements(np.array(dims, np.float64), element_bytes, rows, minor))
+@kernel
+def _op_work(
+    program: ProgramArrays,
+    mapping: np.ndarray,
+    passing: np.ndarray,
+    required: np.ndarray,
+    native: np.ndarray,
+    axis_sizes: np.ndarray,
+    matmul_tile: tuple[int, int, int],
+    held: LocalArrays,
+) -> None:
+    """Fills in `LocalArrays.ops`."""
+    for op in range(program.ops.shape[0]):
+        kind, result = program.ops.op_class[op], program.result_ptr[op]
+        first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
+        held.ops.ways[op] = _ways(program, mapping, passing, op, axis_sizes)
+        held.ops.unfilled[op] = 1.0
+        if kind == MATMUL:
+            held.ops.unfilled[op] = _unfilled(program, op, required[first], native[result], axis_sizes, matmul_tile)
+        vector, in_step, update = 0.0, -1.0, 0.0
+        if kind == ELEMENTWISE:
+            in_step = held.values.native_elements[result]
+            vector = program.ops.weight[op] * in_step
+        elif kind in (REDUCE, OPAQUE):
+            vector = program.ops.weight[op] * _largest(held, first, end, 0.0)
+            if kind == REDUCE:
+                in_step = held.uses.use_elements[first]
+        elif kind == UPDATE:
+            largest = _largest(held, first + 1, end, held.uses.use_elements[min(first + 1, end - 1)])
+            vector = program.ops.weight[op] * largest
+            update = min(held.values.native_bytes[result], largest * program.values.element_bytes[result])
+        held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
 
 
-@njit(cache=True)
+@kernel
+def _largest(held: LocalArrays, first: int, end: int, least: float) -> float:
+    """Elements of the largest of some uses, at least `least`."""
+    for use in range(first, end):
+        least = max(least, held.uses.use_elements[use])
+    return least
+
+
+@kernel
+def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, op: int, axis_sizes: np.ndarray) -> float:
+    """Over how many devices the loops of an op divide it."""
+    ways, repeats = 1.0, program.specs.repeats[program.ops.spec[op]]
+    for axis in range(axis_sizes.shape[0]):
+        number = mapping[op, axis]
+        if number >= 0 and not passing[op] >> axis & 1 and not repeats >> number & 1:
+            ways *= axis_sizes[axis]
+    return ways
+
+
+@kernel
 def _unfilled(
-    program: ProgramArrays, required: np.ndarray, native: np.ndarray, axis_sizes: np.ndarray, tile: tuple[int, int, int]
-) -> np.ndarray:
-    """float64[ops]: the work of a matrix product with its short dims filled up, over its work.
+    program: ProgramArrays, op: int, required: int, native: int, axis_sizes: np.ndarray, tile: tuple[int, int, int]
+) -> float:
+    """The work of a matrix product with its short dims filled up, over its work.
 
     A product [m, k] . [k, n] runs through the matrix unit in tiles of k and n. A dim shorter than its tile leaves the
     rest of the tile idle; of several dims summed over, or several columns, the one that wastes least lies in the tile.
     """
-    unfilled = np.ones(program.ops.shape[0])
-    for op in range(unfilled.shape[0]):
-        if program.ops.summed[op] == 0 and program.ops.columns[op] == 0:
-            continue
-        use, result = program.operand_ptr[op], program.result_ptr[op]
-        k = _fills(program, program.uses.operands[use], program.ops.summed[op], required[use], axis_sizes, tile[2])
-        n = _fills(program, result, program.ops.columns[op], native[result], axis_sizes, tile[1])
-        unfilled[op] = 1.0 / (k * n)
-    return unfilled
+    spec = program.ops.spec[op]
+    left = program.uses.operands[program.operand_ptr[op]]
+    k = _fills(program, left, program.specs.summed[spec], required, axis_sizes, tile[2])
+    n = _fills(program, program.result_ptr[op], program.specs.columns[spec], native, axis_sizes, tile[1])
+    return 1.0 / (k * n)
 
 
 @kernel
@@ -365,15 +376,3 @@ def _fills(program: ProgramArrays, value: int, dims: int, layout: int, axis_size
                     size /= axis_sizes[axis]
             share = max(share, size / tile)
     return min(share, 1.0)
-
-
-@njit(cache=True)
-def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, axis_sizes: np.ndarray) -> np.ndarray:
-    """float64[ops]: over how many devices the loops of each op divide it."""
-    ways = np.ones(mapping.shape[0])
-    for op in range(mapping.shape[0]):
-        for axis in range(axis_sizes.shape[0]):
-            number = mapping[op, axis]
-            if number >= 0 and not passing[op] >> axis & 1 and not program.ops.repeats[op] >> number & 1:
-                ways[op] *= axis_sizes[axis]
-    return ways

@@ -24,9 +24,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from autopart.core.errors import MeshError, UnknownNameError
+from autopart.core.kernels import allocating_kernel
 from autopart.costmodel.hardware.fabric import (
     ALL_GATHER,
     ALL_PERMUTE,
@@ -39,7 +39,7 @@ from autopart.costmodel.hardware.fabric import (
 from autopart.costmodel.hardware.links import AXIS, DIMENSION, FABRIC, FAST, RING, SIZE, STRIDE, Links
 
 
-@njit(cache=True)
+@allocating_kernel
 def curve_s(kind: int, n: float, whole_bytes: float, row: np.ndarray) -> float:
     """Seconds through a switch: `whole_bytes` is S for gathers and reductions, m for all_to_all and all_permute."""
     wire, local, steps = whole_bytes, 0.0, 0.0
@@ -51,7 +51,7 @@ def curve_s(kind: int, n: float, whole_bytes: float, row: np.ndarray) -> float:
     return row[0] + row[1] * steps + fast_s + local * row[3] + math.sqrt(row[4] * wire)
 
 
-@njit(cache=True)
+@allocating_kernel
 def _torus_s(
     kind: int,
     n: float,
@@ -89,7 +89,7 @@ def _torus_s(
     return rounds * (all_hops * hop_s + (n - 1) / n * whole_bytes / (links * link_bytes_per_s))
 
 
-@njit(cache=True)
+@allocating_kernel
 def _stage_s(
     kind: int,
     fabric: int,
@@ -107,7 +107,7 @@ def _stage_s(
     return curve_s(kind, n, whole_bytes, curves[fabric, 5 if in_switch else kind])
 
 
-@njit(cache=True)
+@allocating_kernel
 def collective_s(
     kind: int, bytes_in: float, mask: int, segments: np.ndarray, fabrics: np.ndarray, curves: np.ndarray
 ) -> float:

@@ -11,8 +11,8 @@ of their results is needed before the last is ready. A combined reduction pays i
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel
 from autopart.costmodel.simulator.arrays import LocalArrays
 from autopart.costmodel.simulator.kernel_graph import KernelGraph
 from autopart.costmodel.simulator.slots import before
@@ -24,7 +24,7 @@ SOON_OPS = 100
 """A reduction whose result is read this soon after is left alone."""
 
 
-@njit(cache=True)
+@allocating_kernel
 def combine_reductions(
     local: LocalArrays,
     graph: KernelGraph,

@@ -12,8 +12,8 @@ are free is never written out. Kernels joined by `multi_output.py` launch once a
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import (
     CONV_SHARE,
     HBM,
@@ -25,14 +25,14 @@ from autopart.costmodel.hardware.devices import (
     UNHIDDEN,
     VECTOR,
 )
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, KernelGraph
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import UPDATE
 from autopart.costmodel.simulator.slots import before
 
 
-@njit(cache=True)
+@kernel
 def roofline_s(
     matrix_work: float,
     dtype: int,
@@ -53,7 +53,23 @@ def roofline_s(
     return launch_s + max(compute_s, memory_s) + row[UNHIDDEN] * min(compute_s, memory_s)
 
 
-@njit(cache=True)
+NODE_FIELDS = np.dtype(
+    [
+        ("seconds", np.float64), ("hbm", np.float64), ("work", np.float64), ("vector", np.float64),
+        ("largest", np.float64), ("matrix_dtype", np.int8), ("is_conv", np.bool_),
+    ],
+    align=True,
+)  # fmt: skip
+
+BUFFER_FIELDS = np.dtype(
+    [
+        ("plain", np.float64), ("last", np.int64), ("touched_at", np.float64), ("written_by", np.int32),
+        ("seen", np.int32),
+    ],
+    align=True,
+)  # fmt: skip
+
+
 def kernel_seconds(
     program: ProgramArrays,
     local: LocalArrays,
@@ -72,64 +88,104 @@ def kernel_seconds(
     copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
     plain[b]   bytes of buffer b if it is written to memory of its own
     """
-    nodes, count, last = graph.nodes.shape[0], plain.shape[0], buffers.last
-    seconds, hbm, work, vector = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
-    largest = np.zeros(nodes)
-    touched_at, written_by = np.full(count, -np.inf), np.full(count, -1, np.int64)
-    seen = np.full(count, -1, np.int64)
-    dtype, is_conv = graph.nodes.matrix_dtype.copy(), graph.nodes.is_conv.copy()
+    nodes, cache = np.zeros(len(graph.nodes), NODE_FIELDS), np.empty(len(plain), BUFFER_FIELDS)
+    _begin(graph, plain, buffers.last, nodes, cache)
+    _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], nodes, cache)
+    _rooflines(graph, leader, nodes, row)
+    return np.ascontiguousarray(nodes["seconds"]), np.ascontiguousarray(nodes["hbm"])
+
+
+@kernel
+def _begin(graph: KernelGraph, plain: np.ndarray, last: np.ndarray, nodes: Records, cache: Records) -> None:
+    """Fills in what `_count_bytes` begins with."""
+    for k in range(nodes.shape[0]):
+        nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
+    for buffer in range(cache.shape[0]):
+        cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
+        cache.written_by[buffer] = cache.seen[buffer] = -1
+
+
+@kernel
+def _rooflines(graph: KernelGraph, leader: np.ndarray, nodes: Records, row: np.ndarray) -> None:
+    """Fills in the seconds of kernels that join no other."""
+    for k in range(nodes.shape[0]):
+        if graph.nodes.kind[k] == KERNEL and leader[k] == k:
+            dtype, is_conv, hbm_bytes = nodes.matrix_dtype[k], nodes.is_conv[k], nodes.hbm[k]
+            nodes.seconds[k] = roofline_s(
+                nodes.work[k], dtype, is_conv, nodes.vector[k], hbm_bytes, nodes.largest[k], row
+            )
+
+
+@kernel
+def _count_bytes(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    order: np.ndarray,
+    slot: np.ndarray,
+    leader: np.ndarray,
+    copied: np.ndarray,
+    taken_bytes: np.ndarray,
+    on_chip_bytes: float,
+    nodes: Records,
+    cache: Records,
+) -> None:
+    """Fills in the work of every kernel, and the bytes that pass HBM.
+
+    nodes  hbm, largest: bytes that pass HBM, and those of one array; work, vector, matrix_dtype, is_conv: of all that
+           runs in the kernel
+    cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
+           it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it
+    """
     now = 0.0
     for k in order:
         head = leader[k]
         if graph.nodes.kind[k] == KERNEL:
-            work[head] += graph.nodes.matrix_work[k]
-            vector[head] += graph.nodes.vector_flop[k]
+            nodes.work[head] += graph.nodes.matrix_work[k]
+            nodes.vector[head] += graph.nodes.vector_flop[k]
             if copied[k] > 0:
-                hbm[head] += 2 * (copied[k] + graph.nodes.written[k])
+                nodes.hbm[head] += 2 * (copied[k] + graph.nodes.written[k])
             if graph.nodes.matrix_work[k] > 0:
-                dtype[head], is_conv[head] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
+                nodes.matrix_dtype[head], nodes.is_conv[head] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
         in_place = False
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer, taken = graph.reads.read_buffer[i], graph.reads.read_bytes[i]
-            whole = plain[buffer] if plain[buffer] > 0 else taken
+            whole = cache.plain[buffer] if cache.plain[buffer] > 0 else taken
             taken = min(taken, whole)
-            if graph.reads.read_how[i] & OVERWRITTEN and last[buffer] <= slot[k]:
+            if graph.reads.read_how[i] & OVERWRITTEN and cache.last[buffer] <= slot[k]:
                 in_place = True
                 continue
-            if seen[buffer] == head:
+            if cache.seen[buffer] == head:
                 continue
-            seen[buffer] = head
-            if now - touched_at[buffer] + whole > row[ON_CHIP]:
-                hbm[head] += taken
-                largest[head] = max(largest[head], taken)
-                if written_by[buffer] >= 0:
-                    hbm[written_by[buffer]] += whole
-                    largest[written_by[buffer]] = max(largest[written_by[buffer]], whole)
-                    written_by[buffer] = -1
+            cache.seen[buffer] = head
+            if now - cache.touched_at[buffer] + whole > on_chip_bytes:
+                nodes.hbm[head] += taken
+                nodes.largest[head] = max(nodes.largest[head], taken)
+                maker = cache.written_by[buffer]
+                if maker >= 0:
+                    nodes.hbm[maker] += whole
+                    nodes.largest[maker] = max(nodes.largest[maker], whole)
+                    cache.written_by[buffer] = -1
             now += taken
-            touched_at[buffer] = now
+            cache.touched_at[buffer] = now
         if graph.nodes.kind[k] != KERNEL:
             now += graph.nodes.written[k]
-            touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
+            cache.touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
             continue
         op = graph.nodes.subject[k]
         if in_place and program.ops.op_class[op] == UPDATE:
-            hbm[head] += local.ops.update_bytes[op]
+            nodes.hbm[head] += local.ops.update_bytes[op]
             continue
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            if local.values.at_def[value] >= 0 or last[value] < 0:
-                hbm[head] += local.values.native_bytes[value]
-            elif plain[value] > 0 and not (buffers.bytes[value] == 0 and last[value] == slot[k]):
-                now += plain[value]
-                touched_at[value], written_by[value] = now, head
-                seen[value] = head
+            if local.values.at_def[value] >= 0 or cache.last[value] < 0:
+                nodes.hbm[head] += local.values.native_bytes[value]
+            elif cache.plain[value] > 0 and not (taken_bytes[value] == 0 and cache.last[value] == slot[k]):
+                now += cache.plain[value]
+                cache.touched_at[value], cache.written_by[value] = now, head
+                cache.seen[value] = head
             else:
-                seen[value] = head
+                cache.seen[value] = head
     outlive = before(program.ops.shape[0])
-    for buffer in range(count):
-        if written_by[buffer] >= 0 and last[buffer] >= outlive:
-            hbm[written_by[buffer]] += plain[buffer]
-    for k in range(nodes):
-        if graph.nodes.kind[k] == KERNEL and leader[k] == k:
-            seconds[k] = roofline_s(work[k], dtype[k], is_conv[k], vector[k], hbm[k], largest[k], row)
-    return seconds, hbm
+    for buffer in range(cache.shape[0]):
+        if cache.written_by[buffer] >= 0 and cache.last[buffer] >= outlive:
+            nodes.hbm[cache.written_by[buffer]] += cache.plain[buffer]

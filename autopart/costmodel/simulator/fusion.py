@@ -23,7 +23,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
@@ -48,18 +47,35 @@ class _Leaves(NamedTuple):
     bytes: np.ndarray
 
 
-@njit(cache=True)
 def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: bool, duplicate: bool) -> np.ndarray:
     """bool[values]: True where the value is computed inside its consumers; views of such values too.
 
     into_matmul  whether matmuls and convolutions take elementwise operands (TPU; not cuBLAS)
     duplicate    whether an expensive elementwise op is computed again for each consumer
     """
-    values = program.values.shape[0]
-    able = _able(program, local, into_matmul)
-    splits = _splits(program, able)
-    fused_away, members = np.zeros(values, np.bool_), np.zeros(values)
-    leaves = _Leaves(np.full((values, 2), -1, np.int32), np.zeros((values, 2)), np.zeros((values, 2)))
+    values = len(program.values)
+    able, splits, fused_away = (np.zeros(values, np.bool_) for _ in range(3))
+    _able(program, local, into_matmul, able)
+    _splits(program, able, splits, np.arange(values, dtype=np.int32))
+    leaves = _Leaves(np.empty((values, 2), np.int32), np.empty((values, 2)), np.empty((values, 2)))
+    _fuse(program, local, able, splits, duplicate, leaves, np.zeros(values), fused_away)
+    return fused_away
+
+
+@kernel
+def _fuse(
+    program: ProgramArrays,
+    local: LocalArrays,
+    able: np.ndarray,
+    splits: np.ndarray,
+    duplicate: bool,
+    leaves: _Leaves,
+    members: np.ndarray,
+    fused_away: np.ndarray,
+) -> None:
+    """Fills in `fused_away`; `members` is scratch, zeros: how many ops the expression of a value has."""
+    for value in range(fused_away.shape[0]):
+        leaves.buffer[value, 0] = leaves.buffer[value, 1] = -1
     for op in range(program.ops.shape[0]):
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
             continue
@@ -83,16 +99,15 @@ def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: b
         while wasteful and program.ops.is_view[source]:
             behind = program.uses.operands[program.operand_ptr[source]]
             fused_away[behind], source = False, program.values.value_op[behind]
-    return fused_away
 
 
-@njit(cache=True)
-def _splits(program: ProgramArrays, able: np.ndarray) -> np.ndarray:
-    """bool[values]: readers of the value end in different kernels, so computing it inside them repeats it.
+@kernel
+def _splits(program: ProgramArrays, able: np.ndarray, splits: np.ndarray, meets: np.ndarray) -> None:
+    """Sets splits[value] where readers of the value end in different kernels, so computing it inside them repeats it.
 
     What several ops read is computed once where all of them meet in one op again: `x * sigmoid(x)` reads `x` once.
+    `meets` is scratch: for each value its own number.
     """
-    splits, meets = np.zeros(program.values.shape[0], np.bool_), np.arange(program.values.shape[0])
     roots = program.values.shape[0]
     for op in range(program.ops.shape[0] - 1, -1, -1):
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
@@ -110,7 +125,6 @@ def _splits(program: ProgramArrays, able: np.ndarray) -> np.ndarray:
             met = end
         if met >= 0 and not splits[value]:
             meets[value] = met
-    return splits
 
 
 @kernel
@@ -146,16 +160,12 @@ def _add_leaf(local: LocalArrays, leaves: _Leaves, value: int, buffer: int, elem
 def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: _Leaves, value: int) -> bool:
     """True if the value's expression reads two large buffers or more, and more bytes than the value has."""
     held = local.values.native_elements[value] * program.values.element_bytes[value]
-    return leaves.buffer[value, 1] >= 0 and leaves.bytes[value].sum() > held
+    return leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
 
 
-@njit(cache=True)
-def _able(program: ProgramArrays, local: LocalArrays, into_matmul: bool) -> np.ndarray:
-    """bool[values]: every consumer could compute the value itself; through a view, every consumer of the view."""
-    able = np.zeros(program.values.shape[0], np.bool_)
-    is_output = np.zeros(program.values.shape[0], np.bool_)
-    for i in range(program.outputs.shape[0]):
-        is_output[program.outputs.output_value[i]] = True
+@kernel
+def _able(program: ProgramArrays, local: LocalArrays, into_matmul: bool, able: np.ndarray) -> None:
+    """Sets able[value] where every consumer could compute the value itself; through a view, all of the view's."""
     for op in range(program.ops.shape[0] - 1, -1, -1):
         if (
             not (program.ops.fuses[op] or program.ops.is_view[op])
@@ -163,7 +173,7 @@ def _able(program: ProgramArrays, local: LocalArrays, into_matmul: bool) -> np.n
         ):
             continue
         value = program.result_ptr[op]
-        ok = local.values.at_def[value] < 0 and not is_output[value]
+        ok = local.values.at_def[value] < 0 and not program.values.is_output[value]
         for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
             use = program.user[i]
             consumer = program.uses.use_op[use]
@@ -183,4 +193,3 @@ def _able(program: ProgramArrays, local: LocalArrays, into_matmul: bool) -> np.n
             if not ok:
                 break
         able[value] = ok
-    return able

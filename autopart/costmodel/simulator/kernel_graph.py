@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, LocalArrays, ProgramArrays, Records
@@ -68,57 +67,88 @@ def kernel_graph(
     order = np.argsort(slot, kind="stable")
     nodes = np.zeros(len(order), NODE_FIELDS)
     nodes["kind"], nodes["subject"], nodes["slot"] = kind[order], subject[order], slot[order]
-    reads = np.empty(4 * len(program.ops) + 64, READ_FIELDS)
-    reads, read_ptr, write_ptr, write_buffer = _fill(
-        program, local, _inside(program, local, fused_away), def_values, nodes, reads
+    ops, buffers = len(program.ops), len(local.home)
+    inside, empty = np.empty(len(program.uses), np.int32), np.zeros(len(program.values), np.bool_)
+    _inside(program, local, fused_away, inside, empty)
+    walk = _Walk(np.empty(ops + 1, np.int32), np.full(ops, -1, np.int32), np.zeros(ops, np.bool_),
+                 np.full(buffers, -1, np.int64))  # fmt: skip
+    graph = KernelGraph(
+        nodes, np.empty(4 * ops + 64, READ_FIELDS), np.zeros(len(nodes) + 1, np.int64),
+        np.zeros(len(nodes) + 1, np.int64), np.empty(buffers, np.int32),
+    )  # fmt: skip
+    done = _fill(program, local, inside, def_values, graph, 0, walk)
+    while done < len(nodes):
+        more = np.empty(2 * len(graph.reads) + ops, READ_FIELDS)
+        more[: len(graph.reads)] = graph.reads
+        graph = graph._replace(reads=more)
+        done = _fill(program, local, inside, def_values, graph, done, walk)
+    return graph._replace(
+        reads=graph.reads[: graph.read_ptr[-1]], write_buffer=graph.write_buffer[: graph.write_ptr[-1]]
     )
-    return KernelGraph(nodes, reads, read_ptr, write_ptr, write_buffer)
 
 
 _READ, _NOTHING = -1, -2
 
 
-@njit(cache=True)
-def _inside(program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray) -> np.ndarray:
-    """int32[uses]: the op computed inside the reader, `_READ` for a buffer, `_NOTHING` for constants spread out."""
-    inside, empty = np.full(program.uses.shape[0], _READ, np.int32), np.zeros(program.values.shape[0], np.bool_)
+@kernel
+def _inside(
+    program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, inside: np.ndarray, empty: np.ndarray
+) -> None:
+    """Fills in inside[use]: the op computed inside the reader, `_READ` for a buffer, `_NOTHING` for spread constants.
+
+    `empty` is scratch, all False: what is computed from nothing but constants.
+    """
     for op in range(program.ops.shape[0]):
         nothing = program.ops.weight[op] == 0 and program.ops.matrix_flop[op] == 0
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             value, moved = program.uses.operands[use], local.uses.of_use[use]
             source = program.values.value_op[value]
             direct = (moved < 0 or local.moves.moves_nothing[moved]) and local.values.at_def[value] < 0
+            inside[use] = _READ
             if direct and (program.ops.is_view[source] or fused_away[value]):
                 inside[use] = _NOTHING if empty[value] else source
             nothing = nothing and inside[use] == _NOTHING
         if program.result_ptr[op + 1] - program.result_ptr[op] == 1:
             value = program.result_ptr[op]
             empty[value] = nothing and fused_away[value]
-    return inside
 
 
-@njit(cache=True)
 def _nodes(
     program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, def_values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(kind, subject, slot) of every node."""
-    moves, ops, count = local.moves.shape[0], program.ops.shape[0], 0
-    kind = np.empty(ops + moves + def_values.shape[0], np.int8)
-    subject, slot = np.empty(kind.shape[0], np.int32), np.empty(kind.shape[0], np.int64)
-    for op in range(ops):
+    most = len(program.ops) + len(local.moves) + len(def_values)
+    kind, subject, slot = np.empty(most, np.int8), np.empty(most, np.int32), np.empty(most, np.int64)
+    count = _list_nodes(program, local, fused_away, def_values, kind, subject, slot)
+    return kind[:count], subject[:count], slot[:count]
+
+
+@kernel
+def _list_nodes(
+    program: ProgramArrays,
+    local: LocalArrays,
+    fused_away: np.ndarray,
+    def_values: np.ndarray,
+    kind: np.ndarray,
+    subject: np.ndarray,
+    slot: np.ndarray,
+) -> int:
+    """Writes kind, subject and slot of every node, kernels first; returns how many there are."""
+    count = 0
+    for op in range(program.ops.shape[0]):
         first, end = program.result_ptr[op], program.result_ptr[op + 1]
         computed = program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])
         if computed and not (end - first == 1 and fused_away[first]):
             kind[count], subject[count], slot[count] = KERNEL, op, slot_of(op)
             count += 1
-    for r in range(moves):
+    for r in range(local.moves.shape[0]):
         if not local.moves.moves_nothing[r]:
             kind[count], subject[count], slot[count] = USE_MOVE, r, before(local.moves.moved_position[r])
             count += 1
     for d in range(def_values.shape[0]):
         kind[count], subject[count], slot[count] = DEF_MOVE, d, after(program.values.value_op[def_values[d]])
         count += 1
-    return kind[:count], subject[:count], slot[:count]
+    return count
 
 
 class _Walk(NamedTuple):
@@ -136,42 +166,43 @@ class _Walk(NamedTuple):
     place: np.ndarray
 
 
-@njit(cache=True)
+@kernel
 def _fill(
     program: ProgramArrays,
     local: LocalArrays,
     inside: np.ndarray,
     def_values: np.ndarray,
-    nodes: Records,
-    reads: Records,
-) -> tuple[Records, np.ndarray, np.ndarray, np.ndarray]:
-    """(reads, read_ptr, write_ptr, write_buffer) of all nodes; fills in the work of `nodes`."""
-    values, ops, count, buffers = program.values.shape[0], program.ops.shape[0], nodes.shape[0], local.home.shape[0]
-    read_ptr, write_ptr = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
-    write_buffer, written, read = np.empty(buffers, np.int32), 0, 0
-    walk = _Walk(np.empty(ops + 1, np.int32), np.full(ops, -1, np.int32), np.zeros(ops, np.bool_),
-                 np.full(buffers, -1, np.int64))  # fmt: skip
-    for k in range(count):
+    graph: KernelGraph,
+    first: int,
+    walk: _Walk,
+) -> int:
+    """Fills in the work, reads and writes of nodes from `first` on, while there is room for what a node may read.
+
+    Returns the first node that is not filled in.
+    """
+    values, ops, nodes, reads = program.values.shape[0], program.ops.shape[0], graph.nodes, graph.reads
+    read, written = graph.read_ptr[first], graph.write_ptr[first]
+    for k in range(first, nodes.shape[0]):
         if read + ops + 8 > reads.shape[0]:
-            reads = _grown(reads, 2 * reads.shape[0] + ops)
+            return k
         if nodes.kind[k] == KERNEL:
             root = nodes.subject[k]
             for value in range(program.result_ptr[root], program.result_ptr[root + 1]):
                 nodes.written[k] += local.values.native_bytes[value]
-                write_buffer[written] = local.values.left_in[value]
+                graph.write_buffer[written] = local.values.left_in[value]
                 written += 1
             read = _kernel(program, local, inside, nodes, k, reads, read, walk)
         else:
             if nodes.kind[k] == USE_MOVE:
                 source = _use_move(local, nodes, k)
-                write_buffer[written] = values + nodes.subject[k]
+                graph.write_buffer[written] = values + nodes.subject[k]
             else:
                 source = _def_move(program, local, def_values[nodes.subject[k]], nodes, k)
-                write_buffer[written] = def_values[nodes.subject[k]]
+                graph.write_buffer[written] = def_values[nodes.subject[k]]
             reads.read_buffer[read], reads.read_bytes[read], reads.read_how[read] = source, 0.0, 0
             read, written = read + 1, written + 1
-        read_ptr[k + 1], write_ptr[k + 1] = read, written
-    return reads[:read].copy(), read_ptr, write_ptr, write_buffer[:written].copy()
+        graph.read_ptr[k + 1], graph.write_ptr[k + 1] = read, written
+    return nodes.shape[0]
 
 
 @kernel
@@ -231,7 +262,7 @@ def _kernel(
 def _add_work(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int, op: int) -> None:
     flop = program.ops.matrix_flop[op] / local.ops.ways[op]
     nodes.matrix_flop[k] += flop
-    nodes.matrix_work[k] += program.ops.passes[op] * local.ops.unfilled[op] * flop
+    nodes.matrix_work[k] += program.specs.passes[program.ops.spec[op]] * local.ops.unfilled[op] * flop
     nodes.vector_flop[k] += local.ops.vector_flop[op]
     if flop > 0:
         nodes.matrix_dtype[k], nodes.is_conv[k] = program.ops.matrix_dtype[op], program.ops.op_class[op] == CONV
@@ -262,7 +293,7 @@ def _add_read(
     if program.ops.op_class[op] == SLICING:
         taken = min(taken, local.values.native_bytes[program.result_ptr[op]])
     elif program.ops.op_class[op] == OPAQUE:
-        taken *= program.ops.read_share[op]
+        taken *= program.specs.read_share[program.ops.spec[op]]
     how = (MULTIPLIED if program.ops.narrows[op] else 0) | (TRANSPOSED if walk.transposed[op] else 0)
     if taken == whole and elements == local.ops.in_step[root]:
         how |= STREAMED
@@ -276,14 +307,6 @@ def _add_read(
     walk.place[buffer] = read
     reads.read_buffer[read], reads.read_bytes[read], reads.read_how[read] = buffer, taken, how
     return read + 1
-
-
-@njit(cache=True)
-def _grown(array: Records, room: int) -> Records:
-    """A copy of the array with room for more."""
-    grown = np.empty(room, array.dtype)
-    grown[: array.shape[0]] = array
-    return grown
 
 
 @kernel

@@ -19,8 +19,8 @@ with outputs in place, and T32 under Megatron and ZeRO-2 1.33 GB, which are its 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
@@ -32,7 +32,7 @@ SMALL_BYTES = 2.0**20
 """Below this the compiler's copies are not worth counting."""
 
 
-@njit(cache=True)
+@allocating_kernel
 def transposed_nodes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph) -> np.ndarray:
     """bool[nodes]: elementwise kernels that read a collective's result transposed, or another such kernel's result."""
     nodes, values = graph.nodes.shape[0], program.values.shape[0]
@@ -63,7 +63,7 @@ def transposed_nodes(program: ProgramArrays, local: LocalArrays, graph: KernelGr
     return transposed
 
 
-@njit(cache=True)
+@allocating_kernel
 def copied_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray) -> np.ndarray:
     """float64[nodes]: bytes of the arguments that a transposed kernel reads in step: each is copied first."""
     copied = np.zeros(graph.nodes.shape[0])
@@ -78,7 +78,7 @@ def copied_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph,
     return copied
 
 
-@njit(cache=True)
+@allocating_kernel
 def read_beside(program: ProgramArrays) -> np.ndarray:
     """bool[outputs]: the output takes an argument's memory, and an op reads the argument that the output does not need.
 
@@ -110,7 +110,7 @@ def read_beside(program: ProgramArrays) -> np.ndarray:
     return beside
 
 
-@njit(cache=True)
+@allocating_kernel
 def output_copies(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, beside: np.ndarray, in_order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph, until
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, REDUCE
@@ -37,7 +37,7 @@ class Buffers(NamedTuple):
     bytes: np.ndarray
 
 
-@njit(cache=True)
+@allocating_kernel
 def structure_reads(program: ProgramArrays, local: LocalArrays) -> np.ndarray:
     """int64[buffers]: the last slot at which loops, branches, arguments and outputs read each; -1 if none does."""
     ops, last = program.ops.shape[0], np.full(local.home.shape[0], -1, np.int64)
@@ -60,7 +60,7 @@ def structure_reads(program: ProgramArrays, local: LocalArrays) -> np.ndarray:
     return last
 
 
-@njit(cache=True)
+@allocating_kernel
 def last_slots(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, structure: np.ndarray
 ) -> np.ndarray:
@@ -75,7 +75,7 @@ def last_slots(
     return last
 
 
-@njit(cache=True)
+@allocating_kernel
 def made_at(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray) -> np.ndarray:
     """int64[buffers]: the slot at which each buffer is written; 0 for arguments, and for what is never written."""
     made = np.zeros(local.home.shape[0], np.int64)
@@ -93,7 +93,7 @@ def made_at(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot
     return made
 
 
-@njit(cache=True)
+@allocating_kernel
 def run_early(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, planned: np.ndarray, buffers: Buffers
 ) -> np.ndarray:

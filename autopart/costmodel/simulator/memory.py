@@ -10,9 +10,8 @@ op reads.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from autopart.core.kernels import kernel
+from autopart.core.kernels import allocating_kernel, kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
@@ -27,7 +26,7 @@ from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, UPDATE
 from autopart.costmodel.simulator.slots import before
 
 
-@njit(cache=True)
+@allocating_kernel
 def plain_sizes(
     program: ProgramArrays,
     local: LocalArrays,
@@ -75,7 +74,6 @@ def plain_sizes(
     return size
 
 
-@njit(cache=True)
 def live_ranges(
     program: ProgramArrays,
     local: LocalArrays,
@@ -91,8 +89,25 @@ def live_ranges(
     slot[k], leader[k]   when node k runs, and in which node's kernel
     """
     buffers = Buffers(made, last, np.maximum(last, made), plain.copy())
+    reader, maker = np.full(len(plain), -1, np.int32), np.full(len(plain), -1, np.int32)
+    _share_memory(program, local, graph, slot, leader, reader, maker, buffers)
+    return buffers
+
+
+@kernel
+def _share_memory(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    slot: np.ndarray,
+    leader: np.ndarray,
+    reader: np.ndarray,
+    maker: np.ndarray,
+    buffers: Buffers,
+) -> None:
+    """Changes `buffers` that are written into the memory of others; `reader` and `maker`: see `_drop_unwritten`."""
     ops = program.ops.shape[0]
-    _drop_unwritten(program, local, graph, slot, leader, buffers)
+    _drop_unwritten(program, local, graph, slot, leader, reader, maker, buffers)
     for op in range(ops):
         if program.ops.carry_body[op] >= 0:
             _carry(program, local, buffers, op)
@@ -105,21 +120,24 @@ def live_ranges(
     for op in range(ops):
         if program.ops.carry_body[op] >= 0:
             _next_in_place(program, local, buffers, op)
-    return buffers
 
 
-@njit(cache=True)
+@kernel
 def _drop_unwritten(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
     slot: np.ndarray,
     leader: np.ndarray,
+    reader: np.ndarray,
+    maker: np.ndarray,
     buffers: Buffers,
 ) -> None:
-    """Gives no memory to a buffer that only nodes of the kernel that makes it read: such a buffer is never written."""
+    """Gives no memory to a buffer that only nodes of the kernel that makes it read: such a buffer is never written.
+
+    reader[buffer], maker[buffer]   the kernel that reads it, -2 for several; that makes it; -1 for none, as they begin
+    """
     count = buffers.bytes.shape[0]
-    reader, maker = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
@@ -199,7 +217,7 @@ def _next_in_place(program: ProgramArrays, local: LocalArrays, buffers: Buffers,
         buffers.bytes[following] = 0.0
 
 
-@njit(cache=True)
+@allocating_kernel
 def outputs(
     program: ProgramArrays,
     local: LocalArrays,
@@ -249,10 +267,16 @@ def outputs(
     return total
 
 
-@njit(cache=True)
 def live_bytes(buffers: Buffers, slots: int, extra_slot: np.ndarray, extra_bytes: np.ndarray) -> np.ndarray:
     """float64[slots]: bytes that live at each slot; `extra_bytes[i]` are needed at `extra_slot[i]` only."""
-    change = np.zeros(slots + 2)
+    live = np.zeros(slots + 2)
+    _add_up(buffers, extra_slot, extra_bytes, live)
+    return live[:slots]
+
+
+@kernel
+def _add_up(buffers: Buffers, extra_slot: np.ndarray, extra_bytes: np.ndarray, change: np.ndarray) -> None:
+    """Fills in, in place of zeros, what lives at each slot."""
     made, end, size = buffers.made, buffers.end, buffers.bytes
     for i in range(size.shape[0]):
         if size[i] > 0 and end[i] >= made[i]:
@@ -261,4 +285,5 @@ def live_bytes(buffers: Buffers, slots: int, extra_slot: np.ndarray, extra_bytes
     for i in range(extra_slot.shape[0]):
         change[extra_slot[i]] += extra_bytes[i]
         change[extra_slot[i] + 1] -= extra_bytes[i]
-    return np.cumsum(change)[:slots]
+    for i in range(1, change.shape[0]):
+        change[i] += change[i - 1]

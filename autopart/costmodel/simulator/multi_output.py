@@ -13,7 +13,6 @@ step, if everything else it reads is there when that kernel runs.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
@@ -25,7 +24,6 @@ MAX_RESULTS = 16
 """Most kernels that join one."""
 
 
-@njit(cache=True)
 def join_kernels(
     program: ProgramArrays,
     local: LocalArrays,
@@ -42,9 +40,34 @@ def join_kernels(
     with_matmul  whether ops join a matmul or convolution (TPU; not cuBLAS)
     window_ops   ops join a kernel at most this far before them in the program
     """
-    nodes, buffers = graph.nodes.shape[0], made.shape[0]
+    nodes, buffers = len(graph.nodes), len(made)
     leader, joined = np.arange(nodes), np.zeros(nodes, np.int32)
-    maker, reader = np.full(buffers, -1, np.int64), np.full(buffers, -1, np.int64)
+    maker, reader = np.full(buffers, -1, np.int32), np.full(buffers, -1, np.int32)
+    _join(program, local, graph, order, slot, made, with_matmul, window_ops, leader, joined, maker, reader)
+    return leader
+
+
+@kernel
+def _join(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    order: np.ndarray,
+    slot: np.ndarray,
+    made: np.ndarray,
+    with_matmul: bool,
+    window_ops: int,
+    leader: np.ndarray,
+    joined: np.ndarray,
+    maker: np.ndarray,
+    reader: np.ndarray,
+) -> None:
+    """Fills in `leader`.
+
+    joined[k]       how many nodes run in node k
+    maker[buffer]   the node whose kernel makes it, if others may join that; reader[buffer]: the last that read it in
+                    step; -1 if none
+    """
     for k in order:
         if graph.nodes.kind[k] != KERNEL:
             continue
@@ -79,7 +102,6 @@ def join_kernels(
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 if graph.reads.read_how[i] & STREAMED:
                     reader[graph.reads.read_buffer[i]] = head
-    return leader
 
 
 @kernel

@@ -13,7 +13,6 @@ neighbours that do not depend on each other change places, each with the redistr
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph
@@ -23,11 +22,19 @@ WORTH_BYTES = 2.0**20
 """Neighbours change places to save at least this much."""
 
 
-@njit(cache=True)
 def order_neighbours(graph: KernelGraph, matrix_ops: np.ndarray, size: np.ndarray, last: np.ndarray) -> np.ndarray:
     """int64[nodes]: slots once neighbouring matmuls have changed places; `matrix_ops` marks matmuls, convolutions."""
-    slot, nodes = graph.nodes.slot.copy(), graph.nodes.shape[0]
-    k = 0
+    slot = graph.nodes["slot"].copy()
+    _change_places(graph, matrix_ops, size, last, slot)
+    return slot
+
+
+@kernel
+def _change_places(
+    graph: KernelGraph, matrix_ops: np.ndarray, size: np.ndarray, last: np.ndarray, slot: np.ndarray
+) -> None:
+    """Changes `slot` of neighbours that need less memory the other way round."""
+    k, nodes = 0, graph.nodes.shape[0]
     while k < nodes:
         first, middle = k, _unit_end(graph, matrix_ops, k)
         if middle < 0:
@@ -45,7 +52,6 @@ def order_neighbours(graph: KernelGraph, matrix_ops: np.ndarray, size: np.ndarra
                     slot[node] -= b - a
                 middle = end
         k = middle
-    return slot
 
 
 @kernel

@@ -13,8 +13,8 @@ from functools import cached_property
 
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.hardware.links import Links
-from autopart.costmodel.simulator.arrays import held_elements
 from autopart.costmodel.simulator.redistribution_seconds import RedistributionSeconds, is_aligned
+from autopart.costmodel.simulator.sizes import held_elements
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.redistribution.emission import Shape, emission
 from autopart.spmd.redistribution.local_copies import local_copies
@@ -65,6 +65,9 @@ class PlanCost:
 
 
 FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "in_order")
+
+NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0)
+"""What moves nothing."""
 
 
 def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:

@@ -22,8 +22,8 @@ from autopart.core.mesh import Mesh
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS
 from autopart.costmodel.hardware.links import AXIS, SIZE, Links, mesh_links
-from autopart.costmodel.simulator.arrays import held_elements
 from autopart.costmodel.simulator.collective_seconds import collective_s
+from autopart.costmodel.simulator.sizes import held_elements
 from autopart.spmd.redistribution import Step
 from autopart.spmd.redistribution.local_copies import Held, local_copies
 

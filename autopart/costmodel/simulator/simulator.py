@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import device_row
@@ -24,18 +24,15 @@ from autopart.costmodel.simulator.combine import combine_reductions
 from autopart.costmodel.simulator.compute import kernel_seconds
 from autopart.costmodel.simulator.fusion import fused_away_values
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph, kernel_graph
-from autopart.costmodel.simulator.layout_copies import (
-    copied_bytes,
-    output_copies,
-    read_beside,
-    transposed_nodes,
-)
+from autopart.costmodel.simulator.known_plans import KnownPlans
+from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, read_beside, transposed_nodes
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs, plain_sizes
 from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.order import order_neighbours
-from autopart.costmodel.simulator.redistribution_costs import FIGURES, PlanCost, plan_cost
+from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
+from autopart.costmodel.simulator.sizes import SizeTable
 from autopart.costmodel.simulator.slots import slot_count
 from autopart.spmd.device_local import DeviceLocal
 
@@ -87,8 +84,14 @@ class Simulation:
     node_start_s: np.ndarray = field(repr=False)
     buffers: Buffers = field(repr=False)
     live: np.ndarray = field(repr=False)
-    plans: tuple[list[PlanCost], list[PlanCost]] = field(repr=False)
-    """Prices of the redistributions after ops (`at_def`) and before uses (`placement`)."""
+    plan_rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    known_plans: KnownPlans = field(repr=False)
+
+    @property
+    def plans(self) -> tuple[list[PlanCost], list[PlanCost]]:
+        """Prices of the redistributions after ops (`at_def`) and before uses (`placement`)."""
+        after, before = ([self.known_plans.costs[row] for row in rows.tolist()] for rows in self.plan_rows)
+        return after, before
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +103,8 @@ class Simulator:
     options: SimulatorOptions
     arrays: ProgramArrays = field(repr=False)
     device_row: np.ndarray = field(repr=False)
-    known_plans: dict[tuple[int, int, int], PlanCost] = field(repr=False)
+    known_plans: KnownPlans = field(repr=False)
+    known_sizes: SizeTable = field(repr=False)
     read_beside: np.ndarray = field(repr=False)
     unknown_ops: tuple[str, ...] = ()
     """Ops whose flop nobody knows, by kind: "custom_call @name (3 x)"."""
@@ -111,21 +115,22 @@ class Simulator:
         links = mesh_links(mesh)
         arrays, row = program_arrays(program), device_row(links.device)
         return Simulator(
-            program, links, options or SimulatorOptions(), arrays, row, {}, read_beside(arrays), unknown_ops(program)
-        )
+            program, links, options or SimulatorOptions(), arrays, row,
+            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays), unknown_ops(program),
+        )  # fmt: skip
 
     def run(self, local: DeviceLocal) -> Simulation:
         """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
         program, device, place = self.arrays, self.links.device, local.placement
         matmul = device.around_matmul
-        def_plans = self._plan_costs(local, local.at_def, local.native[local.at_def], local.settled[local.at_def])
-        use_plans = self._plan_costs(local, place.value, local.settled[place.value], place.target)
+        def_plans = self._plan_rows(local, local.at_def, local.native[local.at_def], local.settled[local.at_def])
+        use_plans = self._plan_rows(local, place.value, local.settled[place.value], place.target)
         tile = device.layout_tile if self.options.layout_padding else (1, 1)
-        unmoved = np.array([not c.steps for c in use_plans], np.bool_)
-        held = local_arrays(local, program, tile, device.matmul_tile, unmoved)
+        unmoved = self.known_plans.moves_nothing[use_plans]
+        held = local_arrays(local, program, self.known_sizes, tile, device.matmul_tile, unmoved)
         fused_away = fused_away_values(program, held, matmul.fuses_operands, self.options.recompute)
         graph = kernel_graph(program, held, fused_away, local.at_def)
-        moves = _Moves.of(graph.nodes, use_plans, def_plans)
+        moves = _Moves.of(graph.nodes, use_plans, def_plans, self.known_plans.figures)
         structure = structure_reads(program, held)
         alone = np.arange(len(graph.nodes))
         plain = plain_sizes(program, held, graph, structure, alone, matmul.narrows_operands)
@@ -186,21 +191,20 @@ class Simulator:
             node_start_s=start_s,
             buffers=buffers,
             live=live,
-            plans=(def_plans, use_plans),
+            plan_rows=(def_plans, use_plans),
+            known_plans=self.known_plans,
         )
 
-    def _plan_costs(
+    def _plan_rows(
         self, local: DeviceLocal, values: np.ndarray, sources: np.ndarray, targets: np.ndarray
-    ) -> list[PlanCost]:
-        known, kinds = self.known_plans, local.statics.type_id[values]
-        costs = []
-        for value, *key in zip(values.tolist(), kinds.tolist(), sources.tolist(), targets.tolist(), strict=True):
-            cost = known.get(tuple(key))
-            if cost is None:
-                plan = local.plan_between(value, key[1], key[2])
-                cost = known[tuple(key)] = plan_cost(plan, self.program.type_of(value).element_bytes, self.links)
-            costs.append(cost)
-        return costs
+    ) -> np.ndarray:
+        """The rows of `known_plans` of some redistributions."""
+
+        def price(i: int) -> PlanCost:
+            plan = local.plan_between(int(values[i]), int(sources[i]), int(targets[i]))
+            return plan_cost(plan, self.program.type_of(int(values[i])).element_bytes, self.links)
+
+        return self.known_plans.rows(self.program.value_type_id[values], sources, targets, price)
 
 
 @dataclass(frozen=True)
@@ -215,20 +219,18 @@ class _Moves:
     for_combining: tuple[np.ndarray, np.ndarray, np.ndarray]
 
     @staticmethod
-    def of(nodes: np.ndarray, use_plans: list[PlanCost], def_plans: list[PlanCost]) -> _Moves:
-        rows = np.array([c.figures for c in (*use_plans, *def_plans)]).reshape(-1, len(FIGURES))
-        spread = np.zeros((len(nodes), len(FIGURES)))
-        for kind, first in ((USE_MOVE, 0), (DEF_MOVE, len(use_plans))):
-            at = nodes["kind"] == kind
-            spread[at] = rows[first + nodes["subject"][at]]
-        seconds, extra_bytes, combinable, bytes_in, latency_s, copy_s, copied_bytes, in_order = np.ascontiguousarray(
-            spread.T
-        )
-        group = np.where(nodes["kind"] == DEF_MOVE, combinable, 0).astype(np.int64) - 1
+    def of(nodes: np.ndarray, use_plans: np.ndarray, def_plans: np.ndarray, figures: np.ndarray) -> _Moves:
+        """From the rows of their plans in `figures`, whose row 0 is for kernels."""
+        kind, subject, rows = nodes["kind"], nodes["subject"], np.zeros(len(nodes), np.int32)
+        for move, plans in ((USE_MOVE, use_plans), (DEF_MOVE, def_plans)):
+            at = kind == move
+            rows[at] = plans[subject[at]]
+        seconds, extra_bytes, combinable, bytes_in, latency_s, copy_s, copied_bytes, in_order = figures[:, rows]
+        group = np.where(kind == DEF_MOVE, combinable, 0).astype(np.int64) - 1
         return _Moves(seconds, extra_bytes, copy_s, copied_bytes, in_order > 0, (group, bytes_in, latency_s))
 
 
-@njit(cache=True)
+@allocating_kernel
 def _two_streams(graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, buffers: int) -> tuple[np.ndarray, float]:
     """(start of each node, end of the step) if collectives queue beside compute, each waiting for what it reads.
 

@@ -170,7 +170,7 @@ def _of_op(
         known[key] = op_strategies(
             start.program.specs[spec], start.table.of[spec], start.mesh.axis_sizes, Fixed(mapping, is_open),
             passages=ways.passages[key[1]], divided=bool(statics.passages.divided[spec]),
-            from_scalars=bool(statics.passages.from_scalars[op]), repeats=int(arrays.ops["repeats"][op]),
+            from_scalars=bool(statics.passages.from_scalars[op]), repeats=int(arrays.specs["repeats"][spec]),
         )  # fmt: skip
     return known[key]
 

@@ -32,8 +32,8 @@ def least_seconds(
     arrays: ProgramArrays, row: np.ndarray, op: int, options: OpStrategies, sizes: tuple[int, ...]
 ) -> np.ndarray:
     """float64[strategies]: seconds that a run of the op takes at least. `row` is the device's (`device_row`)."""
-    ops = arrays.ops
-    work, is_conv = float(ops["passes"][op] * ops["matrix_flop"][op]), bool(ops["op_class"][op] == CONV)
+    ops, passes = arrays.ops, arrays.specs["passes"][arrays.ops["spec"][op]]
+    work, is_conv = float(passes * ops["matrix_flop"][op]), bool(ops["op_class"][op] == CONV)
     vector = _vector_flop(arrays, op, options, sizes)
     if work <= 0 and not vector.any():
         return np.zeros(options.count)

@@ -126,16 +126,17 @@ def _pending(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str
 
 def _conflicting(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
     """The groups of the results of ops in conflict, on the dims that some candidate mapping tiles."""
-    found: dict[Decision, float] = {}
-    total = max(float(facts.value_bytes.sum()), 1.0)
-    for conflict in partitioning.conflicts():
-        if conflict.axis not in axes:
+    found: dict[tuple[int, int, int], float] = {}
+    total, names = max(float(facts.value_bytes.sum()), 1.0), partitioning.mesh.axis_names
+    for op, axis, mappings in partitioning.undecided():
+        if names[axis] not in axes:
             continue
-        for position, value in enumerate(facts.program.results_of(conflict.op)):
-            for mapping in conflict.candidates:
+        for position, value in enumerate(facts.program.results_of(op)):
+            group, share = int(facts.groups.of[value]), float(facts.value_bytes[value]) / total
+            for mapping in mappings:
                 dim = mapping.results[position]
                 if dim < LAST_TILE:
-                    decision = Decision(KIND, int(facts.groups.of[value]), dim, conflict.axis)
-                    found[decision] = found.get(decision, 0.0) + float(facts.value_bytes[value]) / total
-    most = sorted(found, key=lambda d: (-found[d], d))[:MAX_CONFLICTING]
-    return [Option(d, min(found[d], MAX_PRIOR)) for d in most]
+                    found[group, dim, axis] = found.get((group, dim, axis), 0.0) + share
+    decided = {Decision(KIND, group, dim, names[axis]): share for (group, dim, axis), share in found.items()}
+    most = sorted(decided, key=lambda d: (-decided[d], d))[:MAX_CONFLICTING]
+    return [Option(d, min(decided[d], MAX_PRIOR)) for d in most]

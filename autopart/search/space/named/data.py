@@ -124,12 +124,12 @@ def carried_through(space: DecisionSpace, decision: Decision) -> Decisions:
 
 def _choices(space: DecisionSpace, partitioning: Partitioning, axis: str) -> list[Decision]:
     """The dims that the mappings in conflict of the first group of ops tile."""
-    for conflict in partitioning.conflicts():
-        results = space.program.results_of(conflict.op)
-        if conflict.axis != axis or not len(results):
+    for op, index, mappings in partitioning.undecided():
+        results = space.program.results_of(op)
+        if index != partitioning.mesh.index(axis) or not len(results):
             continue
         group = int(space.facts.groups.of[results[0]])
-        dims = sorted({m.results[0] for m in conflict.candidates if m.results[0] < LAST_TILE})
+        dims = sorted({m.results[0] for m in mappings if m.results[0] < LAST_TILE})
         legal = [d for d in dims if not partitioning.why_not_tile(int(results[0]), d, axis)]
         if legal:
             return [Decision("tile_group", group, d, axis) for d in legal]
@@ -140,7 +140,7 @@ def _left_over(space: DecisionSpace, partitioning: Partitioning, decision: Decis
     """(bytes of pending sums, conflicts) after a decision, which is undone again."""
     mark = partitioning.mark()
     space.apply(partitioning, decision)
-    cost = bytes_in_sums(partitioning, space.facts.value_bytes, decision.axis), len(partitioning.conflicts())
+    cost = bytes_in_sums(partitioning, space.facts.value_bytes, decision.axis), len(partitioning.undecided())
     partitioning.undo(mark)
     return cost
 

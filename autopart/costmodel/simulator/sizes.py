@@ -1,0 +1,139 @@
+"""Bytes and elements of an array on one device, with the layout tiles that it takes in memory.
+
+    f32[4096,1024] in [{"batch"},{}] on 16 devices    262,144 elements, 1 MiB      looked up from then on
+
+A program of many layers has few distinct arrays on a device, so each (type, layout) is worked out once and kept in a
+`SizeTable`, which belongs to one simulator.
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import LAST_TILE, action_of
+
+if TYPE_CHECKING:
+    from autopart.costmodel.simulator.arrays import ProgramArrays
+
+TABLE_ROWS = 2048
+"""Rows of a `SizeTable`, a power of two: a table that is half full is emptied. So many stay in a core's cache."""
+
+SIZE_FIELDS = np.dtype(
+    [("layout", np.uint64), ("in_bytes", np.float64), ("elements", np.float64), ("type_id", np.int32)], align=True
+)
+
+
+class SizeTable(NamedTuple):
+    """A hash table with open addressing from (type, layout) to sizes.
+
+    sizes   layout, type_id (-1: the row is empty), in_bytes, elements
+    filled  [rows that are not empty]
+    dims    scratch: the dims of one array
+    """
+
+    sizes: Any
+    filled: np.ndarray
+    dims: np.ndarray
+
+    @staticmethod
+    def empty(most_dims: int) -> SizeTable:
+        """A table for arrays of at most so many dims."""
+        sizes = np.zeros(TABLE_ROWS, SIZE_FIELDS)
+        sizes["type_id"] = -1
+        return SizeTable(sizes, np.zeros(1, np.int64), np.ones(most_dims))
+
+
+@kernel
+def size_row(
+    program: ProgramArrays,
+    known: SizeTable,
+    value: int,
+    layout: np.uint64,
+    axis_sizes: np.ndarray,
+    layout_tile: tuple[int, int],
+) -> int:
+    """The row of `known` with the size of a value in a layout, which is filled in if it is new.
+
+    Rows are good until the next call. A `layout_tile` of (1, 1) means no padding.
+    """
+    type_id, last = program.values.type_id[value], known.sizes.shape[0] - 1
+    mixed = (layout + np.uint64(type_id + 1)) * np.uint64(0x9E3779B97F4A7C15)
+    row = np.int64(mixed >> np.uint64(40)) & last
+    while known.sizes.type_id[row] >= 0:
+        if known.sizes.type_id[row] == type_id and known.sizes.layout[row] == layout:
+            return row
+        row = (row + 1) & last
+    if 2 * known.filled[0] > last:
+        for other in range(last + 1):
+            known.sizes.type_id[other] = -1
+        known.filled[0] = 0
+    known.filled[0] += 1
+    known.sizes.type_id[row], known.sizes.layout[row] = type_id, layout
+    _work_out(program, known, row, value, axis_sizes, layout_tile)
+    return row
+
+
+@kernel
+def _work_out(
+    program: ProgramArrays,
+    known: SizeTable,
+    row: int,
+    value: int,
+    axis_sizes: np.ndarray,
+    layout_tile: tuple[int, int],
+) -> None:
+    """Fills in bytes and elements of a row of `known`."""
+    layout, rank, dims = known.sizes.layout[row], np.int64(program.values.rank[value]), known.dims
+    for d in range(rank):
+        dims[d] = program.shape[value, d]
+    plain, element_bytes = program.values.elements[value], program.values.element_bytes[value]
+    for axis in range(axis_sizes.shape[0]):
+        action = action_of(layout, axis)
+        if 0 < action <= LAST_TILE:
+            plain /= axis_sizes[axis]
+            dims[action - 1] /= axis_sizes[axis]
+    known.sizes.elements[row] = plain
+    held = plain
+    if layout_tile[1] > 1 and rank > 0 and plain > 0:
+        held = padded_elements(dims, rank, element_bytes, layout_tile[0], layout_tile[1])
+    known.sizes.in_bytes[row] = held * element_bytes
+
+
+@kernel
+def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int, minor: int) -> float:
+    """Elements an array takes in tiles of `rows` 4-byte rows by `minor` columns, minor dims chosen to waste least.
+
+    Its dims are the first `rank` of `dims`. Rows below a full tile are padded to a power of two, as the TPU compiler
+    does.
+    """
+    plain = 1.0
+    for d in range(rank):
+        plain *= dims[d]
+    if rank == 1:
+        return np.ceil(plain / minor) * minor
+    full_rows = rows * max(1.0, 4.0 / element_bytes)
+    best = np.inf
+    for a in range(rank):
+        for b in range(rank):
+            if a != b:
+                tile = 1.0
+                while tile < dims[b] and tile < full_rows:
+                    tile *= 2
+                held = plain / (dims[a] * dims[b])
+                best = min(best, held * np.ceil(dims[a] / minor) * minor * np.ceil(dims[b] / tile) * tile)
+    return best
+
+
+def held_elements(shape: tuple[int, ...], element_bytes: float, layout_tile: tuple[int, int]) -> float:
+    """Elements that an array of `shape` takes in memory; a `layout_tile` of (1, 1) means no padding."""
+    rows, minor = layout_tile
+    dims = [n for n in shape if n != 1]
+    if minor == 1 or not dims or 0 in dims:
+        return float(math.prod(shape))
+    return float(padded_elements(np.array(dims, np.float64), len(dims), element_bytes, rows, minor))
