@@ -112,11 +112,11 @@ def read_beside(program: ProgramArrays) -> np.ndarray:
 
 @allocating_kernel
 def output_copies(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, beside: np.ndarray, in_order: np.ndarray
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, beside: np.ndarray, out_of_order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(bool[outputs], float64[nodes]): outputs whose argument is copied, and bytes of the copies by collective.
 
-    in_order[k]   collective k leaves its result in row-major order; any other takes one copy, which is made in place
+    out_of_order[k]   collective k leaves its result in no row-major order: the copy that this takes is made in place
     """
     writer, outputs = np.full(local.home.shape[0], -1, np.int64), program.outputs.shape[0]
     copied, traffic = np.zeros(outputs, np.bool_), np.zeros(graph.nodes.shape[0])
@@ -130,7 +130,7 @@ def output_copies(
         k = writer[buffer]
         if k < 0:
             continue
-        if not in_order[k]:
+        if out_of_order[k]:
             traffic[k] += READ_AND_WRITE * graph.nodes.written[k]
         elif beside[i]:
             copied[i] = True

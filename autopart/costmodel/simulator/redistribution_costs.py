@@ -45,7 +45,7 @@ class PlanCost:
     bytes_in      bytes on a device before
     latency_s     the part of `seconds` that does not depend on bytes
     copy_s        seconds of local copies, which move `copied_bytes` through memory
-    in_order      1 if the last step leaves the array in row-major order; a gather along an inner dim does not
+    out_of_order  1 if the last step is a gather along an inner dim, which leaves the array in no row-major order
     """
 
     steps: tuple[StepCost, ...]
@@ -56,7 +56,7 @@ class PlanCost:
     latency_s: float
     copy_s: float
     copied_bytes: float
-    in_order: int
+    out_of_order: int
 
     @cached_property
     def figures(self) -> tuple[float, ...]:
@@ -64,9 +64,9 @@ class PlanCost:
         return tuple(float(getattr(self, name)) for name in FIGURES)
 
 
-FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "in_order")
+FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "out_of_order")
 
-NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0)
+NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0)
 """What moves nothing."""
 
 
@@ -88,7 +88,7 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
         latency_s=latency_s,
         copy_s=sum(s.copy_s for s in steps),
         copied_bytes=sum(s.copied_bytes for s in steps),
-        in_order=all(
+        out_of_order=not all(
             _is_outermost(step.target.local_shape, dim) for step in plan.steps[-1:] for dim, _ in step.gathered
         ),
     )

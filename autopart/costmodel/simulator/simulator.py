@@ -142,7 +142,7 @@ class Simulator:
         planned, saved_s = combine_reductions(held, graph, planned, *moves.for_combining, device.combine_bytes)
         transposed = transposed_nodes(program, held, graph) & (matmul.copies_updates and self.options.layout_copies)
         copied = copied_bytes(program, held, graph, transposed)
-        gathered, rewritten = output_copies(program, held, graph, self.read_beside, moves.in_order)
+        gathered, rewritten = output_copies(program, held, graph, self.read_beside, moves.out_of_order)
         if not (matmul.copies_updates and self.options.layout_copies):
             gathered[:], rewritten[:] = False, 0.0
 
@@ -215,7 +215,7 @@ class _Moves:
     extra_bytes: np.ndarray
     copy_s: np.ndarray
     copied_bytes: np.ndarray
-    in_order: np.ndarray
+    out_of_order: np.ndarray
     for_combining: tuple[np.ndarray, np.ndarray, np.ndarray]
 
     @staticmethod
@@ -225,9 +225,9 @@ class _Moves:
         for move, plans in ((USE_MOVE, use_plans), (DEF_MOVE, def_plans)):
             at = kind == move
             rows[at] = plans[subject[at]]
-        seconds, extra_bytes, combinable, bytes_in, latency_s, copy_s, copied_bytes, in_order = figures[:, rows]
+        seconds, extra_bytes, combinable, bytes_in, latency_s, copy_s, copied_bytes, out_of_order = figures[:, rows]
         group = np.where(kind == DEF_MOVE, combinable, 0).astype(np.int64) - 1
-        return _Moves(seconds, extra_bytes, copy_s, copied_bytes, in_order > 0, (group, bytes_in, latency_s))
+        return _Moves(seconds, extra_bytes, copy_s, copied_bytes, out_of_order > 0, (group, bytes_in, latency_s))
 
 
 @allocating_kernel
