@@ -14,6 +14,8 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from autopart.api.compiled import Compiled, concrete_mesh, platform_of, platform_of_devices
 from autopart.api.interpreted import run_in_sequence
 from autopart.api.metadata import Metadata
+from autopart.api.plan.plan import Plan
+from autopart.api.plan.plan_of import plan_of
 from autopart.api.platform import runnable
 from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
@@ -80,6 +82,14 @@ class Lowered:
             flop_divided={use.axis: use.share for use in self.scheduled.uses},
             gathered=tuple(gathered(self.scheduled.partitioning, self.program, self._price())),
         )
+
+    @functools.cached_property
+    def plan(self) -> Plan:
+        """What the schedule decided, as a value to save, compare and give to `ap.jit` in the schedule's place.
+
+        Raises `PlanError` where a tactic cannot be written down: microbatches cut by a function.
+        """
+        return plan_of(self.scheduled)
 
     def _price(self) -> Price | None:
         if self.mesh.device is None:
