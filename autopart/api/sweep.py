@@ -23,15 +23,12 @@ from autopart.api.metadata import describe
 from autopart.api.plan.replay_tactic import Replay
 from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, actions_of, passes_asked
 from autopart.api.trace import LoadedProgram
-from autopart.core.actions import Action
 from autopart.core.arguments import (
     ANYTHING,
     NONE,
     PATH,
-    STRING,
     TEXT,
     check,
-    check_fields,
     instance,
     sequence,
     shown,

@@ -63,8 +63,7 @@ def _canonical(
     for way in _ways(own, theirs, part):
         parts = way()
         own.undo(start)
-        merged = with_merged_propagations(own, parts)
-        for actions in (merged, [a for part in parts for a in part]):
+        for actions in (_grouped(parts), with_merged_propagations(own, parts), [a for part in parts for a in part]):
             own.undo(start)
             own.apply_all(actions)
             is_same_table = np.array_equal(own.state.mapping, theirs.state.mapping)
@@ -125,6 +124,13 @@ def _together(own: Partitioning, theirs: Partitioning, axes: Sequence[str]) -> l
         tiles = [t for t in _explicit(theirs, axis) if own.tiled_dim(t.value, axis) != t.dim]
         parts.append([*tiles, Propagate(axis)] if tiles else [])
     return parts
+
+
+def _grouped(parts: Sequence[Sequence[Action]]) -> list[Action]:
+    """All decisions, and then one propagation along each axis."""
+    actions = [action for part in parts for action in part]
+    axes = dict.fromkeys(a.axis for a in actions if isinstance(a, Propagate))
+    return [*(a for a in actions if not isinstance(a, Propagate)), *map(Propagate, axes)]
 
 
 def _first(own: Partitioning, theirs: Partitioning) -> list[Action]:

@@ -4,7 +4,7 @@
       why  params/w2 is missing
            x is f32[16,8], was f32[32,8]
 
-A program may differ from the plan's where the plan decides nothing: an input that is new, or that the plan leaves whole.
+A program may differ where the plan decides nothing: in an input that is new, or that the plan leaves whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The tactics that a plan consists of: each takes the actions of one tactic again.
 
-    first     is this the mesh, is this the program?
-    each      keys -> values, rows -> actions, applied
-    last      does everything lie where the plan says?
+first     is this the mesh, is this the program?
+each      keys -> values, rows -> actions, applied
+last      does everything lie where the plan says?
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from autopart.core.partitioning import Partitioning
 
 if TYPE_CHECKING:
     from autopart.api.plan.plan import Plan
+
 
 @dataclass(frozen=True, repr=False)
 class PlannedTactic:

@@ -1,7 +1,7 @@
 """`ap.Replay`: a tactic that does again what was done.
 
-    [ap.Replay(row.tactic.actions)]     actions by number: of one program and one mesh
-    [BP, ap.Replay(plan)]               a plan, as one tactic among others
+[ap.Replay(row.tactic.actions)]     actions by number: of one program and one mesh
+[BP, ap.Replay(plan)]               a plan, as one tactic among others
 """
 
 from __future__ import annotations
