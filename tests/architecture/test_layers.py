@@ -17,7 +17,7 @@ DOORS = {
         "core/jax_internals.py", "core/host_callbacks.py", "core/importer/host_calls.py", "spmd/run.py",
         "api/jit.py", "api/lowered.py", "api/compiled.py", "api/interpreted.py", "api/leaves.py",
         "api/call_arguments.py", "api/trace.py", "api/tag.py", "api/reshard.py", "costmodel/xla_compile.py",
-        "api/verification.py", "api/plan/hosts.py", "cli/reshard_plan_command.py",
+        "api/verification.py", "cli/reshard_plan_command.py",
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/execution/ray.py"},

@@ -1,7 +1,7 @@
 """Several hosts: every process of `jax.distributed` must run the same partitioned program.
 
-    process 0    plan 9f2c...  ->  key-value store  ->  compared       all alike: each compiles
-    process 1    plan 5f0c...  ->                   ->  compared       else PlanError on every process, with what differs
+    process 0    plan 9f2c...  ->  key-value store  ->  all alike: each compiles
+    process 1    plan 5f0c...  ->                   ->  else PlanError on every process, with what differs
 
 Without that, collectives of other sizes meet and the transport aborts. A search with a limit in seconds would find
 something else on each host, so process 0 searches, and the others do what it found. Keys count the questions of one
@@ -18,8 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-
-import jax
 
 from autopart.core.errors import CONTINUED, PartitionError, PlanError
 from autopart.core.jax_internals import distributed_processes
@@ -93,35 +91,34 @@ def all_processes() -> Processes | None:
     return Processes(found[0], found[1], tuple(range(found[2])), _ASKED) if found else None
 
 
-def processes_of(mesh: jax.sharding.Mesh) -> Processes | None:
-    """The processes whose devices a mesh has; None where it has those of this process alone."""
+def processes_of(mesh: Any) -> Processes | None:
+    """The processes whose devices a `jax.sharding.Mesh` has; None where it has those of this process alone."""
     found, members = all_processes(), tuple(sorted({int(d.process_index) for d in mesh.devices.flat}))
     if found is None or len(members) < 2 or found.me not in members:
         return None
     return Processes(found.store, found.me, members, found.asked)
 
 
-def check_same(processes: Processes, mine: str, difference: Callable[[str], Sequence[str]]) -> None:
-    """Raises `PlanError` on every process unless all have the text `mine`.
+def check_same(processes: Processes, digest: str, text: str, difference: Callable[[str], Sequence[str]]) -> None:
+    """Raises `PlanError` on every process unless all have the same digest.
 
-    mine        what is compared: a plan as text
-    difference  what differs between another text and `mine`, as lines
+    digest      of what is compared; text: what a reader is shown of it
+    difference  what differs between another process's text and the own one, as lines
     """
-    key = processes.question("plan")
-    digest = hashlib.sha256(mine.encode()).hexdigest()[:32]
+    key, first = processes.question("plan"), processes.members[0]
     if processes.leads:
-        processes.tell(f"{key}/{processes.me}", mine)
+        processes.tell(f"{key}/{processes.me}", text)
         others = {p: processes.told(f"{key}/{p}", p) for p in processes.members[1:]}
         processes.tell(f"{key}/verdict", [p for p, theirs in others.items() if theirs != digest])
     else:
         processes.tell(f"{key}/{processes.me}", digest)
-    first = processes.members[0]
     differing: list[int] = processes.told(f"{key}/verdict", first)
     if not differing:
         return
     lines = [f"process {p} has another one than process {first}" for p in differing[:SHOWN]]
     if processes.me in differing:
-        lines += [f"here against process {first}:", *list(difference(processes.told(f"{key}/{first}", first)))[:SHOWN]]
+        shown = difference(processes.told(f"{key}/{first}", first))[:SHOWN]
+        lines += [f"from process {first} to process {processes.me}:", *shown] if shown else []
     raise PlanError(
         f"{len(differing)} of {len(processes.members)} processes partitioned the program in another way",
         why=CONTINUED.join(lines),
@@ -129,26 +126,28 @@ def check_same(processes: Processes, mine: str, difference: Callable[[str], Sequ
     )
 
 
-def by_the_first(processes: Processes | None, topic: str, make: Callable[[], Any]) -> tuple[Any, bool]:
-    """(what `make` returned on the first process, whether that is this one). A plain value; errors go to all of them.
+def by_the_first(processes: Processes, about: Sequence[str], make: Callable[[], Any]) -> Any:
+    """What `make` returned on the first process, a plain value; its errors go to all of them.
 
-    topic   what it is made of, equal on every process: program, mesh, settings
+    about   what it is made of, such as program and mesh; raises `PlanError` where the first process has something else
     """
-    if processes is None:
-        return make(), True
-    key, first = processes.question(topic), processes.members[0]
+    key, first = processes.question("made by the first"), processes.members[0]
     if not processes.leads:
         answer = processes.told(key, first)
+        if answer["about"] != list(about):
+            raise PlanError(
+                f"process {first} searches a schedule for another program or mesh",
+                why=f"it has {', '.join(answer['about'])}, and this process {', '.join(about)}",
+                hint="every process lowers and compiles the same programs in the same order",
+            )
         if "error" in answer:
             raise PlanError(f"process {first} failed: {answer['error']}")
-        return answer["made"], False
+        return answer["made"]
     try:
         made = make()
-    except PartitionError as error:
-        processes.tell(key, {"error": error.what})
+    except BaseException as error:  # the others wait for it, whatever it is
+        why = error.what if isinstance(error, PartitionError) else repr(error)[:500]
+        processes.tell(key, {"about": list(about), "error": why})
         raise
-    except BaseException as error:
-        processes.tell(key, {"error": repr(error)[:500]})
-        raise
-    processes.tell(key, {"made": made})
-    return made, True
+    processes.tell(key, {"about": list(about), "made": made})
+    return made

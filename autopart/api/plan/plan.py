@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, overload
 
 from autopart.api.plan.plan_diff import PlanDiff, differences
-from autopart.api.plan.plan_file import hash_of, read_plan, written_plan
+from autopart.api.plan.plan_file import hash_of, parsed_plan, read_plan, written_plan
 from autopart.api.plan.plan_tactics import PlannedTactic
 from autopart.api.plan.rewrites import rewriting_tactic
 from autopart.api.tactic import Tactic
-from autopart.core.arguments import PATH, check, instance
+from autopart.core.arguments import PATH, STRING, check, instance
 from autopart.core.errors import PlanError
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
@@ -101,6 +101,16 @@ class Plan(Sequence[Tactic]):
         """
         check("Plan.load", path=(path, PATH))
         return Plan(**read_plan(Path(path), PlanStep, PlanArray))
+
+    def to_json(self) -> str:
+        """What `save` writes."""
+        return written_plan(self).decode()
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """The plan that `to_json` wrote. Raises as `load` does."""
+        check("Plan.from_json", text=(text, STRING))
+        return Plan(**parsed_plan(text.encode(errors="replace"), "the text", PlanStep, PlanArray))
 
     # ---- comparing
 

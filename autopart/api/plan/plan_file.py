@@ -91,15 +91,21 @@ def read_plan(path: Path, step: Callable[..., Any], array: Callable[..., Any]) -
     """The fields of the plan in a file, whose steps and arrays `step` and `array` make. Raises `PlanError`."""
     try:
         size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise SealError(f"it is {size:,} bytes long")
-        data = unseal(path.read_bytes())
-        return _fields(data, step, array)
+        data = path.read_bytes() if size <= MOST_BYTES else b""
     except OSError as error:
         raise PlanError(f"{path!s} cannot be read", why=error.strerror or str(error)) from None
-    except (SealError, ValueError) as error:
+    if size > MOST_BYTES:
+        raise PlanError(f"{path!s} is no plan", why=f"it is {size:,} bytes long")
+    return parsed_plan(data, str(path), step, array)
+
+
+def parsed_plan(data: bytes, what: str, step: Callable[..., Any], array: Callable[..., Any]) -> dict[str, Any]:
+    """The same of a file's content; `what` says where that is from."""
+    try:
+        return _fields(unseal(data), step, array)
+    except (SealError, PlanError) as error:
         why = error.what if isinstance(error, PlanError) else str(error)
-        raise PlanError(f"{path!s} is no plan, or a damaged one", why=why) from None
+        raise PlanError(f"{what} is no plan, or a damaged one", why=why) from None
 
 
 def _fields(data: dict[str, Any], step: Callable[..., Any], array: Callable[..., Any]) -> dict[str, Any]:
