@@ -89,9 +89,16 @@ class Plan(Sequence[Tactic]):
     # ---- files
 
     def save(self, path: str | Path) -> None:
-        """Writes the plan as JSON, a line per decision and array. Equal plans are equal files."""
+        """Writes the plan as JSON, a line per decision and array. Equal plans are equal files.
+
+        Raises `PlanError` where the file cannot be written.
+        """
         check("Plan.save", path=(path, PATH))
-        Path(path).write_bytes(written_plan(self))
+        content = written_plan(self)
+        try:
+            Path(path).write_bytes(content)
+        except OSError as error:
+            raise PlanError(f"{path!s} cannot be written", why=error.strerror or str(error)) from None
 
     @staticmethod
     def load(path: str | Path) -> Plan:
