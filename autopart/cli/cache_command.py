@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from autopart.cli.options import JSON, show
+from autopart.cli.command_options import JSON, show
 from autopart.search.storage.cache import clear, default_directory, kept
 
 

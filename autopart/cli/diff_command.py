@@ -7,7 +7,7 @@ import dataclasses
 import click
 
 from autopart.api.plan.plan import Plan
-from autopart.cli.options import JSON, show, whether
+from autopart.cli.command_options import JSON, show, whether
 
 
 @click.command()

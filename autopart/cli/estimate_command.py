@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import click
 
-from autopart.cli.inputs import mesh_of, program_of, schedule_of
-from autopart.cli.options import partitioned, show, whether
+from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
+from autopart.cli.command_options import partitioned, show, whether
 from autopart.core.errors import MeshError
 from autopart.costmodel.hardware.devices import devices
 

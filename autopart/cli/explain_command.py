@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from autopart.cli.inputs import mesh_of, program_of, schedule_of
-from autopart.cli.options import partitioned, show
+from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
+from autopart.cli.command_options import partitioned, show
 
 
 @click.command()

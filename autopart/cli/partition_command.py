@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from autopart.api.lowered import Lowered
-from autopart.cli.inputs import mesh_of, program_of, schedule_of
-from autopart.cli.options import SAVE_PLAN, partitioned, show
+from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
+from autopart.cli.command_options import SAVE_PLAN, partitioned, show
 
 
 @click.command()

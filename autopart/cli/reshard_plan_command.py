@@ -6,8 +6,8 @@ import click
 from jax.sharding import PartitionSpec
 
 from autopart.api.reshard import redistribution_plan
-from autopart.cli.inputs import layout_of, mesh_of, numbers_of
-from autopart.cli.options import JSON, MESH, show
+from autopart.cli.command_inputs import layout_of, mesh_of, numbers_of
+from autopart.cli.command_options import JSON, MESH, show
 
 
 @click.command("reshard-plan")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from autopart.api.automatic import AutomaticPartition
-from autopart.cli.inputs import mesh_of, program_of, schedule_of
-from autopart.cli.options import BUDGET, CACHE, EXECUTOR, OPTIMIZER, SAVE_PLAN, SEED, partitioned, show, whether
+from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
+from autopart.cli.command_options import BUDGET, CACHE, EXECUTOR, OPTIMIZER, SAVE_PLAN, SEED, partitioned, show, whether
 from autopart.cli.partition_command import described
 from autopart.search.budget import Budget
 

@@ -9,8 +9,19 @@ import click
 
 from autopart.api.sweep import SWEEP_BUDGET
 from autopart.api.sweep import sweep as sweep_meshes
-from autopart.cli.inputs import program_of, schedule_of
-from autopart.cli.options import BUDGET, CACHE, EXECUTOR, JSON, OPTIMIZER, PROGRAM, SCHEDULE, SEED, show, whether
+from autopart.cli.command_inputs import program_of, schedule_of
+from autopart.cli.command_options import (
+    BUDGET,
+    CACHE,
+    EXECUTOR,
+    JSON,
+    OPTIMIZER,
+    PROGRAM,
+    SCHEDULE,
+    SEED,
+    show,
+    whether,
+)
 from autopart.search.budget import Budget
 
 

@@ -9,8 +9,8 @@ import click
 
 from autopart.api.verification import host_devices
 from autopart.api.verification import verify as verified
-from autopart.cli.inputs import mesh_of, program_of, schedule_of
-from autopart.cli.options import partitioned, show, whether
+from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
+from autopart.cli.command_options import partitioned, show, whether
 
 
 @click.command()

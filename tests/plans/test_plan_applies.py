@@ -39,7 +39,7 @@ def test_an_edit_elsewhere_leaves_a_plan_that_applies():
 
 
 def conflicting(params, x):
-    return jnp.tanh(x @ x.T) @ params["up"]
+    return jnp.tanh(x @ x.T).sum()
 
 
 ARGUMENTS = range(3)
@@ -53,7 +53,7 @@ def first_dot(x):
 
 
 def edited_elsewhere(params, x):
-    return jnp.sin(conflicting({"up": params["up"] * 2}, x)) @ jnp.sin(params["up"] + 1)
+    return jnp.sin(params["up"]) * conflicting(params, x) + params["up"] @ params["down"]
 
 
 def test_a_decision_about_an_intermediate_is_found_again_after_an_edit_elsewhere():
@@ -66,12 +66,12 @@ def test_a_decision_about_an_intermediate_is_found_again_after_an_edit_elsewhere
     (decided,) = [a.value for a in low.scheduled.actions if hasattr(a, "dim") and a.value not in ARGUMENTS]
     program = low.traced.program
     assert program.spec(int(program.value_op[decided])).kind == "dot_general"
-    assert list(program.operands_of(int(program.value_op[decided])))[0] == program.arguments[2]
+    assert program.operands_of(int(program.value_op[decided]))[0] == program.arguments[2]
 
 
 def test_an_edit_of_the_op_that_is_decided_about_is_an_error_that_names_it():
     def edited(params, x):
-        return jnp.tanh(x @ jnp.sin(x).T) @ params["up"]
+        return jnp.tanh(x @ jnp.sin(x).T).sum()
 
     square = jax.ShapeDtypeStruct((16, 16), "float32")
     plan = planned([ap.ManualPartition({first_dot(square): 1}, axis="model")], conflicting, x=square)
@@ -118,7 +118,7 @@ def test_an_edit_that_the_plan_reaches_is_an_error_that_says_what_would_lie_else
     def edited(params, x):
         return jnp.tanh(x @ params["up"]).sum(axis=1) + params["down"][0, 0]
 
-    with pytest.raises(ap.PlanError, match=r"(params/down|output).* would be"):
+    with pytest.raises(ap.PlanError, match=r"params/(up|down) would be whole, was"):
         ap.jit(edited, MESH, planned([MP])).lower(PARAMS, X)
 
 
@@ -154,14 +154,3 @@ def test_microbatches_cut_by_a_function_cannot_be_planned():
     low = ap.jit(model, MESH, [ap.Microbatch({"x": lambda path, shape: 0}, steps=2)]).lower(PARAMS, X)
     with pytest.raises(ap.PlanError, match="decides when it is called"):
         _ = low.plan
-
-
-def test_a_files_arguments_of_one_name_are_told_apart(tmp_path):
-    path = tmp_path / "twice.mlir"
-    path.write_text(
-        'func.func @main(%a: tensor<8x8xf32> loc("x"), %b: tensor<8x8xf32> loc("x")) -> tensor<8x8xf32> {\n'
-        "  %0 = stablehlo.subtract %a, %b : tensor<8x8xf32>\n  return %0 : tensor<8x8xf32>\n}"
-    )
-    program = ap.load(path, argument_names=["x", "x"])
-    plan = ap.jit(program, MESH, [ap.ManualPartition({"%1": 1}, axis="model")]).lower().plan
-    assert ap.jit(program, MESH, plan).lower().plan == plan

@@ -124,6 +124,7 @@ def test_a_forged_field_is_a_plan_error(changes):
         {"steps": [{"name": "", "actions": [["tile", ["argument", "x"], 0, "nowhere"]]}]},
         {"steps": [{"name": "", "actions": [["tile", ["argument", "zz"], 0, "batch"]]}]},
         {"steps": [{"name": "", "actions": [["tile", ["argument", "x", 5], 0, "batch"]]}]},
+        {"steps": [{"name": "", "actions": [["tile", [], 0, "batch"]]}]},
         {"steps": [{"name": "", "actions": [["tile", ["op", "", "dot", "f32[1]", 0, "", 0, 1], 0, "a"]]}]},
         {"steps": [{"name": "", "actions": [["tile", ["tag", "none", "", 0, 1], 0, "batch"]]}]},
         {"steps": [{"name": "", "actions": [["tile", ["output", "none"], 0, "batch"]]}]},

@@ -67,7 +67,7 @@ def test_the_order_of_two_axes_of_a_dim_is_kept():
 
 
 def test_seeds_that_find_one_cost_on_alike_axes_find_one_file():
-    mesh = ap.Mesh({"a": 4, "b": 4}, device="tpu_v3")
+    mesh = ap.Mesh({"a": 2, "b": 2}, device="h100")
     files: dict[float, set[str]] = {}
     for seed in range(6):
         auto = ap.AutomaticPartition(
@@ -87,7 +87,7 @@ def test_seeds_that_find_one_cost_on_alike_axes_find_one_file():
 
 @pytest.mark.parametrize("axes", ["ab", "ba"])
 def test_axes_that_are_alike_are_named_in_one_way(axes):
-    partitioning = Partitioning(PROGRAM, ap.Mesh({"a": 4, "b": 4}, device="tpu_v3"))
+    partitioning = Partitioning(PROGRAM, ap.Mesh({"a": 2, "b": 2}, device="h100"))
     alike = symmetric_axes(partitioning, ["a", "b"])
     assert alike == {"b": "a"}
     space = DecisionSpace.of(partitioning, ["a", "b"], symmetric_to=alike)

@@ -163,4 +163,10 @@ def same_program(one: DeviceLocal, other: DeviceLocal) -> bool:
         (one.required, other.required), (one.passing, other.passing), (one.at_def, other.at_def),
         *zip(vars(one.placement).values(), vars(other.placement).values(), strict=True),
     ]  # fmt: skip
-    return all(np.array_equal(a, b) for a, b in arrays) and one.nests == other.nests
+    return all(np.array_equal(a, b) for a, b in arrays) and _dims(one) == _dims(other)
+
+
+def _dims(local: DeviceLocal) -> list[list[tuple[int, int]]]:
+    """The loops of each op by mapping: which is the outer of two loops over one dim matters, and nothing else."""
+    sorted_nests = {nest: sorted(nest, key=lambda loop: loop[1]) for nest in set(local.nests)}
+    return [sorted_nests[nest] for nest in local.nests]

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
+from autopart.api.plan.plan_check import Spec
 from autopart.api.plan.plan_diff import PlanDiff, differences
 from autopart.api.plan.plan_file import hash_of, parsed_plan, read_plan, written_plan
 from autopart.api.plan.plan_tactics import PlannedTactic
@@ -28,9 +29,6 @@ from autopart.core.errors import PlanError
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
 from autopart.spmd.device_local import LoweringOptions
-
-Spec = tuple[tuple[str, ...], ...]
-"""Names of the axes that tile each dim, outermost first, up to the last dim that is tiled."""
 
 
 @dataclass(frozen=True)

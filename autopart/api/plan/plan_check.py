@@ -23,6 +23,9 @@ from autopart.spmd.run import input_layouts, named_axes, output_layouts
 if TYPE_CHECKING:
     from autopart.api.plan.plan import Plan, PlanArray
 
+Spec = tuple[tuple[str, ...], ...]
+"""Names of the axes that tile each dim, outermost first, up to the last dim that is tiled."""
+
 LISTED = 8
 """Differences that an error lists."""
 
@@ -78,7 +81,11 @@ def _decided(plan: Plan) -> list[PlanArray]:
 
 
 def check_layouts(plan: Plan, partitioning: Partitioning, options: LoweringOptions) -> None:
-    """Raises `PlanError` where an input or output that the plan knows has come to lie elsewhere than it says."""
+    """Raises `PlanError` where an input or output that the plan knows has come to lie elsewhere than it says.
+
+    Only axes that the plan acts along are compared: tactics beside it may tile along others.
+    """
+    axes = {part for step in plan.steps for row in step.actions for part in row[1:] if isinstance(part, str)}
     local = lower_for_device(partitioning, options)
     program, mesh = partitioning.program, partitioning.mesh
     sides = [
@@ -89,8 +96,11 @@ def check_layouts(plan: Plan, partitioning: Partitioning, options: LoweringOptio
     for what, planned, names, layouts in sides:
         here = dict(zip(names, layouts, strict=True))
         for array in planned:
-            if array.name in here and (now := named_axes(mesh, here[array.name])) != array.spec:
-                lines.append(f"{what}{array.name} would be {spec_text(now)}, was {spec_text(array.spec)}")
+            if array.name not in here:
+                continue
+            was, now = _along(array.spec, axes), _along(named_axes(mesh, here[array.name]), axes)
+            if was != now:
+                lines.append(f"{what}{array.name} would be {spec_text(now)}, was {spec_text(was)}")
     if lines:
         raise PlanError(
             f"the plan leads elsewhere in this program: {len(lines)} arrays would lie otherwise than it says",
@@ -99,7 +109,15 @@ def check_layouts(plan: Plan, partitioning: Partitioning, options: LoweringOptio
         )
 
 
-def spec_text(spec: tuple[tuple[str, ...], ...]) -> str:
+def _along(spec: Spec, axes: set[str]) -> Spec:
+    """What the axes tile of an array."""
+    dims = [tuple(axis for axis in dim if axis in axes) for dim in spec]
+    while dims and not dims[-1]:
+        dims.pop()
+    return tuple(dims)
+
+
+def spec_text(spec: Spec) -> str:
     """A layout as readers see it: [data,fsdp | - | model], or "whole"."""
     return "[" + " | ".join(",".join(dim) or "-" for dim in spec) + "]" if spec else "whole"
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -42,13 +42,12 @@ class ValueKeys:
         """The key of a value: of an argument its path, else its first tag, else its output, else its scope and role."""
         program = self._program
         if value in self._argument_name:
-            return _with_number(["argument", self._argument_name[value]], value, self._arguments)
+            return ["argument", self._argument_name[value]]
         for tag in sorted(program.tags):
             if value in program.tags[tag]:
                 return ["tag", tag, *self._occurrence(value, program.tags[tag])]
         if value in program.outputs:
-            name = self._output_names[program.outputs.index(value)]
-            return _with_number(["output", name], value, self._outputs)
+            return ["output", self._output_names[program.outputs.index(value)]]
         op = int(program.value_op[value])
         kind, type_, result = program.spec(op).kind, str(program.type_of(value)), value - int(program.result_ptr[op])
         scope = scope_of(program.where(op))
@@ -65,10 +64,10 @@ class ValueKeys:
     def value_of(self, key: object) -> int:
         """The value that `key_of` wrote the key of; raises `PlanError` where the program has none, or more or fewer."""
         match key:
-            case ["argument", str(name), *number]:
-                return _numbered(name, number, self._arguments, "argument")
-            case ["output", str(name), *number]:
-                return _numbered(name, number, self._outputs, "output")
+            case ["argument", str(name)]:
+                return _named(name, self._program.argument_names, self._program.arguments, "argument")
+            case ["output", str(name)]:
+                return _named(name, self._output_names, self._program.outputs, "output")
             case ["tag", str(tag), str(look), int(n), int(count)]:
                 known = self._program.tags
                 if tag not in known:
@@ -125,20 +124,12 @@ class ValueKeys:
         return [int(program.result_ptr[op]) + result for op in ops if scope_of(program.where(int(op))) == scope]
 
     @cached_property
-    def _arguments(self) -> dict[str, list[int]]:
-        return _by_name(self._program.argument_names, self._program.arguments)
-
-    @cached_property
     def _argument_name(self) -> dict[int, str]:
         return dict(zip(self._program.arguments, self._program.argument_names, strict=True))
 
     @cached_property
     def _output_names(self) -> list[str]:
         return [f"{OUTPUTS}/{name}".rstrip("/") for name in self._program.output_names]
-
-    @cached_property
-    def _outputs(self) -> dict[str, list[int]]:
-        return _by_name(self._output_names, self._program.outputs)
 
 
 def scope_of(where: str) -> str:
@@ -152,24 +143,8 @@ def scope_of(where: str) -> str:
     return rest if first.startswith("jit(") else scope
 
 
-def _by_name(names: Sequence[str], values: Sequence[int]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for name, value in zip(names, values, strict=True):
-        found.setdefault(name, []).append(value)
-    return found
-
-
-def _with_number(key: Key, value: int, named: dict[str, list[int]]) -> Key:
-    """The key, with the value's place among those of its name where there are several."""
-    same = named[cast(str, key[1])]
-    return key if len(same) == 1 else [*key, same.index(value)]
-
-
-def _numbered(name: str, number: list[object], named: dict[str, list[int]], what: str) -> int:
-    same, place = named.get(name, []), number[0] if number else 0
-    if not same:
+def _named(name: str, names: Sequence[str], values: Sequence[int], what: str) -> int:
+    if name not in names:
         raise PlanError(f'the plan decides about the {what} "{name}", which the program has not',
-                        hint=closest(name, named))  # fmt: skip
-    if len(number) > 1 or type(place) is not int or not 0 <= place < len(same) or (not number and len(same) > 1):
-        raise PlanError(f'the plan decides about one {what} "{name}", and the program has {len(same)}')
-    return same[place]
+                        hint=closest(name, names))  # fmt: skip
+    return values[names.index(name)]

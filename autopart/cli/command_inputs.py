@@ -24,9 +24,9 @@ from autopart.api.jit import jit
 from autopart.api.lowered import Lowered
 from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
-from autopart.api.tactic import Tactic
+from autopart.api.tactic import SCHEDULE, Tactic
 from autopart.api.trace import LoadedProgram, load
-from autopart.core.arguments import is_sequence, shown
+from autopart.core.arguments import check, is_sequence, shown
 from autopart.core.errors import ArgumentError, MeshError, UnknownNameError, closest
 from autopart.core.mesh import Mesh
 
@@ -113,7 +113,9 @@ def _schedule(text: str) -> Sequence[Tactic]:
         text = f"{text}:schedule"
     if "(" in text or ":" not in text:
         return [Parallelism(text)]
-    return cast("Sequence[Tactic]", named_object(text))
+    found = named_object(text)
+    check("--schedule", **{text.rpartition(":")[2]: (found, SCHEDULE)})
+    return cast("Sequence[Tactic]", found)
 
 
 def layout_of(text: str) -> tuple[tuple[str, ...] | None, ...]:
