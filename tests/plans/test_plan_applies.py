@@ -36,6 +36,9 @@ def test_an_edit_elsewhere_leaves_a_plan_that_applies():
     low = ap.jit(edited, MESH, PLAN).lower({**PARAMS, "bias": jax.ShapeDtypeStruct((16,), "float32")}, X)
     assert low.metadata.in_specs["params/up"] == ((), ("model",))
     assert low.metadata.in_specs["params/down"] == (("model",),)
+    assert low.metadata.tactics[0].report["plan"] == {"hash": PLAN.hash, "program": "edited"}
+    again = ap.jit(model, MESH, PLAN).lower(PARAMS, X)
+    assert again.metadata.tactics[0].report["plan"]["program"] == "same"
 
 
 def conflicting(params, x):

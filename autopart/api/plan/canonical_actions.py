@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from autopart.core.actions import Action, Atomic, Propagate, ShareGathers, Tile
+from autopart.core.errors import TileError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.core.propagation import ATOMIC
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.search.merge_propagations import with_merged_propagations
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions
 
 MAX_ORDERS = 24
-"""Orders of the mesh's axes that are tried: those of four axes."""
+"""Orders that are tried of the axes that a tactic acts along: all of four axes."""
 
 Way = Callable[[], list[list[Action]]]
 
@@ -61,23 +61,28 @@ def _canonical(
     """The first way that takes `own` to what `theirs` is lowered to; leaves `own` there. None where no way does."""
     wanted, start = lowered(theirs), own.mark()
     for way in _ways(own, theirs, part):
-        parts = way()
-        own.undo(start)
-        for actions in (_grouped(parts), with_merged_propagations(own, parts), [a for part in parts for a in part]):
+        for arranged in (_grouped, _in_turn):
             own.undo(start)
-            own.apply_all(actions)
+            try:
+                actions = arranged(way())
+                own.undo(start)
+                own.apply_all(actions)
+            except TileError:  # the order matters to what is legal
+                continue
             is_same_table = np.array_equal(own.state.mapping, theirs.state.mapping)
             if is_same_table and same_program(lowered(own), wanted):
                 return actions
-        own.undo(start)
+    own.undo(start)
     return None
 
 
 def _ways(own: Partitioning, theirs: Partitioning, part: Sequence[Action]) -> Iterator[Way]:
     """Ways to make actions, the most canonical first."""
-    for axes in itertools.islice(itertools.permutations(theirs.mesh.axis_names), MAX_ORDERS):
+    acted = [a.axis for a in part if not isinstance(a, ShareGathers)]
+    orders = list(itertools.islice(itertools.permutations(sorted(set(acted), key=theirs.mesh.index)), MAX_ORDERS))
+    for axes in orders:
         yield lambda axes=axes: _one_by_one(own, theirs, axes)
-    for axes in itertools.islice(itertools.permutations(theirs.mesh.axis_names), MAX_ORDERS):
+    for axes in orders:
         yield lambda axes=axes: _together(own, theirs, axes)
     yield lambda: [list(part)]
 
@@ -126,9 +131,14 @@ def _together(own: Partitioning, theirs: Partitioning, axes: Sequence[str]) -> l
     return parts
 
 
+def _in_turn(parts: Sequence[Sequence[Action]]) -> list[Action]:
+    """Each decision with its propagation."""
+    return [action for part in parts for action in part]
+
+
 def _grouped(parts: Sequence[Sequence[Action]]) -> list[Action]:
     """All decisions, and then one propagation along each axis."""
-    actions = [action for part in parts for action in part]
+    actions = _in_turn(parts)
     axes = dict.fromkeys(a.axis for a in actions if isinstance(a, Propagate))
     return [*(a for a in actions if not isinstance(a, Propagate)), *map(Propagate, axes)]
 

@@ -44,7 +44,8 @@ class PlannedTactic:
             raise PlanError(f"the plan does not fit: {error.what}", why=error.why, hint=error.hint) from None
         if self.is_last:
             check_layouts(self.plan, partitioning, context.options)
-        return TacticResult(actions)
+        is_same = self.plan.program == partitioning.program.fingerprint
+        return TacticResult(actions, {"plan": {"hash": self.plan.hash, "program": "same" if is_same else "edited"}})
 
     def _actions(self, partitioning: Partitioning) -> list[Action]:
         keys = ValueKeys(partitioning.program)
