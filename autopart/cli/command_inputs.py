@@ -114,7 +114,7 @@ def _schedule(text: str) -> Sequence[Tactic]:
     if "(" in text or ":" not in text:
         return [Parallelism(text)]
     found = named_object(text)
-    check("--schedule", **{text.rpartition(":")[2]: (found, SCHEDULE)})
+    check(text, schedule=(found, SCHEDULE))
     return cast("Sequence[Tactic]", found)
 
 

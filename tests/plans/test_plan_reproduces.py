@@ -54,6 +54,7 @@ def test_of_the_graph_network(tmp_path):
     check_same(*GNS, [tactics.GNS_ES], tmp_path / "plan.json", donate_argnums=(0, 1))
 
 
+@pytest.mark.slow
 def test_of_the_unet_with_its_optimizer_state_in_parts(tmp_path):
     check_same(*UNET, [tactics.UNET_BP, tactics.UNET_Z2], tmp_path / "plan.json", donate_argnums=(0, 1))
 

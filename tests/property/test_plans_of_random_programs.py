@@ -5,6 +5,7 @@ Ten programs share a module, and each has tactics of its own: by name, of random
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import autopart as ap
@@ -13,7 +14,12 @@ from tests.property.batches import Batch
 
 def pytest_generate_tests(metafunc):
     if "number" in metafunc.fixturenames:
-        metafunc.parametrize("number", range(max(1, metafunc.config.getoption("--property-cases") // 20)))
+        metafunc.parametrize("number", range(max(1, metafunc.config.getoption("--property-cases") // 100)))
+
+
+def stablehlo(low: ap.Lowered) -> str:
+    """The text of what runs, without the numbers that MLIR gives to constants it leaves out."""
+    return re.sub(r"__elided__(_\d+)?", "", low.as_text("stablehlo"))
 
 
 def test_a_plan_gives_the_program_that_its_schedule_gave(number):
@@ -25,5 +31,5 @@ def test_a_plan_gives_the_program_that_its_schedule_gave(number):
     plan = ap.Plan.from_json(low.plan.to_json())
     again = ap.jit(batch.__call__, mesh, plan).lower(batch.inputs())
     assert again.as_text("hlo") == low.as_text("hlo")
-    assert again.as_text("stablehlo") == low.as_text("stablehlo")
+    assert stablehlo(again) == stablehlo(low)
     assert again.plan == plan
