@@ -153,6 +153,16 @@ def test_options_that_are_not_the_plans_are_an_error():
         ap.jit(model, MESH, PLAN, options=ap.LoweringOptions(share_within=7))
 
 
+def test_a_replayed_plan_says_which_options_it_needs():
+    options = ap.LoweringOptions(share_within=7)
+    plan = ap.jit(model, MESH, [BP], options=options).lower(PARAMS, X).plan
+    with pytest.raises(ap.PlanError, match=r"options=plan.lowering_options\(\)"):
+        ap.jit(model, MESH, [ap.Replay(plan)]).lower(PARAMS, X)
+    assert (
+        ap.jit(model, MESH, [ap.Replay(plan)], options=plan.lowering_options()).lower(PARAMS, X).plan.hash == plan.hash
+    )
+
+
 def test_microbatches_cut_by_a_function_cannot_be_planned():
     low = ap.jit(model, MESH, [ap.Microbatch({"x": lambda path, shape: 0}, steps=2)]).lower(PARAMS, X)
     with pytest.raises(ap.PlanError, match="decides when it is called"):

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-from autopart.api.plan.plan_check import Spec
+from autopart.api.plan.plan_check import Spec, options_of
 from autopart.api.plan.plan_diff import PlanDiff, differences
 from autopart.api.plan.plan_file import hash_of, parsed_plan, read_plan, written_plan
 from autopart.api.plan.plan_tactics import PlannedTactic
@@ -201,11 +201,3 @@ class Plan(Sequence[Tactic]):
     def mesh(self) -> Mesh:
         """The mesh that it was made for."""
         return Mesh(dict(self.axes), device=self.device, links=dict(self.links))
-
-
-def options_of(options: LoweringOptions) -> dict[str, Any]:
-    """The settings as plain data; an object that prices redistributions as its `repr`."""
-    plain = dict(vars(options))
-    cost = plain["redistribution_cost"]
-    plain["redistribution_cost"] = cost if isinstance(cost, str) else repr(cost)
-    return plain

@@ -30,6 +30,24 @@ LISTED = 8
 """Differences that an error lists."""
 
 
+def check_options(plan: Plan, options: LoweringOptions) -> None:
+    """Raises `PlanError` where the program is lowered in another way than the plan was."""
+    if options_of(options) != dict(plan.options):
+        raise PlanError(
+            "the plan was made with other options",
+            why=f"{dict(plan.options)}, and not {options_of(options)}",
+            hint="options=plan.lowering_options()",
+        )
+
+
+def options_of(options: LoweringOptions) -> dict[str, Any]:
+    """The settings as plain data; an object that prices redistributions as its `repr`."""
+    plain = dict(vars(options))
+    cost = plain["redistribution_cost"]
+    plain["redistribution_cost"] = cost if isinstance(cost, str) else repr(cost)
+    return plain
+
+
 def check_mesh(plan: Plan, mesh: Mesh) -> None:
     """Raises `PlanError` unless the mesh has the plan's axes. Devices may differ: they cost, and do not lay out."""
     if plan.axes != tuple(mesh.shape.items()):

@@ -6,7 +6,8 @@ import importlib.metadata
 from collections.abc import Iterator, Sequence
 
 from autopart.api.plan.canonical_actions import canonical_actions
-from autopart.api.plan.plan import Plan, PlanArray, PlanStep, options_of
+from autopart.api.plan.plan import Plan, PlanArray, PlanStep
+from autopart.api.plan.plan_check import options_of
 from autopart.api.plan.rewrites import REWRITES, rewriting_tactic
 from autopart.api.plan.value_keys import ValueKeys
 from autopart.api.schedule import Scheduled

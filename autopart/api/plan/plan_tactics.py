@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from autopart.api.plan.plan_check import check_layouts, check_mesh, check_program
+from autopart.api.plan.plan_check import check_layouts, check_mesh, check_options, check_program
 from autopart.api.plan.value_keys import ValueKeys
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.core.actions import Action, ActionError, action_of
@@ -37,6 +37,7 @@ class PlannedTactic:
         if self.is_first:
             check_mesh(self.plan, partitioning.mesh)
             check_program(self.plan, partitioning.program)
+            check_options(self.plan, context.options)
         actions = self._actions(partitioning)
         try:
             partitioning.apply_all(actions)
