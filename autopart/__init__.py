@@ -22,9 +22,12 @@ from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.microbatch import Microbatch
 from autopart.api.named import named_schedules
 from autopart.api.parallelism import Parallelism
+from autopart.api.plan.plan import Plan
+from autopart.api.plan.plan_diff import PlanDiff
+from autopart.api.plan.replay_tactic import Replay
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.shared_gathers import SharedGathers
-from autopart.api.sweep import Replay, Sweep, sweep
+from autopart.api.sweep import Sweep, sweep
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition
 from autopart.api.tag import tag
@@ -36,6 +39,7 @@ from autopart.core.errors import (
     CallError,
     MeshError,
     PartitionError,
+    PlanError,
     ProgramError,
     TileError,
     UnknownNameError,
@@ -102,6 +106,9 @@ __all__ = [
     "Parallelism",
     "PartitionError",
     "PartitionedFunction",
+    "Plan",
+    "PlanDiff",
+    "PlanError",
     "Problem",
     "Processes",
     "ProgramError",

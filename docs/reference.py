@@ -59,6 +59,8 @@ EXAMPLES = (
     'open("broken.mlir", "w").write("func.func @main(")\nap.load("broken.mlir")',
     "ap.Limits(max_ops=0)",
     "ap.jit(double, MESH).lower()",
+    "plan = ap.jit(double, MESH, [BP]).lower(floats(16)).plan\n"
+    'ap.jit(double, ap.Mesh({"batch": 4}), plan).lower(floats(16))',
     "ap.jit(gram, MESH, [BP], strict=True).lower(floats(16, 4))",
     'Device("my_chip", {"bf16": 500e12}, hbm_bytes=-1, hbm_bytes_per_s=2e12, source="datasheet")',
     'register_decision_kind("keep")(object)',

@@ -14,9 +14,11 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from autopart.api.plan.hosts import all_processes, by_the_first
 from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, TacticResult, actions_of
-from autopart.core.actions import Action
+from autopart.core.actions import Action, action_of, row_of
 from autopart.core.arguments import (
     AXES,
     FLAG,
@@ -37,7 +39,14 @@ from autopart.search.budget import Budget
 from autopart.search.cost import Objective
 from autopart.search.execution.executor import EXECUTOR, Executor
 from autopart.search.optimizers.optimizer import OPTIMIZER, Optimizer
-from autopart.search.search import DEFAULT_BUDGET, DEFAULT_FINALISTS, DEFAULT_OBJECTIVE, Search, search
+from autopart.search.search import (
+    DEFAULT_BUDGET,
+    DEFAULT_FINALISTS,
+    DEFAULT_OBJECTIVE,
+    Search,
+    SearchResult,
+    search,
+)
 from autopart.spmd.device_local import LoweringOptions
 
 
@@ -93,8 +102,10 @@ class AutomaticPartition:
                 the result; both figures are in the report. What it raises costs that finalist, with a `SearchWarning`
     finalists   how many of the best states that are
 
-    Ctrl-C ends the search with the best so far. Raises, when applied: `MeshError` for an axis not in the mesh or a mesh
-    without a device, `UnknownNameError` for an unknown optimizer or executor, `OptimizerError` if the optimizer raises.
+    Over several hosts (`jax.distributed`), a search with a limit in seconds runs on process 0, and the others do what
+    it found. Ctrl-C ends the search with the best so far. Raises, when applied: `MeshError` for an axis not in the mesh
+    or a mesh without a device, `UnknownNameError` for an unknown optimizer or executor, `OptimizerError` if the
+    optimizer raises.
     Where nothing fits in memory, the result that needs least is taken, with a `SearchWarning` that says what fills it.
     """
 
@@ -126,7 +137,7 @@ class AutomaticPartition:
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`. Searches by the schedule's options and cost model, unless it has its own."""
-        found = search(partitioning, self._search(partitioning, context))
+        found = self._found(partitioning, context)
         partitioning.apply_all(found.actions)
         if "nothing_tried" in found.report:
             warnings.warn(found.report["nothing_tried"], SearchWarning, stacklevel=2)
@@ -139,6 +150,20 @@ class AutomaticPartition:
         if "does_not_fit" in found.report:
             warnings.warn("\n  ".join(found.report["does_not_fit"]), SearchWarning, stacklevel=2)
         return TacticResult(found.actions, found.report)
+
+    def _found(self, partitioning: Partitioning, context: TacticContext) -> SearchResult:
+        """What the search found; of several hosts, the first one's, where a limit in seconds would make them differ."""
+        wanted, processes = self._search(partitioning, context), all_processes()
+        if processes is None or self.budget.seconds is None:
+            return search(partitioning, wanted)
+
+        def make() -> dict[str, Any]:
+            found = search(partitioning, wanted)
+            return {"actions": [row_of(action) for action in found.actions], "report": found.report}
+
+        about = [partitioning.program.fingerprint[:16], str(partitioning.mesh), f"{partitioning.fingerprint:016x}"]
+        made = by_the_first(processes, about, make)
+        return SearchResult(tuple(map(action_of, made["actions"])), made["report"])
 
     def _search(self, partitioning: Partitioning, context: TacticContext) -> Search:
         own = cost_model_of(self.cost_model)

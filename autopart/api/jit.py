@@ -21,6 +21,7 @@ from autopart.api.compiled import Compiled
 from autopart.api.kept import Kept
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata
+from autopart.api.plan.plan import Plan
 from autopart.api.schedule import run_schedule
 from autopart.api.tactic import SCHEDULE, Tactic, passes_asked
 from autopart.api.trace import LoadedProgram, Options, trace
@@ -73,7 +74,7 @@ def jit(
     arguments divides next to no flop in the end, instead of reporting it. Of the programs compiled for different
     shapes, the `most_compiled` that were called last are kept. `passes` rewrite the program before the first tactic
     sees it, in order, after the import's own (dead code): instances of `autopart.core.passes.Pass`, or names that are
-    registered.
+    registered. An `ap.Plan` is a schedule too: what it holds is done again, with its options, and nothing is searched.
 
     Several threads may call it; each shape is compiled once. Under `jax.jit`, `scan` and the like it runs as part of
     the program around it; transform with `grad` or `vmap` before partitioning. Raises `ArgumentError` for arguments of
@@ -85,6 +86,7 @@ def jit(
     check("ap.jit", donate_argnames=(donate_argnames, _NAMES), static_argnames=(static_argnames, _NAMES))
     check("ap.jit", options=(options, OPTIONS), cost_model=(cost_model, COST_MODEL), strict=(strict, FLAG))
     check("ap.jit", most_compiled=(most_compiled, whole(1)))
+    options = schedule.lowering_options(options) if isinstance(schedule, Plan) else options
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
         devices, mesh = mesh.devices, Mesh(dict(mesh.shape))

@@ -14,6 +14,9 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 from autopart.api.compiled import Compiled, concrete_mesh, platform_of, platform_of_devices
 from autopart.api.interpreted import run_in_sequence
 from autopart.api.metadata import Metadata
+from autopart.api.plan.host_check import check_hosts
+from autopart.api.plan.plan import Plan
+from autopart.api.plan.plan_of import plan_of
 from autopart.api.platform import runnable
 from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
@@ -81,6 +84,14 @@ class Lowered:
             gathered=tuple(gathered(self.scheduled.partitioning, self.program, self._price())),
         )
 
+    @functools.cached_property
+    def plan(self) -> Plan:
+        """What the schedule decided, as a value to save, compare and give to `ap.jit` in the schedule's place.
+
+        Raises `PlanError` where a tactic cannot be written down: microbatches cut by a function.
+        """
+        return plan_of(self.scheduled)
+
     def _price(self) -> Price | None:
         if self.mesh.device is None:
             return None
@@ -140,6 +151,7 @@ class Lowered:
     def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Compiled:
         """Compiles for the mesh's devices, with XLA's options if there are any, as `jax.stages.Lowered.compile` does.
 
+        Over several hosts, raises `PlanError` on each of them where they did not partition the program alike.
         Raises `CallError` where there are too few devices, or where the program calls a library of another platform
         than theirs and cannot be lowered for them with the same layouts. What XLA itself refuses is XLA's error.
         """
@@ -166,6 +178,7 @@ class Lowered:
     def compiled_when_called(self, compiler_options: Mapping[str, Any] | None = None) -> Compiled:
         """As `compile`, but XLA compiles at the first call, and not at all where every call is traced by jax."""
         mesh = concrete_mesh(self.mesh, self.devices)
+        check_hosts(mesh, lambda: self.plan, self.as_text)
         traced, scheduled = runnable(self.traced, self.scheduled, platform_of_devices(mesh))
         module = self.exported if traced is self.traced else export(scheduled.device_local)
         inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)

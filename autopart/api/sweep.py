@@ -20,17 +20,15 @@ from typing import Any
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, jit, known_options
 from autopart.api.metadata import describe
-from autopart.api.tactic import ACTION, SCHEDULE, Tactic, TacticContext, TacticResult, actions_of, passes_asked
+from autopart.api.plan.replay_tactic import Replay
+from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, actions_of, passes_asked
 from autopart.api.trace import LoadedProgram
-from autopart.core.actions import Action
 from autopart.core.arguments import (
     ANYTHING,
     NONE,
     PATH,
-    STRING,
     TEXT,
     check,
-    check_fields,
     instance,
     sequence,
     shown,
@@ -52,22 +50,6 @@ from autopart.spmd.device_local import LoweringOptions
 
 SWEEP_BUDGET = Budget(400)
 """Evaluations per mesh unless told otherwise."""
-
-
-@dataclass(frozen=True)
-class Replay:
-    """A tactic that takes given actions: how to use what a sweep found. The actions hold for one program and mesh."""
-
-    actions: tuple[Action, ...]
-    name: str = "Replay"
-
-    def __post_init__(self) -> None:
-        check_fields(self, actions=sequence(ACTION, "actions that a sweep found"), name=STRING)
-
-    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
-        """See `Tactic.act`."""
-        partitioning.apply_all(self.actions)
-        return TacticResult(self.actions)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,10 @@ class CallError(PartitionError):
     """A partitioned function called with arguments or devices it was not lowered for."""
 
 
+class PlanError(PartitionError):
+    """A plan that cannot be read or written, or that is of another program, mesh or host."""
+
+
 class BlockedError(PartitionError):
     """An op that stops what was asked: a loop over microbatches, or in strict mode propagation."""
 

@@ -19,6 +19,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 from jax._src.core import trace_state_clean
+from jax._src.distributed import global_state
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.extend.mlir import ir
@@ -105,6 +106,16 @@ def wrap_key(bits: jax.Array, dtype: Any) -> jax.Array:
 def is_tracing() -> bool:
     """True while jax traces the code around the call: what is called becomes part of a program, and runs with it."""
     return not trace_state_clean()
+
+
+def distributed_processes() -> tuple[Any, int, int] | None:
+    """(key-value store, number of this process, number of processes) of `jax.distributed`; None where there is one.
+
+    No backend is started by asking.
+    """
+    if global_state.client is None or global_state.num_processes < 2:
+        return None
+    return global_state.client, global_state.process_id, global_state.num_processes
 
 
 def register_lapack() -> None:

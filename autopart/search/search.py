@@ -35,7 +35,7 @@ from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, opti
 from autopart.search.problem import Observer, Problem
 from autopart.search.progress import ProgressLine, seconds_text
 from autopart.search.referee import CONSIDERED, Leading, Verdict, judge, plain_cost
-from autopart.search.space.axis_symmetry import symmetric_axes
+from autopart.search.space.axis_symmetry import in_canonical_axes, symmetric_axes
 from autopart.search.space.decision_space import DecisionSpace, registered_kinds
 from autopart.search.space.named_schedules import registered_schedules
 from autopart.search.storage import cache
@@ -227,8 +227,11 @@ def _found(
     """The result; leaves the task's partitioning in the best state."""
     best, partitioning = verdict.best if verdict else problem.best, task.partitioning
     comparison = compared(task, problem, best)
+    decisions = in_canonical_axes(
+        partitioning, best.decisions, lambda d: task.space.apply(partitioning, d), task.space.symmetric_to
+    )
     start = partitioning.mark()
-    parts = [task.space.apply(partitioning, decision) for decision in best.decisions]
+    parts = [task.space.apply(partitioning, decision) for decision in decisions]
     partitioning.undo(start)
     actions = with_merged_propagations(partitioning, parts)
     report = {
@@ -240,7 +243,7 @@ def _found(
         "lost": [{"job": str(job), "why": why} for job, why in problem.lost],
         "seconds": problem.seconds,
         "evaluations_per_s": problem.evaluations_per_s,
-        "decisions": [task.space.describe(d) for d in best.decisions],
+        "decisions": [task.space.describe(d) for d in decisions],
         "start": plain_cost(problem.start.cost),
         "best": plain_cost(best.cost),
         "history": [list(h) for h in problem.history],

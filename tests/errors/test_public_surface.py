@@ -61,6 +61,11 @@ def estimate():
 
 
 @functools.cache
+def plan():
+    return ap.jit(function, MESH, [TACTIC]).lower(X).plan
+
+
+@functools.cache
 def metadata():
     return ap.jit(function, MESH, [TACTIC]).lower(X).metadata
 
@@ -184,6 +189,10 @@ ROWS = {
     "Lowered.interpret": ({"args": X}, lambda args: ap.jit(function, MESH).lower(X).interpret(args), None),
     "Lowered.as_text": ({"form": "hlo"}, lambda form: ap.jit(function, MESH).lower(X).as_text(form), None),
     "Metadata.from_json": ({"text": "{}"}, ap.Metadata.from_json, str),
+    "Plan.load": ({"path": "plan.json"}, ap.Plan.load, str),
+    "Plan.from_json": ({"text": "{}"}, ap.Plan.from_json, str),
+    "Plan.save": ({"path": "plan.json"}, lambda path: plan().save(path), None),
+    "Plan.diff": ({"other": None}, lambda other: plan().diff(other), str),
     "Estimate.top": ({"k": 3}, lambda k: estimate().top(k), str),
     "objective": ({"result": 1.0}, lambda result: searched(**FIELDS | {"objective": lambda cost: result}), None),
     "cost model": ({"result": None}, lambda result: applied_with(lambda local, mesh: result), None),
@@ -194,8 +203,8 @@ ROWS = {
 """Callable -> (arguments that work, or {} for a dataclass's defaults; the call; what is done with its result)."""
 
 RECORDS = {
-    "Compiled", "Cost", "Estimate", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction", "Problem", "Sweep",
-    "TacticReport", "TileMapping",
+    "Compiled", "Cost", "Estimate", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction", "Plan", "PlanDiff",
+    "Problem", "Sweep", "TacticReport", "TileMapping",
 }  # fmt: skip
 """What functions return: nobody makes them, their constructors store. (A rule's mappings are checked with the rule.)"""
 

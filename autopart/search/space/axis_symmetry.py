@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.simulator.collective_seconds import collective_seconds
+from autopart.search.space.decisions import Decision
 from autopart.search.space.open_tiles import in_use
 
 PROBES = (1e3, 1e6, 1e9)
@@ -43,3 +47,49 @@ def _alike(mesh: Mesh, links: Links, a: str, b: str) -> bool:
         return False
     pairs = ((collective_seconds(links, k, n, a), collective_seconds(links, k, n, b)) for k in KINDS for n in PROBES)
     return all(math.isclose(x, y, rel_tol=1e-9) for x, y in pairs)
+
+
+def in_canonical_axes(
+    partitioning: Partitioning,
+    decisions: Sequence[Decision],
+    apply: Callable[[Decision], object],
+    alike: Mapping[str, str],
+) -> tuple[Decision, ...]:
+    """The decisions with axes that are alike named in one way, whichever of them a search happened to take first.
+
+        tile<x, 0, b>, tile<w, 1, a>     ->     tile<x, 0, a>, tile<w, 1, b>
+
+    Of axes that are alike, the first takes the loops that come first in the program. A decision that is about no axis,
+    or that the other names would not mirror, leaves all as they are. `apply` carries a decision out on `partitioning`,
+    which is left as it was; `alike` is what `symmetric_axes` said.
+    """
+    if not alike or any(not decision.axis for decision in decisions):
+        return tuple(decisions)
+    table = _table(partitioning, decisions, apply)
+    names, renamed = partitioning.mesh.axis_names, {}
+    for first in dict.fromkeys(alike.values()):
+        members = [a for a in names if a == first or alike.get(a) == first]
+        ranked = sorted(members, key=lambda a: _loops(table[:, names.index(a)]))
+        renamed |= dict(zip(ranked, members, strict=True))
+    found = tuple(dataclasses.replace(d, axis=renamed.get(d.axis, d.axis)) for d in decisions)
+    order = [names.index(next((old for old, new in renamed.items() if new == name), name)) for name in names]
+    mirrored = np.array_equal(_table(partitioning, found, apply), table[:, order])
+    return found if mirrored else tuple(decisions)
+
+
+def _table(
+    partitioning: Partitioning, decisions: Sequence[Decision], apply: Callable[[Decision], object]
+) -> np.ndarray:
+    """int16[ops, axes]: the mapping of each op's loop over each axis after the decisions."""
+    start = partitioning.mark()
+    for decision in decisions:
+        apply(decision)
+    table = partitioning.state.mapping.copy()
+    partitioning.undo(start)
+    return table
+
+
+def _loops(column: np.ndarray) -> tuple[list[int], list[int]]:
+    """What orders columns: where an axis has loops, and by which mappings."""
+    ops = np.flatnonzero(column >= 0)
+    return (ops.tolist() or [len(column)]), column[ops].tolist()

@@ -85,3 +85,16 @@ def save(directory: Path, key: dict[str, Any], actions: list[Action], report: di
 
 def _path(directory: Path, key: dict[str, Any]) -> Path:
     return directory / (hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32] + ".json")
+
+
+def kept(directory: Path) -> dict[Path, int]:
+    """The results in a directory, and how many bytes each takes."""
+    return {path: path.stat().st_size for path in sorted(directory.glob("*.json"))} if directory.is_dir() else {}
+
+
+def clear(directory: Path) -> dict[Path, int]:
+    """Deletes the results in a directory, and what killed writers left; returns what `kept` said of them."""
+    results = kept(directory)
+    for path in [*results, *directory.glob("*.partial")]:
+        path.unlink(missing_ok=True)
+    return results

@@ -1,0 +1,150 @@
+"""Keys of values that outlive a program's numbering.
+
+    ["argument", "params/w"]                                        an argument leaf, by its path
+    ["output", "outputs/loss"]                                      an output leaf
+    ["tag", "scores", "5f0c...", 0, 2]                              the first of two that carry the tag and look alike
+    ["op", "block/dot", "dot_general", "f32[8,4]", 0, "9e...", 1, 3]  result 0 of the second of three in this scope
+
+`%2514` is another value as soon as a line is added above it. What a value *looks* like, its op with what that reads a
+few ops far, changes only with what stands near it; so a key is found again after edits elsewhere, and is missed, with
+an error that says which op, after edits where it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from autopart.api.names import OUTPUTS
+from autopart.core.errors import PlanError, closest
+from autopart.core.program import Program
+
+LOOK_DEPTH = 3
+"""Ops that are looked at above a value. One layer of a network apart, values look alike, and are counted."""
+
+Key = list[Any]
+
+
+class ValueKeys:
+    """Keys of one program's values, and its values by their keys."""
+
+    def __init__(self, program: Program):
+        self._program = program
+        self._looks: dict[tuple[int, int], str] = {}
+
+    # ---- value to key
+
+    def key_of(self, value: int) -> Key:
+        """The key of a value: of an argument its path, else its first tag, else its output, else its scope and role."""
+        program = self._program
+        if value in self._argument_name:
+            return ["argument", self._argument_name[value]]
+        for tag in sorted(program.tags):
+            if value in program.tags[tag]:
+                return ["tag", tag, *self._occurrence(value, program.tags[tag])]
+        if value in program.outputs:
+            return ["output", self._output_names[program.outputs.index(value)]]
+        op = int(program.value_op[value])
+        kind, type_, result = program.spec(op).kind, str(program.type_of(value)), value - int(program.result_ptr[op])
+        scope = scope_of(program.where(op))
+        return ["op", scope, kind, type_, result, *self._occurrence(value, self._alike(scope, kind, type_, result))]
+
+    def _occurrence(self, value: int, among: Sequence[int]) -> list[Any]:
+        """[look, n, count]: the value is the n-th of `count` that look so."""
+        look = self.look(value)
+        same = [v for v in among if self.look(v) == look]
+        return [look, same.index(value), len(same)]
+
+    # ---- key to value
+
+    def value_of(self, key: object) -> int:
+        """The value that `key_of` wrote the key of; raises `PlanError` where the program has none, or more or fewer."""
+        match key:
+            case ["argument", str(name)]:
+                return _named(name, self._program.argument_names, self._program.arguments, "argument")
+            case ["output", str(name)]:
+                return _named(name, self._output_names, self._program.outputs, "output")
+            case ["tag", str(tag), str(look), int(n), int(count)]:
+                known = self._program.tags
+                if tag not in known:
+                    raise PlanError(f'the plan decides about the tag "{tag}", which no value carries',
+                                    hint=closest(tag, known))  # fmt: skip
+                return self._found(f'values with the tag "{tag}"', known[tag], look, n, count)
+            case ["op", str(scope), str(kind), str(type_), int(result), str(look), int(n), int(count)]:
+                what = f'{kind} of {type_} in "{scope}"'
+                return self._found(what, self._alike(scope, kind, type_, result), look, n, count)
+            case _:
+                raise PlanError(f"{key!r:.80} is no key of a value", why="the plan file is damaged")
+
+    def _found(self, what: str, among: Sequence[int], look: str, n: int, count: int) -> int:
+        same = [v for v in among if self.look(v) == look]
+        if len(same) != count or not 0 <= n < count:
+            raise PlanError(
+                f"the plan decides about {what}, and the program was edited there",
+                why=f"{count} of them looked so when the plan was made; of {len(among)} that the program has, "
+                f"{len(same)} do",
+                hint="plan the program anew, or give the value a name with ap.tag and decide about that",
+            )
+        return same[n]
+
+    # ---- what is looked at
+
+    def look(self, value: int, depth: int = LOOK_DEPTH) -> str:
+        """A digest of a value's op, its types and attributes, and of what it reads, `depth` ops far."""
+        found = self._looks.get((value, depth))
+        if found is None:
+            text = self._text(value, depth)
+            found = self._looks[value, depth] = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return found
+
+    def _text(self, value: int, depth: int) -> str:
+        program = self._program
+        op = int(program.value_op[value])
+        if value in self._argument_name:
+            return f"argument {self._argument_name[value]} {program.type_of(value)}"
+        spec = program.spec(op)
+        attributes = sorted((name, repr(given)) for name, given in spec.attributes.items())
+        reads = [self.look(int(v), depth - 1) for v in program.operands_of(op)] if depth else []
+        types = [str(type_) for type_ in (*spec.operands, *spec.results)]
+        return repr((spec.kind, attributes, types, spec.region, value - int(program.result_ptr[op]), reads))
+
+    def _alike(self, scope: str, kind: str, type_: str, result: int) -> list[int]:
+        """Values of a kind of op and a type in a scope, in program order."""
+        program = self._program
+        specs = [
+            i
+            for i, spec in enumerate(program.specs)
+            if spec.kind == kind and 0 <= result < len(spec.results) and str(spec.results[result]) == type_
+        ]
+        ops = np.flatnonzero(np.isin(program.op_spec, specs))
+        return [int(program.result_ptr[op]) + result for op in ops if scope_of(program.where(int(op))) == scope]
+
+    @cached_property
+    def _argument_name(self) -> dict[int, str]:
+        return dict(zip(self._program.arguments, self._program.argument_names, strict=True))
+
+    @cached_property
+    def _output_names(self) -> list[str]:
+        return [f"{OUTPUTS}/{name}".rstrip("/") for name in self._program.output_names]
+
+
+def scope_of(where: str) -> str:
+    """The named scope in a source location, without file, line and the name of the whole function.
+
+    >>> scope_of("train.py:12 jit(step)/jvp(block)/dot_general")
+    'jvp(block)/dot_general'
+    """
+    scope = where.partition(" ")[2] if ".py:" in where.partition(" ")[0] else where
+    first, _, rest = scope.partition("/")
+    return rest if first.startswith("jit(") else scope
+
+
+def _named(name: str, names: Sequence[str], values: Sequence[int], what: str) -> int:
+    if name not in names:
+        raise PlanError(f'the plan decides about the {what} "{name}", which the program has not',
+                        hint=closest(name, names))  # fmt: skip
+    return values[names.index(name)]

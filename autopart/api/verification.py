@@ -1,0 +1,145 @@
+"""Does a partitioned program compute what the whole one does? Both run on host devices and are compared.
+
+    verify(train_step, mesh, schedule, args)     output  type    difference  of       agrees
+                                                 0/w     f32[8]  2.1e-07     1.4e+00  yes
+
+Two orders of the same sum differ by rounding, so arrays of floats agree where they differ by at most a share of their
+largest element: the square root of the type's rounding step (3.5e-4 for f32, 8.9e-2 for bf16). Others are equal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from autopart.api.jit import jit
+from autopart.api.tactic import Tactic
+from autopart.api.trace import LoadedProgram
+from autopart.core.errors import CallError
+from autopart.core.mesh import Mesh
+
+_HOST_DEVICES = "--xla_force_host_platform_device_count"
+
+
+@dataclass(frozen=True)
+class OutputDifference:
+    """How far one output is from the whole program's.
+
+    difference   the largest difference of two elements; largest: the largest element of the whole program's output
+    """
+
+    name: str
+    type: str
+    difference: float
+    largest: float
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The outputs, compared."""
+
+    rows: tuple[OutputDifference, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """True if every output does."""
+        return all(row.agrees for row in self.rows)
+
+    def __str__(self) -> str:
+        cells = [["output", "type", "difference", "of", "agrees"]]
+        for row in self.rows:
+            agrees = "yes" if row.agrees else "NO"
+            cells.append([row.name or "-", row.type, f"{row.difference:.1e}", f"{row.largest:.1e}", agrees])
+        widths = [max(len(row[i]) for row in cells) for i in range(5)]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
+        differing = sum(not row.agrees for row in self.rows)
+        last = f"{differing} of {len(self.rows)} outputs differ" if differing else f"all {len(self.rows)} outputs agree"
+        return "\n".join([*lines, last])
+
+
+def host_devices(count: int) -> None:
+    """Makes jax show `count` devices of the host's CPU; only before it is first used.
+
+    Raises `CallError` where it shows fewer already.
+    """
+    if _HOST_DEVICES not in os.environ.get("XLA_FLAGS", ""):
+        try:
+            jax.config.update("jax_platforms", "cpu")
+            jax.config.update("jax_num_cpu_devices", count)
+        except RuntimeError as error:
+            raise CallError(f"jax cannot show {count} host devices any more", why=str(error)) from None
+    there = len(jax.devices("cpu"))
+    if there < count:
+        raise CallError(
+            f"the mesh has {count} devices, and jax shows {there}", hint=f"XLA_FLAGS={_HOST_DEVICES}={count}"
+        )
+
+
+def verify(
+    fun: Callable[..., Any] | LoadedProgram,
+    mesh: Mesh,
+    schedule: Sequence[Tactic],
+    args: Sequence[Any] = (),
+    *,
+    seed: int = 0,
+    tolerance: float | None = None,
+    **jit_options: Any,
+) -> Verification:
+    """Runs `fun` whole and partitioned, and compares.
+
+    args        concrete or abstract; what is abstract is filled: floats with normal numbers, integers with 0 and 1
+    tolerance   differences of floats allowed, as a share of the output's largest element; None: by type
+
+    Raises `CallError` where there are too few devices.
+    """
+    partitioned = jit(fun, mesh, schedule, **jit_options)
+    if isinstance(fun, LoadedProgram):
+        args, whole = args or fun.traced.in_avals, jit(fun, Mesh({"one": 1}))
+    else:
+        static = {key: jit_options[key] for key in ("static_argnums", "static_argnames") if key in jit_options}
+        whole = jax.jit(fun, **static)
+    filled = _filled(args, np.random.default_rng(seed))
+    expected, found = whole(*filled), partitioned(*filled)
+    pairs = zip(jax.tree_util.tree_flatten_with_path(expected)[0], jax.tree.leaves(found), strict=True)
+    return Verification(tuple(_compared(_name(path), want, got, tolerance) for (path, want), got in pairs))
+
+
+def _filled(args: Sequence[Any], random: np.random.Generator) -> list[Any]:
+    """The arguments, with arrays on the host: a donated one is then there for both runs."""
+    return [jax.tree.map(lambda leaf: _array(leaf, random), arg) for arg in args]
+
+
+def _array(leaf: Any, random: np.random.Generator) -> Any:
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.split(jax.random.key(int(random.integers(2**31))), leaf.shape)
+        if jax.numpy.issubdtype(leaf.dtype, np.inexact):
+            return np.asarray(random.standard_normal(leaf.shape)).astype(leaf.dtype)
+        return random.integers(0, 2, leaf.shape).astype(leaf.dtype)
+    is_key = isinstance(leaf, jax.Array) and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(leaf) if isinstance(leaf, jax.Array) and not is_key else leaf
+
+
+def _compared(name: str, expected: Any, found: Any, tolerance: float | None) -> OutputDifference:
+    if jax.numpy.issubdtype(expected.dtype, jax.dtypes.prng_key):
+        expected, found = jax.random.key_data(expected), jax.random.key_data(found)
+    is_inexact = jax.numpy.issubdtype(expected.dtype, np.inexact)
+    wide = np.complex128 if jax.numpy.issubdtype(expected.dtype, np.complexfloating) else np.float64
+    want, got = np.asarray(expected).astype(wide), np.asarray(found).astype(wide)
+    both_nan = np.isnan(want) & np.isnan(got)
+    apart = np.where(both_nan | (want == got), 0.0, np.abs(want - got))
+    largest = float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0))
+    share = (float(jax.numpy.finfo(expected.dtype).eps) ** 0.5 if tolerance is None else tolerance) if is_inexact else 0
+    difference = float(np.max(apart, initial=0.0))
+    type_ = f"{expected.dtype.name}[{','.join(map(str, expected.shape))}]"
+    return OutputDifference(name, type_, difference, largest, bool((apart <= share * largest).all()))
+
+
+def _name(path: Sequence[Any]) -> str:
+    return jax.tree_util.keystr(tuple(path), simple=True, separator="/")

@@ -1,0 +1,1 @@
+"""The command line: a file for each subcommand, thin, since what they do belongs to the packages below."""

@@ -1,0 +1,69 @@
+"""The command line as a whole: its subcommands, its exit codes, and what it says of errors.
+
+autopart estimate model.mlir --mesh batch=8 --device tpu_v3 --schedule "DP(batch)"
+
+0   done, and the answer is yes
+1   done, and the answer is no: plans differ, results differ, nothing fits in memory
+2   not done: the command line, a file, the program or the schedule is wrong; stderr says why
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from autopart.cli.cache_command import cache
+from autopart.cli.completion_command import completion
+from autopart.cli.devices_command import devices
+from autopart.cli.diff_command import diff
+from autopart.cli.estimate_command import estimate
+from autopart.cli.explain_command import explain
+from autopart.cli.ops_command import ops
+from autopart.cli.partition_command import partition
+from autopart.cli.report_command import report
+from autopart.cli.reshard_plan_command import reshard_plan
+from autopart.cli.search_command import search
+from autopart.cli.sweep_command import sweep
+from autopart.cli.verify_command import verify
+from autopart.cli.warmup_command import warmup
+from autopart.core.errors import PartitionError
+
+WRONG = 2
+"""The exit code where nothing could be done."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def autopart() -> None:
+    """Partition array programs over device meshes.
+
+    PROGRAM is a StableHLO file (text, gzipped text or bytecode), or MODULE:FUNCTION, where FUNCTION takes no arguments
+    and returns (fun, args), or (fun, args, options) with keywords of ap.jit. Exit codes: 0 yes, 1 no, 2 not done.
+    """
+
+
+for command in (
+    partition, search, sweep, estimate, explain, diff, report, reshard_plan, verify, devices, ops, cache, warmup,
+    completion,
+):  # fmt: skip
+    autopart.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code."""
+    try:
+        code = autopart.main(list(sys.argv[1:] if arguments is None else arguments), "autopart", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return WRONG
+    except click.Abort:
+        return _failed("interrupted")
+    except (PartitionError, OSError) as error:
+        return _failed(str(error))
+    return code if isinstance(code, int) else 0
+
+
+def _failed(why: str) -> int:
+    print(f"autopart: {why}", file=sys.stderr)
+    return WRONG

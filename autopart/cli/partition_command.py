@@ -1,0 +1,49 @@
+"""`autopart partition`: a program partitioned by a schedule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from autopart.api.lowered import Lowered
+from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
+from autopart.cli.command_options import SAVE_PLAN, partitioned, show
+
+
+@click.command()
+@partitioned
+@SAVE_PLAN
+@click.option("--text", type=click.Choice(["program", "core", "hlo", "stablehlo"]), help="Write this text of it.")
+@click.option("--output", metavar="FILE", help="Where the text goes; by default it is printed.")
+@click.option("--strict", is_flag=True, help="Refuse a schedule at which propagation stops somewhere.")
+def partition(
+    program: str, mesh: str, device: str | None, schedule: Sequence[str], as_json: bool, save_plan: str | None,
+    text: str | None, output: str | None, strict: bool,
+) -> None:  # fmt: skip
+    """Partition PROGRAM over a mesh by a schedule, and show what each tactic did.
+
+    \b
+    Example:
+      autopart partition model.mlir --mesh batch=8 --schedule "DP(batch)" --save-plan plan.json
+    """
+    low = program_of(program).lowered(mesh_of(mesh, device), schedule_of(schedule), strict=strict)
+    if save_plan:
+        low.plan.save(save_plan)
+    if text:
+        written = low.as_text(text)
+        if output:
+            Path(output).write_text(written)
+        else:
+            click.echo(written)
+    if not text or output:
+        show(low.metadata, described(low), as_json)
+
+
+def described(low: Lowered) -> dict[str, Any]:
+    """A partitioned program as plain data: metadata, estimate and the plan's hash."""
+    estimate = json.loads(low.estimate.to_json()) if low.estimate else None
+    return {"metadata": json.loads(low.metadata.to_json()), "estimate": estimate, "plan_hash": low.plan.hash}
