@@ -36,9 +36,11 @@ class BufferRow:
     path: str
 
 
-def top_rows(run: Simulation, k: int) -> list[OpRow]:
-    """The costliest rows; rows of equal text and line are one."""
+def top_rows(run: Simulation, k: int, kind: str | None = None) -> list[OpRow]:
+    """The costliest rows, of "kernels" or "collectives" alone if asked; rows of equal text and line are one."""
     seconds = run.node_s * run.node_trips
+    if kind is not None:
+        seconds = np.where((run.graph.nodes["kind"] == KERNEL) == (kind == "kernels"), seconds, 0.0)
     rows: dict[tuple[str, str, str], OpRow] = {}
     for node in np.argsort(-seconds, kind="stable")[: 50 * k]:
         if seconds[node] > 0:
