@@ -164,13 +164,8 @@ class Metadata:
         }
         read["tactics"] = tuple(reports)
         read["gathered"] = tuple(Gathered(**row) for row in data["gathered"])
-        read["conflicts"] = tuple(
-            PricedConflict(**{**row, "ways": tuple(Resolution(**way) for way in row["ways"])})
-            for row in data.get("conflicts", ())
-        )
-        read["replicated"] = tuple(
-            Replicated(**{**row, "names": tuple(row["names"])}) for row in data.get("replicated", ())
-        )
+        read["conflicts"] = tuple(map(_read_conflict, data.get("conflicts", ())))
+        read["replicated"] = tuple(map(_read_replicated, data.get("replicated", ())))
         return Metadata(**{**data, **read})
 
 
@@ -183,6 +178,16 @@ def _read_report(row: dict[str, Any]) -> TacticReport:
         "decisions": tuple(map(tuple, row.get("decisions", ()))),
     }
     return TacticReport(**{**row, **read})
+
+
+def _read_conflict(row: dict[str, Any]) -> PricedConflict:
+    read: dict[str, Any] = {"ways": tuple(Resolution(**way) for way in row["ways"])}
+    return PricedConflict(**{**row, **read})
+
+
+def _read_replicated(row: dict[str, Any]) -> Replicated:
+    read: dict[str, Any] = {"names": tuple(row["names"])}
+    return Replicated(**{**row, **read})
 
 
 def report_tactic(

@@ -11,7 +11,7 @@ remarks       axis "model" is not used: the best found that uses it takes 1.98 s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from autopart.core.partitioning import Partitioning
@@ -103,7 +103,7 @@ def _not_offered(task: SearchTask) -> list[str]:
 
 
 @contextlib.contextmanager
-def _reached(task: SearchTask, state: State) -> Iterator[Partitioning]:
+def _reached(task: SearchTask, state: State) -> Generator[Partitioning]:
     """The task's partitioning in a state; it is as it was afterwards."""
     partitioning, start = task.partitioning, task.partitioning.mark()
     for decision in state.decisions:

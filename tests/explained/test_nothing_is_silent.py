@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from tests.explained.programs import MESH, array, lowered, stacked_step
+from tests.explained.programs import BP, MESH, array, lowered, stacked_step
 
 
 def stacked(decision) -> ap.Lowered:
     tactic = ap.ManualPartition({"params": decision}, axis="batch", name="Z3")
-    params = {"layers": array(8, 64, 64)}
-    return ap.jit(stacked_step, MESH, [tactic], donate_argnums=0).lower(params, array(16, 64))
+    params = {"layers": array(8, 1024, 1024)}
+    return ap.jit(stacked_step, MESH, [BP, tactic], donate_argnums=0).lower(params, array(4096, 1024))
 
 
 @pytest.mark.parametrize("decision", [ap.FIRST_DIVISIBLE_DIM, ap.LARGEST_DIVISIBLE_DIM])
@@ -27,7 +27,7 @@ def test_a_chosen_dim_is_never_that_of_stacked_layers(decision):
 def test_a_dim_given_as_a_number_may_be_that_of_stacked_layers_and_is_slower():
     by_layer, chosen = stacked(0), stacked(ap.FIRST_DIVISIBLE_DIM)
     assert by_layer.metadata.in_specs["params/layers"] == (("batch",),)
-    assert chosen.estimate.step_s < by_layer.estimate.step_s
+    assert chosen.estimate.step_s < 0.95 * by_layer.estimate.step_s
 
 
 def test_the_largest_dim_is_the_largest_on_a_device_and_the_first_of_equal_ones():

@@ -66,7 +66,9 @@ def test_new_conflicts_are_listed():
     both = ap.jit(lambda x, y: x + y, MESH, [ap.ManualPartition({"x": 0}, axis="model")])
     low = both.lower(*(ARGS[1], ARGS[1]))
     found = low.what_if({"y": 1}, axis="model")
-    assert found.fails[0].why == "this axis already tiles its dim 0" or found.conflicts
+    assert found.before == "tile<x, 0, model>"
+    [conflict] = found.conflicts
+    assert conflict.startswith('add on "model": (0, 0) -> tile 0 or (1, 1) -> tile 1  at test_what_if.py:')
 
 
 def test_without_a_device_collectives_and_layouts_are_compared():
@@ -95,5 +97,5 @@ def test_asking_changes_nothing():
 def test_text_and_html_show_the_figures():
     found = lowered("BP").what_if({"params/up": 1}, axis="model")
     assert str(found).startswith("what if tile<params/up, 1, model>, after the plan's own decisions?\n  step ")
-    assert "params/up    [] -> [-, model]" in str(found)
+    assert "params/up     [] -> [-, model]" in str(found)
     assert "tile&lt;params/up, 1, model&gt;" in found._repr_html_()

@@ -88,7 +88,7 @@ class WhyWhole:
         return f'{action_text(self.reports, number)} of tactic "{tactic_of(self.reports, number).name}"'
 
     def _neighbours(self, value: int, axis: str) -> list[int]:
-        """Ops around the value that have no loop over the axis, the nearest first: who makes and who reads it, and on."""
+        """Ops around the value that have no loop over the axis, the nearest first."""
         program, index = self.partitioning.program, self.partitioning.mesh.index(axis)
         found: list[int] = []
         values, seen = [value], {value}

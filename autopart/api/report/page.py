@@ -24,6 +24,7 @@ from autopart.api.explained.what_if import spec_text
 from autopart.api.metadata import Metadata
 from autopart.api.report import sections
 from autopart.api.schedule import Scheduled
+from autopart.core.errors import ArgumentError
 from autopart.core.html import escaped, json_in_script
 from autopart.core.quoting import one_line, short_place
 from autopart.core.units import bytes_text, seconds_text
@@ -37,9 +38,12 @@ MOST_NAMES = 20_000
 
 
 def write_report(metadata: Metadata, scheduled: Scheduled, path: str | Path) -> Path:
-    """Writes the page; returns where it is."""
-    path = Path(path)
-    path.write_text(report_page(metadata, scheduled), encoding="utf-8")
+    """Writes the page; returns where it is. Raises `ArgumentError` where it cannot be written."""
+    path, page = Path(path), report_page(metadata, scheduled)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"the report cannot be written to {path}", why=str(error)) from None
     return path.absolute()
 
 

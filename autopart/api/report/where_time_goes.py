@@ -6,8 +6,6 @@ collectives bring along, and the collectives as they run, small ones combined.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from autopart.core.ops.rule import traits_of
@@ -26,17 +24,18 @@ LINES_OF_NODES = 4000
 def by_class(run: Simulation) -> dict[str, float]:
     """Seconds of kernels by the class of their root, and of the copies around collectives; the most first."""
     nodes, seconds = run.graph.nodes, run.node_s * run.node_trips
-    found: Counter[str] = Counter()
+    found: dict[str, float] = {}
     specs = run.local.program.specs
     names = [type(traits_of(spec)).__name__.lower() for spec in specs]
     for node in np.flatnonzero(nodes["kind"] == KERNEL).tolist():
         spec = run.local.program.op_spec[nodes["subject"][node]]
         product = "convolution" if nodes["is_conv"][node] else "matmul"
-        found[product if nodes["matrix_flop"][node] > 0 else names[spec]] += float(seconds[node])
+        name = product if nodes["matrix_flop"][node] > 0 else names[spec]
+        found[name] = found.get(name, 0.0) + float(seconds[node])
     copies = run.serial_s - sum(found.values()) - run.collective_s
     if copies > 1e-9 * run.serial_s:
         found[COPIES] = copies
-    return {name: s for name, s in found.most_common() if s > 0}
+    return {name: s for name, s in sorted(found.items(), key=lambda row: -row[1]) if s > 0}
 
 
 def by_collective(estimate: Estimate) -> dict[str, tuple[float, float, int]]:
