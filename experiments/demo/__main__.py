@@ -31,7 +31,7 @@ from experiments.models import t32
 
 LARGE = t32.Config(layers=8, model_dim=4096, heads=32, vocabulary=32_000, batch=32, sequence=1024)
 SMALL = t32.Config(
-    layers=8, model_dim=64, heads=4, vocabulary=512, batch=16, sequence=32, learning_rate=1e-3, adam_epsilon=1e-5
+    layers=8, model_dim=64, heads=8, vocabulary=512, batch=16, sequence=32, learning_rate=1e-3, adam_epsilon=1e-5
 )
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
 STEPS = 5
