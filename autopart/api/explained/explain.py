@@ -234,6 +234,12 @@ class _Maker:
     def _redistributions(self) -> list[tuple[Plan, int, int]]:
         return list(self.local.redistributions())
 
+    def _line_op(self, number: int, value: int) -> int:
+        """The op whose line a redistribution belongs to: who makes the value, of an argument who reads it first."""
+        op, before_use = int(self.program.value_op[value]), number - len(self.local.at_def)
+        is_argument = self.scheduled.partitioning.graph.is_argument[op]
+        return int(self.local.first_reader[before_use]) if is_argument and before_use >= 0 else op
+
     def _collectives(self, value: int, name: str) -> list[CollectiveExplained]:
         """Its own, and those of values that belong to its path; equal ones are one row."""
         numbers = set(self._moved.get(name, ()))
@@ -243,7 +249,7 @@ class _Maker:
             plan, moved, scope = self._redistributions[number]
             trips, size = int(self.program.scope_trips[scope]), self.program.type_of(moved).element_bytes
             costs = iter(plan_cost(plan, size, self.links).steps if self.links else ())
-            where = self.program.where(int(self.program.value_op[moved]))
+            where = self.program.where(self._line_op(number, moved))
             for step in plan.steps:
                 if step.kind not in COLLECTIVES:
                     continue

@@ -40,9 +40,9 @@ def bars(rows: Sequence[Bar]) -> str:
         bar = "bar second" if "second" in row.style else "bar"
         found = " found" if "found" in row.style else ""
         lines.append(
-            f'<span class="name{found}">{escaped(row.name)}</span>'
+            f'<div class="row"><span class="name{found}">{escaped(row.name)}</span>'
             f'<span class="track"><span class="{bar}" style="display:block;width:{share:.2f}%"></span></span>'
-            f'<span class="value{found}">{escaped(row.text)}</span>'
+            f'<span class="value{found}">{escaped(row.text)}</span></div>'
         )
     return f'<div class="bars">{"".join(lines)}</div>'
 

@@ -80,7 +80,9 @@ def _compared(tactic: TacticReport) -> str:
     ranked = sorted(rows, key=lambda row: row["rank"])
     drawn = [_baseline(found, "found"), *(_baseline(row, "") for row in ranked)]
     remarks = lines_html(tactic.report.get("remarks", ()))
-    return f"<h3>{escaped(tactic.name)}, beside named schedules</h3>{bars(drawn)}{remarks}"
+    key = "" if all(row["fits"] for row in rows) else "Orange schedules do not fit the device's memory. "
+    said = f"<p>{escaped(key)}The best first: by memory that is missing, then by seconds.</p>"
+    return f"<h3>{escaped(tactic.name)}, beside named schedules</h3>{said}{bars(drawn)}{remarks}"
 
 
 def _baseline(row: Mapping[str, Any], style: str) -> Bar:

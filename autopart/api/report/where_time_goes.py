@@ -10,8 +10,9 @@ import numpy as np
 
 from autopart.core.ops.rule import traits_of
 from autopart.core.quoting import one_line
+from autopart.costmodel.breakdown import line_op
 from autopart.costmodel.estimate import Estimate
-from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL
+from autopart.costmodel.simulator.kernel_graph import KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 
 COPIES = "copies for collectives"
@@ -54,14 +55,10 @@ def by_line(run: Simulation) -> dict[str, tuple[float, float]]:
     for place, node in enumerate(ranked):
         if seconds[node] <= 0:
             break
-        kind, subject = int(nodes["kind"][node]), int(nodes["subject"][node])
-        op = subject
-        if kind != KERNEL:
-            value = run.local.at_def[subject] if kind == DEF_MOVE else run.local.placement.value[subject]
-            op = int(program.value_op[value])
+        op = line_op(run, node)
         if place >= LINES_OF_NODES:
             lines.setdefault(op, "other lines")
         if op not in lines:
             lines[op] = one_line(program.where(op).partition(" ")[0].rpartition("/")[2])
-        found.setdefault(lines[op], [0.0, 0.0])[int(kind != KERNEL)] += float(seconds[node])
+        found.setdefault(lines[op], [0.0, 0.0])[int(nodes["kind"][node] != KERNEL)] += float(seconds[node])
     return dict(sorted(((k, (a, b)) for k, (a, b) in found.items()), key=lambda row: -sum(row[1])))
