@@ -126,7 +126,7 @@ class ManualPartition:
         named, dead = named_values(partitioning.program), dead_tags(partitioning.program)
         decided: dict[int, tuple[str, tuple[Any, ...]]] = {}
         for key, wanted in self.inputs.items():
-            for target, decision in resolve(_known(select(named, key, dead), partitioning), wanted, key):
+            for target, decision in resolve(known_values(select(named, key, dead), partitioning), wanted, key):
                 each = self._per_axis(decision, target, partitioning)
                 if target.value in decided and decided[target.value][1] != each:
                     raise TileError(
@@ -156,7 +156,7 @@ class ManualPartition:
         return each
 
 
-def _known(found: list[tuple[Named, str]], partitioning: Partitioning) -> list[tuple[Named, str]]:
+def known_values(found: list[tuple[Named, str]], partitioning: Partitioning) -> list[tuple[Named, str]]:
     """What was selected, unless it is a number that no value of the program has."""
     count = partitioning.program.value_count
     for named, _ in found:

@@ -119,6 +119,9 @@ def test_paths_tags_outputs_and_globs_are_names_and_others_are_errors():
     assert [v.name for v in low.explain("params")] == ["params/down", "params/odd", "params/up"]
     assert [v.name for v in low.explain("*/up")] == ["params/up", "outputs/up"]
     assert {v.role for v in low.explain("hidden")} == {"tag"}
+    assert low.explain("%0")[0].role == "value"
+    with pytest.raises(ap.UnknownNameError, match="%999999"):
+        low.explain("%999999")
     assert low.explain("outputs/up")[0].spec == low.metadata.out_specs["outputs/up"]
     with pytest.raises(ap.UnknownNameError, match="'params/up'"):
         low.explain("params/upp")

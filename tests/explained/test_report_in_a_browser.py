@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.explained.test_report_page import read, searched
+from autopart.api.report.page import report_page
+from tests.explained.test_report_page import large, searched
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -29,8 +30,13 @@ addEventListener("load", () => {
 def shown(page: Path, width: int, folder: Path) -> str:
     """The document as the browser has it once it is loaded."""
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}", f"--window-size={width},900"]
-    command = [str(BROWSER), *flags, "--virtual-time-budget=3000", "--dump-dom", page.as_uri()]
+    command = [str(BROWSER), *flags, "--dump-dom", page.as_uri()]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+
+
+def found_in(dom: str) -> list[int]:
+    """Width of the window, width of the content, milliseconds until the page was there."""
+    return list(map(int, re.findall(r'data-found="(\d+) (\d+) (\d+)"', dom)[0]))
 
 
 @pytest.mark.parametrize("width", [500, 1280])
@@ -39,8 +45,14 @@ def test_it_is_drawn_within_the_window_and_its_tables_are_filled(width, tmp_path
     searched().report(page)
     page.write_text(page.read_text().replace("</body>", PROBE))
     dom = shown(page, width, tmp_path / "profile")
-    window, content, opened_ms = map(int, re.findall(r'data-found="(\d+) (\d+) (\d+)"', dom)[0])
+    window, content, _ = found_in(dom)
     assert content <= window
-    assert opened_ms < 2000
     assert re.search(r"1 to \d+ of \d+", dom)
-    assert read(dom).tags.count("button") >= 4
+    assert dom.count("<button") >= 4
+
+
+def test_a_page_of_twenty_thousand_ops_is_there_in_two_seconds(tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text(report_page(large().metadata, large().scheduled).replace("</body>", PROBE))
+    times = [found_in(shown(page, 1280, tmp_path / f"profile{n}"))[2] for n in range(3)]
+    assert min(times) < 2000

@@ -169,10 +169,16 @@ def test_charts_of_nothing_and_of_what_does_not_fit_are_drawn():
     assert "NaN" not in falling([(0.0, 2.0)], 0.0, 0.0, 2.0, 1.0)
 
 
+@functools.cache
+def large() -> ap.Lowered:
+    """A program of more than 20,000 ops, with 5,000 arguments."""
+    arguments = [array(8, 8)] * 5000
+    return ap.jit(lambda xs: [jnp.tanh(x @ x) * 2 for x in xs], MESH, []).lower(arguments)
+
+
 @pytest.mark.slow
 def test_a_program_of_twenty_thousand_ops_gives_a_small_page_in_seconds():
-    arguments = [array(8, 8)] * 5000
-    low = ap.jit(lambda xs: [jnp.tanh(x @ x) * 2 for x in xs], MESH, []).lower(arguments)
+    low = large()
     assert low.traced.program.op_count > 20_000
     began = time.process_time()
     page = page_of(low)

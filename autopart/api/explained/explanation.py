@@ -117,7 +117,7 @@ class CollectiveExplained:
 class ValueExplained:
     """A value: its layout and why it is that, how its readers are divided, and what it costs in collectives.
 
-    role        "argument", "output" or "tag"
+    role        "argument", "output", "tag", or "value" for one that is named by its number
     type_, local_type   of the whole array and of what a device holds; `bytes` and `local_bytes` are theirs
     spec        mesh axes of each dim
     where       source line of the op that makes it; empty for an argument
