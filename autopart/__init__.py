@@ -29,7 +29,7 @@ from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Sweep, sweep
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
-from autopart.api.tactics import FIRST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition
+from autopart.api.tactics import FIRST_DIVISIBLE_DIM, LARGEST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition
 from autopart.api.tag import tag
 from autopart.api.trace import LoadedProgram, load
 from autopart.api.warmup import warmup
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_DIVISIBLE_DIM",
     "ILP",
+    "LARGEST_DIVISIBLE_DIM",
     "MCTS",
     "REPLICATED",
     "UNKNOWN",

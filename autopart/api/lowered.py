@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import jax
@@ -12,15 +13,23 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from autopart.api.compiled import Compiled, concrete_mesh, platform_of, platform_of_devices
+from autopart.api.explained.explain import explain
+from autopart.api.explained.explanation import Explanation
+from autopart.api.explained.left_whole import replicated
+from autopart.api.explained.priced_conflict import PricedConflict
+from autopart.api.explained.resolutions import METADATA_OPS, priced_conflicts
+from autopart.api.explained.what_if import WhatIf, what_if
 from autopart.api.interpreted import run_in_sequence
 from autopart.api.metadata import Metadata
 from autopart.api.plan.host_check import check_hosts
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_of import plan_of
 from autopart.api.platform import runnable
+from autopart.api.report.page import write_report
 from autopart.api.schedule import Scheduled
+from autopart.api.tactics import INPUTS
 from autopart.api.trace import Traced
-from autopart.core.arguments import NONE, STRING, Kind, check, mapping, shown
+from autopart.core.arguments import AXES, NONE, PATH, STRING, TEXT, Kind, check, mapping, shown
 from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_internals import module_text
 from autopart.core.mesh import Mesh
@@ -82,6 +91,8 @@ class Lowered:
             out_specs=dict(zip(outputs, map(self._axes, self._output_layouts), strict=True)),
             flop_divided={use.axis: use.share for use in self.scheduled.uses},
             gathered=tuple(gathered(self.scheduled.partitioning, self.program, self._price())),
+            conflicts=priced_conflicts(self.scheduled, METADATA_OPS),
+            replicated=replicated(self.scheduled.partitioning, self.program, self.scheduled.reports),
         )
 
     @functools.cached_property
@@ -91,6 +102,39 @@ class Lowered:
         Raises `PlanError` where a tactic cannot be written down: microbatches cut by a function.
         """
         return plan_of(self.scheduled)
+
+    @functools.cached_property
+    def conflicts(self) -> tuple[PricedConflict, ...]:
+        """The conflicts that the schedule left, each with what every way out would cost. A lowering per way."""
+        return priced_conflicts(self.scheduled)
+
+    def explain(self, path: str) -> Explanation:
+        """Why the values of a path are laid out as they are: tactic, action, ops on the way, readers, collectives.
+
+        `path` is a full name ("params/blocks/3/qkv", "outputs/1"), a leading part of one, a tag, or a glob. For an axis
+        that tiles none of a value's dims it says why, and what tiling one would cost where that takes about a second
+        in all; `what_if` prices the others. Raises `UnknownNameError` for a path that names nothing.
+        """
+        check("Lowered.explain", path=(path, TEXT))
+        return explain(self.scheduled, path)
+
+    def what_if(self, inputs: Mapping[str, Any], axis: str | Sequence[str]) -> WhatIf:
+        """What another decision would cost: seconds, bytes and collectives beside the plan's, and where it fails.
+
+        `inputs` and `axis` are those of `ap.ManualPartition`, whose errors it raises for names that are not there. A
+        dim that the axis does not divide is no error here, but an entry of `fails`.
+        """
+        check("Lowered.what_if", inputs=(inputs, INPUTS), axis=(axis, AXES))
+        return what_if(self.scheduled, inputs, axis)
+
+    def report(self, path: str | Path) -> Path:
+        """Writes a page that shows all of this, one HTML file that needs no network; returns where it is.
+
+        Tactics, named schedules beside the result, memory over the program, seconds by op, collective and source line,
+        layouts drawn on the mesh, conflicts, the search's progress, and the plan as code.
+        """
+        check("Lowered.report", path=(path, PATH))
+        return write_report(self.metadata, self.scheduled, path)
 
     def _price(self) -> Price | None:
         if self.mesh.device is None:

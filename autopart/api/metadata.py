@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from autopart.api.explained.left_whole import Replicated
+from autopart.api.explained.priced_conflict import PricedConflict, Resolution
 from autopart.api.names import dead_tags
 from autopart.api.schedule_code import schedule_code
 from autopart.api.tactic import TacticResult
 from autopart.core.actions import Action, row_of, text_of
 from autopart.core.errors import ArgumentError
+from autopart.core.html import lines_html, table_html
 from autopart.core.partitioning import Partitioning
 from autopart.core.quoting import one_line
+from autopart.core.units import bytes_text, columns, seconds_text
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import AxisUse, percent
 from autopart.search.comparison import baseline_lines
@@ -32,6 +36,12 @@ from autopart.spmd.gathered import Gathered
 
 BASELINE_LINES = 5
 """Lines that a printed table spends on named schedules; the tactic's report has all of them."""
+
+CONFLICTS_SHOWN = 3
+"""Conflicts that a printed table shows with their ways out; `Metadata.conflicts` has all of them."""
+
+REPLICATED_LINES = 4
+"""Lines that a printed table spends on what is replicated; `Metadata.replicated` has all of it."""
 
 GATHERED_LINES = 8
 """Lines that a printed table spends on gathers; `Metadata.gathered` has all of them."""
@@ -76,6 +86,8 @@ class Metadata:
     in_specs, out_specs map full names ("params/w", "outputs/0") to the mesh axes of each dim. `flop_divided` is the
     share of the flop that each axis divides in the end. `gathered` lists the ops that an axis does not divide although
     what they read is tiled along it, with the reason; gathers that a tactic asked for are not among them.
+    `conflicts` are those that the schedule left, with what each way out would cost, where finding that out takes about
+    a second in all (`Lowered.conflicts` prices every way). `replicated` has the arguments that no axis tiles, and why.
     """
 
     mesh: Mapping[str, int]
@@ -85,6 +97,8 @@ class Metadata:
     out_specs: Mapping[str, tuple[tuple[str, ...], ...]]
     flop_divided: Mapping[str, float] = field(default_factory=dict)
     gathered: tuple[Gathered, ...] = ()
+    conflicts: tuple[PricedConflict, ...] = ()
+    replicated: tuple[Replicated, ...] = ()
 
     def __str__(self) -> str:
         header = ["tactic", "actions", *COLLECTIVES]
@@ -95,11 +109,7 @@ class Metadata:
             for t in self.tactics
         ]
         header += ["step", "peak"] if timed else []
-        widths = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
-        lines = [
-            "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True)))
-            for r in [header, *rows]
-        ]
+        lines = columns([header, *rows])
         last = self.tactics[-1] if self.tactics else None
         if last:
             shares = ", ".join(f"{axis} {percent(share)}" for axis, share in self.flop_divided.items())
@@ -108,11 +118,23 @@ class Metadata:
         lines += [line for t in self.tactics for line in _compared_lines(t)]
         lines += _gathered_lines(self.gathered)
         if last and last.conflicts:
-            lines.append(f"{len(last.conflicts)} conflicts, the first: {one_line(last.conflicts[0])}")
+            lines.append(f"{len(last.conflicts)} conflicts:")
+            shown = [line for conflict in self.conflicts[:CONFLICTS_SHOWN] for line in conflict.lines()]
+            lines += [f"  {line}" for line in shown or map(one_line, last.conflicts[:CONFLICTS_SHOWN])]
         if last and last.unpartitioned:
             kinds = ", ".join(f"{kind} ({len(where)})" for kind, where in last.unpartitioned.items())
             lines.append(f"ops that block propagation: {kinds}")
+        lines += _replicated_lines(self.replicated)
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the tactics as a table, and below it what the text says too."""
+        header = ["tactic", "actions", *COLLECTIVES, "step", "peak"]
+        rows = [
+            [t.name, len(t.actions), *(t.collectives[k] for k in COLLECTIVES), _seconds(t.step_s), _bytes(t.peak_bytes)]
+            for t in self.tactics
+        ]
+        return table_html(header, rows) + lines_html(str(self).splitlines()[1 + len(self.tactics) :])
 
     def as_schedule(self) -> str:
         """Python code of the manual tactics that take the same actions, so that a found schedule can be kept and read.
@@ -142,6 +164,8 @@ class Metadata:
         }
         read["tactics"] = tuple(reports)
         read["gathered"] = tuple(Gathered(**row) for row in data["gathered"])
+        read["conflicts"] = tuple(map(_read_conflict, data.get("conflicts", ())))
+        read["replicated"] = tuple(map(_read_replicated, data.get("replicated", ())))
         return Metadata(**{**data, **read})
 
 
@@ -154,6 +178,16 @@ def _read_report(row: dict[str, Any]) -> TacticReport:
         "decisions": tuple(map(tuple, row.get("decisions", ()))),
     }
     return TacticReport(**{**row, **read})
+
+
+def _read_conflict(row: dict[str, Any]) -> PricedConflict:
+    read: dict[str, Any] = {"ways": tuple(Resolution(**way) for way in row["ways"])}
+    return PricedConflict(**{**row, **read})
+
+
+def _read_replicated(row: dict[str, Any]) -> Replicated:
+    read: dict[str, Any] = {"names": tuple(row["names"])}
+    return Replicated(**{**row, **read})
 
 
 def report_tactic(
@@ -181,7 +215,11 @@ def report_tactic(
         peak_bytes=estimate.peak_bytes if estimate else None,
         report=dict(did.report),
         flop_divided={use.axis: use.share for use in uses},
-        notes=(*(str(use) for use in uses if use.is_partial), *map(_dead_tag, dead_tags(program))),
+        notes=(
+            *(str(use) for use in uses if use.is_partial),
+            *map(_dead_tag, dead_tags(program)),
+            *_left_whole(did.report.get("left_whole", ())),
+        ),
         decisions=tuple(tuple(row_of(action, lambda v: named.get(v, f"%{v}"))) for action in did.actions),
     )
 
@@ -195,13 +233,25 @@ def _dead_tag(tag: str) -> str:
     return f'tag "{tag}": nothing uses the values that carry it, so they are no part of the program'
 
 
+def _left_whole(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """What was to be tiled on a dim that the axis divides and has none, by axis and reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        groups.setdefault((row["axis"], row["why"]), []).append(row["name"])
+    return [
+        f'left whole on "{axis}": {names[0]}' + (f" and {len(names) - 1} more" if len(names) > 1 else "") + f": {why}"
+        for (axis, why), names in groups.items()
+    ]
+
+
 def _compared_lines(tactic: TacticReport) -> list[str]:
     """What a search found beside the named schedules, and what would come next."""
     baselines = tactic.report.get("baselines", ())
     if not baselines or "best" not in tactic.report:
         return []
+    name, best = f"{one_line(tactic.name)} found", tactic.report["best"]
     lines = [f"{one_line(tactic.name)}, beside named schedules:"]
-    lines += [f"  {line}" for line in baseline_lines(baselines, BASELINE_LINES)]
+    lines += [f"  {line}" for line in baseline_lines(baselines, BASELINE_LINES, (name, best))]
     return lines + [f"  {one_line(remark)}" for remark in tactic.report.get("remarks", ())]
 
 
@@ -214,7 +264,7 @@ def _gathered_lines(rows: tuple[Gathered, ...]) -> list[str]:
     many = "op reads" if len(rows) == 1 else "ops read"
     lines = [f"gathered because {len(rows)} {many} whole what is tiled:"] if rows else []
     for (where, kind, axis, reason), members in ranked[:GATHERED_LINES]:
-        cost = _scaled(sum(row.bytes for row in members))
+        cost = bytes_text(sum(row.bytes for row in members))
         if members[0].seconds is not None:
             cost += f", {_seconds(sum(row.seconds or 0.0 for row in members))}"
         count = f"{len(members)} x " if len(members) > 1 else ""
@@ -240,17 +290,16 @@ def _referee_lines(tactic: TacticReport) -> list[str]:
     return lines
 
 
+def _replicated_lines(rows: tuple[Replicated, ...]) -> list[str]:
+    """What every device holds whole, and why, the most bytes first."""
+    lines = [f"  {row}" for row in rows[:REPLICATED_LINES]]
+    left = len(rows) - REPLICATED_LINES
+    lines += [f"  and {left} more reasons"] if left > 0 else []
+    return ["left replicated:", *lines] if rows else []
+
+
 def _seconds(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3g} s" if value >= 1 else f"{value * 1e3:.3g} ms"
-
-
-def _scaled(in_bytes: float) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if in_bytes >= size:
-            return f"{in_bytes / size:.3g} {unit}"
-    return f"{in_bytes:.0f} B"
+    return "-" if value is None else seconds_text(value)
 
 
 def _bytes(value: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autopart.api.metadata import TacticReport, report_tactic
 from autopart.api.names import keys
@@ -21,12 +21,16 @@ from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions
 
+Pricing = Callable[[DeviceLocal], Estimate | None]
+"""What a lowering of the program at hand costs; None where the mesh names no device and no cost model is given."""
+
 
 @dataclass(frozen=True)
 class Scheduled:
     """The state after the last tactic, its device-local program and estimate, each tactic's report, and all actions.
 
-    `uses` says of each mesh axis what it is used for in the end, and which share of the flop it divides.
+    `uses` says of each mesh axis what it is used for in the end, and which share of the flop it divides. `price` is
+    what estimated it: it prices any other lowering of the program too, or says None where nothing does.
     """
 
     partitioning: Partitioning
@@ -35,6 +39,7 @@ class Scheduled:
     estimate: Estimate | None
     uses: tuple[AxisUse, ...] = ()
     actions: tuple[Action, ...] = ()
+    price: Pricing = field(default=lambda lowered: None, repr=False, compare=False)
 
 
 def run_schedule(
@@ -75,7 +80,7 @@ def run_schedule(
     lowered, estimate, uses = left or outcome()
     if strict:
         _check_busy(uses, used_by)
-    return Scheduled(partitioning, lowered, tuple(reports), estimate, uses, tuple(taken))
+    return Scheduled(partitioning, lowered, tuple(reports), estimate, uses, tuple(taken), price)
 
 
 def _check_busy(uses: tuple[AxisUse, ...], used_by: Mapping[str, tuple[Tactic, TacticContext]]) -> None:
@@ -116,7 +121,7 @@ def _check_unblocked(report: TacticReport, tactic: Tactic, context: TacticContex
         )
 
 
-def _pricing(program: Program, mesh: Mesh, cost_model: CostModel | None) -> Callable[[DeviceLocal], Estimate | None]:
+def _pricing(program: Program, mesh: Mesh, cost_model: CostModel | None) -> Pricing:
     if cost_model is not None:
         return lambda lowered: priced_by(cost_model, lowered, mesh)
     if mesh.device is None:

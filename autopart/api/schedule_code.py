@@ -63,7 +63,7 @@ def _dims(inputs: Any) -> str:
         return "{" + ", ".join(f"{quoted(str(key))}: {_dims(below)}" for key, below in inputs.items()) + "}"
     if isinstance(inputs, int):
         return str(inputs)
-    if inputs == "ap.FIRST_DIVISIBLE_DIM":
+    if inputs in ("ap.FIRST_DIVISIBLE_DIM", "ap.LARGEST_DIVISIBLE_DIM"):
         return str(inputs)
     raise PartitionError(f"{one_line(str(inputs))} cannot be written as code", why="it decides when it is called")
 

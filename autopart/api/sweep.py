@@ -35,8 +35,10 @@ from autopart.core.arguments import (
     whole,
 )
 from autopart.core.errors import MeshError, PartitionError
+from autopart.core.html import lines_html, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
+from autopart.core.units import seconds_text
 from autopart.costmodel.cost_models import cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
@@ -44,7 +46,6 @@ from autopart.search.cost import Objective
 from autopart.search.execution.executor import Executor, executor_of
 from autopart.search.mesh_search import MeshTask, search_meshes
 from autopart.search.optimizers.optimizer import Optimizer, optimizer_of
-from autopart.search.progress import seconds_text
 from autopart.search.search import DEFAULT_OBJECTIVE, Search, SearchResult
 from autopart.spmd.device_local import LoweringOptions
 
@@ -114,6 +115,12 @@ class Sweep:
         if not any(row.fits for row in self.rows):
             lines.append("none fits: the best is the one that needs least memory")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a row per mesh."""
+        header = ["mesh", "step", "peak", "fits", "evaluations", ""]
+        note = [] if any(row.fits for row in self.rows) else ["none fits: the best is the one that needs least memory"]
+        return table_html(header, map(self._cells, self.rows)) + lines_html(note)
 
     def _cells(self, row: SweepRow) -> list[str]:
         if row.error or row.step_s is None or row.peak_bytes is None:

@@ -3,15 +3,22 @@
     ManualPartition({"x": 0}, axis="batch")
       ->  tile<x, 0, "batch">; propagate "batch"
 
+    ManualPartition({"params": LARGEST_DIVISIBLE_DIM}, axis="batch")
+      ->  tile<params/w, 2, "batch">          f32[16,512,2048]: a loop takes layers off dim 0, which is passed over
+          and in the report: params/b         f32[16,3]: no dim that "batch" divides, so it is left whole
+
 A tactic never undoes an earlier one: what that decided is already propagated when this one acts.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import numpy as np
 
 from autopart.api.names import Named, dead_tags, named_values, resolve, select
 from autopart.api.tactic import TacticContext, TacticResult
@@ -19,6 +26,7 @@ from autopart.core.actions import Action, Atomic, Propagate, Tile
 from autopart.core.arguments import ANYTHING, AXES, STRING, check_fields, mapping, shown, takes
 from autopart.core.errors import TileError, UnknownNameError
 from autopart.core.partitioning import Partitioning
+from autopart.search.space.priors import walked_dims
 
 
 class Choice(Enum):
@@ -26,6 +34,7 @@ class Choice(Enum):
 
     REPLICATED = "replicated"
     FIRST_DIVISIBLE_DIM = "first divisible dim"
+    LARGEST_DIVISIBLE_DIM = "largest divisible dim"
     UNKNOWN = "unknown"
 
     def __repr__(self) -> str:
@@ -36,13 +45,22 @@ REPLICATED = Choice.REPLICATED
 """Keep the value whole along the axis (an atomic action)."""
 
 FIRST_DIVISIBLE_DIM = Choice.FIRST_DIVISIBLE_DIM
-"""The first dim whose size, after what already tiles it, the axis divides; nothing where there is none."""
+"""The first dim whose size, after what already tiles it, the axis divides; nothing where there is none.
+
+Dims along which a loop takes slices of arrays of this shape, such as the layers of stacked parameters, are passed over:
+tiled there, every device would receive each layer when its turn comes. A dim given as a number may be one of those.
+"""
+
+LARGEST_DIVISIBLE_DIM = Choice.LARGEST_DIVISIBLE_DIM
+"""As `FIRST_DIVISIBLE_DIM`, but of those dims the one that is largest on a device, the first of equal ones: all-gathers
+and reduce-scatters of a matrix then move long rows, whatever the order of its dims."""
 
 UNKNOWN = Choice.UNKNOWN
 """No decision: propagation decides."""
 
 
-_INPUTS = mapping(STRING, ANYTHING, "a dict of names to decisions, such as {'x': 0}")
+INPUTS = mapping(STRING, ANYTHING, "a dict of names to decisions, such as {'x': 0}")
+"""What a manual tactic is told about values."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +68,14 @@ class ManualPartition:
     """Tiles named values along one mesh axis, or several, then propagates.
 
     inputs  maps an argument's name, a tag, "outputs" or a glob over full names to a decision: a dim,
-            `REPLICATED`, `FIRST_DIVISIBLE_DIM`, `UNKNOWN`, a callable `(path, shape) -> decision`, or a dict of
-            globs over the pytree path below the key. With several axes, a tuple decides for each of them, anything
-            else for all. Arrays without elements cannot be tiled; a key that names others too passes over them.
+            `REPLICATED`, `FIRST_DIVISIBLE_DIM`, `LARGEST_DIVISIBLE_DIM`, `UNKNOWN`, a callable
+            `(path, shape) -> decision`, or a dict of globs over the pytree path below the key. With several axes, a
+            tuple decides for each of them, anything else for all. Arrays without elements cannot be tiled; a key that
+            names others too passes over them.
     axis    a mesh axis or a sequence of them, outermost first
     name    what the metadata calls the tactic
+
+    What a divisible dim was asked of and has none is left whole; the report's `left_whole` says which and why.
 
     Raises, when applied: `UnknownNameError` for a name, path or glob that matches nothing, `TileError` for a
     decision that is not legal, `MeshError` for an unknown axis.
@@ -65,7 +86,7 @@ class ManualPartition:
     name: str = ""
 
     def __post_init__(self) -> None:
-        check_fields(self, inputs=_INPUTS, axis=AXES, name=STRING)
+        check_fields(self, inputs=INPUTS, axis=AXES, name=STRING)
         if not self.name:
             object.__setattr__(self, "name", f"ManualPartition[{','.join(self.axes)}]")
 
@@ -76,23 +97,36 @@ class ManualPartition:
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
+        actions: list[Action] = []
+        left: list[dict[str, str]] = []
+        for named, axis, asked in self.asked(partitioning):
+            if isinstance(asked, str):
+                left.append({"name": named.name, "axis": axis, "why": asked})
+            else:
+                partitioning.apply(asked)
+                actions.append(asked)
+        partitioning.propagate(self.axes)
+        return TacticResult([*actions, *map(Propagate, self.axes)], {"left_whole": left} if left else {})
+
+    def asked(self, partitioning: Partitioning) -> Iterator[tuple[Named, str, Action | str]]:
+        """(value, axis, the action asked for, or why a dim that may be chosen is none) in order.
+
+        Each is made when it is its turn: a dim that is to be chosen depends on those applied until then.
+        """
         for axis in self.axes:
             partitioning.mesh.index(axis)
-        actions: list[Action] = []
+        walked = _WalkedDims(partitioning)
         for value, named, decisions in self._decisions(partitioning):
             for axis, decision in zip(self.axes, decisions, strict=True):
-                action = _action(partitioning, named, value, axis, decision)
-                if action is not None:
-                    partitioning.apply(action)
-                    actions.append(action)
-        partitioning.propagate(self.axes)
-        return TacticResult([*actions, *map(Propagate, self.axes)])
+                asked = _asked(partitioning, walked, value, axis, decision)
+                if asked is not None:
+                    yield named, axis, asked
 
     def _decisions(self, partitioning: Partitioning) -> Iterator[tuple[int, Named, tuple[Any, ...]]]:
         named, dead = named_values(partitioning.program), dead_tags(partitioning.program)
         decided: dict[int, tuple[str, tuple[Any, ...]]] = {}
         for key, wanted in self.inputs.items():
-            for target, decision in resolve(_known(select(named, key, dead), partitioning), wanted, key):
+            for target, decision in resolve(known_values(select(named, key, dead), partitioning), wanted, key):
                 each = self._per_axis(decision, target, partitioning)
                 if target.value in decided and decided[target.value][1] != each:
                     raise TileError(
@@ -116,12 +150,13 @@ class ManualPartition:
             if one is not None and not isinstance(one, Choice) and (isinstance(one, bool) or not isinstance(one, int)):
                 raise TileError(
                     f"{target.name}: {shown(one)} is not a decision",
-                    hint="a dim, ap.REPLICATED, ap.FIRST_DIVISIBLE_DIM, ap.UNKNOWN, or a dict of globs below the key",
+                    hint="a dim, ap.REPLICATED, ap.FIRST_DIVISIBLE_DIM, ap.LARGEST_DIVISIBLE_DIM, ap.UNKNOWN, or a "
+                    "dict of globs below the key",
                 )
         return each
 
 
-def _known(found: list[tuple[Named, str]], partitioning: Partitioning) -> list[tuple[Named, str]]:
+def known_values(found: list[tuple[Named, str]], partitioning: Partitioning) -> list[tuple[Named, str]]:
     """What was selected, unless it is a number that no value of the program has."""
     count = partitioning.program.value_count
     for named, _ in found:
@@ -130,17 +165,48 @@ def _known(found: list[tuple[Named, str]], partitioning: Partitioning) -> list[t
     return found
 
 
-def _action(partitioning: Partitioning, named: Named, value: int, axis: str, decision: Any) -> Action | None:
+class _WalkedDims:
+    """Shape -> dims along which loops take slices of arguments of that shape; looked for when first asked."""
+
+    def __init__(self, partitioning: Partitioning):
+        self._program = partitioning.program
+
+    @functools.cached_property
+    def _of(self) -> Mapping[tuple[int, ...], frozenset[int]]:
+        return walked_dims(self._program, np.array(self._program.arguments, np.int32))
+
+    def of(self, shape: tuple[int, ...]) -> frozenset[int]:
+        """Those of a shape."""
+        return self._of.get(shape, frozenset())
+
+
+def _asked(
+    partitioning: Partitioning, walked: _WalkedDims, value: int, axis: str, decision: Any
+) -> Action | str | None:
+    """The action that a decision asks for, why there is none, or None where nothing is asked."""
     match decision:
         case None | Choice.UNKNOWN:
             return None
         case Choice.REPLICATED:
             return Atomic(value, axis)
-        case Choice.FIRST_DIVISIBLE_DIM:
-            rank = len(partitioning.program.type_of(value).shape)
-            legal = (d for d in range(rank) if not partitioning.why_not_tile(value, d, axis))
-            dim = next(legal, None)
-            return None if dim is None else Tile(value, dim, axis)
+        case Choice.FIRST_DIVISIBLE_DIM | Choice.LARGEST_DIVISIBLE_DIM:
+            return _chosen(partitioning, walked, value, axis, decision is Choice.LARGEST_DIVISIBLE_DIM)
         case dim:
             rank = len(partitioning.program.type_of(value).shape)
             return Tile(value, dim + rank if -rank <= dim < 0 else dim, axis)
+
+
+def _chosen(partitioning: Partitioning, walked: _WalkedDims, value: int, axis: str, largest: bool) -> Action | str:
+    """tile<value, dim, axis> on the first or the largest dim that may be tiled; else why there is none."""
+    shape = partitioning.program.type_of(value).shape
+    why = {d: partitioning.why_not_tile(value, d, axis) for d in range(len(shape))}
+    legal = [d for d, reason in why.items() if not reason]
+    dims = [d for d in legal if d not in walked.of(shape)]
+    if dims:
+        size = {d: shape[d] // partitioning.ways(value, d) for d in dims}
+        return Tile(value, max(dims, key=lambda d: (size[d], -d)) if largest else dims[0], axis)
+    if legal:
+        return f"a loop takes slices along dim {legal[0]}, and no other dim is divisible by {axis}"
+    if partitioning.tiled_dim(value, axis) >= 0:
+        return f"this axis already tiles its dim {partitioning.tiled_dim(value, axis)}"
+    return "; ".join(dict.fromkeys(why.values())) or "it has no dims"

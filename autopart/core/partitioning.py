@@ -39,6 +39,7 @@ from autopart.core.propagation import (
     propagate,
     result_entry,
     set_action,
+    set_mapping,
     slicing,
     tile_in_turn,
     tiling,
@@ -312,6 +313,26 @@ class Partitioning:
                 of = self.table.of[self.program.op_spec[ops[i]]]
                 undecided.append((int(ops[i]), axis, tuple(of[m] for m in found[i, : counts[i]].tolist())))
         return undecided
+
+    def resolve(self, op: int, axis: str, mapping: int) -> bool:
+        """Has `op` loop over `axis` by its mapping number `mapping`, and propagates from there; False if it cannot.
+
+        No tactic issues this: it is how one asks what follows if a conflict is settled in one way.
+        """
+        index = self.mesh.index(axis)
+        if self.state.mapping[op, index] >= 0:
+            return False
+        count = fitting_mappings(self.graph, self.table.arrays, self.state, self.sizes, op, index, self._found)
+        if mapping not in self._found[:count]:
+            return False
+        self._stamp += 1
+        set_mapping(self.state, op, index, mapping, self._stamp)
+        for value in self.program.results_of(op):
+            first, last = self.graph.user_ptr[value], self.graph.user_ptr[value + 1]
+            self._seeds[index] += self.graph.use_op[self.graph.user[first:last]].tolist()
+        self._seeds[index] += self.graph.value_op[self.program.operands_of(op)].tolist()
+        self.propagate([axis])
+        return True
 
     def fitting_count(self, op: int, axis: str) -> int:
         """How many mappings of `op` the layouts around it speak for, along `axis`; more than one is a conflict."""

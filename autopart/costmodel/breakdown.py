@@ -36,9 +36,11 @@ class BufferRow:
     path: str
 
 
-def top_rows(run: Simulation, k: int) -> list[OpRow]:
-    """The costliest rows; rows of equal text and line are one."""
+def top_rows(run: Simulation, k: int, kind: str | None = None) -> list[OpRow]:
+    """The costliest rows, of "kernels" or "collectives" alone if asked; rows of equal text and line are one."""
     seconds = run.node_s * run.node_trips
+    if kind is not None:
+        seconds = np.where((run.graph.nodes["kind"] == KERNEL) == (kind == "kernels"), seconds, 0.0)
     rows: dict[tuple[str, str, str], OpRow] = {}
     for node in np.argsort(-seconds, kind="stable")[: 50 * k]:
         if seconds[node] > 0:
@@ -62,10 +64,26 @@ def node_text(run: Simulation, node: int) -> tuple[str, int, float, str, str]:
         return f"{what} {_local(run, value, run.local.native)}", 0, 0.0, program.where(index), path(program, value)
     after_op = graph.nodes["kind"][node] == DEF_MOVE
     value = int(run.local.at_def[index] if after_op else run.local.placement.value[index])
+    op = line_op(run, node)
     cost = run.plans[0 if after_op else 1][index]
     kinds = "+".join(f"{s.kind}<{','.join(s.mesh_axes)}>" for s in cost.steps)
-    where = program.where(int(program.value_op[value]))
+    where = program.where(op)
     return f"{kinds} {_local(run, value, run.local.settled)}", 0, 0.0, where, path(program, value)
+
+
+def line_op(run: Simulation, node: int) -> int:
+    """The op whose source line a node belongs to: its root, or the op that makes what is moved.
+
+    Arguments have no line. A gather of one belongs to the first op that reads it.
+    """
+    program, index = run.local.program, int(run.graph.nodes["subject"][node])
+    kind = int(run.graph.nodes["kind"][node])
+    if kind == KERNEL:
+        return index
+    op = int(program.value_op[run.local.at_def[index] if kind == DEF_MOVE else run.local.placement.value[index]])
+    if kind == DEF_MOVE or program.spec(op).kind != "argument":
+        return op
+    return int(run.local.first_reader[index])
 
 
 def _local(run: Simulation, value: int, layouts: np.ndarray) -> str:

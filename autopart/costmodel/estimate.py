@@ -1,7 +1,11 @@
 """An estimate in words: seconds and bytes of a step, and where they come from.
 
 step 2.31 s    compute 1.92 s    all_reduce 0.39 s (418 x, 84 GB)
+     2.31 s in turn, 2.02 s overlapped; collectives one by one, before small ones are combined: all_reduce 0.42 s
 peak 59.9 GB   arguments 40.2 GB, outputs 0 GB, in between 19.7 GB    does not fit: tpu_v3 holds 17.2 GB
+
+Compute and the seconds of each kind add up to the step, collectives in turn: a compiler runs small reductions as one,
+which then wait once (`simulator/combine.py`), and the seconds of a kind are those that are left.
 """
 
 from __future__ import annotations
@@ -13,12 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autopart.core.arguments import PATH, check, is_real, shown, whole
+import numpy as np
+
+from autopart.core.arguments import NONE, PATH, Kind, check, is_real, shown, whole
 from autopart.core.errors import ArgumentError, PartitionError
+from autopart.core.html import lines_html, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
+from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
 from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS
+from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, USE_MOVE
 from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.timeline import chrome_trace
 from autopart.spmd.device_local import DeviceLocal
@@ -26,11 +35,24 @@ from autopart.spmd.device_local import DeviceLocal
 
 @dataclass(frozen=True)
 class CollectiveTotal:
-    """All collectives of one kind in a step: how many, their seconds, and bytes of their larger side on a device."""
+    """All collectives of one kind in a step.
+
+    count         how many, as the program has them
+    seconds       as they run, small ones combined: with `Estimate.compute_s` these add up to `serial_s`
+    bytes         of their larger side on a device
+    uncombined_s  if each ran by itself
+    """
 
     count: int
     seconds: float
     bytes: float
+    uncombined_s: float
+
+
+KINDS = ("kernels", "collectives", "buffers")
+"""What `Estimate.top` can be asked for alone."""
+
+_TOP = Kind(", ".join(map(repr, KINDS)), lambda value: isinstance(value, str) and value in KINDS) | NONE
 
 
 @dataclass(frozen=True)
@@ -82,15 +104,17 @@ class Estimate:
     simulation: Simulation | None = field(default=None, repr=False, compare=False)
     """The run behind it; None for an estimate that another model made."""
 
-    def top(self, k: int = 10) -> Top:
+    def top(self, k: int = 10, kind: str | None = None) -> Top:
         """The `k` kernels and collectives with the most seconds, and the `k` largest buffers live at the peak.
 
-        Rows carry the source line and the pytree path of the nearest argument or output. Equal rows are added up.
-        Raises `ValueError` for an estimate without a simulation behind it.
+        `kind` is "kernels", "collectives" or "buffers" for those alone. Rows carry the source line and the pytree path
+        of the nearest argument or output. Equal rows are added up. A collective's seconds are those in which it runs
+        combined with others, local copies included. Raises `ValueError` for an estimate without a simulation behind it.
         """
         run = self._run()
-        check("Estimate.top", k=(k, whole(0)))
-        return Top(tuple(top_rows(run, k)), tuple(top_buffers(run, k)))
+        check("Estimate.top", k=(k, whole(0)), kind=(kind, _TOP))
+        seconds = () if kind == "buffers" else tuple(top_rows(run, k, kind))
+        return Top(seconds, tuple(top_buffers(run, k)) if kind in (None, "buffers") else ())
 
     def timeline(self) -> dict[str, Any]:
         """The step as a Chrome trace: load the JSON in ui.perfetto.dev. Collectives overlap as in `overlapped_s`."""
@@ -108,21 +132,38 @@ class Estimate:
         figures["collectives"] = {kind: dataclasses.asdict(total) for kind, total in self.collectives.items()}
         return json.dumps(figures, indent=1)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the step by compute and kind of collective, and the memory."""
+        rows = [("compute", "", seconds_text(self.compute_s), "", "")]
+        rows += [
+            (kind, str(t.count), seconds_text(t.seconds), seconds_text(t.uncombined_s), bytes_text(t.bytes))
+            for kind, t in self.collectives.items()
+            if t.count
+        ]
+        rows.append(("step, collectives in turn", "", seconds_text(self.serial_s), "", ""))
+        table = table_html(["", "times", "seconds", "one by one", "bytes"], rows)
+        return table + lines_html(str(self).splitlines()[1:])
+
     def _run(self) -> Simulation:
         if self.simulation is None:
             raise PartitionError("this estimate was not made by the simulator: it has no ops to list")
         return self.simulation
 
     def __str__(self) -> str:
-        parts = [f"{k} {_s(t.seconds)} ({t.count} x, {_b(t.bytes)})" for k, t in self.collectives.items() if t.count]
+        there = {kind: total for kind, total in self.collectives.items() if total.count}
+        parts = [f"{k} {seconds_text(t.seconds)} ({t.count} x, {bytes_text(t.bytes)})" for k, t in there.items()]
+        alone = ", ".join(f"{k} {seconds_text(t.uncombined_s)}" for k, t in there.items())
+        alone = f"; collectives one by one, before small ones are combined: {alone}" if alone else ""
         between = self.peak_bytes - self.argument_bytes - self.output_bytes
         unknown = [f"no flop are known of: {', '.join(self.unknown_ops)}"] if self.unknown_ops else []
+        total, within = bytes_text(self.peak_bytes), (self.argument_bytes, self.output_bytes, between)
+        shares = zip(("arguments", "outputs", "in between"), map(bytes_text, within), strict=True)
+        fits = "fits" if self.fits else f"does not fit: {self.why}"
         return "\n".join(
             [
-                f"step {_s(self.step_s)}  compute {_s(self.compute_s)}  " + "  ".join(parts),
-                f"     {_s(self.serial_s)} in turn, {_s(self.overlapped_s)} overlapped",
-                f"peak {_b(self.peak_bytes)}  arguments {_b(self.argument_bytes)}, outputs {_b(self.output_bytes)}, "
-                f"in between {_b(between)}  " + ("fits" if self.fits else f"does not fit: {self.why}"),
+                f"step {seconds_text(self.step_s)}  compute {seconds_text(self.compute_s)}  " + "  ".join(parts),
+                f"     {seconds_text(self.serial_s)} in turn, {seconds_text(self.overlapped_s)} overlapped{alone}",
+                f"peak {total}  {', '.join(f'{what} {size}' for what, size in shares)}  {fits}",
                 *unknown,
             ]
         )
@@ -145,14 +186,6 @@ def priced_by(cost_model: CostModel, local: DeviceLocal, mesh: Mesh) -> Estimate
     return found
 
 
-def _s(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
-
-
-def _b(in_bytes: float) -> str:
-    return f"{in_bytes / 1e9:.3g} GB"
-
-
 def estimate(local: DeviceLocal, mesh: Mesh | None = None, options: SimulatorOptions | None = None) -> Estimate:
     """The simulator's estimate of a device-local program on `mesh` (default: the mesh it was lowered for).
 
@@ -165,7 +198,11 @@ def estimate_of(simulator: Simulator, local: DeviceLocal) -> Estimate:
     """An estimate from a simulator that is kept for many lowerings of one program."""
     run, device = simulator.run(local), simulator.links.device
     excess = run.peak_bytes - device.hbm_bytes
-    why = f"{device.name} holds {_b(device.hbm_bytes)}, {_b(excess)} less than needed" if excess > 0 else ""
+    why = (
+        f"{device.name} holds {bytes_text(device.hbm_bytes)}, {bytes_text(excess)} less than needed"
+        if excess > 0
+        else ""
+    )
     return Estimate(
         step_s=run.overlapped_s if simulator.options.overlap else run.serial_s,
         peak_bytes=run.peak_bytes,
@@ -189,13 +226,33 @@ def estimate_of(simulator: Simulator, local: DeviceLocal) -> Estimate:
 def collective_totals(run: Simulation) -> dict[str, CollectiveTotal]:
     """Counts, seconds and bytes per kind; a collective in a loop counts as often as it runs."""
     program, place = run.local.program, run.local.placement
-    totals = {kind: CollectiveTotal(0, 0.0, 0.0) for kind in COLLECTIVE_KINDS[:5]}
+    totals = {kind: CollectiveTotal(0, 0.0, 0.0, 0.0) for kind in COLLECTIVE_KINDS[:5]}
     scopes = [*program.op_scope[program.value_op[run.local.at_def]].tolist(), *place.scope.tolist()]
-    for cost, scope in zip([*run.plans[0], *run.plans[1]], scopes, strict=True):
+    saved = saved_seconds(run)
+    for cost, scope, saved_s in zip([*run.plans[0], *run.plans[1]], scopes, saved.tolist(), strict=True):
         trips = int(program.scope_trips[scope])
         for step in cost.steps:
             one = totals[step.kind]
             totals[step.kind] = CollectiveTotal(
-                one.count + trips, one.seconds + trips * step.seconds, one.bytes + trips * step.bytes
+                one.count + trips,
+                one.seconds + trips * (step.seconds - saved_s),
+                one.bytes + trips * step.bytes,
+                one.uncombined_s + trips * step.seconds,
             )
     return totals
+
+
+def saved_seconds(run: Simulation) -> np.ndarray:
+    """float64[redistributions], those after ops first: what each saves per run by being combined with others.
+
+    Only redistributions of a single collective are combined, so what is saved is that one's.
+    """
+    kind, subject = run.graph.nodes["kind"], run.graph.nodes["subject"]
+    saved = np.zeros(len(run.plans[0]) + len(run.plans[1]))
+    alone = np.array([cost.seconds + cost.copy_s for cost in (*run.plans[0], *run.plans[1])])
+    for of, first in ((DEF_MOVE, 0), (USE_MOVE, len(run.plans[0]))):
+        nodes = np.flatnonzero(kind == of)
+        places = first + subject[nodes]
+        saved[places] = alone[places] - run.node_s[nodes]
+    combined = np.array([cost.combinable > 0 for cost in (*run.plans[0], *run.plans[1])], np.bool_)
+    return np.where(combined, saved, 0.0)

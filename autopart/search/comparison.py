@@ -3,18 +3,23 @@
 baselines     FSDP(data,fsdp)+Megatron(model)  1.91 s  31 GB; DP(data,fsdp)  9.3 s  120 GB, does not fit; ...
 named         "HSDP(data,fsdp)", where the result is that very state
 unused_axes   ("model",)
-remarks       axis "model" is not used: the best found that uses it takes 1.98 s, 33.2 GB (Megatron(model))
+remarks       axis "model" is not used: the best found that uses it takes 1.98 s, 33.2 GB, 130 all_reduces
+              (Megatron(model)), against 1.91 s
+              66 is not divisible by data=4, so it was not offered: dim 0 of batch/inputs
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
+from autopart.core.partitioning import Partitioning
+from autopart.core.units import seconds_text
+from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.evaluator import SearchTask
 from autopart.search.jobs import State
 from autopart.search.problem import Problem
-from autopart.search.progress import seconds_text
 from autopart.search.space.open_tiles import in_use
 
 REPLICATED = "replicated"
@@ -30,7 +35,8 @@ def compared(task: SearchTask, problem: Problem, best: State) -> dict[str, Any]:
     named = next((name for name, state in rows if state.key == best.key), "")
     unused = [axis for axis in task.space.axes if axis not in _used(task, best)]
     remarks = [_next_best(problem, best, named)] if named else []
-    remarks += [_if_used(task, problem, axis, rows) for axis in unused]
+    remarks += [_if_used(task, problem, axis, rows, best) for axis in unused]
+    remarks += _not_offered(task)
     return {
         "baselines": [_row(name, state) for name, state in rows],
         "named": named,
@@ -56,26 +62,63 @@ def _next_best(problem: Problem, best: State, named: str) -> str:
     return f"{text}; nothing else was tried" if other is None else f"{text}; the next best takes {cost_text(other)}"
 
 
-def _if_used(task: SearchTask, problem: Problem, axis: str, rows: list[tuple[str, State]]) -> str:
+def _if_used(task: SearchTask, problem: Problem, axis: str, rows: list[tuple[str, State]], best: State) -> str:
     """What the best schedule that uses `axis` would cost, of those that are the best with their axes."""
     text = f'axis "{axis}" is not used'
     tried = [state for axes, state in problem.by_axes.items() if axis in axes]
     for state in sorted(tried, key=lambda s: s.cost.rank):
         if axis in _used(task, state):
             name = next((name for name, row in rows if row.key == state.key), "")
-            return f"{text}: the best found that uses it takes {cost_text(state)}" + (f" ({name})" if name else "")
+            text += f": the best found that uses it takes {cost_text(state)}"
+            moved = ", ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in _collectives(task, state).items() if n)
+            text += (f", {moved}" if moved else "") + (f" ({name})" if name else "")
+            return f"{text}, against {seconds_text(best.cost.step_s)}"
     return f"{text}: nothing that was tried uses it"
+
+
+def _collectives(task: SearchTask, state: State) -> Mapping[str, int]:
+    """How many of each kind a state has."""
+    with _reached(task, state) as partitioning:
+        return lower_for_device(partitioning, task.options).collectives()
+
+
+def _not_offered(task: SearchTask) -> list[str]:
+    """Dims of data that an axis of the search does not divide, and which it therefore never tiles.
+
+    Data is what the program does not update. Dims shorter than the axis are left out: nothing could divide those.
+    """
+    partitioning, program = task.partitioning, task.partitioning.program
+    updated = {program.arguments[p] for p in program.ties.values()}
+    found: dict[tuple[int, str], list[str]] = {}
+    for name, value in zip(program.argument_names, program.arguments, strict=True):
+        for dim, extent in enumerate(() if value in updated else program.type_of(value).shape):
+            for axis in task.space.axes:
+                if extent > partitioning.mesh.shape[axis] and extent % partitioning.mesh.shape[axis]:
+                    found.setdefault((extent, axis), []).append(f"dim {dim} of {name}")
+    return [
+        f"{extent} is not divisible by {axis}={partitioning.mesh.shape[axis]}, so it was not offered: "
+        f"{', '.join(dims[:2])}{f' and {len(dims) - 2} more' if len(dims) > 2 else ''}"
+        for (extent, axis), dims in found.items()
+    ]
+
+
+@contextlib.contextmanager
+def _reached(task: SearchTask, state: State) -> Generator[Partitioning]:
+    """The task's partitioning in a state; it is as it was afterwards."""
+    partitioning, start = task.partitioning, task.partitioning.mark()
+    for decision in state.decisions:
+        task.space.apply(partitioning, decision)
+    try:
+        yield partitioning
+    finally:
+        partitioning.undo(start)
 
 
 def _used(task: SearchTask, state: State) -> set[str]:
     """The axes that tile something in a state."""
-    partitioning, start = task.partitioning, task.partitioning.mark()
-    for decision in state.decisions:
-        task.space.apply(partitioning, decision)
-    mesh = partitioning.mesh
-    used = {axis for axis in task.space.axes if in_use(partitioning.state, mesh.index(axis))}
-    partitioning.undo(start)
-    return used
+    with _reached(task, state) as partitioning:
+        index = partitioning.mesh.index
+        return {axis for axis in task.space.axes if in_use(partitioning.state, index(axis))}
 
 
 def cost_text(state: State) -> str:
@@ -84,12 +127,16 @@ def cost_text(state: State) -> str:
     return f"{seconds_text(state.cost.step_s)}, {state.cost.peak_bytes / 1e9:.3g} GB{fits}"
 
 
-def baseline_lines(baselines: Sequence[Mapping[str, Any]], most: int) -> list[str]:
-    """The best baselines of a report, one a line, and how many more there are."""
+def baseline_lines(
+    baselines: Sequence[Mapping[str, Any]], most: int, found: tuple[str, Mapping[str, Any]] | None = None
+) -> list[str]:
+    """The best baselines of a report, one a line, and how many more there are; before them what was `found`."""
     ranked = sorted(baselines, key=lambda row: row["rank"])
-    width = max((len(row["name"]) for row in ranked[:most]), default=0)
+    first = [{"name": found[0], **found[1]}] if found else []
+    width = max((len(row["name"]) for row in (*first, *ranked[:most])), default=0)
     left = len(ranked) - most
-    return [row_text(row, width) for row in ranked[:most]] + ([f"and {left} more"] if left > 0 else [])
+    more = [f"and {left} more"] if left > 0 else []
+    return [row_text(row, width) for row in (*first, *ranked[:most])] + more
 
 
 def row_text(row: Mapping[str, Any], width: int) -> str:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from autopart.core.quoting import one_line
+from autopart.core.units import seconds_text
 
 if TYPE_CHECKING:
     from autopart.search.jobs import State
@@ -79,11 +80,3 @@ class RefereeLine:
         """After it: its seconds, or what the referee raised."""
         self._stream.write((seconds_text(seconds) if seconds is not None else one_line(error)) + "\n")
         self._stream.flush()
-
-
-def seconds_text(seconds: float) -> str:
-    """Seconds for readers: 2.04 s, 53.4 ms, 7.1 us."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"

@@ -18,6 +18,7 @@ from typing import Any
 from autopart.core.actions import Action, row_of
 from autopart.core.gc_pause import gc_paused
 from autopart.core.partitioning import Partitioning
+from autopart.core.units import seconds_text
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.cost_models import called_cost_model, cost_model_of
 from autopart.costmodel.estimate import CostModel
@@ -33,7 +34,7 @@ from autopart.search.jobs import State
 from autopart.search.merge_propagations import with_merged_propagations
 from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, optimizer_of
 from autopart.search.problem import Observer, Problem
-from autopart.search.progress import ProgressLine, seconds_text
+from autopart.search.progress import ProgressLine
 from autopart.search.referee import CONSIDERED, Leading, Verdict, judge, plain_cost
 from autopart.search.space.axis_symmetry import in_canonical_axes, symmetric_axes
 from autopart.search.space.decision_space import DecisionSpace, registered_kinds

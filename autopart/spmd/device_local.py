@@ -138,6 +138,14 @@ class DeviceLocal:
         values = self.placement.value
         return self._plans(values, self.settled[values], self.placement.target)
 
+    @cached_property
+    def first_reader(self) -> np.ndarray:
+        """int32[redistributions for uses]: the first op that reads what each leaves."""
+        reader = np.full(len(self.placement.value), -1, np.int32)
+        moved = np.flatnonzero(self.placement.of_use >= 0)[::-1]
+        reader[self.placement.of_use[moved]] = self.program.use_op[moved]
+        return reader
+
     def _plans(self, values: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> list[Plan]:
         known: dict[tuple[int, int, int], Plan] = {}
         plans = []

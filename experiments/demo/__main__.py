@@ -1,14 +1,21 @@
-"""Partitions a transformer's training step hands-off over eight simulated devices and checks it against the whole step.
+"""A training step that does not fit under data parallelism: what people do, what search finds, and is it right?
 
     python -m experiments.demo        or: make demo
 
-Exits with 1 if any number differs by more than the tolerance it prints.
+    1  the step of a large decoder, costed on its device under data parallelism, Megatron, ZeRO-3, and as search found
+    2  what was found, as code and in parts: why one parameter lies where it does
+    3  the same code on a decoder of the same structure and small sizes, run on eight simulated devices: every number is
+       compared with the whole step
+    4  a report to open in a browser
+
+Exits with 1 if any number differs by more than the tolerance it prints, or if nothing that was found fits.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 os.environ["JAX_PLATFORMS"] = "cpu"
@@ -18,63 +25,82 @@ import jax
 import jax.numpy as jnp
 
 import autopart as ap
+from autopart.costmodel import device
 from experiments.demo.compare import RELATIVE, worst_difference
 from experiments.models import t32
-from experiments.models.tactics import BP
 
-CONFIG = t32.Config(layers=4, model_dim=128, heads=4, vocabulary=1024, batch=16, sequence=64, adam_epsilon=1e-5)
+LARGE = t32.Config(layers=8, model_dim=4096, heads=32, vocabulary=32_000, batch=32, sequence=1024)
+SMALL = t32.Config(
+    layers=8, model_dim=64, heads=8, vocabulary=512, batch=16, sequence=32, learning_rate=1e-3, adam_epsilon=1e-5
+)
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
 STEPS = 5
-BUDGET = ap.Budget(evaluations=300)
+BUDGET = ap.Budget(evaluations=200)
+REPORT = Path("demo-report.html")
 
-HANDS_OFF = [
-    ap.AutomaticPartition(axes=["batch", "model"], budget=BUDGET, name="Auto", cache=False, progress=True),
-]
-MIXED = [
-    BP,
-    ap.AutomaticPartition(axes=["model"], budget=BUDGET, name="AutoMP", cache=False, progress=True),
-]
+KNOWN = (
+    ("data parallelism", "DP(batch,model)"),
+    ("Megatron", "DP(batch)+Megatron(model)"),
+    ("ZeRO-3", "FSDP(batch,model)"),
+)
+"""What people do by hand, and its name here."""
 
 
 def main() -> int:
-    train_step = t32.step(CONFIG)
-    args = t32.example_args(CONFIG)
-    count = sum(leaf.size for leaf in jax.tree.leaves(args[0]))
-    print(f"A decoder with {CONFIG.layers} blocks and {count / 1e6:.1f} M parameters, trained with Adam.")
-    print(f"Mesh {MESH}: {MESH.size} devices, simulated on this CPU. The model's code does not know of them.")
-    print(f"Costs are estimated for {MESH.size} devices of a {MESH.device}.")
-
-    same = True
-    for title, code, schedule in (
-        ("Hands off: search over both axes", 'auto = ap.AutomaticPartition(axes=["batch", "model"])', HANDS_OFF),
-        ("Mixed: the batch by hand, the model axis by search", 'auto = ap.AutomaticPartition(axes=["model"])', MIXED),
-    ):
-        names = ", ".join(["BP"] * (len(schedule) - 1) + ["auto"])
-        print(f"\n== {title}\n\n    {code}")
-        print(f"    step = ap.jit(train_step, mesh, [{names}], donate_argnums=(0, 1))\n", flush=True)
-        same &= _partition_and_check(train_step, schedule, args)
-    same &= _same_in_double_precision(train_step, args)
+    memory = device(str(MESH.device)).hbm_bytes
+    count = sum(leaf.size for leaf in jax.tree.leaves(t32.abstract_args(LARGE)[0]))
+    print(f"A decoder with {LARGE.layers} blocks and {count / 1e9:.2f} billion parameters, trained with Adam in f32.")
+    print(f"Mesh {MESH}: {MESH.size} devices of a {MESH.device}, with {memory / 1e9:.1f} GB each.")
+    print("The model's code does not know of them. Seconds and bytes are estimated for one device.\n", flush=True)
+    found = _lowered(LARGE, [ap.AutomaticPartition(["batch", "model"], budget=BUDGET, name="search", cache=False)])
+    _compare(found)
+    print("\nWhat search found, as code:\n")
+    print(_indented(found.metadata.as_schedule()))
+    print("\nWhy one parameter lies where it does:\n")
+    print(_indented(str(found.explain("params/blocks/3/up"))))
+    same = _is_right(found.metadata)
     print(f"\n{'Every number agrees.' if same else 'NUMBERS DIFFER: this is a bug, please report it.'}")
-    return 0 if same else 1
+    print(f"The whole story, to open in a browser: {found.report(REPORT)}")
+    return 0 if same and found.estimate is not None and found.estimate.fits else 1
 
 
-def _partition_and_check(train_step, schedule, args) -> bool:
-    step = ap.jit(train_step, MESH, schedule, donate_argnums=(0, 1))
-    metadata = step.lower(*args).metadata
-    report = metadata.tactics[-1].report
-    print(f"    {report['evaluations']} evaluations, {report['evaluations_per_s']:.0f} a second. After each tactic:\n")
-    print(_indented(str(metadata)))
-    print("\n    What was found, as code that gives the same result:\n")
-    print(_indented(metadata.as_schedule()))
-    print(f"\n    {STEPS} steps, partitioned and whole:\n")
-    return _run_both(ap.jit(train_step, MESH, _replayed(metadata), donate_argnums=(0, 1)), jax.jit(train_step), args)
+def _lowered(config: t32.Config, schedule) -> ap.Lowered:
+    return ap.jit(t32.step(config), MESH, schedule, donate_argnums=(0, 1)).lower(*t32.abstract_args(config))
 
 
-def _replayed(metadata: ap.Metadata) -> list[ap.Tactic]:
-    """The schedule that the metadata prints, as tactics: the run below uses the printed code."""
+def _compare(found: ap.Lowered) -> None:
+    """A line per schedule: seconds, memory, whether that fits, collectives."""
+    rows = [(name, schedule, _lowered(LARGE, [ap.Parallelism(schedule)])) for name, schedule in KNOWN]
+    report = found.metadata.tactics[0].report
+    rows.append(("search found", report["named"] or "a mix of its own", found))
+    print(f"    {'':18}{'step':>10}{'memory':>11}   {'':14}{'collectives':>12}")
+    for name, schedule, low in rows:
+        cost = low.estimate
+        total = sum(low.metadata.tactics[0].collectives.values())
+        fits = "fits" if cost.fits else "DOES NOT FIT"
+        print(f"    {name:18}{cost.step_s:8.3f} s{cost.peak_bytes / 1e9:8.1f} GB   {fits:14}{total:12}   {schedule}")
+    print(f"\n    {report['evaluations']} schedules costed, {report['evaluations_per_s']:.0f} a second.", flush=True)
+
+
+def _is_right(metadata: ap.Metadata) -> bool:
+    """Runs what was found on small sizes, and compares every number with the whole step."""
     scope: dict[str, Any] = {"ap": ap}
     exec(metadata.as_schedule(), scope)
-    return scope["schedule"]
+    train_step, args = t32.step(SMALL), t32.example_args(SMALL)
+    step = ap.jit(train_step, MESH, scope["schedule"], donate_argnums=(0, 1))
+    count = sum(leaf.size for leaf in jax.tree.leaves(args[0]))
+    found = step.lower(*args).metadata.tactics[-1].collectives
+    print(f"\nIs it right? The same code and the same {sum(found.values())} collectives on the same decoder with")
+    print(
+        f"{count / 1e6:.1f} M parameters, {STEPS} steps on {MESH.size} devices that this CPU simulates:\n", flush=True
+    )
+    if dict(found) != dict(metadata.tactics[-1].collectives):
+        print(
+            f"    the small decoder has other collectives: {dict(found)}, not {dict(metadata.tactics[-1].collectives)}"
+        )
+        return False
+    same = _run_both(step, jax.jit(train_step), args)
+    return _same_in_double_precision(train_step, scope["schedule"], args) and same
 
 
 def _run_both(step, whole_step, args) -> bool:
@@ -87,15 +113,15 @@ def _run_both(step, whole_step, args) -> bool:
         *whole, whole_loss = whole_step(*whole, batch)
         worst = worst_difference(_named(*parts, loss), _named(*whole, whole_loss))
         same &= worst.scaled <= RELATIVE["float32"]
-        print(f"    {index + 1:4} {loss:18.7f} {whole_loss:18.7f} {worst.scaled:12.1e} in {worst.path}")
+        print(f"    {index + 1:4} {loss:18.7f} {whole_loss:18.7f} {worst.scaled:12.1e} in {worst.path}", flush=True)
     print(f"    tolerance: {RELATIVE['float32']:g} of the root mean square of each array; integers exactly equal")
     return same
 
 
-def _same_in_double_precision(train_step, args) -> bool:
+def _same_in_double_precision(train_step, schedule, args) -> bool:
     with jax.enable_x64(True):
         args = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, args)
-        partitioned = ap.jit(train_step, MESH, HANDS_OFF)
+        partitioned = ap.jit(train_step, MESH, schedule)
         worst = worst_difference(_named(*partitioned(*args)), _named(*jax.jit(train_step)(*args)))
     print(f"\n    one step in double precision, where rounding hides nothing: {worst.scaled:.1e} in {worst.path}")
     print(f"    tolerance: {RELATIVE['float64']:g}")

@@ -8,7 +8,8 @@ import json
 import pytest
 
 import autopart as ap
-from autopart.core.errors import MeshError
+from autopart.core.errors import ArgumentError, MeshError
+from autopart.core.units import seconds_text
 from autopart.costmodel import Simulator, SimulatorOptions, estimate, estimate_of
 from autopart.costmodel.timeline import makespan_us
 from experiments.models import t32
@@ -81,11 +82,34 @@ def test_overlap_is_chosen_by_an_option():
     assert found.step_s == found.overlapped_s < found.serial_s
 
 
-def test_collectives_add_up_to_their_seconds(three):
+def test_compute_and_collectives_add_up_to_the_step(three):
     for found in three:
         parts = sum(total.seconds for total in found.collectives.values())
-        assert found.collective_s <= parts * (1 + 1e-9)
-        assert (found.collective_s > 0) == (parts > 0)
+        assert found.collective_s == pytest.approx(parts)
+        assert found.compute_s + parts == pytest.approx(found.serial_s)
+
+
+def test_collectives_one_by_one_take_longer_where_small_ones_are_combined(three):
+    for found in three:
+        assert all(t.uncombined_s >= t.seconds * (1 - 1e-9) for t in found.collectives.values())
+    reduced = three[1].collectives["all_reduce"]
+    assert reduced.uncombined_s > 1.05 * reduced.seconds
+    assert f"all_reduce {seconds_text(reduced.seconds)} (" in str(three[1])
+    assert f"before small ones are combined: all_reduce {seconds_text(reduced.uncombined_s)}" in str(three[1])
+
+
+def test_top_of_one_kind_lists_that_kind_alone(three):
+    found = three[2]
+    collectives, kernels = found.top(10**6, kind="collectives"), found.top(10**6, kind="kernels")
+    assert all("<" in row.what.split(" ")[0] for row in collectives.seconds)
+    assert not any("all_gather<" in row.what for row in kernels.seconds)
+    assert collectives.bytes == kernels.bytes == ()
+    assert sum(r.seconds for r in collectives.seconds) >= found.collective_s * (1 - 1e-9)
+    together = sum(r.seconds for r in (*collectives.seconds, *kernels.seconds))
+    assert together == pytest.approx(found.serial_s)
+    assert found.top(5, kind="buffers").bytes == found.top(5).bytes
+    with pytest.raises(ArgumentError, match="'kernels', 'collectives', 'buffers'"):
+        found.top(5, kind="ops")
 
 
 def test_one_simulator_serves_every_state_of_a_program():
@@ -132,7 +156,7 @@ def test_timeline_is_a_chrome_trace_that_ends_with_the_step(three, tmp_path):
 
 def test_estimates_are_text_and_json(three):
     text, figures = str(three[2]), json.loads(three[2].to_json())
-    assert f"all_gather {three[2].collectives['all_gather'].seconds * 1e3:.3g} ms" in text
+    assert f"all_gather {seconds_text(three[2].collectives['all_gather'].seconds)}" in text
     assert text.splitlines()[2].startswith("peak ")
     assert text.endswith("  fits")
     assert figures["step_s"] == three[2].step_s

@@ -66,8 +66,13 @@ def plan():
 
 
 @functools.cache
+def partitioned():
+    return ap.jit(function, MESH, [TACTIC]).lower(X)
+
+
+@functools.cache
 def metadata():
-    return ap.jit(function, MESH, [TACTIC]).lower(X).metadata
+    return partitioned().metadata
 
 
 @functools.cache
@@ -188,12 +193,16 @@ ROWS = {
                         lambda compiler_options: ap.jit(function, MESH).lower(X).compile(compiler_options), None),
     "Lowered.interpret": ({"args": X}, lambda args: ap.jit(function, MESH).lower(X).interpret(args), None),
     "Lowered.as_text": ({"form": "hlo"}, lambda form: ap.jit(function, MESH).lower(X).as_text(form), None),
+    "Lowered.explain": ({"path": "x"}, lambda path: str(partitioned().explain(path)), None),
+    "Lowered.what_if": ({"inputs": {"x": 1}, "axis": "b"}, lambda inputs, axis: partitioned().what_if(inputs, axis),
+                        str),
+    "Lowered.report": ({"path": "report.html"}, lambda path: partitioned().report(path), None),
     "Metadata.from_json": ({"text": "{}"}, ap.Metadata.from_json, str),
     "Plan.load": ({"path": "plan.json"}, ap.Plan.load, str),
     "Plan.from_json": ({"text": "{}"}, ap.Plan.from_json, str),
     "Plan.save": ({"path": "plan.json"}, lambda path: plan().save(path), None),
     "Plan.diff": ({"other": None}, lambda other: plan().diff(other), str),
-    "Estimate.top": ({"k": 3}, lambda k: estimate().top(k), str),
+    "Estimate.top": ({"k": 3, "kind": None}, lambda k, kind: estimate().top(k, kind), str),
     "objective": ({"result": 1.0}, lambda result: searched(**FIELDS | {"objective": lambda cost: result}), None),
     "cost model": ({"result": None}, lambda result: applied_with(lambda local, mesh: result), None),
     "decision": ({"decision": 0}, lambda decision: applied(ap.ManualPartition({"x": decision}, axis="a")), None),

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
+from pathlib import Path
 
 from autopart.core.host_callbacks import HostCallback
 from autopart.core.jax_internals import ir
+
+OF_OTHERS = ("/site-packages/", "/dist-packages/", str(Path(__file__).parents[2]))
+"""Parts of the paths of files that are not the user's: of installed packages, and of this one."""
 
 
 class Source:
@@ -63,15 +67,19 @@ class Source:
 
 
 def describe_location(location: ir.Location) -> str:
-    """A location as `file:line scope`; empty where unknown."""
+    """A location as `file:line scope`; empty where unknown.
+
+    Of the calls that lead to the op, the innermost in the user's own code: no installed package's, nor autopart's.
+    """
     text = str(location)
     if "unknown" in text[:12]:
         return ""
     quoted = text.split('"')[1::2]
     scope = next((q for q in quoted if not q.endswith(".py")), "")
-    file = next((i for i, q in enumerate(quoted) if q.endswith(".py")), None)
-    if file is None:
+    files = [i for i, q in enumerate(quoted) if q.endswith(".py")]
+    if not files:
         return scope
+    file = next((i for i in files if not any(part in quoted[i] for part in OF_OTHERS)), files[0])
     after = text.split('"')[2 * file + 2]
     line = after.lstrip(":").split(":")[0].split(" ")[0]
     return f"{quoted[file]}:{line} {scope}".strip()

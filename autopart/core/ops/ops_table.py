@@ -61,8 +61,13 @@ _MARKS = ("while", "case", "if", "condition")
 
 def mapping_text(mapping: TileMapping) -> str:
     """A mapping as `(1, 0) -> sum, at most 16 ways`: operand dims, _ where whole, and an action per result."""
+    return f"{factor_text(mapping)}, at most {mapping.extent} ways"
+
+
+def factor_text(mapping: TileMapping) -> str:
+    """A mapping as `(1, 0) -> sum`."""
     operands = ", ".join("_" if d == WHOLE else str(d) for d in mapping.operands)
-    return f"({operands}) -> {', '.join(map(action_text, mapping.results))}, at most {mapping.extent} ways"
+    return f"({operands}) -> {', '.join(map(action_text, mapping.results))}"
 
 
 def action_text(action: int) -> str:

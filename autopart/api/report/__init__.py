@@ -1,0 +1,1 @@
+"""`Lowered.report`: one page that shows a partitioned program; see `page.py`."""

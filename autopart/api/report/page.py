@@ -1,0 +1,114 @@
+"""`Lowered.report`: a page that shows a partitioned program, in one file that needs no network.
+
+    lowered.report("report.html")
+
+    tactics            what each added                     memory    over program time, and what fills the peak
+    baselines          named schedules beside the result   layouts   each argument drawn on the mesh
+    time               by class of op, collective, line    search    cost against evaluations, the bound
+    trouble            conflicts with prices, gathers      code      the plan to paste
+
+The frame is `page.html`, with `style.css` and `script.js`; sections are HTML made by `sections.py`. What is long (every
+argument, the costliest ops) is data in the page, which the script filters and pages; the page's own text stays short
+however large the program is. A Content-Security-Policy in the page forbids to load anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from autopart.api.explained.what_if import spec_text
+from autopart.api.metadata import Metadata
+from autopart.api.report import sections
+from autopart.api.schedule import Scheduled
+from autopart.core.errors import ArgumentError
+from autopart.core.html import escaped, json_in_script
+from autopart.core.quoting import one_line, short_place
+from autopart.core.units import bytes_text, seconds_text
+from autopart.search.cost import memory_bytes
+
+MOST_OPS = 1000
+"""Kernels and collectives in the page's data, the costliest of equal rows added up."""
+
+MOST_NAMES = 20_000
+"""Arguments and outputs in the page's data."""
+
+
+def write_report(metadata: Metadata, scheduled: Scheduled, path: str | Path) -> Path:
+    """Writes the page; returns where it is. Raises `ArgumentError` where it cannot be written."""
+    path, page = Path(path), report_page(metadata, scheduled)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"the report cannot be written to {path}", why=str(error)) from None
+    return path.absolute()
+
+
+def report_page(metadata: Metadata, scheduled: Scheduled) -> str:
+    """The page as HTML."""
+    shown = [(key, title, html) for key, title, html in _sections(metadata, scheduled) if html]
+    links = "".join(f'<a href="#{key}">{escaped(title)}</a>' for key, title, _ in shown)
+    body = "\n".join(f'<section id="{key}"><h2>{escaped(title)}</h2>{html}</section>' for key, title, html in shown)
+    program = scheduled.partitioning.program
+    mesh, device = scheduled.partitioning.mesh, metadata.device or "no device named"
+    subtitle = (
+        f"{program.op_count} ops, {len(program.arguments)} arguments, {len(metadata.tactics)} tactics, on {device}"
+    )
+    return Template(_file("page.html")).substitute(
+        title=escaped(f"Partitioned over {mesh}"),
+        subtitle=escaped(subtitle),
+        style=_file("style.css"),
+        script=_file("script.js"),
+        navigation=links,
+        sections=body,
+        data=json_in_script(_data(metadata, scheduled)),
+    )
+
+
+def _sections(metadata: Metadata, scheduled: Scheduled) -> Iterator[tuple[str, str, str]]:
+    """(key, title, HTML) of every section, in the page's order."""
+    estimate, program = scheduled.estimate, scheduled.partitioning.program
+    in_bytes = memory_bytes(scheduled.partitioning.mesh)
+    known = None if in_bytes == float("inf") else in_bytes
+    yield "summary", "In short", sections.summary(metadata, estimate, scheduled.device_local)
+    yield "tactics", "Tactics", sections.tactics(metadata)
+    yield "baselines", "Beside named schedules", sections.baselines(metadata)
+    yield "memory", "Memory", sections.memory(estimate, known)
+    yield "time", "Time", sections.time(estimate)
+    yield "layouts", "Layouts", sections.layouts(metadata, program)
+    yield "trouble", "What stops or is left whole", sections.trouble(metadata)
+    yield "search", "Search", sections.searches(metadata)
+    yield "code", "The plan as code", sections.code(metadata)
+    if estimate is not None and estimate.simulation is not None:
+        yield "ops", "Costliest kernels and collectives", sections.ops()
+
+
+def _data(metadata: Metadata, scheduled: Scheduled) -> dict[str, Any]:
+    """The long tables of the page, as its script takes them."""
+    program, estimate = scheduled.partitioning.program, scheduled.estimate
+    names = zip(program.argument_names, program.arguments, strict=True)
+    rows = [
+        [one_line(name), str(t := program.type_of(value)), spec_text(metadata.in_specs[name]), bytes_text(t.bytes)]
+        for name, value in list(names)[:MOST_NAMES]
+    ]
+    outputs = zip(metadata.out_specs.items(), program.outputs, strict=True)
+    rows += [
+        [one_line(name), str(t := program.type_of(value)), spec_text(spec), bytes_text(t.bytes)]
+        for (name, spec), value in list(outputs)[: MOST_NAMES - len(rows)]
+    ]
+    left = len(program.arguments) + len(program.outputs) - len(rows)
+    rows += [[f"and {left} more", "", "", ""]] if left > 0 else []
+    data: dict[str, Any] = {"layouts": {"header": ["name", "type", "axes of each dim", "bytes"], "rows": rows}}
+    if estimate is not None and estimate.simulation is not None:
+        header = ["seconds", "times", "what", "belongs to", "where"]
+        top = estimate.top(MOST_OPS).seconds
+        cells = [[seconds_text(r.seconds), r.count, r.what, one_line(r.path), short_place(r.where)] for r in top]
+        data["ops"] = {"header": header, "rows": cells}
+    return data
+
+
+def _file(name: str) -> str:
+    return resources.files("autopart.api.report").joinpath(name).read_text(encoding="utf-8")

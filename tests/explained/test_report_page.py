@@ -1,0 +1,202 @@
+"""Is the report one page that says all it should, of hostile names and of large programs too, and needs no network?"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import time
+from html.parser import HTMLParser
+
+import jax.numpy as jnp
+import pytest
+
+import autopart as ap
+from autopart.api.report.charts import Bar, area, bars, falling, highest_of_each
+from autopart.api.report.mesh_drawing import mesh_drawing
+from autopart.api.report.page import report_page
+from autopart.api.report.where_time_goes import by_class, by_collective, by_line
+from autopart.api.sweep import SweepRow
+from tests.explained.programs import ARGS, MESH, array, lowered, step
+
+VOID = {"meta", "input", "br", "rect", "line", "polygon", "polyline"}
+"""Elements that are not closed, or close themselves."""
+
+
+class Strict(HTMLParser):
+    """Fails where tags do not nest, an id is there twice, or something is loaded; collects text and ids."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.text: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        assert not any(name.startswith("on") for name in given), (tag, given)
+        assert not {"src", "srcset", "action"} & set(given), (tag, given)
+        assert given.get("href", "#").startswith("#"), (tag, given)
+        self.tags.append(tag)
+        self.ids += [given["id"]] if "id" in given else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "script" not in self.open and "style" not in self.open:
+            self.text.append(data)
+
+
+def read(page: str) -> Strict:
+    parser = Strict()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    assert len(parser.ids) == len(set(parser.ids))
+    return parser
+
+
+def page_of(low: ap.Lowered) -> str:
+    return report_page(low.metadata, low.scheduled)
+
+
+@functools.cache
+def searched() -> ap.Lowered:
+    auto = ap.AutomaticPartition(["batch", "model"], optimizer="greedy", budget=ap.Budget(40), cache=False, name="Auto")
+    return ap.jit(step, MESH, [auto], donate_argnums=0).lower(*ARGS)
+
+
+def test_the_page_is_well_formed_and_says_what_it_should(tmp_path):
+    where = searched().report(tmp_path / "report.html")
+    assert where.is_absolute()
+    page = where.read_text()
+    parsed = read(page)
+    for key in ("tactics", "baselines", "memory", "time", "layouts", "search", "code", "ops"):
+        assert key in parsed.ids
+    text = " ".join(parsed.text)
+    report = searched().metadata.tactics[0].report
+    assert all(row["name"] in text for row in report["baselines"])
+    assert "Auto found" in text
+    assert "all_reduce" in text
+    assert "programs.py:" in text
+    assert f"{report['evaluations']} evaluations" in text
+    assert "schedule = [" in text
+    assert "default-src 'none'" in page
+    assert not re.search(r"https?://", page)
+
+
+def test_its_data_has_every_argument_and_output():
+    page = page_of(lowered("BP+MP+Z3"))
+    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    rows = {row[0]: row for row in json.loads(data)["layouts"]["rows"]}
+    metadata = lowered("BP+MP+Z3").metadata
+    assert set(rows) == {*metadata.in_specs, *metadata.out_specs}
+    assert rows["params/up"] == ["params/up", "f32[256,512]", "[batch, model]", "524 kB"]
+
+
+@pytest.mark.parametrize("schedule", ["", "BP", "BP+MP"])
+def test_any_schedule_and_no_device_give_a_page(schedule):
+    for device in ("tpu_v3", None):
+        parsed = read(page_of(lowered(schedule, device)))
+        assert ("time" in parsed.ids) == (device is not None)
+
+
+def test_a_program_without_arguments_or_ops_gives_a_page():
+    read(page_of(ap.jit(lambda: jnp.zeros(3), MESH).lower()))
+    read(page_of(ap.jit(lambda x: x, MESH).lower(array(4))))
+
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\n\x00\u202e"
+
+
+def test_hostile_names_are_text():
+    mesh = ap.Mesh({EVIL: 2}, device="tpu_v3")
+    tactic = ap.ManualPartition({"*": 0}, axis=EVIL, name=EVIL)
+    low = ap.jit(lambda d: {EVIL: ap.tag(EVIL, d[EVIL] * 2)}, mesh, [tactic]).lower({EVIL: array(8, 8)})
+    page = page_of(low)
+    parsed = read(page)
+    assert parsed.tags.count("script") == 2
+    assert "img" not in parsed.tags
+    assert any("onerror=alert(2)" in text for text in parsed.text)
+    assert "\x00" not in page
+    assert "\u202e" not in page
+    for shown in (low.metadata, low.explain("*"), low.what_if({"*": 1}, axis=EVIL), low.estimate):
+        assert "<script>" not in shown._repr_html_()
+
+
+def test_seconds_by_class_and_by_collective_add_up_to_the_step():
+    for schedule in ("", "BP", "BP+MP+Z3"):
+        estimate = lowered(schedule).estimate
+        run = estimate.simulation
+        classes, kinds = by_class(run), by_collective(estimate)
+        assert sum(classes.values()) + sum(s for s, _, _ in kinds.values()) == pytest.approx(run.serial_s)
+        assert sum(map(sum, by_line(run).values())) == pytest.approx(run.serial_s)
+
+
+def test_memory_shows_its_peak_however_long_the_program():
+    live = lowered("BP").estimate.simulation.live
+    assert highest_of_each(live, 7).max() == live.max()
+    assert len(highest_of_each(live, 7)) == 7
+    assert len(highest_of_each(live[:3], 7)) == 3
+    assert area(live[:1], 1.0, 2.0, None).count("<polygon") == 1
+
+
+def test_drawings_colour_devices_by_the_part_that_they_hold():
+    def colours(spec):
+        return re.findall(r'fill="([^"]*)"', mesh_drawing([2, 3], ["a", "b"], spec))
+
+    assert len(set(colours([()]))) == 1
+    rows = colours([("a",)])
+    assert rows[:3] == [rows[0]] * 3
+    assert len(set(rows)) == 2
+    assert len(set(colours([("a",), ("b",)]))) == 6
+    assert len(re.findall("<rect", mesh_drawing([64, 64], ["a", "b"], [()]))) == 64
+
+
+def test_charts_of_nothing_and_of_what_does_not_fit_are_drawn():
+    assert "<span" not in bars([])
+    assert "width:100.00%" in bars([Bar("x", float("inf"), "inf")])
+    assert "NaN" not in falling([(0.0, 2.0)], 0.0, 0.0, 2.0, 1.0)
+
+
+@functools.cache
+def large() -> ap.Lowered:
+    """A program of more than 20,000 ops, with 5,000 arguments."""
+    arguments = [array(8, 8)] * 5000
+    return ap.jit(lambda xs: [jnp.tanh(x @ x) * 2 for x in xs], MESH, []).lower(arguments)
+
+
+@pytest.mark.slow
+def test_a_program_of_twenty_thousand_ops_gives_a_small_page_in_seconds():
+    low = large()
+    assert low.traced.program.op_count > 20_000
+    began = time.process_time()
+    page = page_of(low)
+    assert time.process_time() - began < 10
+    assert len(page) < 2_000_000
+    assert read(page).tags.count("td") < 2000
+
+
+def test_notebooks_show_tables():
+    low = lowered("BP+MP")
+    for shown in (low.metadata, low.estimate, low.explain("params/up"), low.what_if({"params/up": 0}, axis="model")):
+        read(f"<div>{shown._repr_html_()}</div>")
+    assert "<th>all_reduce</th>" in low.metadata._repr_html_()
+    assert "step, collectives in turn" in low.estimate._repr_html_()
+    sweep = ap.Sweep((SweepRow(MESH, error="no <b>"),), "tpu_v3")
+    assert "no &lt;b&gt;" in sweep._repr_html_()
+
+
+def test_a_path_that_is_none_is_an_error(tmp_path):
+    with pytest.raises(ap.ArgumentError, match=r"Lowered\.report"):
+        lowered("BP").report(3)
