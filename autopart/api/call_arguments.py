@@ -13,6 +13,7 @@ from typing import Any, cast
 import jax
 
 from autopart.api.trace import LoadedProgram, Options, jitted
+from autopart.core import jax_dispatch
 from autopart.core.arguments import shown
 from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_internals import is_array
@@ -27,6 +28,11 @@ def check_numbers(fun: Callable | LoadedProgram, options: Options) -> None:
     except (TypeError, ValueError) as error:
         what = f"ap.jit: the static or donated arguments are not those of {_name(fun)}"
         raise ArgumentError(what, why=str(error)) from None
+
+
+def static_arguments(fun: Callable | LoadedProgram, options: Options) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """(numbers, names) of the static arguments as `jax.jit` infers them: a name from its number and the other way."""
+    return ((), ()) if isinstance(fun, LoadedProgram) else jax_dispatch.static_arguments(jitted(fun, options))
 
 
 def check_call(fun: Callable | LoadedProgram, options: Options, args: tuple, kwargs: dict) -> None:

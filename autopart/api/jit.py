@@ -16,7 +16,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from autopart.api.call_arguments import check_call, check_numbers
+from autopart.api.call_arguments import check_call, check_numbers, static_arguments
 from autopart.api.compiled import Compiled
 from autopart.api.kept import Kept
 from autopart.api.lowered import Lowered
@@ -34,7 +34,8 @@ from autopart.core.arguments import (
     sequence,
     whole,
 )
-from autopart.core.errors import ArgumentError, closest
+from autopart.core.errors import ArgumentError, PartitionError, closest
+from autopart.core.jax_dispatch import Dispatcher, FastPath
 from autopart.core.mesh import Mesh
 from autopart.core.passes import PASSES_KIND, Pass, pass_of
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
@@ -145,7 +146,7 @@ class PartitionedFunction:
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
         self._trace_options, self._options = trace_options, options
         self._cost_model, self._strict, self._devices = cost_model, strict, devices
-        self._compiled = Kept(most_compiled)
+        self._compiled, self._most_compiled = Kept(most_compiled), most_compiled
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -159,10 +160,34 @@ class PartitionedFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices, compiling once per input shape."""
+        try:
+            return self._dispatch(*args, **kwargs)
+        except PartitionError:
+            raise
+        except Exception:  # jax's dispatch hashes and flattens before anything of ours looks at the arguments
+            check_call(self._fun, self._trace_options, args, kwargs)
+            raise
+
+    @functools.cached_property
+    def _dispatch(self) -> Dispatcher:
+        numbers, names = static_arguments(self._fun, self._trace_options)
+        name = getattr(self._fun, "__name__", type(self._fun).__name__)
+        return Dispatcher(
+            name, self._call_slowly, static_argnums=numbers, static_argnames=names, capacity=self._most_compiled
+        )
+
+    def _call_slowly(self, *args: Any, **kwargs: Any) -> tuple[Any, FastPath | None]:
         check_call(self._fun, self._trace_options, args, kwargs)
         key, dynamic = self._split(args, kwargs)
-        compiled: Compiled = self._compiled.get(key, lambda: self.lower(*args, **kwargs).compiled_when_called())
-        return compiled(*dynamic[0], **dynamic[1])
+        compiled: Compiled = self._compiled.get(key, lambda: self._compile(args, kwargs))
+        return compiled.run(*dynamic)
+
+    def _compile(self, args: tuple, kwargs: dict) -> Compiled:
+        if len(self._compiled) == self._most_compiled:
+            # The next compilation lets a program go. Calls that jax dispatches are not seen here, so all are looked at
+            # once more: those that are called from now on are the last to go.
+            self._dispatch.forget()
+        return self.lower(*args, **kwargs).compiled_when_called()
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[Any, tuple[tuple, dict]]:
         options = self._trace_options

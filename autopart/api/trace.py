@@ -164,7 +164,7 @@ def _without_sharding(x: Any) -> Any:
     """An array of a mesh with explicit axes as its shape and type: the program is traced for no mesh."""
     if not isinstance(x, jax.Array) or jax.typeof(x).sharding.mesh.empty:
         return x
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=getattr(x, "weak_type", False))
 
 
 def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platform: str) -> Traced:
