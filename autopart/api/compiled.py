@@ -5,8 +5,8 @@
     state = compiled(state, batch)                                             state is placed once, batch at each call
 
 The first call looks at each argument: whether it has the shape and type that the program was lowered for, and where it
-is. After that jax's own dispatch knows the call by its arguments' types and shardings and runs it from C++, as it does for
-`jax.jit`; a call with arguments of other types or in other places is looked at again.
+is. After that jax's own dispatch knows the call by its arguments' types and shardings and runs it from C++, as it does
+for `jax.jit`; a call with arguments of other types or in other places is looked at again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import NamedSharding
 
-from autopart.api.leaves import bits_of, check_leaf, is_key, leaves_of, results_of
+from autopart.api.leaves import bits_of, check_leaf, leaves_of, results_of
 from autopart.api.trace import Traced
-from autopart.core.errors import CallError
+from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_dispatch import Dispatcher, FastPath, fast_path
 from autopart.core.jax_internals import is_tracing
 from autopart.core.mesh import Mesh
 from autopart.spmd.run import OnMesh, jax_mesh
+
+_REFUSED = ("No such compile option", "While setting option")
+"""How XLA begins what it says of an option."""
 
 
 class Compiled:
@@ -36,14 +39,23 @@ class Compiled:
     def __init__(self, placed: OnMesh, traced: Traced, options: Mapping[str, Any] | None = None):
         self._placed, self._traced, self._options = placed, traced, options
         self._lock, self._executable = threading.Lock(), None
+
     @property
     def executable(self) -> jax.stages.Compiled:
         """jax's own object, of flat lists of arrays, with PRNG keys as their bits. Compiled once."""
         if self._executable is None:
             with self._lock:
                 if self._executable is None:
-                    self._executable = self._placed.compile(self._options)
+                    self._executable = self._compile()
         return self._executable
+
+    def _compile(self) -> jax.stages.Compiled:
+        try:
+            return self._placed.compile(self._options)
+        except jax.errors.JaxRuntimeError as error:
+            if not any(words in str(error) for words in _REFUSED):
+                raise
+            raise ArgumentError("XLA does not take these compiler_options", why=str(error)) from None
 
     @property
     def in_shardings(self) -> Any:
@@ -89,7 +101,7 @@ class Compiled:
         return results, fast_path(self.executable, results, len(flat)) if quick else None
 
     def _placed_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """The leaves in their shardings, keys as bits, and the positions of those that were elsewhere and have moved."""
+        """The leaves in their shardings, keys as bits, and the positions of those that had to move there."""
         names, avals = self._traced.program.argument_names, self._traced.in_avals
         for name, leaf, aval in zip(names, leaves, avals, strict=True):
             check_leaf(name, leaf, aval)

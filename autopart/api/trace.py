@@ -38,13 +38,16 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Options:
-    """What decides which program is partitioned: the arguments of `jax.jit`, and passes after the import's own."""
+    """What decides which program is partitioned: the arguments of `jax.jit`, passes after the import's own, and whether
+    the model's sharding constraints are kept.
+    """
 
     static_argnums: tuple[int, ...] = ()
     static_argnames: tuple[str, ...] = ()
     donate_argnums: tuple[int, ...] = ()
     donate_argnames: tuple[str, ...] = ()
     passes: tuple[str | Pass, ...] = ()
+    constraints: bool = True
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
             ties=ties,
             donated=donated,
             callbacks=collector.callbacks,
+            constraints=options.constraints,
         )
     except ProgramError as error:
         raise error.blamed_on(getattr(fun, "__name__", repr(fun))) from None

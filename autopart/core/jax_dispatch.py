@@ -5,8 +5,8 @@
     call(state, x)      the same signature again    ->  the executable, straight from C++
 
 A signature is the pytree, each array's type and sharding, the static arguments, and jax's own state: whether it traces,
-x64, the mesh that is set. So a tracer, and an array that is elsewhere, come to `slow` again. With `jax_internals.py` this
-is the door to what jax does not make public.
+x64, the mesh that is set. So a tracer, and an array that is elsewhere, come to `slow` again. With `jax_internals.py`
+this is the door to what jax does not make public.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import jax
 from jax._src import pjit, tree_util
 from jax._src.array import ArrayImpl
 from jax._src.interpreters import pxla
-from jax._src.lib import _jax
+from jax._src.lib import _jax  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
 
 FastPath = Any
 """What jax needs to run an executable from C++."""

@@ -1,7 +1,7 @@
 """Times calls of `ap.jit` against calls of `jax.jit` with the same shardings, in pairs.
 
-    python -m experiments.call_overhead          results.json: under a minute on an idle machine
-    python -m experiments.call_overhead --quick  fewer calls, nothing written
+python -m experiments.call_overhead          results.json: under a minute on an idle machine
+python -m experiments.call_overhead --quick  fewer calls, nothing written
 """
 
 from __future__ import annotations

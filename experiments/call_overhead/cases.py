@@ -69,9 +69,7 @@ def decoding() -> Case:
     layers = [(np.zeros((ROWS, LENGTH, WIDTH), "f4"),) * 2 for _ in range(LAYERS)]
     cache = {"layers": layers, "length": np.int32(0)}
     rows = [ap.ManualPartition({"token": 0}, axis="batch")]
-    return Case(
-        "decode", decode, (params, cache, np.zeros(ROWS, "i4")), rows, 1, lambda given, out: (given[0], *out)
-    )
+    return Case("decode", decode, (params, cache, np.zeros(ROWS, "i4")), rows, 1, lambda given, out: (given[0], *out))
 
 
 CASES = [update(2), update(101), update(301), decoding()]

@@ -14,9 +14,11 @@ LAYERS = ("core", "spmd", "costmodel", "search", "api")
 
 DOORS = {
     "jax": {
-        "core/jax_internals.py", "core/host_callbacks.py", "core/importer/host_calls.py", "spmd/run.py",
+        "core/jax_internals.py", "core/jax_dispatch.py", "core/host_callbacks.py", "core/importer/host_calls.py",
+        "spmd/run.py",
         "api/jit.py", "api/lowered.py", "api/compiled.py", "api/interpreted.py", "api/leaves.py",
-        "api/call_arguments.py", "api/trace.py", "api/tag.py", "api/reshard.py", "costmodel/xla_compile.py",
+        "api/call_arguments.py", "api/given_shardings.py", "api/trace.py", "api/tag.py", "api/reshard.py",
+        "costmodel/xla_compile.py",
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/execution/ray.py"},
