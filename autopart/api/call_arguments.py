@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import jax
 
-from autopart.api.trace import LoadedProgram, Options, jitted
+from autopart.api.trace import LoadedProgram, Options, jitted, key_of
 from autopart.core import jax_dispatch
 from autopart.core.arguments import shown
 from autopart.core.errors import ArgumentError, CallError
@@ -65,15 +65,16 @@ def _check_static(fun: Any, name: str, value: Any) -> None:
 
 def _check_arrays(fun: Any, name: str, value: Any) -> None:
     try:
-        leaves = jax.tree.leaves(value)
+        leaves = jax.tree_util.tree_flatten_with_path(value)[0]
     except (TypeError, ValueError) as error:
         raise CallError(f"{_name(fun)} was called with {name}, which is no pytree", why=str(error)) from None
-    for leaf in leaves:
+    for path, leaf in leaves:
         if not is_array(leaf):
+            static = f"static_argnames={name!r} if it is to choose a program"
             raise CallError(
-                f"{_name(fun)} was called with {name} = {shown(leaf)}",
+                f"{_name(fun)} was called with {'/'.join([name, *map(key_of, path)])} = {shown(leaf)}",
                 why="an argument is an array, a number, or a pytree of them",
-                hint=f"static_argnames={name!r} if it is to choose a program",
+                hint=f"ap.filter_jit, for which what is no array is static; or {static}" if path else static,
             )
 
 

@@ -27,7 +27,7 @@ from autopart.api.lowered import COMPILER_OPTIONS, Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.schedule import run_schedule
 from autopart.api.tactic import SCHEDULE, Tactic, passes_asked
-from autopart.api.trace import LoadedProgram, Options, trace
+from autopart.api.trace import LoadedProgram, Options, Traced, trace
 from autopart.core.arguments import (
     ANYTHING,
     FLAG,
@@ -179,11 +179,19 @@ class PartitionedFunction:
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
-        check_call(self._fun, self._trace_options, args, kwargs)
-        traced = trace(self._fun, self._trace_options, platform_of(self.mesh), args, kwargs)
-        schedule = (*given_shardings(traced, self.mesh, *self._shardings), *self.schedule)
+        traced = self.traced(args, kwargs)
+        schedule = (*self.given(traced, self.mesh), *self.schedule)
         scheduled = run_schedule(traced.program, self.mesh, schedule, self._options, self._cost_model, self._strict)
         return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options)
+
+    def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+        """The program for arguments of these shapes, before the schedule."""
+        check_call(self._fun, self._trace_options, tuple(args), dict(kwargs))
+        return trace(self._fun, self._trace_options, platform_of(self.mesh), tuple(args), dict(kwargs))
+
+    def given(self, traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
+        """What comes before the schedule on `mesh`: the shardings given here, and the constraints in the model."""
+        return given_shardings(traced, mesh, *self._shardings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices, compiling once per input shape."""

@@ -17,13 +17,14 @@ DOORS = {
         "core/jax_internals.py", "core/jax_dispatch.py", "core/host_callbacks.py", "core/importer/host_calls.py",
         "spmd/run.py",
         "api/jit.py", "api/lowered.py", "api/compiled.py", "api/interpreted.py", "api/leaves.py",
-        "api/call_arguments.py", "api/given_shardings.py", "api/trace.py", "api/tag.py", "api/reshard.py",
-        "costmodel/xla_compile.py",
+        "api/call_arguments.py", "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py",
+        "api/trace.py", "api/tag.py", "api/reshard.py", "costmodel/xla_compile.py",
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/execution/ray.py"},
     "pulp": {"search/ilp/solver/pulp_model.py"},
     "highspy": {"search/ilp/solver/highs_process.py"},
+    "flax": {"api/nnx.py"},
     "matplotlib": {"api/sweep_plot.py"},
 }  # fmt: skip
 """Each package from outside, and the files that may import it."""

@@ -143,6 +143,10 @@ ROWS = {
     "TacticResult": ({"actions": (), "report": {}}, ap.TacticResult, None),
     "Replay": ({"actions": (), "name": ""}, ap.Replay, applied),
     "jit": (JIT, ap.jit, lambda step: step.lower(X)),
+    "filter_jit": ({k: JIT[k] for k in ("fun", "mesh", "schedule")} | {"jit_options": 1},
+                   lambda **k: ap.filter_jit(**{n: v for n, v in k.items() if n != "jit_options"}),
+                   lambda step: step.lower(X)),
+    "FilteredFunction.__call__": ({"args": X}, lambda args: ap.filter_jit(function, MESH)(args), None),
     "partition": ({k: JIT[k] for k in ("fun", "mesh", "schedule")} | {"example_args": (X,), "jit_options": 1},
                   lambda **k: ap.partition(**{n: v for n, v in k.items() if n != "jit_options"}), None),
     "load": ({"path": module_path(), "argument_names": None, "ties": None, "limits": ap.Limits(), "trusted": False},
@@ -193,8 +197,8 @@ ROWS = {
 """Callable -> (arguments that work, or {} for a dataclass's defaults; the call; what is done with its result)."""
 
 RECORDS = {
-    "Compiled", "Cost", "Estimate", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction", "Problem", "Sweep",
-    "TacticReport", "TileMapping",
+    "Compiled", "Cost", "Estimate", "FilteredFunction", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction",
+    "Problem", "Sweep", "TacticReport", "TileMapping",
 }  # fmt: skip
 """What functions return: nobody makes them, their constructors store. (A rule's mappings are checked with the rule.)"""
 
