@@ -17,7 +17,7 @@ from autopart.api.metadata import Metadata
 from autopart.api.platform import runnable
 from autopart.api.schedule import Scheduled
 from autopart.api.trace import Traced
-from autopart.core.arguments import NONE, STRING, Kind, check, mapping, shown
+from autopart.core.arguments import FLAG, NONE, STRING, Kind, check, mapping, shown
 from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_internals import module_text
 from autopart.core.mesh import Mesh
@@ -113,12 +113,14 @@ class Lowered:
             )
         return args, jax.tree.unflatten(self.traced.out_tree, outputs)
 
-    def as_text(self, form: str = "hlo") -> str:
+    def as_text(self, form: str = "hlo", *, lines: bool = False) -> str:
         """As text: "core" (PartIR:Core), "hlo" (device-local, collectives over axes) or "stablehlo" (what runs).
 
         "program" is what the schedule was given: unpartitioned, after all passes. The text of "stablehlo" parses again;
-        constants of more than 16 elements are left out of it.
+        constants of more than 16 elements are left out of it. `lines` adds to each op of "hlo" the user's source line
+        and the modules it is in.
         """
+        check("Lowered.as_text", lines=(lines, FLAG))
         asked = cast(object, form)
         match asked if isinstance(asked, str) else None:
             case "program":
@@ -126,7 +128,7 @@ class Lowered:
             case "core":
                 return core_text(self.scheduled.partitioning)
             case "hlo":
-                return hlo_text(self.program)
+                return hlo_text(self.program, lines)
             case "stablehlo":
                 return module_text(self.exported)
             case _:
