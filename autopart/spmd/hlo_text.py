@@ -55,9 +55,8 @@ class _Printer:
         types = ", ".join(tensor(local.local_type(v, int(local.native[v]))) for v in results)
         text = op_text(self._program.spec(op), self._walk.operands(op))
         where = self._program.where(op) if self._show_lines else ""
-        self._line(
-            f"{left}{' = ' if left else ''}{text}{' : ' + types if types else ''}{'  // ' + where if where else ''}"
-        )
+        note = f"  // {where}" if where else ""
+        self._line(f"{left}{' = ' if left else ''}{text}{' : ' + types if types else ''}{note}")
         for value in results:
             self._walk.define(value, self._names[value])
 
