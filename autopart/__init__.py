@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 from autopart.api.automatic import AutomaticPartition, SearchWarning
 from autopart.api.compiled import Compiled
+from autopart.api.filter_jit import FilteredFunction, filter_jit
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.microbatch import Microbatch
+from autopart.api.mutation import MutationWarning
 from autopart.api.named import named_schedules
 from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
@@ -69,6 +71,7 @@ from autopart.search.space import register_decision_kind, register_named_schedul
 from autopart.spmd.device_local import LoweringOptions
 
 if TYPE_CHECKING:
+    from autopart.api import nnx as nnx
     from autopart.search.execution.ray import Ray
 
 __all__ = [
@@ -91,6 +94,7 @@ __all__ = [
     "Device",
     "Estimate",
     "Exhaustive",
+    "FilteredFunction",
     "Greedy",
     "Job",
     "Limits",
@@ -102,6 +106,7 @@ __all__ = [
     "MeshError",
     "Metadata",
     "Microbatch",
+    "MutationWarning",
     "Optimizer",
     "OptimizerError",
     "Parallelism",
@@ -129,6 +134,7 @@ __all__ = [
     "TileError",
     "TileMapping",
     "UnknownNameError",
+    "filter_jit",
     "jit",
     "load",
     "named_schedules",
@@ -152,9 +158,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`ap.Ray`, whose file imports ray: only somebody who asks for it waits for that."""
-    if name != "Ray":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from autopart.search.execution.ray import Ray
+    """`ap.Ray` and `ap.nnx`, whose files import ray and flax: only somebody who asks for them waits for that."""
+    if name == "Ray":
+        from autopart.search.execution.ray import Ray
 
-    return Ray
+        return Ray
+    if name == "nnx":
+        try:
+            from autopart.api import nnx
+        except ModuleNotFoundError as error:
+            raise ImportError(f"ap.nnx needs the package flax: pip install flax ({error})") from error
+        return nnx
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

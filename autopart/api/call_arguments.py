@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import jax
 
-from autopart.api.trace import LoadedProgram, Options, jitted
+from autopart.api.trace import LoadedProgram, Options, jitted, key_of
+from autopart.core import jax_dispatch
 from autopart.core.arguments import shown
 from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_internals import is_array
@@ -27,6 +28,11 @@ def check_numbers(fun: Callable | LoadedProgram, options: Options) -> None:
     except (TypeError, ValueError) as error:
         what = f"ap.jit: the static or donated arguments are not those of {_name(fun)}"
         raise ArgumentError(what, why=str(error)) from None
+
+
+def static_arguments(fun: Callable | LoadedProgram, options: Options) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """(numbers, names) of the static arguments as `jax.jit` infers them: a name from its number and the other way."""
+    return ((), ()) if isinstance(fun, LoadedProgram) else jax_dispatch.static_arguments(jitted(fun, options))
 
 
 def check_call(fun: Callable | LoadedProgram, options: Options, args: tuple, kwargs: dict) -> None:
@@ -59,15 +65,16 @@ def _check_static(fun: Any, name: str, value: Any) -> None:
 
 def _check_arrays(fun: Any, name: str, value: Any) -> None:
     try:
-        leaves = jax.tree.leaves(value)
+        leaves = jax.tree_util.tree_flatten_with_path(value)[0]
     except (TypeError, ValueError) as error:
         raise CallError(f"{_name(fun)} was called with {name}, which is no pytree", why=str(error)) from None
-    for leaf in leaves:
+    for path, leaf in leaves:
         if not is_array(leaf):
+            static = f"static_argnames={name!r} if it is to choose a program"
             raise CallError(
-                f"{_name(fun)} was called with {name} = {shown(leaf)}",
+                f"{_name(fun)} was called with {'/'.join([name, *map(key_of, path)])} = {shown(leaf)}",
                 why="an argument is an array, a number, or a pytree of them",
-                hint=f"static_argnames={name!r} if it is to choose a program",
+                hint=f"ap.filter_jit, for which what is no array is static; or {static}" if path else static,
             )
 
 

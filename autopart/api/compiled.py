@@ -4,12 +4,14 @@
     compiled.memory_analysis().temp_size_in_bytes                              what jax's ahead-of-time surface has
     state = compiled(state, batch)                                             state is placed once, batch at each call
 
-A call looks at each argument once: whether it has the shape and type that the program was lowered for, and where it is.
-An argument that came as the last one did, as a step's own results do, is passed on without another look.
+The first call looks at each argument: whether it has the shape and type that the program was lowered for, and where it
+is. After that jax's own dispatch knows the call by its arguments' types and shardings and runs it from C++, as it does
+for `jax.jit`; a call with arguments of other types or in other places is looked at again.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,13 +19,18 @@ from typing import Any
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import NamedSharding
 
-from autopart.api.leaves import bits_of, check_leaf, is_key, leaves_of, results_of
+from autopart.api.leaves import bits_of, check_leaf, leaves_of, results_of
 from autopart.api.trace import Traced
-from autopart.core.errors import CallError
+from autopart.core.errors import ArgumentError, CallError
+from autopart.core.jax_dispatch import Dispatcher, FastPath, fast_path
 from autopart.core.jax_internals import is_tracing
 from autopart.core.mesh import Mesh
 from autopart.spmd.run import OnMesh, jax_mesh
+
+_REFUSED = ("No such compile option", "While setting option")
+"""How XLA begins what it says of an option."""
 
 
 class Compiled:
@@ -32,8 +39,6 @@ class Compiled:
     def __init__(self, placed: OnMesh, traced: Traced, options: Mapping[str, Any] | None = None):
         self._placed, self._traced, self._options = placed, traced, options
         self._lock, self._executable = threading.Lock(), None
-        names = traced.program.argument_names
-        self._parameters = [_Parameter(*each) for each in zip(names, traced.in_avals, placed.in_shardings, strict=True)]
 
     @property
     def executable(self) -> jax.stages.Compiled:
@@ -41,8 +46,16 @@ class Compiled:
         if self._executable is None:
             with self._lock:
                 if self._executable is None:
-                    self._executable = self._placed.compile(self._options)
+                    self._executable = self._compile()
         return self._executable
+
+    def _compile(self) -> jax.stages.Compiled:
+        try:
+            return self._placed.compile(self._options)
+        except jax.errors.JaxRuntimeError as error:
+            if not any(words in str(error) for words in _REFUSED):
+                raise
+            raise ArgumentError("XLA does not take these compiler_options", why=str(error)) from None
 
     @property
     def in_shardings(self) -> Any:
@@ -72,31 +85,32 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it. Raises `CallError` where the arguments are not those it was lowered for."""
-        results = self._run(self._arguments(leaves_of(self._traced, args, kwargs)))
-        return results_of(self._traced, results)
+        return self._dispatch(*args, **kwargs)
 
-    def _arguments(self, leaves: Sequence[Any]) -> list[Any]:
-        """The leaves in their shardings; those that are elsewhere move together."""
-        flat, elsewhere = list(leaves), []
-        for position, (leaf, parameter) in enumerate(zip(leaves, self._parameters, strict=True)):
-            if parameter.is_as_before(leaf):
-                continue
-            check_leaf(parameter.name, leaf, parameter.aval)
-            flat[position] = raw = bits_of(leaf)
-            if not isinstance(raw, Tracer) and not parameter.is_in_place(raw):
-                elsewhere.append(position)
-        if elsewhere:
-            targets = [self._parameters[i].sharding for i in elsewhere]
-            moved = jax.device_put([flat[i] for i in elsewhere], targets)
-            for position, array in zip(elsewhere, moved, strict=True):
-                flat[position] = array
-        return flat
+    @functools.cached_property
+    def _dispatch(self) -> Dispatcher:
+        return Dispatcher("autopart", lambda *args, **kwargs: self.run(args, kwargs))
 
-    def _run(self, flat: list[Any]) -> Sequence[Any]:
-        """Runs what XLA compiled; where jax traces, the program becomes part of the one around it instead."""
-        if is_tracing() or any(isinstance(x, Tracer) for x in flat):
-            return self._run_traced(flat)
-        return self.executable(*flat)
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, FastPath | None]:
+        """What a call returns, and how jax runs calls like it from C++; None where each is to be looked at."""
+        leaves = leaves_of(self._traced, args, kwargs)
+        flat, elsewhere = self._placed_leaves(leaves)
+        traced = is_tracing() or any(isinstance(x, Tracer) for x in flat)
+        results = results_of(self._traced, self._run_traced(flat) if traced else self.executable(*flat))
+        quick = not traced and all(map(_is_placed_by_jax, (leaves[i] for i in elsewhere)))
+        return results, fast_path(self.executable, results, len(flat)) if quick else None
+
+    def _placed_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], list[int]]:
+        """The leaves in their shardings, keys as bits, and the positions of those that had to move there."""
+        names, avals = self._traced.program.argument_names, self._traced.in_avals
+        for name, leaf, aval in zip(names, leaves, avals, strict=True):
+            check_leaf(name, leaf, aval)
+        flat, shardings = [bits_of(leaf) for leaf in leaves], self._placed.in_shardings
+        elsewhere = [i for i, raw in enumerate(flat) if not _is_in_place(raw, shardings[i])]
+        moved = jax.device_put([flat[i] for i in elsewhere], [shardings[i] for i in elsewhere])
+        for position, array in zip(elsewhere, moved, strict=True):
+            flat[position] = array
+        return flat, elsewhere
 
     def _run_traced(self, flat: list[Any]) -> Sequence[Any]:
         own = self._placed.mesh
@@ -111,26 +125,16 @@ class Compiled:
         )
 
 
-class _Parameter:
-    """What one argument must be, and the (class, aval, sharding) of the last one that was right as it came."""
-
-    def __init__(self, name: str, aval: jax.ShapeDtypeStruct, sharding: Any):
-        self.name, self.aval, self.sharding = name, aval, sharding
-        self._last: tuple[Any, Any, Any] = (None, None, None)
-
-    def is_as_before(self, leaf: Any) -> bool:
-        """True if the array is of the very aval and sharding of one that was right."""
-        kind, aval, sharding = self._last
-        same = leaf.__class__ is kind and leaf.aval is aval and leaf.sharding is sharding
-        return same and not leaf.is_deleted()
-
-    def is_in_place(self, raw: Any) -> bool:
-        """True if a checked leaf, keys as bits, is an array in its sharding; what it is like is remembered."""
-        if not isinstance(raw, jax.Array) or raw.sharding != self.sharding:
-            return False
-        if not is_key(self.aval.dtype):
-            self._last = (raw.__class__, raw.aval, raw.sharding)
+def _is_in_place(raw: Any, sharding: NamedSharding) -> bool:
+    """True for a tracer, which has no place yet, and for an array that is where the program takes it."""
+    if isinstance(raw, Tracer):
         return True
+    return isinstance(raw, jax.Array) and raw.committed and raw.sharding.is_equivalent_to(sharding, raw.ndim)
+
+
+def _is_placed_by_jax(leaf: Any) -> bool:
+    """True if jax's dispatch moves such an argument by itself: it is NumPy's, a number, or on no device for good."""
+    return not leaf.committed if isinstance(leaf, jax.Array) else not hasattr(leaf, "__jax_array__")
 
 
 def concrete_mesh(mesh: Mesh, devices: np.ndarray | None) -> jax.sharding.Mesh:

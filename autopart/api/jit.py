@@ -4,38 +4,44 @@ step = ap.jit(train_step, mesh, [BP, MP], donate_argnums=(0, 1))
 params, opt_state, loss = step(params, opt_state, batch)        compiled once per input shape
 low = step.lower(*abstract_args)                                no devices needed
 low.metadata, low.as_text("hlo"), low.compile()
+
+@ap.jit(mesh=mesh, schedule=[BP, MP])
+def train_step(params, opt_state, batch): ...
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import jax
 import numpy as np
 
-from autopart.api.call_arguments import check_call, check_numbers
+from autopart.api.call_arguments import check_call, check_numbers, static_arguments
 from autopart.api.compiled import Compiled
+from autopart.api.given_shardings import given_shardings
 from autopart.api.kept import Kept
-from autopart.api.lowered import Lowered
+from autopart.api.lowered import COMPILER_OPTIONS, Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.plan.plan import Plan
 from autopart.api.schedule import run_schedule
 from autopart.api.tactic import SCHEDULE, Tactic, passes_asked
-from autopart.api.trace import LoadedProgram, Options, trace
+from autopart.api.trace import LoadedProgram, Options, Traced, trace
 from autopart.core.arguments import (
     ANYTHING,
     FLAG,
     FUNCTION,
     STRING,
+    Kind,
     check,
     instance,
     sequence,
     whole,
 )
-from autopart.core.errors import ArgumentError, closest
+from autopart.core.errors import ArgumentError, PartitionError, closest
+from autopart.core.jax_dispatch import Dispatcher, FastPath
 from autopart.core.mesh import Mesh
 from autopart.core.passes import PASSES_KIND, Pass, pass_of
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
@@ -47,11 +53,14 @@ _MESH = instance("an ap.Mesh({...}), or a jax.sharding.Mesh", Mesh, jax.sharding
 _NUMBERS = whole(-(2**31)) | sequence(whole(-(2**31)), "a list of them")
 _NAMES = STRING | sequence(STRING, "a list of them")
 OPTIONS = instance("an ap.LoweringOptions(...)", LoweringOptions)
+_CONSTRAINTS = Kind('"keep" or "ignore"', lambda v: isinstance(v, str) and v in ("keep", "ignore"))
+_LATER, _MISSING = cast(Callable, object()), cast(Mesh, None)
+"""Stand for the function while `ap.jit(mesh=...)` decorates it, and for a mesh that was not given."""
 
 
 def jit(
-    fun: Callable | LoadedProgram,
-    mesh: Mesh | jax.sharding.Mesh,
+    fun: Callable | LoadedProgram = _LATER,
+    mesh: Mesh | jax.sharding.Mesh = _MISSING,
     schedule: Sequence[Tactic] = (),
     *,
     passes: Sequence[str | Pass] = (),
@@ -59,12 +68,16 @@ def jit(
     donate_argnames: str | Sequence[str] = (),
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    compiler_options: Mapping[str, Any] | None = None,
+    constraints: str = "keep",
     options: LoweringOptions = LoweringOptions(),
     cost_model: str | CostModel | None = None,
     strict: bool = False,
     most_compiled: int = 4096,
 ) -> PartitionedFunction:
-    """`fun`, partitioned over `mesh` by `schedule`: a callable like `jax.jit` returns.
+    """`fun`, partitioned over `mesh` by `schedule`: a callable like `jax.jit` returns. Without `fun`, a decorator.
 
     It takes NumPy arrays or jax Arrays of any sharding and returns jax Arrays sharded as the schedule decided. A
     donated argument and the output that updates it keep one layout. `mesh` may be a `jax.sharding.Mesh`,
@@ -76,16 +89,26 @@ def jit(
     sees it, in order, after the import's own (dead code): instances of `autopart.core.passes.Pass`, or names that are
     registered. An `ap.Plan` is a schedule too: what it holds is done again, with its options, and nothing is searched.
 
+    `in_shardings` and `out_shardings` are pytree prefixes of the positional arguments and of the result, as `jax.jit`
+    takes them: a `PartitionSpec` or `NamedSharding` over the mesh's axes, by name, or None to leave it to the schedule.
+    They are decided before the first tactic, with the sharding constraints in the model: `constraints="ignore"` leaves
+    the latter out. `compiler_options` are XLA's, by name.
+
     Several threads may call it; each shape is compiled once. Under `jax.jit`, `scan` and the like it runs as part of
     the program around it; transform with `grad` or `vmap` before partitioning. Raises `ArgumentError` for arguments of
     other types than these.
     """
+    if fun is _LATER:
+        given = {name: value for name, value in locals().items() if name != "fun"}
+        check("ap.jit", mesh=(mesh, _MESH))
+        return cast(Any, lambda fun: jit(fun, **given))
     check("ap.jit", fun=(fun, _FUN), mesh=(mesh, _MESH), schedule=(schedule, SCHEDULE))
     check("ap.jit", passes=(passes, PASSES_KIND))
     check("ap.jit", donate_argnums=(donate_argnums, _NUMBERS), static_argnums=(static_argnums, _NUMBERS))
     check("ap.jit", donate_argnames=(donate_argnames, _NAMES), static_argnames=(static_argnames, _NAMES))
     check("ap.jit", options=(options, OPTIONS), cost_model=(cost_model, COST_MODEL), strict=(strict, FLAG))
-    check("ap.jit", most_compiled=(most_compiled, whole(1)))
+    check("ap.jit", most_compiled=(most_compiled, whole(1)), constraints=(constraints, _CONSTRAINTS))
+    check("ap.jit", compiler_options=(compiler_options, COMPILER_OPTIONS))
     options = schedule.lowering_options(options) if isinstance(schedule, Plan) else options
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
@@ -96,11 +119,14 @@ def jit(
         donate_argnums=_tuple(donate_argnums),
         donate_argnames=_tuple(donate_argnames),
         passes=(*map(pass_of, passes), *passes_asked(schedule)),
+        constraints=constraints == "keep",
     )
     check_numbers(fun, trace_options)
+    shardings = in_shardings, out_shardings
     return PartitionedFunction(
-        fun, mesh, tuple(schedule), trace_options, options, cost_model_of(cost_model), strict, devices, most_compiled
-    )
+        fun, mesh, tuple(schedule), trace_options, options, cost_model_of(cost_model), strict, devices,
+        most_compiled, shardings, compiler_options,
+    )  # fmt: skip
 
 
 def partition(
@@ -143,28 +169,62 @@ class PartitionedFunction:
         strict: bool,
         devices: np.ndarray | None,
         most_compiled: int,
+        shardings: tuple[Any, Any] = (None, None),
+        compiler_options: Mapping[str, Any] | None = None,
     ):
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
         self._trace_options, self._options = trace_options, options
         self._cost_model, self._strict, self._devices = cost_model, strict, devices
-        self._compiled = Kept(most_compiled)
+        self._shardings, self._compiler_options = shardings, compiler_options
+        self._compiled, self._most_compiled = Kept(most_compiled), most_compiled
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
-        check_call(self._fun, self._trace_options, args, kwargs)
-        traced = trace(self._fun, self._trace_options, platform_of(self.mesh), args, kwargs)
-        scheduled = run_schedule(
-            traced.program, self.mesh, self.schedule, self._options, self._cost_model, self._strict
-        )
-        return Lowered(traced, scheduled, self.mesh, self._devices)
+        traced = self.traced(args, kwargs)
+        schedule = (*self.given(traced, self.mesh), *self.schedule)
+        scheduled = run_schedule(traced.program, self.mesh, schedule, self._options, self._cost_model, self._strict)
+        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options)
+
+    def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+        """The program for arguments of these shapes, before the schedule."""
+        check_call(self._fun, self._trace_options, tuple(args), dict(kwargs))
+        return trace(self._fun, self._trace_options, platform_of(self.mesh), tuple(args), dict(kwargs))
+
+    def given(self, traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
+        """What comes before the schedule on `mesh`: the shardings given here, and the constraints in the model."""
+        return given_shardings(traced, mesh, *self._shardings)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices, compiling once per input shape."""
+        try:
+            return self._dispatch(*args, **kwargs)
+        except PartitionError:
+            raise
+        except Exception:  # jax's dispatch hashes and flattens before anything of ours looks at the arguments
+            check_call(self._fun, self._trace_options, args, kwargs)
+            raise
+
+    @functools.cached_property
+    def _dispatch(self) -> Dispatcher:
+        numbers, names = static_arguments(self._fun, self._trace_options)
+        name = getattr(self._fun, "__name__", type(self._fun).__name__)
+        return Dispatcher(
+            name, self._call_slowly, static_argnums=numbers, static_argnames=names, capacity=self._most_compiled
+        )
+
+    def _call_slowly(self, *args: Any, **kwargs: Any) -> tuple[Any, FastPath | None]:
         check_call(self._fun, self._trace_options, args, kwargs)
         key, dynamic = self._split(args, kwargs)
-        compiled: Compiled = self._compiled.get(key, lambda: self.lower(*args, **kwargs).compiled_when_called())
-        return compiled(*dynamic[0], **dynamic[1])
+        compiled: Compiled = self._compiled.get(key, lambda: self._compile(args, kwargs))
+        return compiled.run(*dynamic)
+
+    def _compile(self, args: tuple, kwargs: dict) -> Compiled:
+        if len(self._compiled) == self._most_compiled:
+            # The next compilation lets a program go. Calls that jax dispatches are not seen here, so all are looked at
+            # once more: those that are called from now on are the last to go.
+            self._dispatch.forget()
+        return self.lower(*args, **kwargs).compiled_when_called()
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[Any, tuple[tuple, dict]]:
         options = self._trace_options

@@ -14,6 +14,7 @@ from typing import Any
 from autopart.api.jit import OPTIONS, jit, known_options
 from autopart.api.lowered import Lowered
 from autopart.api.parallelism import Parallelism
+from autopart.api.tactic import Tactic, TacticContext, actions_of
 from autopart.api.trace import LoadedProgram
 from autopart.core.arguments import ANYTHING, FUNCTION, NONE, check, instance, sequence
 from autopart.core.errors import ArgumentError, UnknownNameError, closest
@@ -112,16 +113,21 @@ def named_schedules(
         cost_model=(cost_model, COST_MODEL),
     )
     jit_options = known_options("ap.named_schedules", jit_options)
+    given: Sequence[Tactic] = ()
     if isinstance(fun, Lowered):
         program, mesh = fun.traced.program, mesh or fun.mesh
     elif mesh is None:
         raise ArgumentError("ap.named_schedules: on which mesh?", hint="mesh=ap.Mesh({...}, device=...)")
     else:
-        program = jit(fun, mesh, [], **jit_options).lower(*args).traced.program
+        function = jit(fun, mesh, [], **jit_options)
+        traced = function.traced(args, {})
+        program, given = traced.program, function.given(traced, mesh)
     wanted = Search(
         axes=mesh.axis_names, optimizer=_NothingElse(), budget=Budget(MOST), cost_model=cost_model_of(cost_model),
         options=options, cache=False,
     )  # fmt: skip
-    report = search(Partitioning(program, mesh), wanted).report
+    start = Partitioning(program, mesh)
+    actions_of(start, given, TacticContext(options, cost_model_of(cost_model)))
+    report = search(start, wanted).report
     rows = sorted(report["baselines"], key=lambda row: row["rank"])
     return NamedSchedules(tuple(NamedSchedule(r["name"], r["step_s"], r["peak_bytes"], r["fits"]) for r in rows))

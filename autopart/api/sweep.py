@@ -204,13 +204,15 @@ def sweep(
     )
     if asked := passes_asked(schedule):
         jit_options = {**jit_options, "passes": [*jit_options.get("passes", ()), *asked]}
-    program = jit(fun, found[0], [], **jit_options).lower(*args).traced.program
+    function = jit(fun, found[0], [], **jit_options)
+    traced = function.traced(args, {})
     starts: dict[int, Partitioning] = {}
     errors: dict[int, str] = {}
     for number, mesh in enumerate(found):
-        partitioning = Partitioning(program, mesh)
+        partitioning = Partitioning(traced.program, mesh)
         try:
-            actions_of(partitioning, schedule, TacticContext(options, cost_model_of(cost_model)))
+            tactics = [*function.given(traced, mesh), *schedule]
+            actions_of(partitioning, tactics, TacticContext(options, cost_model_of(cost_model)))
         except PartitionError as error:
             errors[number] = str(error)
         else:

@@ -17,6 +17,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
 from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
 from autopart.core.errors import CallError, ProgramError
@@ -38,13 +39,16 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Options:
-    """What decides which program is partitioned: the arguments of `jax.jit`, and passes after the import's own."""
+    """What decides which program is partitioned: the arguments of `jax.jit`, passes after the import's own, and whether
+    the model's sharding constraints are kept.
+    """
 
     static_argnums: tuple[int, ...] = ()
     static_argnames: tuple[str, ...] = ()
     donate_argnums: tuple[int, ...] = ()
     donate_argnames: tuple[str, ...] = ()
     passes: tuple[str | Pass, ...] = ()
+    constraints: bool = True
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,8 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
             )
         return fun.traced.after(options.passes)
     args, kwargs = jax.tree.map(_without_sharding, (args, kwargs))
-    return _lowered(fun, options, jitted(fun, options).trace(*args, **kwargs), platform)
+    watched = jitted(warning_of_changes(fun), options)
+    return _lowered(fun, options, watched.trace(*args, **kwargs), platform)
 
 
 def jitted(fun: Callable, options: Options) -> Any:
@@ -164,7 +169,7 @@ def _without_sharding(x: Any) -> Any:
     """An array of a mesh with explicit axes as its shape and type: the program is traced for no mesh."""
     if not isinstance(x, jax.Array) or jax.typeof(x).sharding.mesh.empty:
         return x
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=getattr(x, "weak_type", False))
 
 
 def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platform: str) -> Traced:
@@ -177,7 +182,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     outs, out_tree = jax.tree.flatten(traced.out_info)
     names = _argument_names(fun, options, traced.args_info)
     out_names = [
-        "/".join(_key(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
+        "/".join(key_of(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
     ]
     in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
     out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in outs)
@@ -191,6 +196,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
             ties=ties,
             donated=donated,
             callbacks=collector.callbacks,
+            constraints=options.constraints,
         )
     except ProgramError as error:
         raise error.blamed_on(getattr(fun, "__name__", repr(fun))) from None
@@ -210,7 +216,8 @@ def _aval(program: Program, value: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(type_.shape, jax_internals.numpy_dtype(type_.dtype))
 
 
-def _key(entry: Any) -> str:
+def key_of(entry: Any) -> str:
+    """A part of a pytree path, as names write it."""
     for attribute in ("key", "name", "idx"):
         if hasattr(entry, attribute):
             return str(getattr(entry, attribute))
@@ -223,8 +230,8 @@ def _argument_names(fun: Callable, options: Options, args_info: Any) -> list[str
     names = []
     for path, _ in jax.tree_util.tree_flatten_with_path(args_info)[0]:
         group, first, *rest = path
-        head = positional[first.idx] if _key(group) == "0" else _key(first)
-        names.append("/".join([head, *map(_key, rest)]))
+        head = positional[first.idx] if key_of(group) == "0" else key_of(first)
+        names.append("/".join([head, *map(key_of, rest)]))
     return names
 
 

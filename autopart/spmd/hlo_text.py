@@ -21,16 +21,16 @@ from autopart.spmd.redistribution import Plan
 from autopart.spmd.walk import Walk
 
 
-def hlo_text(local: DeviceLocal) -> str:
-    """The device-local program as PartIR:HLO."""
-    return "\n".join(map(one_line, _Printer(local).program()))
+def hlo_text(local: DeviceLocal, lines: bool = False) -> str:
+    """The device-local program as PartIR:HLO; with `lines`, each op is followed by where it is written."""
+    return "\n".join(map(one_line, _Printer(local, lines).program()))
 
 
 class _Printer:
     """A visitor for which names stand for values: %x, or %x.r0 where it has been redistributed."""
 
-    def __init__(self, local: DeviceLocal):
-        self._local, self._program = local, local.program
+    def __init__(self, local: DeviceLocal, lines: bool = False):
+        self._local, self._program, self._show_lines = local, local.program, lines
         self._names = dict(enumerate(value_names(local.program)))
         self._walk = Walk(local, self, self._names)
         self._count: defaultdict[int, int] = defaultdict(int)
@@ -54,7 +54,9 @@ class _Printer:
         left = ", ".join(self._names[v] for v in results)
         types = ", ".join(tensor(local.local_type(v, int(local.native[v]))) for v in results)
         text = op_text(self._program.spec(op), self._walk.operands(op))
-        self._line(f"{left}{' = ' if left else ''}{text}{' : ' + types if types else ''}")
+        where = self._program.where(op) if self._show_lines else ""
+        note = f"  // {where}" if where else ""
+        self._line(f"{left}{' = ' if left else ''}{text}{' : ' + types if types else ''}{note}")
         for value in results:
             self._walk.define(value, self._names[value])
 

@@ -20,6 +20,7 @@ ABOVE = {"__init__.py", "__main__.py", "report", "cli"}
 
 LAZY = {
     ("autopart", "autopart.search.execution.ray"): "ray takes seconds to import, and starts threads",
+    ("autopart", "autopart.api.nnx"): "flax may be missing",
     ("autopart.search.execution.executor", "autopart.search.execution.ray"): "the same",
     ("autopart.search.execution.executor", "autopart.search.execution.processes"): "it needs the executor's interface",
     ("autopart.search.ilp.solver.exact", "autopart.search.ilp.solver.pulp_model"): "PuLP imports all solvers it finds",

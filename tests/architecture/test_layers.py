@@ -14,15 +14,18 @@ LAYERS = ("core", "spmd", "costmodel", "search", "api")
 
 DOORS = {
     "jax": {
-        "core/jax_internals.py", "core/host_callbacks.py", "core/importer/host_calls.py", "spmd/run.py",
+        "core/jax_internals.py", "core/jax_dispatch.py", "core/host_callbacks.py", "core/importer/host_calls.py",
+        "spmd/run.py",
         "api/jit.py", "api/lowered.py", "api/compiled.py", "api/interpreted.py", "api/leaves.py",
         "api/call_arguments.py", "api/trace.py", "api/tag.py", "api/reshard.py", "api/warmup.py",
         "costmodel/xla_compile.py", "api/verification.py", "cli/reshard_plan_command.py",
+        "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py",
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/execution/ray.py"},
     "pulp": {"search/ilp/solver/pulp_model.py"},
     "highspy": {"search/ilp/solver/highs_process.py"},
+    "flax": {"api/nnx.py"},
     "matplotlib": {"api/sweep_plot.py"},
     "click": {path.relative_to(ROOT / "autopart").as_posix() for path in (ROOT / "autopart/cli").glob("*.py")},
 }  # fmt: skip

@@ -120,7 +120,7 @@ FIELDS = {
 JIT = {
     "fun": function, "mesh": MESH, "schedule": [TACTIC], "passes": (), "donate_argnums": (), "donate_argnames": (),
     "static_argnums": (), "static_argnames": (), "options": ap.LoweringOptions(), "cost_model": None, "strict": False,
-    "most_compiled": 3,
+    "most_compiled": 3, "in_shardings": None, "out_shardings": None, "compiler_options": None, "constraints": "keep",
 }  # fmt: skip
 SEARCHES = ("optimizer", "budget", "seed", "executor", "objective", "cost_model", "options", "cache")
 
@@ -153,6 +153,10 @@ ROWS = {
     "TacticResult": ({"actions": (), "report": {}}, ap.TacticResult, None),
     "Replay": ({"actions": (), "name": ""}, ap.Replay, applied),
     "jit": (JIT, ap.jit, lambda step: step.lower(X)),
+    "filter_jit": ({k: JIT[k] for k in ("fun", "mesh", "schedule")} | {"jit_options": 1},
+                   lambda **k: ap.filter_jit(**{n: v for n, v in k.items() if n != "jit_options"}),
+                   lambda step: step.lower(X)),
+    "FilteredFunction.__call__": ({"args": X}, lambda args: ap.filter_jit(function, MESH)(args), None),
     "partition": ({k: JIT[k] for k in ("fun", "mesh", "schedule")} | {"example_args": (X,), "jit_options": 1},
                   lambda **k: ap.partition(**{n: v for n, v in k.items() if n != "jit_options"}), None),
     "load": ({"path": module_path(), "argument_names": None, "ties": None, "limits": ap.Limits(), "trusted": False},
@@ -192,11 +196,12 @@ ROWS = {
     "Lowered.compile": ({"compiler_options": {}},
                         lambda compiler_options: ap.jit(function, MESH).lower(X).compile(compiler_options), None),
     "Lowered.interpret": ({"args": X}, lambda args: ap.jit(function, MESH).lower(X).interpret(args), None),
-    "Lowered.as_text": ({"form": "hlo"}, lambda form: ap.jit(function, MESH).lower(X).as_text(form), None),
     "Lowered.explain": ({"path": "x"}, lambda path: str(partitioned().explain(path)), None),
     "Lowered.what_if": ({"inputs": {"x": 1}, "axis": "b"}, lambda inputs, axis: partitioned().what_if(inputs, axis),
                         str),
     "Lowered.report": ({"path": "report.html"}, lambda path: partitioned().report(path), None),
+    "Lowered.as_text": ({"form": "hlo", "lines": True},
+                        lambda form, lines: ap.jit(function, MESH).lower(X).as_text(form, lines=lines), None),
     "Metadata.from_json": ({"text": "{}"}, ap.Metadata.from_json, str),
     "Plan.load": ({"path": "plan.json"}, ap.Plan.load, str),
     "Plan.from_json": ({"text": "{}"}, ap.Plan.from_json, str),
@@ -212,7 +217,8 @@ ROWS = {
 """Callable -> (arguments that work, or {} for a dataclass's defaults; the call; what is done with its result)."""
 
 RECORDS = {
-    "Compiled", "Cost", "Estimate", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction", "Plan", "PlanDiff",
+    "Compiled", "Cost", "Estimate", "FilteredFunction", "LoadedProgram", "Lowered", "Metadata", "PartitionedFunction",
+    "Plan", "PlanDiff",
     "Problem", "Sweep", "TacticReport", "TileMapping",
 }  # fmt: skip
 """What functions return: nobody makes them, their constructors store. (A rule's mappings are checked with the rule.)"""

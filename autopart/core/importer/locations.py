@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import compress
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 from autopart.core.host_callbacks import HostCallback
 from autopart.core.jax_internals import ir
 
-OF_OTHERS = ("/site-packages/", "/dist-packages/", str(Path(__file__).parents[2]))
-"""Parts of the paths of files that are not the user's: of installed packages, and of this one."""
+_FRAME = re.compile(r'"([^"]*\.py)":(\d+)')
+_OWN = str(Path(__file__).parents[2])
 
 
 class Source:
@@ -69,17 +70,19 @@ class Source:
 def describe_location(location: ir.Location) -> str:
     """A location as `file:line scope`; empty where unknown.
 
-    Of the calls that lead to the op, the innermost in the user's own code: no installed package's, nor autopart's.
+    The line is the innermost of the user's own: the first frame that is neither of an installed package nor of
+    autopart, or the innermost of all where there is none. The scope names modules, as "jit(step)/Encoder/dot_general".
     """
     text = str(location)
     if "unknown" in text[:12]:
         return ""
-    quoted = text.split('"')[1::2]
-    scope = next((q for q in quoted if not q.endswith(".py")), "")
-    files = [i for i, q in enumerate(quoted) if q.endswith(".py")]
-    if not files:
+    scope = next((q for q in text.split('"')[1::2] if not q.endswith(".py")), "")
+    frames = _FRAME.findall(text)
+    if not frames:
         return scope
-    file = next((i for i in files if not any(part in quoted[i] for part in OF_OTHERS)), files[0])
-    after = text.split('"')[2 * file + 2]
-    line = after.lstrip(":").split(":")[0].split(" ")[0]
-    return f"{quoted[file]}:{line} {scope}".strip()
+    file, line = next((frame for frame in frames if not _is_of_package(frame[0])), frames[0])
+    return f"{file}:{line} {scope}".strip()
+
+
+def _is_of_package(file: str) -> bool:
+    return "site-packages" in file or "dist-packages" in file or file.startswith(_OWN)

@@ -46,18 +46,22 @@ def read_module(
     donated: frozenset[int] | None = None,
     limits: Limits | None = None,
     callbacks: Sequence[HostCallback] = (),
+    constraints: bool = False,
 ) -> Program:
     """The program of a module's `main` function, op by op; `import_module` also runs passes over it.
 
     Names default to the arguments' `loc`, then arg0, arg1, ...; `ties` and `donated` default to the module's
-    `tf.aliasing_output` attributes; `callbacks` are the host callbacks that the module calls by index. Raises
+    `tf.aliasing_output` attributes; `callbacks` are the host callbacks that the module calls by index; `constraints`
+    makes tags of sharding constraints, which otherwise are not there. Raises
     `ProgramError` on dynamic shapes, missing functions, tokens, calls into another Python process, or a program that
     already communicates between devices; on recursion, ties that cannot be, names that are none, and on what exceeds
     `limits` (default: none).
     """
     try:
         with gc_paused():
-            return _Importer(module, Gauge(limits), callbacks).run(argument_names, output_names, ties, donated)
+            return _Importer(module, Gauge(limits), callbacks, constraints).run(
+                argument_names, output_names, ties, donated
+            )
     except RecursionError:
         raise ProgramError(
             "the program nests more deeply than Python's stack allows", hint="sys.setrecursionlimit(...)"
@@ -70,8 +74,8 @@ def import_module(module: ir.Module, **how: Any) -> Program:
 
 
 class _Importer:
-    def __init__(self, module: ir.Module, gauge: Gauge, callbacks: Sequence[HostCallback]):
-        self._module, self._gauge, self._callbacks = module, gauge, callbacks
+    def __init__(self, module: ir.Module, gauge: Gauge, callbacks: Sequence[HostCallback], constraints: bool):
+        self._module, self._gauge, self._callbacks, self._constraints = module, gauge, callbacks, constraints
         self._ops_until_check = OPS_BETWEEN_CHECKS
         self._specs = SpecTable()
         self._functions = {
@@ -168,7 +172,9 @@ class _Importer:
                     f"function @{name} has {blocks} blocks" if blocks else f"function @{name} has no body",
                     why="a StableHLO function is one block; its branches and loops are ops",
                 )
-            self._templates[name] = Reader(self._specs, self._gauge).read(function.regions[0].blocks[0])
+            self._templates[name] = Reader(self._specs, self._gauge, self._constraints).read(
+                function.regions[0].blocks[0]
+            )
         return self._templates[name]
 
     # ---- replaying templates into the program

@@ -6,7 +6,7 @@
 
 Regions share the numbers of the function around them, so what they capture needs no table. Ops that change nothing
 on one device (sharding marks, collectives over one device, one-device manual regions) are read as aliases of their
-operands.
+operands; a sharding constraint is a tag where it is to be honoured.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from autopart.core.errors import ProgramError
+from autopart.core.importer.constraints import tag_of_constraint
 from autopart.core.importer.locations import describe_location
 from autopart.core.importer.names import quoted_text
 from autopart.core.jax_internals import TAG_ATTRIBUTE, ir
@@ -71,8 +72,9 @@ class Op:
 class Reader:
     """Reads one function; local value numbers are shared with the regions inside it."""
 
-    def __init__(self, specs: SpecTable, gauge: Gauge):
+    def __init__(self, specs: SpecTable, gauge: Gauge, constraints: bool = False):
         self._specs, self._gauge, self._depth = specs, gauge, 0
+        self._constraints = constraints
         self._number: dict[ir.Value, int] = {}
         self._types: list[ir.Type] = []
         self._read_specially: dict[str, bool] = {}
@@ -145,7 +147,9 @@ class Reader:
                 tag = _tag_of(op)
                 return Op("alias", -1, operands, [], op, tag=tag) if tag else self._plain(op, op.name, operands)
             case _:
-                return Op("alias", -1, operands, [], op) if _is_identity(op) else self._plain(op, op.name, operands)
+                if not _is_identity(op):
+                    return self._plain(op, op.name, operands)
+                return Op("alias", -1, operands, [], op, tag=tag_of_constraint(op) if self._constraints else "")
 
     def read_inline(self, op: ir.Operation, operands: list[int], block: Block) -> list[int]:
         """Reads a one-device manual region as if its body stood in place of the op."""

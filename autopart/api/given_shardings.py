@@ -1,0 +1,159 @@
+"""Shardings that a program comes with, as the first tactic: those given to `ap.jit`, and the constraints in the model.
+
+    in_shardings=(P("batch"), None)                              tile<x, 0, batch>, atomic<x, model>; w is left open
+    jax.lax.with_sharding_constraint(h, P("batch", UNCONSTRAINED))   tile<h, 0, batch>; h's other axes are left open
+
+An axis that a sharding does not name is kept off the value, as jax understands it, unless a dim is unconstrained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from autopart.api.tactic import TacticContext, TacticResult
+from autopart.api.trace import Traced
+from autopart.core.actions import Action, Atomic, Propagate, Tile
+from autopart.core.arguments import shown
+from autopart.core.errors import ArgumentError, CallError, PartitionError
+from autopart.core.importer.constraints import Dims, dims_of_constraint, is_constraint
+from autopart.core.mesh import Mesh
+from autopart.core.partitioning import Partitioning
+from autopart.core.program import Program
+
+_HINT = 'constraints="ignore" leaves out those that are in the model'
+
+
+@dataclass(frozen=True)
+class Given:
+    """The sharding of one value, and what errors and metadata call it."""
+
+    value: int
+    what: str
+    dims: Dims
+
+
+@dataclass(frozen=True)
+class GivenShardings:
+    """Tiles values as their given shardings say, keeps them whole along the other axes, then propagates."""
+
+    shardings: tuple[Given, ...]
+    name: str = field(default="given shardings")
+
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
+        """See `Tactic.act`."""
+        actions: list[Action] = []
+        for given in self.shardings:
+            try:
+                for action in _actions(given, partitioning.mesh):
+                    partitioning.apply(action)
+                    actions.append(action)
+            except PartitionError as error:
+                raise type(error)(f"{given.what}: {error.what}", why=error.why, hint=error.hint or _HINT) from None
+        partitioning.propagate()
+        texts = [f"{given.what}: {_text(given.dims)}" for given in self.shardings]
+        return TacticResult([*actions, *map(Propagate, partitioning.mesh.axis_names)], {"shardings": texts})
+
+
+def given_shardings(traced: Traced, mesh: Mesh, in_shardings: Any, out_shardings: Any) -> tuple[GivenShardings, ...]:
+    """The tactic for what `ap.jit` was given and for the constraints in the program; none where there are none.
+
+    Raises `ArgumentError` for what is no sharding, `CallError` where the pytrees do not fit.
+    """
+    found = [*_of_arguments(traced, in_shardings), *_of_outputs(traced, out_shardings)]
+    found += _in_model(traced.program, mesh)
+    return (GivenShardings(tuple(found)),) if found else ()
+
+
+def _in_model(program: Program, mesh: Mesh) -> Iterator[Given]:
+    for tag, values in program.tags.items():
+        for value in values if is_constraint(tag) else ():
+            what = f"with_sharding_constraint {program.where(int(program.value_op[value]))}".rstrip()
+            try:
+                yield Given(value, what, dims_of_constraint(tag, mesh, len(program.type_of(value).shape)))
+            except PartitionError as error:
+                raise type(error)(f"{what}: {error.what}", why=error.why, hint=_HINT) from None
+
+
+def _of_arguments(traced: Traced, shardings: Any) -> Iterator[Given]:
+    if shardings is None:
+        return
+    program, count = traced.program, len(traced.in_avals)
+    args, kwargs = jax.tree.unflatten(traced.in_tree, range(count))
+    if jax.tree.leaves(kwargs):
+        raise CallError(
+            f"in_shardings are for positional arguments, not for {', '.join(kwargs)}",
+            hint="call it with positional arguments",
+        )
+    named = zip(program.arguments, program.argument_names, strict=True)
+    yield from _given("in_shardings", shardings, args, [(v, f"in_shardings of {name}") for v, name in named], program)
+
+
+def _of_outputs(traced: Traced, shardings: Any) -> Iterator[Given]:
+    if shardings is None:
+        return
+    program = traced.program
+    outputs = jax.tree.unflatten(traced.out_tree, range(len(traced.out_avals)))
+    named = zip(program.outputs, program.output_names, strict=True)
+    whats = [(v, f"out_shardings of outputs/{name}".rstrip("/")) for v, name in named]
+    yield from _given("out_shardings", shardings, outputs, whats, program)
+
+
+def _given(
+    option: str, shardings: Any, tree: Any, values: Sequence[tuple[int, str]], program: Program
+) -> Iterator[Given]:
+    """One for each leaf of `tree`, a tree of positions in `values`, of which `shardings` is a prefix."""
+    shardings = tuple(shardings) if isinstance(shardings, list) and isinstance(tree, tuple) else shardings
+    try:
+        each = jax.tree.leaves(jax.tree.broadcast(shardings, tree, is_leaf=_is_leaf), is_leaf=_is_leaf)
+    except (TypeError, ValueError) as error:
+        why = " ".join(str(error).split())[:300]
+        raise CallError(
+            f"{option} does not fit the {'arguments' if option[0] == 'i' else 'results'}", why=why
+        ) from None
+    for position, sharding in zip(jax.tree.leaves(tree), each, strict=True):
+        value, what = values[position]
+        if sharding is not None:
+            yield Given(value, what, _dims(what, sharding, len(program.type_of(value).shape)))
+
+
+def _is_leaf(x: Any) -> bool:
+    return x is None or isinstance(x, (PartitionSpec, jax.sharding.Sharding))
+
+
+def _dims(what: str, sharding: Any, rank: int) -> Dims:
+    spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
+    if not isinstance(spec, PartitionSpec):
+        raise ArgumentError(
+            f"{what}: {shown(sharding)} is no sharding over mesh axes",
+            hint="a jax.sharding.PartitionSpec, a NamedSharding, or None to leave it to the schedule",
+        )
+    if len(spec) > rank:
+        raise ArgumentError(f"{what}: {shown(spec)} is for {len(spec)} dims", why=f"the array has {rank}")
+    dims = [_axes(entry) for entry in spec]
+    return (*dims, *[()] * (rank - len(dims)))
+
+
+def _axes(entry: Any) -> tuple[str, ...] | None:
+    if entry is PartitionSpec.UNCONSTRAINED:
+        return None
+    return (entry,) if isinstance(entry, str) else tuple(entry or ())
+
+
+def _actions(given: Given, mesh: Mesh) -> Iterator[Action]:
+    named = [(dim, axis) for dim, axes in enumerate(given.dims) for axis in axes or ()]
+    for dim, axis in named:
+        mesh.index(axis)
+        yield Tile(given.value, dim, axis)
+    if None not in given.dims:
+        taken = {axis for _, axis in named}
+        yield from (Atomic(given.value, axis) for axis in mesh.axis_names if axis not in taken)
+
+
+def _text(dims: Dims) -> str:
+    """The dims as jax writes them."""
+    return f"P({', '.join('UNCONSTRAINED' if d is None else repr(d[0] if len(d) == 1 else d or None) for d in dims)})"

@@ -1,0 +1,60 @@
+"""A step that changes its arguments in place, where nobody sees it: a traced program's arrays go in and come out.
+
+def step(model, x): model.count += 1; return model(x)       MutationWarning: step changes model/count
+def step(state, x): state["n"] += 1; return state           returned, so the caller sees it
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+
+class MutationWarning(UserWarning):
+    """A partitioned function changed an argument in place, and does not return what it put there."""
+
+
+def warning_of_changes(fun: Callable) -> Callable:
+    """`fun`, which warns when it is traced if it leaves other arrays in its arguments that it does not return."""
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        before = {id(leaf) for leaf in jax.tree.leaves((args, kwargs))}
+        out = fun(*args, **kwargs)
+        seen = before | {id(leaf) for leaf in jax.tree.leaves(out)}
+        after = jax.tree_util.tree_flatten_with_path((args, kwargs))[0]
+        changed = [path for path, leaf in after if id(leaf) not in seen]
+        if changed:
+            warnings.warn(_text(fun, args, changed), MutationWarning, stacklevel=2)
+        return out
+
+    functools.update_wrapper(watched, fun)
+    return watched
+
+
+def _text(fun: Callable, args: tuple, changed: list[Any]) -> str:
+    try:
+        names = list(inspect.signature(fun).parameters)
+    except (TypeError, ValueError):
+        names = [f"argument {n}" for n in range(len(args))]
+    paths = ["/".join([_head(path, names), *map(_part, path[2:])]) for path in changed]
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    name = getattr(fun, "__name__", type(fun).__name__)
+    return (
+        f"{name} changes {paths[0]}{more} in place, which its caller does not see"
+        "\n  try  return what changes; ap.nnx.jit, for modules of Flax nnx"
+    )
+
+
+def _head(path: Any, names: list[str]) -> str:
+    """The parameter that a path of (args, kwargs) begins in."""
+    position = getattr(path[1], "idx", None)
+    return _part(path[1]) if position is None else names[position] if position < len(names) else str(position)
+
+
+def _part(entry: Any) -> str:
+    return next((str(getattr(entry, a)) for a in ("key", "name", "idx") if hasattr(entry, a)), str(entry))

@@ -1,0 +1,98 @@
+"""Calls that jax's C++ dispatch answers without Python: the fast path of `jax.jit`, over programs compiled elsewhere.
+
+    call = Dispatcher("step", slow, capacity=4096)
+    call(state, x)      a signature never seen      ->  slow(state, x)  ->  (results, fast_path(compiled, ...))
+    call(state, x)      the same signature again    ->  the executable, straight from C++
+
+A signature is the pytree, each array's type and sharding, the static arguments, and jax's own state: whether it traces,
+x64, the mesh that is set. So a tracer, and an array that is elsewhere, come to `slow` again. With `jax_internals.py`
+this is the door to what jax does not make public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import jax
+from jax._src import pjit, tree_util
+from jax._src.array import ArrayImpl
+from jax._src.interpreters import pxla
+from jax._src.lib import _jax  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
+
+FastPath = Any
+"""What jax needs to run an executable from C++."""
+
+
+class Dispatcher:
+    """A callable that remembers up to `capacity` signatures, those called last, and asks `slow` about all others.
+
+    `slow(*args, **kwargs)` returns (results, what `fast_path` gives for them, or None to be asked again). It is asked
+    too where an array has been deleted: jax's own dispatch ends Python there if several devices are to run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        slow: Callable[..., tuple[Any, FastPath | None]],
+        *,
+        static_argnums: Sequence[int] = (),
+        static_argnames: Sequence[str] = (),
+        capacity: int = 4096,
+    ):
+        def missed(*args: Any, **kwargs: Any) -> tuple[Any, FastPath | None, bool]:
+            return *slow(*args, **kwargs), False
+
+        def without_jit(*args: Any, **kwargs: Any) -> Any:
+            return slow(*args, **kwargs)[0]
+
+        self._slow = without_jit
+        self._call: Any = _jax.pjit(
+            name,
+            without_jit,
+            missed,
+            list(static_argnums),
+            list(static_argnames),
+            pxla.JitGlobalCppCacheKeys(),
+            tree_util.dispatch_registry,
+            pxla.cc_shard_arg,
+            _jax.PjitFunctionCache(capacity=capacity),
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What `slow` would return, from C++ where it can be."""
+        leaves, _ = _flatten((args, kwargs) if kwargs else args, None)
+        try:
+            deleted = any(map(_is_deleted, leaves))
+        except TypeError:  # not all of them are jax's arrays
+            deleted = any(map(_is_deleted, [x for x in leaves if type(x) is ArrayImpl]))
+        return (self._slow if deleted else self._call)(*args, **kwargs)
+
+    def forget(self) -> None:
+        """Lets all signatures go: the next call of each is a slow one."""
+        self._call._clear_cache()
+
+
+_flatten = tree_util.dispatch_registry.flatten
+_is_deleted = cast(Callable[[Any], bool], ArrayImpl.is_deleted)
+
+
+def fast_path(compiled: jax.stages.Compiled, results: Any, arguments: int) -> FastPath | None:
+    """How to run `compiled` from C++ for a call with so many arrays; `results` are what it returned, as their pytree.
+
+    None where that cannot be: the program has effects or calls the host.
+    """
+    executable = cast(Any, compiled)._executable
+    run = getattr(executable, "unsafe_call", None)
+    if compiled._params.const_args or getattr(run, "has_host_callbacks", True):  # type: ignore[attr-defined]
+        return None
+    leaves, tree = jax.tree.flatten(results)
+    return pjit._get_fastpath_data(  # pyright: ignore[reportPrivateUsage]
+        executable, tree, [None] * arguments, leaves, frozenset(), [], None, []
+    )
+
+
+def static_arguments(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """(numbers, names) of the static arguments of what `jax.jit` returned, each given by the other where it can be."""
+    info = jitted._jit_info
+    return tuple(info.static_argnums), tuple(info.static_argnames)
