@@ -20,6 +20,7 @@ from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.microbatch import Microbatch
+from autopart.api.recompute import Recompute
 from autopart.api.named import named_schedules
 from autopart.api.parallelism import Parallelism
 from autopart.api.reshard import redistribution_plan, reshard
@@ -96,6 +97,7 @@ __all__ = [
     "MeshError",
     "Metadata",
     "Microbatch",
+    "Recompute",
     "Optimizer",
     "OptimizerError",
     "Parallelism",
