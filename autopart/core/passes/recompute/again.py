@@ -66,12 +66,13 @@ class Again:
         self._early[life.values[life.first <= self.cut]] = True
         self._again = np.zeros(program.value_count, np.bool_)
         self._again[life.values[(life.first <= self.cut) & ~self.kept]] = True
+        self._free = (np.diff(program.operand_ptr) == 0)[program.value_op]
         self._depth = self._late_depth()
 
     def write(self) -> None:
         """Puts the copies and their barriers in, and lets the late ops read them."""
         program, step = self.life.program, self.life.step
-        uses = np.flatnonzero((step[program.use_op] > self.cut) & self._again[program.operands])
+        uses = np.flatnonzero((step[program.use_op] > self.cut) & (self._again & ~self._free)[program.operands])
         for at, together in groupby(uses.tolist(), lambda use: int(step[program.use_op[use]])):
             self._before(at, list(together))
 
@@ -136,7 +137,7 @@ class Again:
 
     def _is_kept(self, value: int) -> bool:
         """An early value of the scope that is kept; of those put in by an earlier cut, all are."""
-        return value >= len(self._early) or bool(self._early[value] and not self._again[value])
+        return value >= len(self._early) or bool(self._early[value] and not (self._again[value] or self._free[value]))
 
     def _bytes(self, value: int) -> float:
         program = self.life.program

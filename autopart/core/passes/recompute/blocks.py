@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.passes.recompute.lifetimes import Lifetimes
+from autopart.core.passes.recompute.lifetimes import Lifetimes, read_through_views
 
 LIMITS = 24
 """How many limits are tried, from the largest residual to all of them, evenly on a logarithmic scale."""
@@ -108,4 +108,5 @@ def _last_early(life: Lifetimes, cut: int) -> np.ndarray:
     reader = life.step[program.use_op]
     early = (reader >= 0) & (reader <= cut)
     np.maximum.at(last, program.operands[early], reader[early])
+    read_through_views(program, last)
     return np.maximum(last[life.values], life.first)

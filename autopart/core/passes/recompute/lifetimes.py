@@ -114,11 +114,16 @@ def _last_reads(program: Program, scope: int, step: np.ndarray, end: int) -> np.
     np.maximum.at(last, program.operands, reader)
     if scope == ROOT:
         last[program.outputs] = end
+    read_through_views(program, last)
+    return last
+
+
+def read_through_views(program: Program, last: np.ndarray) -> None:
+    """What reads a view reads what it shows: raises `last`, by value, accordingly."""
     views = np.array([isinstance(traits_of(s), View) and len(s.operands) == 1 for s in program.specs], np.bool_)
     for op in np.flatnonzero(views[program.op_spec])[::-1].tolist():
         shown, view = program.operands_of(op)[0], program.results_of(op)[0]
         last[shown] = max(last[shown], last[view])
-    return last
 
 
 def _sizes(program: Program) -> np.ndarray:

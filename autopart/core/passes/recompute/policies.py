@@ -71,7 +71,7 @@ def _named(program: Program, name: str) -> np.ndarray:
         return found
     scopes = list(_scopes(program))
     for op, scope in scopes:
-        found[op] = fnmatchcase(f"/{scope}/", f"*/{name}/*")
+        found[op] = fnmatchcase(f"//{scope}//", f"*/{name}/*")
     if found.any():
         return found
     if any(fnmatchcase(argument, name) for argument in program.argument_names):

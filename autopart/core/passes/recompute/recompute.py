@@ -19,6 +19,7 @@ from autopart.core.passes.recompute.again import Again, repeatable
 from autopart.core.passes.recompute.blocks import kept_between_blocks
 from autopart.core.passes.recompute.lifetimes import Lifetimes, lifetimes
 from autopart.core.passes.recompute.policies import Policy, kept_ops
+from autopart.core.passes.recompute.scans import RebuiltStacks
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import ROOT, Program
 
@@ -39,15 +40,31 @@ class Recomputation(Pass):
         """See `Pass.apply`."""
         keeps, again = kept_ops(program, self.keep), repeatable(program)
         rewriting = Rewriting(program)
+        halves: set[int] = set()
         for number, scope in enumerate(program.scopes):
-            if number == ROOT or scope.kind == "body":
-                self._scope(rewriting, lifetimes(program, number), keeps | ~again)
+            if number == ROOT or (scope.kind == "body" and number not in halves):
+                halves |= self._scope(rewriting, lifetimes(program, number), keeps, again)
         return DeadCode().apply(rewriting.program())
 
-    def _scope(self, rewriting: Rewriting, life: Lifetimes, keeps: np.ndarray) -> None:
+    def _scope(self, rewriting: Rewriting, life: Lifetimes, keeps: np.ndarray, again: np.ndarray) -> set[int]:
+        """Rewrites one scope; the bodies of loops that are rewritten as halves of a step, and not by themselves."""
+        halves: set[int] = set()
         op = life.program.value_op[life.values]
         end = life.program.scopes[life.scope].end
-        kept = keeps[op] | (life.last >= end)
+        kept = (keeps | ~again)[op] | (life.last >= end) | _saved_by_user(life.program)[life.values]
         for cut in life.cuts():
+            stacks = RebuiltStacks(rewriting, life, cut, keeps, again)
+            stacks.write()
+            halves |= stacks.paired
             keep = kept | kept_between_blocks(life, cut, kept) if "blocks" in self.keep else kept
             Again(rewriting, life, cut, keep).write()
+        return halves
+
+
+def _saved_by_user(program: Program) -> np.ndarray:
+    """bool[values]: the value goes through a barrier of the model, as what `jax.checkpoint` saves does."""
+    saved = np.zeros(program.value_count, np.bool_)
+    for parts in program.barriers:
+        for op in parts:
+            saved[program.operands_of(op)] = True
+    return saved
