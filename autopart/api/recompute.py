@@ -59,7 +59,9 @@ class Recompute:
                 why="a search decides about one program, and this tactic makes another of it",
                 hint="put it into the schedule that ap.jit is given, beside the search",
             )
-        said = [policy if isinstance(policy, str) else getattr(policy, "__name__", "a function") for policy in self.policies]
+        said = [
+            policy if isinstance(policy, str) else getattr(policy, "__name__", "a function") for policy in self.policies
+        ]
         return TacticResult([], {"recompute": {"keep": said}})
 
 

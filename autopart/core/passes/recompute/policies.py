@@ -67,7 +67,8 @@ def _named(program: Program, name: str) -> np.ndarray:
     """bool[ops]: the ops that leave values with this tag, or that stand under scopes of this name."""
     found = np.zeros(program.op_count, np.bool_)
     if name in program.tags:
-        found[program.value_op[np.array(program.tags[name], np.int64)]] = True
+        tagged = program.value_op[np.array(program.tags[name], np.int64)]
+        found[tagged] = found[program.value_op[program.operands[program.operand_ptr[tagged]]]] = True
         return found
     scopes = list(_scopes(program))
     for op, scope in scopes:

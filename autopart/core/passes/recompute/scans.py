@@ -210,7 +210,9 @@ class _LateBody:
         self._life = lifetimes(program, number)
         self._reads = [(s.made, read) for s in rebuilt for read in s.reads if read.body == number]
         self._copies: dict[tuple[int, int], int] = {}
-        self._first = {row: min(r.op for _, r in self._reads if r.row == row) for row in {r.row for _, r in self._reads}}
+        self._first = {
+            row: min(r.op for _, r in self._reads if r.row == row) for row in {r.row for _, r in self._reads}
+        }
         for stack in body.kept.values():
             self._copies.update({(r.row, stack.made): r.value for r in stack.reads if r.body == number})
 
