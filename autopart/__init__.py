@@ -20,9 +20,9 @@ from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.microbatch import Microbatch
-from autopart.api.recompute import Recompute
 from autopart.api.named import named_schedules
 from autopart.api.parallelism import Parallelism
+from autopart.api.recompute import Recompute
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Replay, Sweep, sweep
@@ -97,7 +97,6 @@ __all__ = [
     "MeshError",
     "Metadata",
     "Microbatch",
-    "Recompute",
     "Optimizer",
     "OptimizerError",
     "Parallelism",
@@ -108,6 +107,7 @@ __all__ = [
     "ProgramError",
     "RandomSearch",
     "Ray",
+    "Recompute",
     "RegistryError",
     "Replay",
     "SearchWarning",

@@ -18,10 +18,10 @@ import numpy as np
 
 from autopart.api.call_arguments import check_call, check_numbers
 from autopart.api.compiled import Compiled
+from autopart.api.fitting import Setting, scheduled_best
 from autopart.api.kept import Kept
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata
-from autopart.api.schedule import run_schedule
 from autopart.api.tactic import SCHEDULE, Tactic, passes_asked
 from autopart.api.trace import LoadedProgram, Options, trace
 from autopart.core.arguments import (
@@ -152,10 +152,8 @@ class PartitionedFunction:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         check_call(self._fun, self._trace_options, args, kwargs)
         traced = trace(self._fun, self._trace_options, platform_of(self.mesh), args, kwargs)
-        scheduled = run_schedule(
-            traced.program, self.mesh, self.schedule, self._options, self._cost_model, self._strict
-        )
-        return Lowered(traced, scheduled, self.mesh, self._devices)
+        setting = Setting(self.mesh, self.schedule, self._options, self._cost_model, self._strict)
+        return Lowered(*scheduled_best(traced, setting), self.mesh, self._devices)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices, compiling once per input shape."""

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autopart.api.tactic import TacticContext, TacticResult
-from autopart.core.arguments import FUNCTION, STRING, TEXT, check_fields
+from autopart.core.arguments import STRING, check_fields
 from autopart.core.errors import ArgumentError, PartitionError
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass, Policy, Recomputation
-from autopart.core.passes.recompute import KEEP
+from autopart.core.passes.recompute import KEEP, KEEP_ONE
 from autopart.core.program import Program
 
 
@@ -40,7 +40,7 @@ class Recompute:
     name: str = "Recompute"
 
     def __post_init__(self) -> None:
-        check_fields(self, keep=TEXT | FUNCTION | KEEP, name=STRING)
+        check_fields(self, keep=KEEP_ONE | KEEP, name=STRING)
 
     @property
     def policies(self) -> tuple[Policy, ...]:

@@ -129,7 +129,8 @@ def test_a_function_is_given_the_op_its_bytes_and_its_flop():
         return True
 
     lower("chain", ap.Recompute(keep))
-    assert seen["dot_general"][1] > 0 and seen["tanh"][0] == 64 * 32 * 4
+    assert seen["dot_general"][1] > 0
+    assert seen["tanh"][0] == 64 * 32 * 4
 
 
 def test_copies_of_a_tagged_value_carry_the_tag():
@@ -206,7 +207,7 @@ def test_a_tag_that_is_not_there_names_those_that_are():
 
 
 def test_a_schedule_has_one():
-    with pytest.raises(ArgumentError, match="a schedule has one ap.Recompute"):
+    with pytest.raises(ArgumentError, match=r"a schedule has one ap\.Recompute"):
         lower("chain", ap.Recompute(), ap.Recompute("matmuls"))
 
 

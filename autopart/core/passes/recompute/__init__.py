@@ -6,10 +6,10 @@ policies.py      which of those are kept, as a user says it
 blocks.py        where the early ops are cut into blocks, of which only what enters is kept
 again.py         copies of early ops before the late ops that read their results, behind barriers
 scans.py         the same for what one loop stacks up and a later loop reads row by row
-recompute.py     the pass
+recomputation.py the pass
 """
 
 from autopart.core.passes.recompute.policies import POLICIES, Policy
-from autopart.core.passes.recompute.recompute import KEEP, Recomputation
+from autopart.core.passes.recompute.recomputation import KEEP, KEEP_ONE, Recomputation
 
-__all__ = ["KEEP", "POLICIES", "Policy", "Recomputation"]
+__all__ = ["KEEP", "KEEP_ONE", "POLICIES", "Policy", "Recomputation"]

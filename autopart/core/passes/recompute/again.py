@@ -8,7 +8,7 @@
                                                    h' = dot x', w;  r' = relu h'
                                                    dw = dot r', dr'
 
-As `jax.checkpoint` does, a barrier holds what the copies read together with what the late op waits for: the compiler can
+As `jax.checkpoint` does, a barrier holds what the copies read together with what the late op waits for: a compiler can
 neither merge a copy with its original nor run it before it is needed. An argument or another value of outside is there
 in any case, so it goes through the barrier only where a copy reads nothing else. Everything is computed again at most
 once, and a late op that reads several results has one barrier for them.
@@ -22,6 +22,7 @@ from itertools import groupby
 
 import numpy as np
 
+from autopart.core.op import OpSpec
 from autopart.core.ops.rule import has_effect, traits_of
 from autopart.core.passes.recompute.lifetimes import Lifetimes
 from autopart.core.passes.rewriting import Rewriting
@@ -43,7 +44,7 @@ def repeatable(program: Program) -> np.ndarray:
     return specs
 
 
-def _is_repeatable(spec) -> bool:
+def _is_repeatable(spec: OpSpec) -> bool:
     structural = ("argument", "carry", "join", "while", "case", "condition", "optimization_barrier", "rng")
     return spec.kind not in structural and not has_effect(spec)
 

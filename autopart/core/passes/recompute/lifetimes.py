@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from autopart.core.control_flow import statements
+from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Constant, Structural, View
 from autopart.core.program import ROOT, Program
@@ -132,7 +133,7 @@ def _sizes(program: Program) -> np.ndarray:
     return np.array(sizes, np.float64)[program.value_type_row]
 
 
-def _no_memory(spec) -> bool:
+def _no_memory(spec: OpSpec) -> bool:
     traits = traits_of(spec)
     if isinstance(traits, Structural):
         return spec.kind not in ("carry", "join")

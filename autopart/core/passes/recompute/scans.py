@@ -76,13 +76,14 @@ class RebuiltStacks:
         stacks = [s for c in loop.carries if (s := self._stack(loop, c.inside, c.after, counter, trips)) is not None]
         if not stacks:
             return
-        rebuilt = [s for s in stacks if not self._is_kept(loop, s.made)]
+        rebuilt = [s for s in stacks if not self.is_kept(loop, s.made)]
         body = _Body(self, loop, counter, {s.made: s for s in stacks if s not in rebuilt})
         rebuilt = [s for s in rebuilt if body.saves(s, rebuilt)]
         for number in sorted({read.body for stack in rebuilt for read in stack.reads}):
             _LateBody(body, number, rebuilt).write()
 
-    def _is_kept(self, loop: Loop, value: int) -> bool:
+    def is_kept(self, loop: Loop, value: int) -> bool:
+        """Whether a value that a turn of an early loop reads is not computed again."""
         op = int(self.life.program.value_op[value])
         return self.life.program.op_scope[op] != loop.body.number or bool(self.keeps[op] or not self.again[op])
 
@@ -160,7 +161,7 @@ class _Body:
             if value in seen or value == self.counter:
                 continue
             seen.add(value)
-            if value in inside or (program.op_scope[op] == scope and self.owner._is_kept(self.loop, value)):
+            if value in inside or (program.op_scope[op] == scope and self.owner.is_kept(self.loop, value)):
                 kept[value] = None
             elif program.op_scope[op] == scope:
                 ops.add(op)
@@ -311,7 +312,7 @@ def _counter(program: Program, loop: Loop) -> int:
 def stack_ops(
     program: Program, made: TensorType, trips: int, index: TensorType
 ) -> dict[str, tuple[OpSpec, ir.Operation | None]]:
-    """By name, specs of the ops that stack `made`, with MLIR ops for them: zero, empty, start, row, put, take, shown."""
+    """By name, specs of the ops that stack values of type `made` and read rows, with MLIR ops for them."""
     rank = len(made.shape)
     stack, one = TensorType((trips, *made.shape), made.dtype), TensorType((1, *made.shape), made.dtype)
     starts, types = ", %start" * rank, f", {_text(index)}" * (rank + 1)

@@ -23,7 +23,8 @@ from autopart.core.passes.recompute.scans import RebuiltStacks
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import ROOT, Program
 
-KEEP = sequence(TEXT | FUNCTION, 'names or functions, such as ["blocks", "attention_out"]', least=1)
+KEEP_ONE = TEXT | FUNCTION
+KEEP = sequence(KEEP_ONE, 'names or functions, such as ["blocks", "attention_out"]', least=1)
 
 
 @register_pass("recompute")
