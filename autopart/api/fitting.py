@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -265,14 +266,17 @@ def batch_inputs(program: Program, steps: Sequence[int]) -> Mapping[str, Any]:
     if not steps:
         return {}
     space = DecisionSpace.of(Partitioning(program, Mesh({AXIS: math.gcd(*steps)})), [AXIS])
-    found: dict[str, Any] = {}
+    below: dict[str, dict[str, int]] = {}
     for value, dim in Inputs.of(space, AXIS).dims.items():
         head, _, rest = program.value_name(value).partition("/")
-        if rest:
-            found.setdefault(head, {})[rest] = dim
-        else:
-            found[head] = dim
-    return found
+        below.setdefault(head, {})[rest] = dim
+    leaves = Counter(name.partition("/")[0] for name in program.argument_names)
+    return {head: _one_dim(dims, leaves[head]) for head, dims in below.items()}
+
+
+def _one_dim(dims: dict[str, int], leaves: int) -> Any:
+    """The dim of all leaves where it is the same for all, else a dim for each path."""
+    return next(iter(dims.values())) if len(dims) == leaves and len(set(dims.values())) == 1 else dims
 
 
 def _reported(scheduled: Scheduled, place: int, best: Tried, tried: Sequence[Tried]) -> Scheduled:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.arguments import FUNCTION, TEXT, check_fields, sequence
+from autopart.core.arguments import TEXT, check_fields, function_of, sequence
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.recompute.again import Again, repeatable
@@ -23,7 +23,7 @@ from autopart.core.passes.recompute.scans import RebuiltStacks
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import ROOT, Program
 
-KEEP_ONE = TEXT | FUNCTION
+KEEP_ONE = TEXT | function_of(3)
 KEEP = sequence(KEEP_ONE, 'names or functions, such as ["blocks", "attention_out"]', least=1)
 
 
