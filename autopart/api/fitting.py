@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from autopart.api.automatic import AutomaticPartition, SearchWarning
+from autopart.api.does_not_fit import Priced, advice, larger_meshes
 from autopart.api.microbatch import Microbatch, MicrobatchLoop
 from autopart.api.recompute import RecomputationOf, Recompute
 from autopart.api.schedule import Scheduled, run_schedule
@@ -115,6 +116,7 @@ class Tried:
     traced: Traced | None = None
     scheduled: Scheduled | None = None
     why: str = ""
+    error: PartitionError | None = None
 
     @property
     def rank(self) -> tuple[float, float, float]:
@@ -138,7 +140,7 @@ def scheduled_best(traced: Traced, setting: Setting) -> tuple[Traced, Scheduled]
         scheduled = run_schedule(
             traced.program, setting.mesh, setting.schedule, setting.options, setting.cost_model, setting.strict
         )
-        return traced, scheduled
+        return traced, _advised(traced, setting, scheduled, ())
     search = setting.schedule[place]
     assert isinstance(search, AutomaticPartition)
     _check_alone(setting, search, place)
@@ -152,6 +154,7 @@ def scheduled_best(traced: Traced, setting: Setting) -> tuple[Traced, Scheduled]
     missing = scheduled.reports[place].report.get("does_not_fit")
     if missing:
         warnings.warn("\n  ".join(missing), SearchWarning, stacklevel=3)
+    scheduled = _advised(traced, setting, scheduled, tried)
     return made, _reported(scheduled, place, best, [*tried, *found])
 
 
@@ -160,6 +163,9 @@ def _usable(tried: Sequence[Tried], setting: Setting, place: int) -> list[Tried]
     usable = sorted((t for t in tried if t.scheduled is not None), key=lambda t: t.rank)
     if usable:
         return usable
+    for one in tried:
+        if one.error is not None and not str(one.rewriting):
+            raise one.error
     error = ArgumentError("none of the programs can be partitioned", why="\n       ".join(t.why for t in tried))
     raise TacticContext(position=place + 1, count=len(setting.schedule)).blamed(error, setting.schedule[place])
 
@@ -223,6 +229,7 @@ def _tried(
     fastest: float = math.inf,
     strict: bool = False,
 ) -> Tried:
+    """What the schedule gives on a rewritten program, unless its flop alone take longer than `fastest`."""
     try:
         made = rewriting.of(traced)
         least = _least_seconds(made.program, setting)
@@ -232,9 +239,7 @@ def _tried(
             warnings.simplefilter("ignore", SearchWarning)
             return Tried(rewriting, made, setting.run(made.program, search, place, strict))
     except PartitionError as error:
-        if not str(rewriting) and not strict:
-            raise
-        return Tried(rewriting, why=f"{rewriting}: {error.what}")
+        return Tried(rewriting, why=f"{rewriting}: {error.what}".removeprefix(": "), error=error)
 
 
 def _least_seconds(program: Program, setting: Setting) -> float:
@@ -277,6 +282,45 @@ def batch_inputs(program: Program, steps: Sequence[int]) -> Mapping[str, Any]:
 def _one_dim(dims: dict[str, int], leaves: int) -> Any:
     """The dim of all leaves where it is the same for all, else a dim for each path."""
     return next(iter(dims.values())) if len(dims) == leaves and len(set(dims.values())) == 1 else dims
+
+
+# ---- where nothing fits
+
+LIKELY = {"microbatch": (1, 4), "recompute": ("blocks",)}
+"""The programs that are tried for a search which was not asked to choose one, once nothing fits."""
+
+
+def _advised(traced: Traced, setting: Setting, scheduled: Scheduled, tried: Sequence[Tried]) -> Scheduled:
+    """Warns of a search's result that does not fit, with what would; the search's report then has the lines."""
+    estimate = scheduled.estimate
+    place = next((i for i, row in enumerate(scheduled.reports) if "does_not_fit" in row.report), None)
+    if place is None or estimate is None or estimate.fits or setting.cost_model is not None:
+        return scheduled
+    search = setting.schedule[place]
+    if not isinstance(search, AutomaticPartition) or search.cost_model is not None or search.referee is not None:
+        return scheduled
+    memory_bytes = device(estimate.device).hbm_bytes
+    lines = advice(estimate, lambda: _changes(traced, setting, search, place, tried), memory_bytes)
+    warnings.warn("\n  ".join(["nothing found fits; why, and what would:", *lines]), SearchWarning, stacklevel=4)
+    reports = list(scheduled.reports)
+    reports[place] = dataclasses.replace(reports[place], report={**reports[place].report, "advice": lines})
+    return dataclasses.replace(scheduled, reports=tuple(reports))
+
+
+def _changes(
+    traced: Traced, setting: Setting, search: AutomaticPartition, place: int, tried: Sequence[Tried]
+) -> Iterator[Priced]:
+    """Other programs, then other meshes, each with the named schedules."""
+    named = dataclasses.replace(named_only(search), microbatch=(), recompute=False)
+    if not tried and not any(isinstance(tactic, Microbatch | Recompute) for tactic in setting.schedule):
+        likely = rewritings(traced.program, dataclasses.replace(search, **LIKELY))
+        tried = [_tried(r, traced, setting, named, place) for r in likely if str(r)]
+    for one in tried:
+        yield str(one.rewriting) or "the program as it is", one.scheduled.estimate if one.scheduled else None
+    for code, mesh in larger_meshes(setting.mesh):
+        larger = dataclasses.replace(setting, mesh=mesh)
+        found = _tried(Rewriting(None, None), traced, larger, named, place)
+        yield code, found.scheduled.estimate if found.scheduled else None
 
 
 def _reported(scheduled: Scheduled, place: int, best: Tried, tried: Sequence[Tried]) -> Scheduled:

@@ -90,3 +90,34 @@ def test_a_seed_cannot_choose_the_program():
     seed = ap.AutomaticPartition("d", microbatch=(1, 2))
     with pytest.raises(ap.ArgumentError, match="choose between programs"):
         lower(64, seeds=[[seed]])
+
+
+def test_where_nothing_fits_the_warning_says_what_holds_memory_and_what_would_fit():
+    with pytest.warns(ap.SearchWarning, match="nothing found fits") as caught:
+        lowered = lower(MANY)
+    text = "\n".join(str(warning.message) for warning in caught)
+    assert "test_fitting.py" in text
+    [line] = [
+        line for line in text.splitlines() if line.strip().endswith("ap.Recompute('blocks')") and "steps" not in line
+    ]
+    assert "GB  fits" in line
+    assert "ap.Mesh({'d': 4}, device='tpu_v3')" in text
+    assert lowered.metadata.tactics[-1].report["advice"]
+
+
+def test_advice_names_optimizer_state_that_could_be_narrower():
+    def adam(state, x):
+        gradient = jax.grad(lambda w: jnp.mean(jnp.tanh(x @ w) ** 2))(state["params"])
+        momentum = 0.9 * state["momentum"] + gradient
+        return {"params": state["params"] - momentum, "momentum": momentum}
+
+    def train(params, momentum, x):
+        made = adam({"params": params, "momentum": momentum}, x)
+        return made["params"], made["momentum"]
+
+    w = jax.ShapeDtypeStruct((2**17, 2**16), "float32")
+    mesh = ap.Mesh({"d": 2}, device="tpu_v3")
+    auto = ap.AutomaticPartition("d", budget=ap.Budget(4), cache=False)
+    with pytest.warns(ap.SearchWarning, match="nothing found fits") as caught:
+        ap.jit(train, mesh, [auto], donate_argnums=(0, 1)).lower(w, w, jax.ShapeDtypeStruct((64, 2**17), "float32"))
+    assert "momentum in bf16: 8.59 GB less" in str(caught[-1].message)
