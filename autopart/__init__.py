@@ -27,6 +27,7 @@ from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_diff import PlanDiff
 from autopart.api.plan.replay_tactic import Replay
+from autopart.api.recompute import Recompute
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Sweep, sweep
@@ -120,6 +121,7 @@ __all__ = [
     "ProgramError",
     "RandomSearch",
     "Ray",
+    "Recompute",
     "RegistryError",
     "Replay",
     "SearchWarning",

@@ -33,6 +33,8 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import ArgumentError
 from autopart.core.partitioning import Partitioning
+from autopart.core.passes import Policy
+from autopart.core.passes.recompute import KEEP_ONE
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
@@ -73,6 +75,8 @@ _FIELDS = {
     "progress": FLAG | NONE,
     "referee": COST_MODEL,
     "finalists": whole(1),
+    "microbatch": sequence(whole(1, 2**20), "a list of numbers of microbatches, such as (1, 2, 4)"),
+    "recompute": FLAG | sequence(KEEP_ONE, 'a list of policies of ap.Recompute, such as ["blocks"]'),
 }
 """What each field may be."""
 
@@ -101,6 +105,10 @@ class AutomaticPartition:
                 `finalists` best states whose programs differ, `seeds`, named schedules and the start. The best by it is
                 the result; both figures are in the report. What it raises costs that finalist, with a `SearchWarning`
     finalists   how many of the best states that are
+    microbatch  numbers of microbatches to choose from, such as (1, 2, 4, 8), 1 being the whole batch; the batch is the
+                dim of the inputs that data parallelism would tile. Empty: the program stays as it is
+    recompute   True: choose what is kept for late uses too: everything, `ap.Recompute("matmuls")` or `("blocks")`; or a
+                list of policies. With either, the report says which programs there were, and the notes which it is
 
     Over several hosts (`jax.distributed`), a search with a limit in seconds runs on process 0, and the others do what
     it found. Ctrl-C ends the search with the best so far. Raises, when applied: `MeshError` for an axis not in the mesh
@@ -126,6 +134,8 @@ class AutomaticPartition:
     progress: bool | None = None
     referee: str | CostModel | None = None
     finalists: int = DEFAULT_FINALISTS
+    microbatch: Sequence[int] = ()
+    recompute: bool | Sequence[Policy] = False
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)
@@ -136,7 +146,16 @@ class AutomaticPartition:
             object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
-        """See `Tactic.act`. Searches by the schedule's options and cost model, unless it has its own."""
+        """See `Tactic.act`. Searches by the schedule's options and cost model, unless it has its own.
+
+        Raises `ArgumentError` where it was to choose the program, and nobody can change that any more.
+        """
+        if self.microbatch or self.recompute:
+            raise ArgumentError(
+                f"microbatch= and recompute= cannot stand in {context.schedule or 'a schedule that is run by itself'}",
+                why="they choose between programs, and this one is given",
+                hint="ap.jit(fun, mesh, schedule)",
+            )
         found = self._found(partitioning, context)
         partitioning.apply_all(found.actions)
         if "nothing_tried" in found.report:

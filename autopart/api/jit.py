@@ -21,12 +21,12 @@ import numpy as np
 
 from autopart.api.call_arguments import check_call, check_numbers, static_arguments
 from autopart.api.compiled import Compiled
+from autopart.api.fitting import Setting, scheduled_best
 from autopart.api.given_shardings import given_shardings
 from autopart.api.kept import Kept
 from autopart.api.lowered import COMPILER_OPTIONS, Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.plan.plan import Plan
-from autopart.api.schedule import run_schedule
 from autopart.api.tactic import SCHEDULE, Tactic, passes_asked
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
 from autopart.core.arguments import (
@@ -181,9 +181,8 @@ class PartitionedFunction:
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
-        traced = self.traced(args, kwargs)
-        schedule = (*self.given(traced, self.mesh), *self.schedule)
-        scheduled = run_schedule(traced.program, self.mesh, schedule, self._options, self._cost_model, self._strict)
+        setting = Setting(self.mesh, self.schedule, self._options, self._cost_model, self._strict, self.given)
+        traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
         return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options)
 
     def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:

@@ -62,8 +62,12 @@ class Microbatch:
                 why="a search decides about one program, and this tactic makes another of it",
                 hint="put it into the schedule that ap.jit is given, beside the search",
             )
-        said = {"inputs": _plain(self.inputs), "steps": self.steps, "loops": self.loops}
-        return TacticResult([], {"microbatch": said})
+        return TacticResult([], self.report)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What it says of itself in a report, as plain values."""
+        return {"microbatch": {"inputs": _plain(self.inputs), "steps": self.steps, "loops": self.loops}}
 
 
 def _plain(decision: Any) -> Any:

@@ -44,6 +44,8 @@ def schedule_code(metadata: Metadata) -> str:
             )
         if "microbatch" in tactic.report:
             lines.append(f"    {_microbatch(tactic.report['microbatch'])},")
+        if "recompute" in tactic.report:
+            lines.append(f"    {_recompute(tactic.report['recompute'])},")
         keys: list[str] = []
         actions = [action_of(row, lambda key, keys=keys: _numbered(key, keys)) for row in tactic.decisions]
         for axis, decisions in _propagations(actions, keys):
@@ -56,6 +58,17 @@ def _microbatch(said: Mapping[str, Any]) -> str:
     """Code of the tactic that wrote the loop over microbatches, from its report."""
     loops = f", loops={int(said['loops'])}" if said["loops"] != 1 else ""
     return f"ap.Microbatch({_dims(said['inputs'])}, steps={int(said['steps'])}{loops})"
+
+
+def _recompute(said: Mapping[str, Any]) -> str:
+    """Code of the tactic that had results computed again, from its report."""
+    functions = [policy["function"] for policy in said["keep"] if isinstance(policy, Mapping)]
+    if functions:
+        raise PartitionError(
+            f"{one_line(str(functions[0]))} cannot be written as code", why="it decides when it is called"
+        )
+    policies = [quoted(policy) for policy in said["keep"]]
+    return f"ap.Recompute({policies[0] if len(policies) == 1 else f'[{", ".join(policies)}]'})"
 
 
 def _dims(inputs: Any) -> str:

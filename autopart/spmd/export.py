@@ -55,6 +55,7 @@ class _Exporter:
         self._first_use = _first_uses(local)
         self._gathered: set[tuple[int, int]] = set()
         self._barrier: list[int] = []
+        self._last_parts = {parts.stop - 1 for parts in self._program.barriers}
 
     def module(self) -> ir.Module:
         source, module = self._program.source, ir.Module.create()
@@ -97,7 +98,7 @@ class _Exporter:
     def _part_of_barrier(self, op: int) -> None:
         """A barrier's ops, one per operand, become one barrier when the last of them comes."""
         self._barrier.append(op)
-        if len(self._barrier) < len(self._program.source.source_of(op).operands):
+        if op not in self._last_parts:
             return
         parts, self._barrier = self._barrier, []
         held = [value for part in parts for value in self._walk.operands(part)]

@@ -137,6 +137,7 @@ ROWS = {
     "LoweringOptions": ({}, ap.LoweringOptions, None),
     "Serial": ({}, ap.Serial, None),
     "Limits": ({}, ap.Limits, None),
+    "Recompute": ({"keep": "blocks", "name": ""}, ap.Recompute, applied),
     "Microbatch": ({"inputs": {"x": 0}, "steps": 2, "loops": 1, "name": ""}, ap.Microbatch, applied),
     "SharedGathers": ({"within": 8, "name": ""}, ap.SharedGathers, applied),
     "Processes": ({}, ap.Processes, None),

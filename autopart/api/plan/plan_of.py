@@ -62,10 +62,9 @@ def _steps(program: Program, scheduled: Scheduled, parts: Sequence[Sequence[Acti
     """A step for each tactic that did anything."""
     keys = ValueKeys(program)
     for report, actions in zip(scheduled.reports, parts, strict=True):
-        kind = next((kind for kind in REWRITES if kind in report.report), None)
         rows = tuple(tuple(row_of(action, lambda v: tuple(keys.key_of(v)))) for action in actions)
-        if kind is not None:
+        for kind in (kind for kind in REWRITES if kind in report.report):
             rewriting_tactic(kind, report.report[kind], report.name)
             yield PlanStep(report.name, (), (kind, dict(report.report[kind])))
-        elif rows:
+        if rows:
             yield PlanStep(report.name, rows)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autopart.api.microbatch import Microbatch
+from autopart.api.recompute import Recompute
 from autopart.api.tactic import Tactic
 from autopart.api.tactics import Choice
 from autopart.core.errors import PartitionError, PlanError, closest
@@ -38,7 +39,19 @@ def _decision(given: Any) -> Any:
     return given
 
 
-REWRITES: dict[str, Callable[[Mapping[str, Any], str], Tactic]] = {"microbatch": _microbatch}
+def _recompute(settings: Mapping[str, Any], name: str) -> Tactic:
+    keep = settings["keep"]
+    for policy in keep:
+        if isinstance(policy, Mapping):
+            raise PlanError(
+                f"the function {one_line(str(policy.get('function')))} cannot be part of a plan",
+                why="it decides when it is called",
+                hint='a policy by name, such as "blocks", a tag, or a pattern of scopes',
+            )
+    return Recompute(tuple(keep), name)
+
+
+REWRITES: dict[str, Callable[[Mapping[str, Any], str], Tactic]] = {"microbatch": _microbatch, "recompute": _recompute}
 """What makes each tactic of its settings and its name, by the word under which it reports them."""
 
 

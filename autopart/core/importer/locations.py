@@ -44,6 +44,20 @@ class Source:
         more = [self.representatives[s] for s in specs]
         return Source(self.module, [*self.representatives, *more], self._op_source, self._call_site, self.callbacks)
 
+    def rewritten(self, like: Sequence[tuple[int, int]], more: Sequence[ir.Operation | None]) -> Source:
+        """Of ops (that come from where an op does, and are a spec's representative, or that very op where it is -1).
+
+        `more` are the representatives of further specs.
+        """
+        known = [*self.representatives, *more]
+        return Source(
+            self.module,
+            known,
+            [(known[spec] if spec >= 0 else None) or self._op_source[op] for op, spec in like],
+            [self._call_site[op] for op, _ in like],
+            self.callbacks,
+        )
+
     @property
     def op_count(self) -> int:
         """How many ops it knows."""

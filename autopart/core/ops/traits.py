@@ -73,7 +73,12 @@ class Constant(Traits):
 
 @dataclass(frozen=True)
 class View(Traits):
-    """Each result is the memory of the operand in its place, under another name."""
+    """Each result is the memory of the operand in its place, under another name.
+
+    fence  no reader computes what is before it, and nothing behind it runs before it
+    """
+
+    fence: bool = False
 
 
 @dataclass(frozen=True)

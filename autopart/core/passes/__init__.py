@@ -3,6 +3,7 @@
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
+from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.run_passes import PassReport, run_passes
 from autopart.core.passes.verify import InvalidProgramError, verify_program
 
@@ -13,11 +14,14 @@ __all__ = [
     "IMPORT_PASSES",
     "PASSES",
     "PASSES_KIND",
+    "POLICIES",
     "DeadCode",
     "IndexPositions",
     "InvalidProgramError",
     "Pass",
     "PassReport",
+    "Policy",
+    "Recomputation",
     "pass_of",
     "register_pass",
     "run_passes",

@@ -185,7 +185,7 @@ def _able(program: ProgramArrays, local: LocalArrays, into_matmul: bool, able: n
             ):
                 ok = False
             elif program.ops.is_view[consumer]:
-                ok = ok and able[program.result_ptr[consumer]]
+                ok = ok and program.ops.takes[consumer] and able[program.result_ptr[consumer]]
             elif program.ops.op_class[consumer] == MATMUL or program.ops.op_class[consumer] == CONV:
                 ok = ok and (into_matmul or program.values.is_splat[value])
             else:

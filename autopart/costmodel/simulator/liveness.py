@@ -1,7 +1,8 @@
 """When each node runs and until when each buffer is read.
 
 Nodes run in program order, except what can run early and frees at least the memory it takes: an optimizer's update of a
-parameter runs as soon as the gradient is there, and the gradient is gone.
+parameter runs as soon as the gradient is there, and the gradient is gone. What reads through an optimization barrier
+runs no earlier than the barrier stands: what is computed again there is not computed while the first copy is there.
 """
 
 # pyright: reportArgumentType=false
@@ -99,12 +100,13 @@ def run_early(
 ) -> np.ndarray:
     """int64[nodes]: the slots at which nodes run, where `planned` ones can be earlier."""
     slot, made, values = planned.copy(), made_at(program, local, graph, planned), program.values.shape[0]
+    fence = _fences(program)
     for k in range(graph.nodes.shape[0]):
         op = graph.nodes.subject[k]
         if graph.nodes.kind[k] == KERNEL and (
             program.ops.op_class[op] == ELEMENTWISE or program.ops.op_class[op] == REDUCE
         ):
-            ready, frees, takes, moved_after = 0, 0.0, 0.0, False
+            ready, frees, takes, moved_after = fence[op], 0.0, 0.0, False
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 buffer = graph.reads.read_buffer[i]
                 ready = max(ready, made[buffer])
@@ -120,3 +122,19 @@ def run_early(
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]] = slot[k]
     return slot
+
+
+@allocating_kernel
+def _fences(program: ProgramArrays) -> np.ndarray:
+    """int64[ops]: the slot of the last fence in the op's scope that what the op computes goes through; 0 for none."""
+    fence = np.zeros(program.ops.shape[0], np.int64)
+    for op in range(program.ops.shape[0]):
+        if program.ops.is_argument[op]:
+            continue
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            source = program.values.value_op[program.uses.operands[use]]
+            if source < op and program.ops.op_scope[source] == program.ops.op_scope[op]:
+                fence[op] = max(fence[op], fence[source])
+        if program.ops.is_view[op] and not program.ops.takes[op]:
+            fence[op] = slot_of(op)
+    return fence

@@ -72,7 +72,7 @@ class SpecCosts(NamedTuple):
     is_view           the result is the operand's memory
     is_constant       made inside its consumers
     fuses             may be computed inside a consumer
-    takes             computes fusible operands inside itself
+    takes             computes fusible operands inside itself; of a view, whether its readers do
     passes            how often the matrix unit runs through an f32 product
     narrows           reads f32 as bf16
     turns             moves another dim into the minor place
@@ -116,7 +116,7 @@ def spec_costs(program: Program) -> SpecCosts:
         is_view=np.array(views, np.bool_),
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
-        takes=np.array([c in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE) for c in classes], np.bool_),
+        takes=np.array([_takes(*row) for row in zip(views, classes, traits, strict=True)], np.bool_),
         passes=np.array(passes, float),
         narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_),
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
@@ -184,6 +184,12 @@ def _fuses(traits: Traits) -> bool:
             return not indexed
         case _:
             return isinstance(traits, Elementwise | Constant)
+
+
+def _takes(is_view: bool, op_class: int, traits: Traits) -> bool:
+    if is_view:
+        return not (isinstance(traits, View) and traits.fence)
+    return op_class in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE)
 
 
 def _is_view(traits: Traits, spec: OpSpec) -> bool:

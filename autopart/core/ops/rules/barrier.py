@@ -18,7 +18,7 @@ from autopart.core.ops.traits import View
 
 @rule(
     "optimization_barrier",
-    traits=View(passes=moved()),
+    traits=View(fence=True, passes=moved()),
     examples=(
         op("optimization_barrier", "4x6xf32 -> 4x6xf32"),
         op("optimization_barrier", "4x6xf32, 8xi32 -> 4x6xf32, 8xi32"),

@@ -1,0 +1,106 @@
+"""What holds the memory of a step that does not fit, and what would fit, in words and as code.
+
+    memory is held by:
+      24.8 GB  opt_state, 12.4 GB  params
+       9.1 GB  model.py:31 jit(step)/attention/exp (4 arrays)
+    with other programs, devices or state:
+      2.31 s   31 GB  fits       ap.Recompute('blocks')
+      2.40 s   22 GB  fits       ap.Microbatch({'batch': 0}, steps=4), ap.Recompute('blocks')
+      1.20 s   41 GB  too large  ap.Mesh({'data': 16, 'model': 2}, device='a100_40gb')
+               29 GB  fits       opt_state in bf16, such as optax.adam(..., mu_dtype=jnp.bfloat16): no more than that
+
+Programs and meshes are priced with the named schedules alone. State in a narrower type is counted, not traced: half the
+bytes of the f32 state of which no matmul reads anything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from autopart.core.mesh import Mesh
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Elementwise
+from autopart.core.program import Program
+from autopart.costmodel.breakdown import top_buffers
+from autopart.costmodel.estimate import Estimate
+from autopart.costmodel.simulator.simulator import Simulation
+
+HELD = 64
+"""The largest buffers, of which lines are made."""
+
+LINES = 4
+"""Source lines that are named."""
+
+Priced = tuple[str, Estimate | None]
+"""A change as code, and what the step takes with it; None where it cannot be."""
+
+
+def advice(estimate: Estimate, changes: Callable[[], Iterator[Priced]], memory_bytes: float) -> list[str]:
+    """The lines; `changes` prices what may be tried, the likeliest first."""
+    run = estimate.simulation
+    if run is None:
+        return []
+    lines = ["memory is held by:", *(f"  {line}" for line in held_by(run)), "with other programs, devices or state:"]
+    for code, found in changes():
+        if found is not None:
+            fits = "fits     " if found.fits else "too large"
+            lines.append(f"  {found.step_s:8.3g} s  {_gb(found.peak_bytes)}  {fits}  {code}")
+    name, narrower = narrower_state(run)
+    if narrower:
+        left = estimate.peak_bytes - narrower
+        fits = "fits     " if left <= memory_bytes else "too large"
+        lines.append(f"  {'':8}    {_gb(left)}  {fits}  {name} in bf16: {_gb(narrower).strip()} less")
+    return lines
+
+
+def held_by(run: Simulation) -> list[str]:
+    """Arguments by name and intermediate results by source line, with their bytes on one device."""
+    program, settled = run.local.program, run.arrays.values["settled_bytes"]
+    arguments: dict[str, float] = defaultdict(float)
+    for name, value in zip(program.argument_names, program.arguments, strict=True):
+        arguments[name.partition("/")[0]] += float(settled[value])
+    groups = sorted(arguments.items(), key=lambda item: -item[1])[:LINES]
+    lines = [", ".join(f"{_gb(held)}  {name}" for name, held in groups)]
+    places: dict[str, list[float]] = defaultdict(list)
+    for row in top_buffers(run, HELD):
+        if not row.what.startswith("argument"):
+            places[row.where or row.what].append(row.bytes)
+    largest = sorted(places.items(), key=lambda item: -sum(item[1]))[:LINES]
+    arrays = lambda sizes: f"({len(sizes)} arrays)" if len(sizes) > 1 else ""  # noqa: E731
+    return [*lines, *(f"{_gb(sum(sizes))}  {where} {arrays(sizes)}".rstrip() for where, sizes in largest)]
+
+
+def narrower_state(run: Simulation) -> tuple[str, float]:
+    """(the names of f32 state that only elementwise ops read, half of its bytes on one device)."""
+    program, settled = run.local.program, run.arrays.values["settled_bytes"]
+    found: dict[str, float] = defaultdict(float)
+    computed_with: set[str] = set()
+    for argument in program.ties.values():
+        value, name = program.arguments[argument], program.argument_names[argument].partition("/")[0]
+        if not _only_updated(program, value):
+            computed_with.add(name)
+        if program.type_of(value).dtype == "f32":
+            found[name] += float(settled[value]) / 2
+    state = [name for name in found if name not in computed_with]
+    return ", ".join(state), sum(found[name] for name in state)
+
+
+def _only_updated(program: Program, value: int) -> bool:
+    """True of an optimizer's state: each op that reads it, works element by element."""
+    pointer, uses = program.users
+    readers = program.use_op[uses[pointer[value] : pointer[value + 1]]]
+    return all(isinstance(traits_of(program.spec(int(op))), Elementwise) for op in np.unique(readers))
+
+
+def larger_meshes(mesh: Mesh) -> Iterator[tuple[str, Mesh]]:
+    """The mesh with twice as many devices along each of its axes, as code."""
+    for axis, size in mesh.shape.items():
+        shape = {**mesh.shape, axis: 2 * size}
+        yield f"ap.Mesh({shape!r}, device={mesh.device!r})", Mesh(shape, mesh.device, dict(mesh.links))
+
+
+def _gb(in_bytes: float) -> str:
+    return f"{in_bytes / 1e9:5.3g} GB"

@@ -1,0 +1,186 @@
+"""Early ops computed again, right before the first late op that reads what they leave.
+
+    h = dot x, w          early                    h = dot x, w
+    r = relu h            early                    r = relu h
+    ...                                            ...
+    dr = ...              late                     dr = ...
+    dw = dot r, dr        late                     x', dr' = optimization_barrier x, dr
+                                                   h' = dot x', w;  r' = relu h'
+                                                   dw = dot r', dr'
+
+As `jax.checkpoint` does, a barrier holds what the copies read together with what the late op waits for: a compiler can
+neither merge a copy with its original nor run it before it is needed. An argument or another value of outside is there
+in any case, so it goes through the barrier only where a copy reads nothing else. Everything is computed again at most
+once, and a late op that reads several results has one barrier for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+
+from autopart.core.op import OpSpec
+from autopart.core.ops.rule import has_effect, traits_of
+from autopart.core.passes.recompute.lifetimes import Lifetimes
+from autopart.core.passes.rewriting import Rewriting
+from autopart.core.program import Program
+
+
+def repeatable(program: Program) -> np.ndarray:
+    """bool[ops]: the op may be computed again.
+
+    None that draws from a hidden state, has an effect, or is a loop, a branch or a part of one. Nor a barrier that the
+    user wrote, nor what comes behind one in its scope: the user said already what is computed again there.
+    """
+    specs = np.array([_is_repeatable(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    behind = np.zeros(program.value_count, np.bool_)
+    for op in range(program.barriers[0].start, program.op_count) if program.barriers else ():
+        if program.spec(op).kind == "optimization_barrier" or behind[program.operands_of(op)].any():
+            specs[op] = False
+            behind[program.result_ptr[op] : program.result_ptr[op + 1]] = True
+    return specs
+
+
+def _is_repeatable(spec: OpSpec) -> bool:
+    structural = ("argument", "carry", "join", "while", "case", "condition", "optimization_barrier", "rng")
+    return spec.kind not in structural and not has_effect(spec)
+
+
+@dataclass
+class Again:
+    """The copies behind one cut of a scope. `kept[i]` says of the i-th of the lifetimes' values that it is not one."""
+
+    rewriting: Rewriting
+    life: Lifetimes
+    cut: int
+    kept: np.ndarray
+    _copy: dict[int, int] = field(default_factory=dict[int, int])
+    _held: dict[int, int] = field(default_factory=dict[int, int])
+    _awaited: dict[int, int] = field(default_factory=dict[int, int])
+
+    def __post_init__(self) -> None:
+        program, life = self.life.program, self.life
+        self._early = np.zeros(program.value_count, np.bool_)
+        self._early[life.values[life.first <= self.cut]] = True
+        self._again = np.zeros(program.value_count, np.bool_)
+        self._again[life.values[(life.first <= self.cut) & ~self.kept]] = True
+        self._free = (np.diff(program.operand_ptr) == 0)[program.value_op]
+        self._depth = self._late_depth()
+
+    def write(self) -> None:
+        """Puts the copies and their barriers in, and lets the late ops read them."""
+        program, step = self.life.program, self.life.step
+        uses = np.flatnonzero((step[program.use_op] > self.cut) & (self._again & ~self._free)[program.operands])
+        for at, together in groupby(uses.tolist(), lambda use: int(step[program.use_op[use]])):
+            self._before(at, list(together))
+
+    def _before(self, at: int, uses: list[int]) -> None:
+        """Computes again, before the step `at`, what it reads by `uses`."""
+        program, rewriting = self.life.program, self.rewriting
+        ops = self._needed(program.operands[uses].tolist())
+        held = self._to_hold(ops)
+        if held:
+            awaited = self._awaited_by(at)
+            now = [self._awaited.get(v, v) for v in awaited]
+            behind = rewriting.barrier([*(self._now(v) for v in held), *now], self.life.scope, at, at)
+            self._held.update(zip(held, behind, strict=False))
+            for value, after in zip(awaited, behind[len(held) :], strict=True):
+                self._wait(value, after, at)
+        for op in ops:
+            operands = [self._read(use) for use in self._uses(op)]
+            results = rewriting.again(op, operands, self.life.scope, at)
+            self._copy.update(zip(program.results_of(op), results, strict=True))
+        for use in uses:
+            rewriting.read(use, self._copy[int(program.operands[use])])
+
+    def _uses(self, op: int) -> range:
+        return range(int(self.life.program.operand_ptr[op]), int(self.life.program.operand_ptr[op + 1]))
+
+    def _now(self, value: int) -> int:
+        return self._awaited.get(value, value)
+
+    def _read(self, use: int) -> int:
+        value = self.rewriting.read_by(use)
+        return self._copy.get(value, self._held.get(value, value))
+
+    def _needed(self, values: Iterable[int]) -> list[int]:
+        """The early ops to run for some values that are computed again, in order, without those that ran already."""
+        program = self.life.program
+        stack, found = list(values), set[int]()
+        while stack:
+            value = stack.pop()
+            if not self._again_at(value) or value in self._copy:
+                continue
+            op = int(program.value_op[value])
+            if op not in found:
+                found.add(op)
+                stack += [self.rewriting.read_by(use) for use in self._uses(op)]
+        return sorted(found)
+
+    def _again_at(self, value: int) -> bool:
+        return value < len(self._again) and bool(self._again[value])
+
+    def _to_hold(self, ops: list[int]) -> list[int]:
+        """What goes through a barrier, so that no copy reads only what its original reads."""
+        held: dict[int, None] = {}
+        copied: set[int] = set()
+        for op in ops:
+            reads = [self.rewriting.read_by(use) for use in self._uses(op)]
+            kept = [v for v in reads if self._is_kept(v)]
+            held.update(dict.fromkeys(v for v in kept if v not in self._held))
+            if reads and not (kept or any(v in copied or v in self._copy or v in self._held for v in reads)):
+                held[min(reads, key=self._bytes)] = None
+            copied.update(self.life.program.results_of(op))
+        return list(held)
+
+    def _is_kept(self, value: int) -> bool:
+        """An early value of the scope that is kept; of those put in by an earlier cut, all are."""
+        return value >= len(self._early) or bool(self._early[value] and not (self._again[value] or self._free[value]))
+
+    def _bytes(self, value: int) -> float:
+        program = self.life.program
+        return program.type_of(value).bytes if value < program.value_count else 0.0
+
+    # ---- what a barrier waits for
+
+    def _late_depth(self) -> dict[int, int]:
+        """Late value of the scope -> ops of the longest chain of late ops that leads to it."""
+        program, life = self.life.program, self.life
+        depth: dict[int, int] = {}
+        for value in life.values[life.first > self.cut].tolist():
+            op = int(program.value_op[value])
+            reads = program.operands_of(op)
+            if len(reads) and not traits_of(program.spec(op)).cloned_per_use:
+                depth[value] = 1 + max((depth.get(v, 0) for v in reads.tolist()), default=0)
+        return depth
+
+    def _awaited_by(self, at: int) -> list[int]:
+        """The late value that the step `at` waits for, or else the deepest that is there and still read."""
+        program, life = self.life.program, self.life
+        own = [v for op in self._ops_of(at) for v in program.operands_of(op).tolist() if self._depth.get(v, 0)]
+        own = [v for v in own if life.first[life.number[v]] < at]
+        if not own:
+            there = (life.first > self.cut) & (life.first < at) & (life.last >= at)
+            own = [v for v in life.values[there].tolist() if v in self._depth and self._later_uses(v, at)]
+        return [max(own, key=self._depth.__getitem__)] if own else []
+
+    def _ops_of(self, at: int) -> Iterator[int]:
+        yield at
+        op = at + 1
+        while op < self.life.program.op_count and self.life.step[op] == at:
+            if self.life.program.op_scope[op] == self.life.scope:
+                yield op
+            op += 1
+
+    def _later_uses(self, value: int, at: int) -> list[int]:
+        pointer, uses = self.life.program.users
+        of_value = uses[pointer[value] : pointer[value + 1]].tolist()
+        return [use for use in of_value if self.life.step[self.life.program.use_op[use]] >= at]
+
+    def _wait(self, value: int, after: int, at: int) -> None:
+        self._awaited[value] = after
+        for use in self._later_uses(value, at):
+            self.rewriting.read(use, after)

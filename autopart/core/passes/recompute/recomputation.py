@@ -1,0 +1,71 @@
+"""The pass: what is read early and late is computed again for its late uses, unless a policy keeps it.
+
+Recomputation(keep=("blocks",)).apply(program)
+
+Scopes are taken apart: the program's own, and the body of every loop that holds a whole step, such as the one over
+microbatches. In each, `lifetimes.py` finds where most is held; what lies before is early, what comes after late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from autopart.core.arguments import TEXT, check_fields, function_of, sequence
+from autopart.core.passes.dead_code import DeadCode
+from autopart.core.passes.program_pass import Pass, register_pass
+from autopart.core.passes.recompute.again import Again, repeatable
+from autopart.core.passes.recompute.blocks import kept_between_blocks
+from autopart.core.passes.recompute.lifetimes import Lifetimes, lifetimes
+from autopart.core.passes.recompute.policies import Policy, kept_ops
+from autopart.core.passes.recompute.scans import RebuiltStacks
+from autopart.core.passes.rewriting import Rewriting
+from autopart.core.program import ROOT, Program
+
+KEEP_ONE = TEXT | function_of(3)
+KEEP = sequence(KEEP_ONE, 'names or functions, such as ["blocks", "attention_out"]', least=1)
+
+
+@register_pass("recompute")
+@dataclass(frozen=True)
+class Recomputation(Pass):
+    """Computes again, before late uses, what no policy in `keep` keeps; see `policies.py` for what they may be."""
+
+    keep: tuple[Policy, ...] = ("blocks",)
+
+    def __post_init__(self) -> None:
+        check_fields(self, keep=KEEP)
+
+    def apply(self, program: Program) -> Program:
+        """See `Pass.apply`."""
+        keeps, again = kept_ops(program, self.keep), repeatable(program)
+        rewriting = Rewriting(program)
+        halves: set[int] = set()
+        for number, scope in enumerate(program.scopes):
+            if number == ROOT or (scope.kind == "body" and number not in halves):
+                halves |= self._scope(rewriting, lifetimes(program, number), keeps, again)
+        return DeadCode().apply(rewriting.program())
+
+    def _scope(self, rewriting: Rewriting, life: Lifetimes, keeps: np.ndarray, again: np.ndarray) -> set[int]:
+        """Rewrites one scope; the bodies of loops that are rewritten as halves of a step, and not by themselves."""
+        halves: set[int] = set()
+        op = life.program.value_op[life.values]
+        end = life.program.scopes[life.scope].end
+        kept = (keeps | ~again)[op] | (life.last >= end) | _saved_by_user(life.program)[life.values]
+        for cut in life.cuts():
+            stacks = RebuiltStacks(rewriting, life, cut, keeps, again)
+            stacks.write()
+            halves |= stacks.paired
+            keep = kept | kept_between_blocks(life, cut, kept) if "blocks" in self.keep else kept
+            Again(rewriting, life, cut, keep).write()
+        return halves
+
+
+def _saved_by_user(program: Program) -> np.ndarray:
+    """bool[values]: the value goes through a barrier of the model, as what `jax.checkpoint` saves does."""
+    saved = np.zeros(program.value_count, np.bool_)
+    for parts in program.barriers:
+        for op in parts:
+            saved[program.operands_of(op)] = True
+    return saved

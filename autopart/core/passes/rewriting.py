@@ -1,0 +1,242 @@
+"""Ops put into a program, and operands that read something else: collected first, numbered once.
+
+    rewriting = Rewriting(program)
+    [again] = rewriting.add(spec, [x], scope, before=12, like=3)      a number that no value of `program` has
+    rewriting.read(use, again)
+    rewriting.program()                                               ops, values and scopes numbered anew
+
+Until then everything is said in the numbers of the program that is rewritten, which stays as it is. An op that is put
+in stands in `scope`, before what op number `before` was, after what was put there earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.jax_internals import ir
+from autopart.core.op import OpSpec, TensorType
+from autopart.core.program import Program, Scope
+
+
+class _New(NamedTuple):
+    """An op that is put in; `like` is the op whose place in the source it has."""
+
+    spec: int
+    operands: tuple[int, ...]
+    scope: int
+    before: int
+    like: int
+    first_result: int
+
+
+@dataclass
+class Rewriting:
+    """Changes to a program; see the module."""
+
+    before: Program
+    _new: list[_New] = field(default_factory=list[_New])
+    _reads: dict[int, int] = field(default_factory=dict[int, int])
+    _specs: list[OpSpec] = field(default_factory=list[OpSpec])
+    _representatives: list[ir.Operation | None] = field(default_factory=list["ir.Operation | None"])
+    _tags: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+    _owners: dict[int, int] = field(default_factory=dict[int, int])
+    _barriers: list[range] = field(default_factory=list[range])
+    _types: list[TensorType] = field(default_factory=list[TensorType])
+    _known: dict[tuple[object, ...], list[int]] = field(default_factory=dict[tuple[object, ...], list[int]])
+
+    def __post_init__(self) -> None:
+        for number, spec in enumerate(self.before.specs):
+            self._known.setdefault(_signature(spec), []).append(number)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was asked for."""
+        return not (self._new or self._reads)
+
+    def spec(self, spec: OpSpec, representative: ir.Operation | None = None) -> int:
+        """The number of a spec: an equal one of the program, else a new one; `representative` as in its source."""
+        known = self._known.setdefault(_signature(spec), [])
+        for number in known:
+            if self.spec_of(number) == spec:
+                return number
+        self._specs.append(spec)
+        self._representatives.append(representative)
+        known.append(len(self.before.specs) + len(self._specs) - 1)
+        return known[-1]
+
+    def spec_of(self, number: int) -> OpSpec:
+        """The spec with this number."""
+        old = len(self.before.specs)
+        return self.before.specs[number] if number < old else self._specs[number - old]
+
+    def add(self, spec: int, operands: Sequence[int], scope: int, before: int, like: int) -> list[int]:
+        """Puts an op in; the numbers of its results."""
+        first = self.before.value_count + len(self._types)
+        self._new.append(_New(spec, tuple(operands), scope, before, like, first))
+        self._types += self.spec_of(spec).results
+        return list(range(first, self.before.value_count + len(self._types)))
+
+    def again(self, op: int, operands: Sequence[int], scope: int, before: int) -> list[int]:
+        """Puts in a copy of op number `op` with other operands; a tag's copy carries the tag too."""
+        results = self.add(int(self.before.op_spec[op]), operands, scope, before, op)
+        if self.before.spec(op).kind == "tag":
+            [value] = self.before.results_of(op)
+            for name in (name for name, values in self.before.tags.items() if value in values):
+                self._tags.setdefault(name, []).extend(results)
+        return results
+
+    def barrier(self, values: Sequence[int], scope: int, before: int, like: int) -> list[int]:
+        """Puts in an optimization barrier; the values behind it."""
+        first = len(self._new)
+        behind: list[int] = []
+        for value in values:
+            type_ = self._type(value)
+            behind += self.add(
+                self.spec(OpSpec("optimization_barrier", {}, (type_,), (type_,))), [value], scope, before, like
+            )
+        self._barriers.append(range(first, len(self._new)))
+        return behind
+
+    def carry(self, loop: int, initial: int, like: int) -> tuple[int, int]:
+        """Puts a carry into the while at `loop`: (its value inside, its value after); `carries` says what is next."""
+        program = self.before
+        type_, condition = self._type(initial), program.inner_scopes[loop][0]
+        spec = self.spec(OpSpec("carry", {}, (type_, type_), (type_, type_)))
+        self._owners[len(self._new)] = loop
+        scope, place = int(program.op_scope[loop]), program.scopes[condition].start
+        inside, after = self.add(spec, [initial, initial], scope, place, like)
+        return inside, after
+
+    def carries(self, inside: int, following: int) -> None:
+        """Says what the next value of a new carry is."""
+        number = next(n for n, new in enumerate(self._new) if new.first_result == inside)
+        old = self._new[number]
+        self._new[number] = old._replace(operands=(old.operands[0], following))
+
+    def read(self, use: int, value: int) -> None:
+        """An entry of `operands` reads another value from now on."""
+        self._reads[use] = value
+
+    def read_by(self, use: int) -> int:
+        """What an entry of `operands` reads by now."""
+        return self._reads.get(use, int(self.before.operands[use]))
+
+    def _type(self, value: int) -> TensorType:
+        old = self.before.value_count
+        return self.before.type_of(value) if value < old else self._types[value - old]
+
+    # ---- the program
+
+    def program(self) -> Program:
+        """The rewritten program; the old one where nothing was asked for."""
+        old, new = self.before, self._new
+        if self.is_empty:
+            return old
+        old_operands = old.operands.copy()
+        for use, value in self._reads.items():
+            old_operands[use] = value
+        order = self._order()
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        specs = [*old.specs, *self._specs]
+        results = np.concatenate([np.diff(old.result_ptr), [len(specs[n.spec].results) for n in new]]).astype(np.int64)
+        reads = np.concatenate([np.diff(old.operand_ptr), [len(n.operands) for n in new]]).astype(np.int64)
+        operands = np.concatenate([old_operands, np.array([v for n in new for v in n.operands], np.int64)])
+        value = _renumbered(results, order)
+        op_scope = np.concatenate([old.op_scope, np.array([n.scope for n in new], np.int64)])[order]
+        tags = {name: [*values, *self._tags.get(name, [])] for name, values in old.tags.items()}
+        count = old.op_count
+        barriers = [*old.barriers, *(range(b.start + count, b.stop + count) for b in self._barriers)]
+        owners = {**old.owners, **{count + op: loop for op, loop in self._owners.items()}}
+        return replace(
+            old,
+            specs=specs,
+            op_spec=np.concatenate([old.op_spec, np.array([n.spec for n in new], np.int64)])[order].astype(np.int32),
+            operand_ptr=_pointers(reads[order]),
+            operands=value[operands[_taken(reads, order)]].astype(np.int32),
+            result_ptr=_pointers(results[order]),
+            op_scope=op_scope.astype(np.int32),
+            scopes=self._scopes(place, op_scope),
+            arguments=value[old.arguments].tolist(),
+            outputs=value[old.outputs].tolist(),
+            tags={name: sorted(int(value[v]) for v in values) for name, values in tags.items()},
+            owners={int(place[op]): int(place[owner]) for op, owner in owners.items()},
+            barriers=sorted((range(int(place[b.start]), int(place[b.stop - 1]) + 1) for b in barriers), key=min),
+            source=None
+            if old.source is None
+            else old.source.rewritten([*map(self._like, order.tolist())], self._representatives),
+        )
+
+    def _like(self, op: int) -> tuple[int, int]:
+        """(the op from whose line an op comes, the spec whose representative it is made like; -1: that op itself)."""
+        if op < self.before.op_count:
+            return op, -1
+        new = self._new[op - self.before.op_count]
+        return new.like, -1 if new.spec == self.before.op_spec[new.like] else new.spec
+
+    def _order(self) -> np.ndarray:
+        """int64[ops]: the ops in their new order; new ones are numbered after the old ones."""
+        old = self.before.op_count
+        keys = [(new.before, *self._depth(new.scope, new.before), n) for n, new in enumerate(self._new)]
+        arranged = sorted(range(len(keys)), key=keys.__getitem__)
+        before = np.array([self._new[n].before for n in arranged], np.int64)
+        return np.insert(np.arange(old), before, old + np.array(arranged, np.int64))
+
+    def _depth(self, scope: int, before: int) -> tuple[int, int]:
+        """What comes first of ops put in at one place: those in scopes that end there, those in scopes that begin."""
+        inside, depth = self.before.scopes[scope], 0
+        at: int = scope
+        while at > 0:
+            at, depth = self.before.scopes[at].parent, depth + 1
+        if scope and inside.end == before and inside.start < before:
+            return -1, -depth
+        return (1, depth) if scope and inside.start == before else (0, depth)
+
+    def _scopes(self, place: np.ndarray, op_scope: np.ndarray) -> list[Scope]:
+        """The scopes around the ops that stand in them; an empty one stays behind what comes before it."""
+        old = self.before.scopes
+        first, last = np.full(len(old), len(op_scope), np.int64), np.full(len(old), -1, np.int64)
+        for number in range(len(old)):
+            own = np.flatnonzero(op_scope == number)
+            if len(own):
+                first[number], last[number] = own[0], own[-1]
+        for number in range(len(old) - 1, 0, -1):
+            parent = old[number].parent
+            first[parent], last[parent] = min(first[parent], first[number]), max(last[parent], last[number])
+        made = [replace(old[0], end=len(op_scope))]
+        for number, scope in enumerate(old[1:], 1):
+            op = int(place[scope.op])
+            if last[number] < 0:
+                siblings = [made[n].end for n in range(1, number) if old[n].op == scope.op]
+                start = end = max([int(place[scope.start - 1]) + 1, *siblings])
+            else:
+                start, end = int(first[number]), int(last[number]) + 1
+            made.append(replace(scope, op=op, start=start, end=end))
+        return made
+
+
+def _signature(spec: OpSpec) -> tuple[object, ...]:
+    return spec.kind, spec.operands, spec.results
+
+
+def _pointers(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+
+def _taken(counts: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """int64: where each entry of a ragged array is, once its rows are in another order."""
+    start = np.concatenate([[0], np.cumsum(counts)])[order]
+    sizes = counts[order]
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.repeat(start, sizes) + within
+
+
+def _renumbered(results: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """int64[values]: the new number of each value."""
+    number = np.empty(int(results.sum()), np.int64)
+    number[_taken(results, order)] = np.arange(len(number))
+    return number
