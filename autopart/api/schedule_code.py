@@ -67,8 +67,8 @@ def _recompute(said: Mapping[str, Any]) -> str:
         raise PartitionError(
             f"{one_line(str(functions[0]))} cannot be written as code", why="it decides when it is called"
         )
-    policies = [quoted(policy) for policy in said["keep"]]
-    return f"ap.Recompute({policies[0] if len(policies) == 1 else f'[{", ".join(policies)}]'})"
+    policies = ", ".join(quoted(policy) for policy in said["keep"])
+    return f"ap.Recompute({policies})" if len(said["keep"]) == 1 else f"ap.Recompute([{policies}])"
 
 
 def _dims(inputs: Any) -> str:
