@@ -52,8 +52,8 @@ tiled there, every device would receive each layer when its turn comes. A dim gi
 """
 
 LARGEST_DIVISIBLE_DIM = Choice.LARGEST_DIVISIBLE_DIM
-"""As `FIRST_DIVISIBLE_DIM`, but of those dims the one that is largest on a device, the first of equal ones: all-gathers
-and reduce-scatters of a matrix then move long rows, whatever the order of its dims."""
+"""As `FIRST_DIVISIBLE_DIM`, but of those dims the one that is largest on a device, the first of equal ones: what is
+left of it can be divided furthest by later tactics."""
 
 UNKNOWN = Choice.UNKNOWN
 """No decision: propagation decides."""
