@@ -85,7 +85,7 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it. Raises `CallError` where the arguments are not those it was lowered for."""
-        return self._dispatch(*args, **kwargs)
+        return self._dispatch.call(*args, **kwargs)
 
     @functools.cached_property
     def _dispatch(self) -> Dispatcher:

@@ -197,7 +197,7 @@ class PartitionedFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices, compiling once per input shape."""
         try:
-            return self._dispatch(*args, **kwargs)
+            return self._dispatch.call(*args, **kwargs)
         except PartitionError:
             raise
         except Exception:  # jax's dispatch hashes and flattens before anything of ours looks at the arguments

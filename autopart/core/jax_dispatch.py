@@ -1,6 +1,6 @@
 """Calls that jax's C++ dispatch answers without Python: the fast path of `jax.jit`, over programs compiled elsewhere.
 
-    call = Dispatcher("step", slow, capacity=4096)
+    call = Dispatcher("step", slow, capacity=4096).call
     call(state, x)      a signature never seen      ->  slow(state, x)  ->  (results, fast_path(compiled, ...))
     call(state, x)      the same signature again    ->  the executable, straight from C++
 
@@ -25,7 +25,7 @@ FastPath = Any
 
 
 class Dispatcher:
-    """A callable that remembers up to `capacity` signatures, those called last, and asks `slow` about all others.
+    """A function, `call`, that remembers `capacity` signatures, those called last, and asks `slow` about all others.
 
     `slow(*args, **kwargs)` returns (results, what `fast_path` gives for them, or None to be asked again). It is asked
     too where an array has been deleted: jax's own dispatch ends Python there if several devices are to run.
@@ -46,8 +46,7 @@ class Dispatcher:
         def without_jit(*args: Any, **kwargs: Any) -> Any:
             return slow(*args, **kwargs)[0]
 
-        self._slow = without_jit
-        self._call: Any = _jax.pjit(
+        dispatched: Any = _jax.pjit(
             name,
             without_jit,
             missed,
@@ -58,23 +57,23 @@ class Dispatcher:
             pxla.cc_shard_arg,
             _jax.PjitFunctionCache(capacity=capacity),
         )
+        flatten, is_deleted = tree_util.dispatch_registry.flatten, ArrayImpl.is_deleted
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What `slow` would return, from C++ where it can be."""
-        leaves, _ = _flatten((args, kwargs) if kwargs else args, None)
-        try:
-            deleted = any(map(_is_deleted, leaves))
-        except TypeError:  # not all of them are jax's arrays
-            deleted = any(map(_is_deleted, [x for x in leaves if type(x) is ArrayImpl]))
-        return (self._slow if deleted else self._call)(*args, **kwargs)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            leaves, _ = flatten((args, kwargs) if kwargs else args, None)
+            try:
+                deleted = any(map(is_deleted, leaves))
+            except TypeError:  # not all of them are jax's arrays
+                deleted = any(map(is_deleted, [x for x in leaves if type(x) is ArrayImpl]))
+            return (without_jit if deleted else dispatched)(*args, **kwargs)
+
+        self.call: Callable[..., Any] = call
+        """What `slow` would return, from C++ where it can be. A closure: no call looks anything up in the instance."""
+        self._dispatched = dispatched
 
     def forget(self) -> None:
         """Lets all signatures go: the next call of each is a slow one."""
-        self._call._clear_cache()
-
-
-_flatten = tree_util.dispatch_registry.flatten
-_is_deleted = cast(Callable[[Any], bool], ArrayImpl.is_deleted)
+        self._dispatched._clear_cache()
 
 
 def fast_path(compiled: jax.stages.Compiled, results: Any, arguments: int) -> FastPath | None:
