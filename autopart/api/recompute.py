@@ -85,3 +85,7 @@ class RecomputationOf(Pass):
             return Recomputation(self.tactic.policies).apply(program)
         except PartitionError as error:
             raise self.context.blamed(error, self.tactic) from None
+
+    def remarks(self, program: Program) -> tuple[str, ...]:
+        """See `Pass.remarks`."""
+        return Recomputation(self.tactic.policies).remarks(program)

@@ -33,6 +33,10 @@ class Pass(ABC):
     def apply(self, program: Program) -> Program:
         """The rewritten program; `program` itself where there is nothing to do. Valid in, valid out."""
 
+    def remarks(self, program: Program) -> tuple[str, ...]:
+        """What the pass leaves undone on `program`, with source lines; for its report."""
+        return ()
+
     @classmethod
     def instances(cls, program: Program) -> Iterable[Pass]:
         """The passes of this kind that a search may try on `program`, such as one for each number of microbatches."""

@@ -19,15 +19,20 @@ from autopart.core.program import Program
 
 @dataclass(frozen=True)
 class PassReport:
-    """What a pass took and did: its name, seconds (without the verification), and the ops before and after it."""
+    """What a pass took and did: its name, seconds (without the verification), and the ops before and after it.
+
+    remarks   what it left undone, with source lines
+    """
 
     name: str
     seconds: float
     ops_before: int
     ops_after: int
+    remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.name}  {self.seconds:.3g} s  {self.ops_before} -> {self.ops_after} ops"
+        did = f"{self.name}  {self.seconds:.3g} s  {self.ops_before} -> {self.ops_after} ops"
+        return "\n  ".join([did, *self.remarks])
 
 
 def _nothing(made: Pass, program: Program) -> None:
@@ -54,7 +59,7 @@ def run_passes(
             _check_made(program, made)
         except InvalidProgramError as error:
             raise error.blamed_on(f"{one!r} (pass {number} of {len(todo)})") from None
-        reports.append(PassReport(repr(one), seconds, program.op_count, made.op_count))
+        reports.append(PassReport(repr(one), seconds, program.op_count, made.op_count, one.remarks(program)))
         program = made
         after(one, program)
     return program, tuple(reports)

@@ -47,6 +47,20 @@ class Recomputation(Pass):
                 halves |= self._scope(rewriting, lifetimes(program, number), keeps, again)
         return DeadCode().apply(rewriting.program())
 
+    def remarks(self, program: Program) -> tuple[str, ...]:
+        """The stacks of loops that are kept although the policies do not ask for it, and why."""
+        if not program.owners:
+            return ()
+        keeps, again, found = kept_ops(program, self.keep), repeatable(program), dict[str, None]()
+        for number, scope in enumerate(program.scopes):
+            if number == ROOT or scope.kind == "body":
+                life = lifetimes(program, number)
+                for cut in life.cuts():
+                    stacks = RebuiltStacks(Rewriting(program), life, cut, keeps, again)
+                    stacks.write()
+                    found.update(dict.fromkeys(stacks.problems))
+        return tuple(found)
+
     def _scope(self, rewriting: Rewriting, life: Lifetimes, keeps: np.ndarray, again: np.ndarray) -> set[int]:
         """Rewrites one scope; the bodies of loops that are rewritten as halves of a step, and not by themselves."""
         halves: set[int] = set()
