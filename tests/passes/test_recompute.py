@@ -115,7 +115,11 @@ def test_matmuls_that_are_kept_are_not_computed_again():
     assert whole.count("tanh") < kept.count("tanh")
 
 
-@pytest.mark.parametrize("keep", ["mixed", "mixer", "*/mixer/*", lambda op, size, flop: op.kind == "tanh"], ids=["tag", "scope", "pattern", "function"])
+@pytest.mark.parametrize(
+    "keep",
+    ["mixed", "mixer", "*/mixer/*", lambda op, size, flop: op.kind == "tanh"],
+    ids=["tag", "scope", "pattern", "function"],
+)
 def test_what_a_tag_a_scope_or_a_function_keeps_is_not_computed_again(keep):
     assert kinds_of(lower("chain", ap.Recompute(keep))).count("tanh") == LAYERS
     assert kinds_of(lower("chain", ap.Recompute("nothing"))).count("tanh") >= LAYERS
