@@ -110,6 +110,7 @@ def _buffer_row(run: Simulation, buffer: int) -> BufferRow:
     value, layout, what = buffer, 0, ""
     if buffer < values:
         layout, what = int(local.settled[buffer]), program.spec(int(program.value_op[buffer])).kind
+        what = "copy of argument" if what == "argument" else what
     elif buffer < values + moves:
         value, layout = int(local.placement.value[buffer - values]), int(local.placement.target[buffer - values])
         what = "redistributed"

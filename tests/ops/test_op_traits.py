@@ -58,6 +58,8 @@ def test_an_op_without_a_rule_is_opaque_and_of_unknown_flop():
 COMPUTES_WITH = {
     "core/op.py": "names of reductions",
     "core/importer/trip_count.py": "evaluates a loop's counter",
+    "core/passes/recompute/again.py": "copies ops, but for those that cannot run twice",
+    "core/passes/recompute/scans.py": "reads how a scan stacks what it leaves",
     "core/passes/index_positions.py": "follows positions through the ops that keep them",
     "spmd/emitter.py": "emits the reducer of a collective",
     "spmd/index_ranges.py": "emits slices and updates in place of others",

@@ -217,6 +217,15 @@ def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path):
     assert ended.stderr.count("Traceback") == 1, ended.stderr
 
 
+@pytest.fixture
+def hears_ctrl_c():
+    """A shell that starts the tests in the background has them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_is_kept_once_while_a_result_is_put_together():
     with interrupts_kept() as kept:
         os.kill(os.getpid(), signal.SIGINT)

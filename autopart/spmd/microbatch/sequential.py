@@ -53,6 +53,7 @@ def microbatched(plan: LoopPlan, steps: int) -> Program:
             ties=program.ties,
             donated=program.donated,
             callbacks=source.callbacks,
+            constraints=True,
         )
 
 
