@@ -6,9 +6,11 @@ def step(state, x): state["n"] += 1; return state           returned, so the cal
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -19,20 +21,41 @@ class MutationWarning(UserWarning):
     """A partitioned function changed an argument in place, and does not return what it put there."""
 
 
-def warning_of_changes(fun: Callable) -> Callable:
-    """`fun`, which warns when it is traced if it leaves other arrays in its arguments that it does not return."""
+_WATCHED: weakref.WeakKeyDictionary[Callable, Callable] = weakref.WeakKeyDictionary()
+"""What stands for each function, so that jax, which keeps traces by function, finds them again."""
 
+
+def warning_of_changes(fun: Callable) -> Callable:
+    """`fun`, which warns when it is traced if it leaves other arrays in its arguments that it does not return.
+
+    The same for the same function, as long as that is alive.
+    """
+    try:
+        known = _WATCHED.get(fun)
+        if known is None:
+            known = _WATCHED[fun] = _watched(fun, weakref.ref(fun))
+    except TypeError:  # not hashable, or cannot be referred to weakly
+        return _watched(fun, lambda: fun)
+    return known
+
+
+def _watched(fun: Callable, alive: Callable[[], Callable | None]) -> Callable:
     def watched(*args: Any, **kwargs: Any) -> Any:
+        called = alive()
+        assert called is not None
         before = {id(leaf) for leaf in jax.tree.leaves((args, kwargs))}
-        out = fun(*args, **kwargs)
+        out = called(*args, **kwargs)
         seen = before | {id(leaf) for leaf in jax.tree.leaves(out)}
         after = jax.tree_util.tree_flatten_with_path((args, kwargs))[0]
         changed = [path for path, leaf in after if id(leaf) not in seen]
         if changed:
-            warnings.warn(_text(fun, args, changed), MutationWarning, stacklevel=2)
+            warnings.warn(_text(called, args, changed), MutationWarning, stacklevel=2)
         return out
 
     functools.update_wrapper(watched, fun)
+    with contextlib.suppress(TypeError, ValueError):
+        watched.__signature__ = inspect.signature(fun)
+    watched.__dict__.pop("__wrapped__")
     return watched
 
 

@@ -308,3 +308,18 @@ x = np.broadcast_to(4 * np.eye(3, dtype="f4"), (4, 3, 3))
 np.testing.assert_allclose(step(x)[0], x / 2)
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_function_is_traced_once_whatever_schedules_and_meshes_it_is_lowered_for():
+    traces = []
+
+    def step(x):
+        traces.append(x.shape)
+        return x * 2
+
+    x = jax.ShapeDtypeStruct((8, 4), "float32")
+    for axis in ("a", "b"):
+        mesh = ap.Mesh({axis: 2})
+        ap.jit(step, mesh, [ap.ManualPartition({"x": 0}, axis=axis)]).lower(x)
+        ap.jit(step, mesh).lower(x)
+    assert traces == [(8, 4)]
