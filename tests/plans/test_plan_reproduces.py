@@ -41,6 +41,7 @@ def check_same(step, args, schedule, path, **options):
         [tactics.BP, tactics.MP, tactics.Z3, tactics.EMB],
         [tactics.BP, tactics.Z3, ap.SharedGathers(200)],
         [ap.Microbatch({"batch": 0}, steps=2), tactics.BP, tactics.Z3],
+        [ap.Recompute("blocks"), tactics.BP, tactics.Z3],
         [tactics.BP, AUTO],
         [ap.Parallelism("FSDP(batch)+Megatron(model)")],
     ],

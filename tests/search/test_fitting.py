@@ -121,3 +121,14 @@ def test_advice_names_optimizer_state_that_could_be_narrower():
     with pytest.warns(ap.SearchWarning, match="nothing found fits") as caught:
         ap.jit(train, mesh, [auto], donate_argnums=(0, 1)).lower(w, w, jax.ShapeDtypeStruct((64, 2**17), "float32"))
     assert "momentum in bf16: 8.59 GB less" in str(caught[-1].message)
+
+
+def test_the_plan_and_the_code_of_a_chosen_program_write_it_again(tmp_path):
+    lowered = lower(MANY, **BOTH)
+    lowered.plan.save(tmp_path / "plan.json")
+    code: dict = {"ap": ap}
+    exec(lowered.metadata.as_schedule(), code)
+    for schedule in (ap.Plan.load(tmp_path / "plan.json"), code["schedule"]):
+        again = ap.jit(step, ap.Mesh({"d": 2}, device="tpu_v3"), schedule, donate_argnums=0).lower(*args(MANY))
+        assert again.estimate.step_s == lowered.estimate.step_s
+        assert again.estimate.peak_bytes == lowered.estimate.peak_bytes
