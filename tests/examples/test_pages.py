@@ -14,7 +14,14 @@ import pytest
 
 from tests.examples.pages import KINDS, PAGES, ROOT, Block, blocks, name, prose
 
-WITH_PYTHON = [page for page in PAGES if any(block.kind == "python" for block in blocks(page))]
+LONG = {"docs/frameworks.md", "docs/fitting-in-memory.md"}
+"""Pages whose examples take twenty seconds."""
+
+WITH_PYTHON = [
+    pytest.param(page, id=name(page), marks=[pytest.mark.slow] if name(page) in LONG else [])
+    for page in PAGES
+    if any(block.kind == "python" for block in blocks(page))
+]
 
 
 def run(texts: list[str], folder: Path) -> list[str]:
@@ -38,7 +45,7 @@ def compared(found: list[Block], printed: list[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=name)
+@pytest.mark.parametrize("page", WITH_PYTHON)
 def test_examples_run_and_print_what_the_page_shows(page: Path, tmp_path: Path):
     found = blocks(page)
     printed = run([block.text for block in found if block.kind == "python"], tmp_path)

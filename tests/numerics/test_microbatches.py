@@ -28,8 +28,8 @@ MODELS: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
 
 
 def is_slow(model: str, schedule: str) -> bool:
-    """By default the richest schedule of each of the smaller models."""
-    return model == "diffusion_unet" or schedule != MODELS[model][2][-1]
+    """By default the richest schedule of each of the smallest models."""
+    return model in ("diffusion_unet", "decoder_scan_flax") or schedule != MODELS[model][2][-1]
 
 
 RUNS = [

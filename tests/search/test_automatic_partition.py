@@ -115,14 +115,9 @@ MIXES = {
     "AutoBP+MP": lambda: [automatic("batch"), MEGATRON],
     "AutoMP+Z3": lambda: [automatic("model"), Z3],
 }
-RUNS = [
-    *[(model, "AllAuto") for model in ("t32", "gns", "it32")],
-    ("t32", "AutoBP+MP"),
-    *[
-        pytest.param(*run, marks=pytest.mark.slow)
-        for run in (("t32", "BP+AutoMP"), ("t32", "AutoMP+Z3"), ("unet", "AllAuto"))
-    ],
-]
+QUICK = [("t32", "AllAuto"), ("it32", "AllAuto")]
+LONG = [*(("t32", mix) for mix in MIXES if mix != "AllAuto"), ("gns", "AllAuto"), ("unet", "AllAuto")]
+RUNS = [*QUICK, *[pytest.param(*run, marks=pytest.mark.slow) for run in LONG]]
 
 
 @pytest.mark.parametrize(("model", "mix"), RUNS)

@@ -143,6 +143,7 @@ def test_a_job_that_keeps_killing_workers_is_lost_and_the_others_are_done():
         session.close()
 
 
+@pytest.mark.slow
 def test_workers_that_die_over_every_job_end_the_search():
     session = Processes(1).start(_Deadly())
     try:

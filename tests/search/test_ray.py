@@ -102,6 +102,7 @@ def test_loopback_addresses_are_told_from_others(address, expected):
     assert is_loopback(address) == expected
 
 
+@pytest.mark.slow
 def test_an_address_where_no_ray_is_is_an_error_before_long():
     began = time.monotonic()
     with pytest.raises(WorkerError, match=r"no Ray answers at 127\.0\.0\.1:1"):
