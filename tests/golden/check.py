@@ -24,7 +24,7 @@ import numpy as np
 
 import autopart as ap
 from autopart.core.jax_internals import device_local_call, numpy_dtype, parse_module
-from autopart.spmd.verify import verify
+from autopart.spmd.verify_local import verify
 
 STABLEHLO_KINDS = {
     "stablehlo.all_gather": "all_gather",

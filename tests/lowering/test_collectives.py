@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.spmd.verify import verify
+from autopart.spmd.verify_local import verify
 
 MESH = ap.Mesh({"batch": 4, "model": 2})
 BP = ap.ManualPartition({"x": 0}, axis="batch", name="BP")

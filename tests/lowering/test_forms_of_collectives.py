@@ -12,7 +12,7 @@ import pytest
 
 import autopart as ap
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.spmd.verify import verify
+from autopart.spmd.verify_local import verify
 
 AXES = {"batch": 4, "model": 2}
 TILES = [

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import autopart as ap
-from autopart.spmd.verify import verify
+from autopart.spmd.verify_local import verify
 
 MESH = ap.Mesh({"batch": 4, "model": 2})
 RNG = np.random.default_rng(0)

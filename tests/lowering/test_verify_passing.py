@@ -10,7 +10,7 @@ import pytest
 
 import autopart as ap
 from autopart.core.layout import LAST_TILE, pending_axes
-from autopart.spmd.verify import VerificationError, verify
+from autopart.spmd.verify_local import VerificationError, verify
 
 MESH = ap.Mesh({"batch": 4})
 X = np.ones((8, 16), "f4")

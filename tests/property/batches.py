@@ -20,7 +20,7 @@ import numpy as np
 
 import autopart as ap
 from autopart.api.tactic import Tactic
-from autopart.spmd.verify import verify
+from autopart.spmd.verify_local import verify
 from tests.property.pool import Rounding
 from tests.property.random_programs import RandomProgram
 from tests.property.random_schedules import MESHES, Recorded, schedule

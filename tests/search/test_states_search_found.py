@@ -9,7 +9,7 @@ import numpy as np
 import autopart as ap
 from autopart.core.partitioning import Partitioning
 from autopart.spmd.device_local import lower
-from autopart.spmd.verify import verify
+from autopart.spmd.verify_local import verify
 from tests.search.steps import MESH
 
 SQUARE = np.ones((16, 16), np.float32)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from autopart.core.errors import MeshError
-from autopart.core.importer.names import quoted_text, unescaped
+from autopart.core.importer.module_names import quoted_text, unescaped
 from autopart.core.jax_internals import ir
 from autopart.core.mesh import Mesh
 

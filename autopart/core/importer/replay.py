@@ -21,7 +21,7 @@ from autopart.core.host_callbacks import HostCallback
 from autopart.core.importer.call_graph import CallGraph
 from autopart.core.importer.host_calls import check_calls
 from autopart.core.importer.locations import Source
-from autopart.core.importer.names import argument_location_names, checked_names, quoted_text
+from autopart.core.importer.module_names import argument_location_names, checked_names, quoted_text
 from autopart.core.importer.template import Block, Op, Reader
 from autopart.core.importer.ties import ALIASING, aliases, checked_ties
 from autopart.core.importer.trip_count import Lazy, trip_count

@@ -17,7 +17,7 @@ from typing import cast
 from autopart.core.errors import ProgramError
 from autopart.core.importer.constraints import tag_of_constraint
 from autopart.core.importer.locations import describe_location
-from autopart.core.importer.names import quoted_text
+from autopart.core.importer.module_names import quoted_text
 from autopart.core.jax_internals import TAG_ATTRIBUTE, ir
 from autopart.core.limits import Gauge
 from autopart.core.op_spec_import import SpecTable

@@ -17,7 +17,7 @@ import re
 import numpy as np
 
 from autopart.core.errors import ProgramError
-from autopart.core.importer.names import unescaped
+from autopart.core.importer.module_names import unescaped
 from autopart.core.limits import Limits
 
 BYTECODE = b"ML\xefR"

@@ -3,9 +3,9 @@
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
+from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.run_passes import PassReport, run_passes
-from autopart.core.passes.verify import InvalidProgramError, verify_program
 
 IMPORT_PASSES: tuple[Pass, ...] = (DeadCode(), IndexPositions())
 """What every imported program goes through, before the passes that a user asks for."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from autopart.core.passes.program_pass import Pass, pass_of
-from autopart.core.passes.verify import InvalidProgramError, verify_program
+from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.program import Program
 
 
