@@ -7,7 +7,8 @@
 A step changes some axes, all of them alike: it gathers, exchanges, reduces whole, reduces into tiles, slices, or
 permutes tiles of equal size. Its seconds are those of the simulator's collective over these axes of the bytes that a
 device has before. Any axes may go together and labels say nothing of orders, so there are more steps here than a
-lowering has, and a sequence never costs more than the plan that a lowering makes.
+lowering has, and a sequence never costs more than the plan that a lowering makes. A lowering also moves parts of axes:
+where axes of unlike sizes change places, the least is the exchange of the smaller tile over one of them, without latency.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from autopart.core.kernels import allocating_kernel
+from autopart.core.layout import LAST_TILE
 from autopart.core.op import TensorType
 from autopart.costmodel.hardware.fabric import ALL_GATHER, ALL_PERMUTE, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER
 from autopart.costmodel.hardware.links import Links
 from autopart.costmodel.simulator.collective_seconds import collective_s
-from autopart.core.layout import LAST_TILE
 from autopart.search.ilp.labels import Label, is_pending, local_dims, ways
 
 USE, DEF, PLAN = 0, 1, 2
@@ -43,7 +44,7 @@ def move_seconds(type_: TensorType, labels: Sequence[Label], links: Links, *, se
     rate = device.hbm_bytes_per_s * device.hbm_efficiency
     copies = np.array([device.launch_s, rate, float(device.strided_collectives)])
     found = np.full((3, len(labels), len(labels)), np.inf)
-    _fill(codes, held, leading, copies, links.segments, links.fabrics, links.curves, found)
+    _fill(codes, np.array(sizes, np.float64), held, leading, copies, links.segments, links.fabrics, links.curves, found)
     if sequences:
         for table in found:
             _close(table)
@@ -64,6 +65,7 @@ def _leading(type_: TensorType, label: Label, sizes: Sequence[int]) -> int:
 @allocating_kernel
 def _fill(
     codes: np.ndarray,
+    sizes: np.ndarray,
     held: np.ndarray,
     leading: np.ndarray,
     copies: np.ndarray,
@@ -72,8 +74,8 @@ def _fill(
     curves: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """The steps between labels: codes int64[labels, axes], held float64[labels] bytes, leading int64[labels] dims;
-    copies: seconds of a launch, bytes/s of memory, and 1.0 if collectives work along any dim in place."""
+    """The steps between labels: codes int64[labels, axes], sizes float64[axes], held float64[labels] bytes, leading
+    int64[labels] dims; copies: seconds of a launch, bytes/s of memory, and 1.0 if collectives work along any dim in place."""
     labels, axes = codes.shape
     for i in range(labels):
         for j in range(labels):
@@ -106,17 +108,29 @@ def _fill(
             if dims >= 0:
                 link_s = collective_s(kind, held[i], mask, segments, fabrics, curves)
                 found[0, i, j] = found[1, i, j] = found[2, i, j] = link_s
-                if kind == ALL_REDUCE or kind == REDUCE_SCATTER:
+                if kind in (ALL_REDUCE, REDUCE_SCATTER):
                     found[1, i, j] -= min(link_s, collective_s(kind, 1.0, mask, segments, fabrics, curves))
                 along = 1 << 1 + (leading[j] if kind == ALL_GATHER else leading[i])
                 if kind == ALL_TO_ALL:
                     found[2, i, j] += 2 * copies[0] + 2 * (held[i] + held[j]) / copies[1]
                 elif kind != ALL_REDUCE and dims != along and (copies[2] == 0 or dims & (dims - 1) != 0):
                     found[2, i, j] += copies[0] + 2 * max(held[i], held[j]) / copies[1]
-            tiles = True
+            tiles, unlike, size = True, False, 0.0
             for a in range(axes):
-                if codes[i, a] != codes[j, a] and (codes[i, a] > LAST_TILE or codes[j, a] > LAST_TILE):
+                if codes[i, a] == codes[j, a]:
+                    continue
+                if codes[i, a] > LAST_TILE or codes[j, a] > LAST_TILE:
                     tiles = False
+                unlike = unlike or (size > 0 and sizes[a] != size)
+                size = sizes[a]
+            if tiles and unlike and codes[i].max() > 0 and codes[j].max() > 0:
+                bytes_, least = min(held[i], held[j]), np.inf
+                for a in range(axes):
+                    if mask >> a & 1:
+                        for step in (ALL_PERMUTE, ALL_TO_ALL):
+                            link_s = collective_s(step, bytes_, 1 << a, segments, fabrics, curves)
+                            least = min(least, link_s - collective_s(step, 1.0, 1 << a, segments, fabrics, curves))
+                found[0, i, j], found[1, i, j] = min(found[0, i, j], least), min(found[1, i, j], least)
             if tiles and held[i] == held[j]:
                 link_s = collective_s(ALL_PERMUTE, held[i], mask, segments, fabrics, curves)
                 for row in range(3):

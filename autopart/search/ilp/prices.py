@@ -8,9 +8,9 @@
 There are many pairs of labels and few that a plan uses. So a table is made of single collectives over any set of axes,
 each at the simulator's price, and of the cheapest sequences of them (`label_steps.py`):
 
-    use, def    what a move before a use, or right after an op, costs at least: links alone, and of what follows an op no
-                latency of reductions, which may be combined                       for the bound
-    plan        with local copies as they usually are                              for the plan
+    use, def    what a move before a use, or right after an op, costs at least, for the bound: links alone, and after an
+                op no latency of reductions, which may be combined
+    plan        with local copies as they usually are, for the plan
     exact       what the simulator asks for the very plan that a lowering makes: asked for the pairs that a solved plan
                 uses (`ExactJob`), and put in the plan's table in place of what stood there
 
@@ -87,9 +87,7 @@ def moved_to(source: Label, target: Label, stands: int) -> Label:
     return tuple(0 if s != t and is_pending(t) and stands >> t & 1 else t for s, t in zip(source, target, strict=True))
 
 
-def _exact(
-    type_: TensorType, source: Label, target: Label, mesh: Mesh, cost: Any, forms: EmittedCost | None
-) -> float:
+def _exact(type_: TensorType, source: Label, target: Label, mesh: Mesh, cost: Any, forms: EmittedCost | None) -> float:
     """Seconds between the two layouts of two labels between which they are least."""
     if any(is_pending(t) and s != t for s, t in zip(source, target, strict=True)):
         return math.inf
@@ -190,7 +188,5 @@ def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:
     jobs: list[ExactJob] = []
     for type_, found in of.items():
         wanted = sorted(found)
-        jobs += [
-            ExactJob(type_, tuple(wanted[i : i + PAIRS_PER_JOB])) for i in range(0, len(wanted), PAIRS_PER_JOB)
-        ]
+        jobs += [ExactJob(type_, tuple(wanted[i : i + PAIRS_PER_JOB])) for i in range(0, len(wanted), PAIRS_PER_JOB)]
     return jobs
