@@ -208,8 +208,8 @@ def sweep(
     starts: dict[int, Partitioning] = {}
     errors: dict[int, str] = {}
     for number, mesh in enumerate(found):
-        partitioning = Partitioning(traced.program, mesh)
         try:
+            partitioning = Partitioning(traced.program, mesh)
             tactics = [*function.given(traced, mesh), *schedule]
             actions_of(partitioning, tactics, TacticContext(options, cost_model_of(cost_model)))
         except PartitionError as error:

@@ -24,6 +24,7 @@ import numpy as np
 from autopart.core.actions import Action, Atomic, Propagate, ShareGathers, Tile
 from autopart.core.errors import TileError
 from autopart.core.layout import LAST_TILE
+from autopart.core.manual_regions import closed_axes, manual_loops
 from autopart.core.mapping_table import MappingTable, mapping_table
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
@@ -104,6 +105,7 @@ class Partitioning:
             user_ptr,
             user,
             is_argument,
+            closed_axes(program, mesh),
         )
         self.state = StateArrays(
             mapping=np.full((ops, axes), NO_MAPPING, np.int16),
@@ -118,9 +120,26 @@ class Partitioning:
         self._heap, self._queued = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
         self._found, self._conflicted = np.zeros(most + 1, np.int32), np.zeros(4 * ops + 1, np.int32)
         self._stamp = 0
-        self._seeds: list[list[int]] = [[] for _ in range(axes)]
+        self._first_seeds = self._by_hand()
+        self._seeds: list[list[int]] = [list(seeds) for seeds in self._first_seeds]
         self._blocked: list[set[int]] = [set() for _ in range(axes)]
         self._shared: list[int] = []
+
+    def _by_hand(self) -> list[list[int]]:
+        """Sets what the model partitions by hand, for good; returns the ops to look at first along each axis."""
+        seeds: list[list[int]] = [[] for _ in self.sizes]
+        graph, program = self.graph, self.program
+        for loop in manual_loops(program, self.mesh):
+            self.state.mapping[loop.op, loop.axis] = loop.mapping
+            self.state.op_stamp[loop.op, loop.axis] = loop.order
+            seeds[loop.axis] += graph.value_op[program.operands_of(loop.op)].tolist()
+            for value in program.results_of(loop.op):
+                seeds[loop.axis] += graph.use_op[graph.user[graph.user_ptr[value] : graph.user_ptr[value + 1]]].tolist()
+        for axis, name in enumerate(self.mesh.axis_names):
+            inside = [i for i, other in enumerate(program.manual.names) if other == name]
+            for i in inside:
+                self.state.action[(program.manual.of_op >> i & 1).astype(np.bool_)[program.value_op], axis] = ATOMIC
+        return seeds
 
     # ---- actions
 
@@ -394,7 +413,7 @@ class Partitioning:
         """Takes back every decision made since `mark`."""
         undo(self.state, mark & (1 << MARK_BITS) - 1)
         del self._shared[mark >> MARK_BITS :]
-        self._seeds = [[] for _ in self.mesh.axis_names]
+        self._seeds = [list(seeds) for seeds in self._first_seeds]
 
     def snapshot(self) -> Snapshot:
         """The state as it is now, marks included. To copy it is many times faster than to propagate to it again."""
