@@ -6,7 +6,8 @@
 
 The walk says what comes when; this file says what it is in StableHLO. A stored-sharded value that is gathered more than
 once is passed, from the second time on, through an `optimization_barrier` with another operand of the use: the compiler
-can then neither merge the gathers nor move them before the use is ready.
+can then neither merge the gathers nor move them before the use is ready. Where loops hold parts (`ShardLoops`), so is what
+a turn gathers of a value from outside the loop, from the first time on: it could be moved before the loop.
 """
 
 from __future__ import annotations
@@ -116,16 +117,31 @@ class _Exporter:
         return left
 
     def _kept_apart(self, number: int, value: int) -> ir.Value:
-        """The value to redistribute; behind a barrier if it has been redistributed so before."""
-        key = (value, int(self._local.placement.target[number]))
-        if key not in self._gathered:
+        """The value to redistribute; behind a barrier if it has been redistributed so before, or is kept in a loop."""
+        program, key = self._program, (value, int(self._local.placement.target[number]))
+        loop = self._kept_in(number)
+        if key not in self._gathered and loop < 0:
             self._gathered.add(key)
             return self._values[value]
-        op = int(self._program.use_op[self._first_use[number]])
+        self._gathered.add(key)
+        op = int(program.use_op[self._first_use[number]])
         for other in map(self._walk.operand, self._walk.uses(op)):
-            if other != value and other in self._values and not self._local.statics.stored[other]:
+            is_late = other != value and other in self._values and not self._local.statics.stored[other]
+            if is_late and program.value_op[other] > loop:
                 return barrier(self._values[value], self._values[other])[0]
+        if loop >= 0:
+            carried = int(program.result_ptr[loop + 1])
+            return barrier(self._values[value], self._values[carried])[0]
         return self._values[value]
+
+    def _kept_in(self, number: int) -> int:
+        """The loop around a redistribution that could stand before it; -1 where none is."""
+        scope, scopes = int(self._local.placement.scope[number]), self._program.scopes
+        if self._local.statics.places[0][self._first_use[number]] == scope:
+            return -1
+        while scopes[scope].kind not in ("body", "condition"):
+            scope = scopes[scope].parent
+        return scopes[scope].op
 
     # ---- control flow
 

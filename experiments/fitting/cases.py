@@ -72,14 +72,21 @@ def _seven(checkpoint: bool = False) -> Callable[[], Built]:
     return lambda: (model.step(checkpoint), model.abstract_args(model.Config()))
 
 
+LOOP = ap.Microbatch({"batch": 0}, 8)
+MICROBATCHES: dict[str, tuple[ap.Tactic, ...]] = {
+    "1 microbatch": (),
+    "8 microbatches, whole accumulators": (LOOP,),
+    "8 microbatches, sharded": (LOOP, ap.ShardedLoops()),
+}
+"""One loop holds gathered parameters and whole gradients, the other gathers and reduces in every turn."""
+
+
 def _microbatches() -> list[Case]:
     found = []
     for on, batch in ((V3, 128), (V5E, 32)):
         build = _t32(layers=4, batch=batch)
-        for steps in (1, 8):
-            loop = [] if steps == 1 else [ap.Microbatch({"batch": 0}, steps)]
-            way = "1 microbatch" if steps == 1 else f"{steps} microbatches"
-            found.append(Case("microbatches", "T32 of 4 layers BP+MP+Z3", way, on, build, (*loop, BP, MP, Z3)))
+        for way, extra in MICROBATCHES.items():
+            found.append(Case("microbatches", "T32 of 4 layers BP+MP+Z3", way, on, build, (BP, MP, Z3, *extra)))
     return found
 
 

@@ -41,7 +41,7 @@ def compile_case(case: Case) -> dict[str, Any]:
     """Our figures of a case and the compiler's."""
     low, known = case.lower(), kept().get(case.name, {})
     devices = topology_devices(case.on[0])
-    emitted = on_mesh(low.program, export(low.program), jax_mesh(case.mesh, devices))
+    emitted = on_mesh(low.program, export(low.program), jax_mesh(case.mesh, devices)).lower()
     key = key_of(emitted, case.on[0])
     if known.get("key") == key and "error" not in known.get("compiler", {}):
         theirs = known["compiler"]
