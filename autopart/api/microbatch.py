@@ -96,6 +96,7 @@ class MicrobatchLoop(Pass):
 
     def _looped(self, program: Program) -> Program:
         steps, partitioning = self.tactic.steps, Partitioning(program, Mesh({AXIS: self.tactic.steps}))
+        partitioning.table = partitioning.table.without_exchanges()
         try:
             taken = ManualPartition(self.tactic.inputs, AXIS).act(partitioning, self.context).actions
         except TileError as error:
