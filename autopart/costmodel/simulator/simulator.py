@@ -64,6 +64,8 @@ class Simulation:
     serial_s, overlapped_s   seconds of a step with collectives in turn, and beside independent compute
     each_output_bytes        of each output that takes over no donated argument's memory; 0 for others
     node_extra_bytes         what a node needs while it runs, besides the buffers that it reads and writes
+    combining                (int64[nodes]: equal for reductions that may be combined, negative for other nodes;
+                             float64[nodes]: bytes that each sends)
     members                  per value: how many ops its expression has, those computed inside its op
     """
 
@@ -89,7 +91,9 @@ class Simulation:
     buffers: Buffers = field(repr=False)
     live: np.ndarray = field(repr=False)
     each_output_bytes: np.ndarray = field(repr=False)
+    combining: tuple[np.ndarray, np.ndarray] = field(repr=False)
     members: np.ndarray = field(repr=False)
+    links: Links = field(repr=False)
     device_row: np.ndarray = field(repr=False)
     plan_rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
     known_plans: KnownPlans = field(repr=False)
@@ -203,7 +207,9 @@ class Simulator:
             buffers=buffers,
             live=live,
             each_output_bytes=each_output_bytes,
+            combining=moves.for_combining[:2],
             members=members,
+            links=self.links,
             device_row=self.device_row,
             plan_rows=(def_plans, use_plans),
             known_plans=self.known_plans,

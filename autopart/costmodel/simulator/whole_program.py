@@ -18,6 +18,7 @@ to rounding.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ import numpy as np
 from autopart.core.fewer_layers import FewerLayers
 from autopart.core.repeated_layers import NO_CHAIN
 from autopart.costmodel.hardware.devices import ON_CHIP
+from autopart.costmodel.simulator.combine import MAX_COMBINED
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before
@@ -35,10 +37,6 @@ LEAST_OPS = 100
 
 LEAST_ON_CHIP = 4
 """A layer moves so many times what fits on chip: what the forward pass leaves there is gone in the backward pass."""
-
-ELSEWHERE = 8
-"""Layers up to which it is told how far away something is."""
-
 NOWHERE = -1000
 """The layer of what is in none."""
 
@@ -85,63 +83,77 @@ class WholeProgram:
 
     def totals(self, run: Simulation) -> Totals | None:
         """Those of the whole program; None where the run is in no steady state."""
+        if run.node_hbm_bytes.sum() < LEAST_ON_CHIP * run.device_row[ON_CHIP]:
+            return None
         things = _Things.of(self, run)
         nodes, buffers = self._three(things.node_layer), self._three(things.buffer_layer)
-        if nodes is None or buffers is None or not self._is_steady(run, things, nodes, buffers):
+        if nodes is None or buffers is None:
+            return None
+        held = _Lives.of(run, buffers)
+        begin, end = self._places(held.made), self._places(held.end)
+        steady = held.is_alike(things) and begin is not None and end is not None
+        if not steady or not self._nodes_are_alike(run, things, nodes):
             return None
         typical, more = nodes[1], self.fewer.left_out
         seconds = run.node_s * run.node_trips
         serial_s = float(seconds.sum() + more * seconds[typical].sum())
         stays = self._bytes_of_arguments(run) + self._bytes_of_outputs(run)
-        return Totals(serial_s, float(stays + (run.live + self._held(run, buffers[1])).max()))
+        left_out = _between(begin[0], end[1] - 1, more * held.in_bytes[1], len(run.live))
+        return Totals(serial_s, float(stays + (run.live + left_out).max()))
 
     def _three(self, layer: np.ndarray) -> _Three | None:
         """What belongs to the three layers; None where it is not as much for each."""
-        before_, typical, after_ = (np.flatnonzero(layer == self.fewer.typical + n) for n in (-1, 0, 1))
-        return (before_, typical, after_) if len(before_) == len(typical) == len(after_) else None
+        found = [np.flatnonzero(layer == self.fewer.typical + n) for n in (-1, 0, 1)]
+        return (found[0], found[1], found[2]) if len({len(rows) for rows in found}) == 1 else None
 
     # ---- steady state
 
-    def _is_steady(self, run: Simulation, things: _Things, nodes: _Three, buffers: _Three) -> bool:
-        typical = nodes[1]
-        if run.node_hbm_bytes[typical].sum() < LEAST_ON_CHIP * run.device_row[ON_CHIP]:
+    def _nodes_are_alike(self, run: Simulation, things: _Things, nodes: _Three) -> bool:
+        """True if the nodes of the three layers take as long, run at corresponding places and in such kernels."""
+        figures = (things.node_part, run.node_s, run.node_hbm_bytes, run.node_extra_bytes)
+        if not all(_equal(figure[rows] for rows in nodes) for figure in figures):
             return False
-        joins, moved = run.leader[typical] != typical, run.graph.nodes["kind"][typical] == DEF_MOVE
-        in_layer = self.runs_in[_op(run.slot[typical])]
-        if not in_layer[joins | moved].all():
+        slots, leaders = [run.slot[rows] for rows in nodes], [run.leader[rows] for rows in nodes]
+        planned = [run.graph.nodes["slot"][rows] for rows in leaders]
+        in_layer = self._in_step(planned) | (leaders[1] == nodes[1])
+        if not _equal(things.node_part[rows] for rows in leaders) or not in_layer.all():
             return False
-        layers = range(self.fewer.typical - 1, self.fewer.typical + 2)
-        at_nodes = [self._node_rows(run, things, rows, n) for n, rows in zip(layers, nodes, strict=True)]
-        in_memory = [self._buffer_rows(run, things, rows, n) for n, rows in zip(layers, buffers, strict=True)]
-        return all(np.array_equal(a, b) for rows in (at_nodes, in_memory) for a, b in itertools.pairwise(rows))
+        in_step = self._in_step(slots)
+        waits = ~in_step & (run.graph.nodes["kind"][nodes[1]] == DEF_MOVE)
+        return bool((in_step | _at_once(slots)).all()) and self._fit_together(run, things, nodes[1][waits])
 
-    def _node_rows(self, run: Simulation, things: _Things, rows: np.ndarray, layer: int) -> np.ndarray:
-        """float64[columns, n]: what is to be equal in all layers, of some nodes."""
-        return np.stack(
-            [
-                things.node_part[rows], run.node_s[rows], run.node_hbm_bytes[rows], run.node_extra_bytes[rows],
-                self._place(run.slot[rows], layer), self._place(run.graph.nodes["slot"][run.leader[rows]], layer),
-                things.node_part[run.leader[rows]],
-            ]
-        )  # fmt: skip
+    def _fit_together(self, run: Simulation, things: _Things, waiting: np.ndarray) -> bool:
+        """True if reductions of all layers that wait for one place may also do so in the whole program."""
+        group, sent = run.combining
+        times = np.where(things.node_layer == self.fewer.typical, 1.0 + self.fewer.left_out, 1.0)
+        for kind, slot in {(int(group[k]), int(run.slot[k])) for k in waiting.tolist()}:
+            one = (group == kind) & (run.slot == slot)
+            if times[one].sum() > MAX_COMBINED or times[one] @ sent[one] > run.links.device.combine_bytes:
+                return False
+        return True
 
-    def _buffer_rows(self, run: Simulation, things: _Things, rows: np.ndarray, layer: int) -> np.ndarray:
-        """float64[columns, n]: the same of some buffers; when one of no bytes begins and ends does not matter."""
-        held = run.buffers
-        lives = (held.bytes[rows] > 0) & (held.end[rows] >= held.made[rows])
-        return np.stack(
-            [
-                things.buffer_part[rows], things.members[rows], lives * held.bytes[rows], lives * self._place(held.made[rows], layer),
-                lives * self._place(held.end[rows], layer),
-            ]
-        )  # fmt: skip
+    def _places(self, slots: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
+        """Where slots of the typical layer are for those that are left out: (the first such slot, the first after).
 
-    def _place(self, slot: np.ndarray, layer: int) -> np.ndarray:
-        """int64[n]: a slot as a layer sees it: an op of a chain so many layers on, or one place for all layers."""
-        op = _op(slot)
-        away = np.clip(self.layer_of_op[op] - layer, -ELSEWHERE, ELSEWHERE) * self.runs_in[op]
-        part = np.where(self.runs_in[op], self.chain_of_op[op], -1 - op)
-        return (part * (2 * ELSEWHERE + 1) + away) * SLOTS_PER_OP + slot % SLOTS_PER_OP
+        `slots` are those of the three layers. A slot in a layer becomes the gap where layers are left out; what happens
+        at one place for all layers happens there. None if some slots are neither.
+        """
+        in_step = self._in_step(slots)
+        if not (in_step | _at_once(slots)).all():
+            return None
+        op = _op(slots[1])
+        gap = before(1) * self.fewer.gap[np.where(in_step, self.chain_of_op[op], 0)].astype(np.int64)
+        return np.where(in_step, gap, slots[1]), np.where(in_step, gap, slots[1] + 1)
+
+    def _in_step(self, slots: Sequence[np.ndarray]) -> np.ndarray:
+        """bool[n]: slots[i] are at corresponding ops of layers, each one layer on from the one before."""
+        ops = [_op(slot) for slot in slots]
+        found = self.runs_in[ops[0]]
+        for n, (slot, op) in enumerate(zip(slots[1:], ops[1:], strict=True), 1):
+            found = found & self.runs_in[op] & (self.chain_of_op[op] == self.chain_of_op[ops[0]])
+            found &= self.layer_of_op[op] == self.layer_of_op[ops[0]] + n
+            found &= slot % SLOTS_PER_OP == slots[0] % SLOTS_PER_OP
+        return found
 
     # ---- what the layers that are left out take
 
@@ -157,23 +169,51 @@ class WholeProgram:
         """float64[n]: how many values of the whole program each stands for."""
         return self.fewer.times[self.fewer.program.value_op[values]].astype(np.float64)
 
-    def _held(self, run: Simulation, rows: np.ndarray) -> np.ndarray:
-        """float64[slots]: bytes of the layers that are left out that live at each slot."""
-        held, slots = run.buffers, len(run.live)
-        rows = rows[(held.bytes[rows] > 0) & (held.end[rows] >= held.made[rows])]
-        begin, end = self._gap(held.made[rows], 0), self._gap(held.end[rows], -1)
-        live = begin <= end
-        change = np.zeros(slots + 1)
-        in_bytes = self.fewer.left_out * held.bytes[rows][live]
-        np.add.at(change, begin[live], in_bytes)
-        np.add.at(change, np.minimum(end[live], slots - 1) + 1, -in_bytes)
-        return np.cumsum(change[:-1])
 
-    def _gap(self, slot: np.ndarray, shift: int) -> np.ndarray:
-        """int64[n]: where the layers that are left out would be, for slots in a layer; other slots as they are."""
-        op = _op(slot)
-        gap = self.fewer.gap[np.where(self.runs_in[op], self.chain_of_op[op], 0)]
-        return np.where(self.runs_in[op], before(1) * gap + shift, slot)
+class _Lives(NamedTuple):
+    """The buffers of three layers, and when they live; all 0 for buffers of no bytes.
+
+    rows, made, end, in_bytes   int64[n], float64[n] for each of the three
+    """
+
+    rows: _Three
+    made: Sequence[np.ndarray]
+    end: Sequence[np.ndarray]
+    in_bytes: Sequence[np.ndarray]
+
+    @staticmethod
+    def of(run: Simulation, rows: _Three) -> _Lives:
+        """Those of a run."""
+        held = run.buffers
+        lives = [(held.bytes[some] > 0) & (held.end[some] >= held.made[some]) for some in rows]
+        return _Lives(
+            rows,
+            [held.made[some] * live for some, live in zip(rows, lives, strict=True)],
+            [held.end[some] * live for some, live in zip(rows, lives, strict=True)],
+            [held.bytes[some] * live for some, live in zip(rows, lives, strict=True)],
+        )
+
+    def is_alike(self, things: _Things) -> bool:
+        """True if the layers' buffers take as much, and expressions are as long in each."""
+        parts = (things.buffer_part[some] for some in self.rows)
+        return _equal(self.in_bytes) and _equal(parts) and _equal(things.members[some] for some in self.rows)
+
+
+def _equal(arrays: Iterable[np.ndarray]) -> bool:
+    return all(np.array_equal(one, other) for one, other in itertools.pairwise(arrays))
+
+
+def _at_once(slots: Sequence[np.ndarray]) -> np.ndarray:
+    """bool[n]: slots[i] are the same for all."""
+    return (slots[0] == slots[1]) & (slots[1] == slots[2])
+
+
+def _between(begin: np.ndarray, end: np.ndarray, in_bytes: np.ndarray, slots: int) -> np.ndarray:
+    """float64[slots]: what lives at each slot, of buffers that live from `begin` to `end`."""
+    live, change = begin <= end, np.zeros(slots + 1)
+    np.add.at(change, begin[live], in_bytes[live])
+    np.add.at(change, np.minimum(end[live], slots - 1) + 1, -in_bytes[live])
+    return np.cumsum(change[:-1])
 
 
 def _op(slot: np.ndarray) -> np.ndarray:
