@@ -423,6 +423,37 @@ class Partitioning:
         twin._for_lowering = list(self._for_lowering)
         return twin
 
+    def of_part(self, program: Program, ops: np.ndarray, values: np.ndarray) -> Partitioning:
+        """This state over a program that has only some of the ops and values, which can be undone no further.
+
+        `ops` and `values` are what they are called here; `program` has the same specs.
+        """
+        part, mine = Partitioning(program, self.mesh), self.state
+        for array, rows in (("mapping", ops), ("op_stamp", ops), ("action", values), ("value_stamp", values)):
+            getattr(part.state, array)[:] = getattr(mine, array)[rows]
+        part.state.fingerprint[:] = mine.fingerprint
+        number = dict(zip(ops.tolist(), range(len(ops)), strict=True))
+        part._blocked = [{number[op] for op in blocked if op in number} for blocked in self._blocked]
+        part._stamp, part._for_lowering = self._stamp, list(self._for_lowering)
+        return part
+
+    def is_alike(self, ops: np.ndarray, others: np.ndarray) -> bool:
+        """True if ops[i] and others[i], and what they compute, are decided alike, and their axes in one order.
+
+        Entries of one axis that follow each other on the trail are of one rank.
+        """
+        length = int(self.state.length[0])
+        where, axis = self.state.trail[:length].T
+        rank = np.cumsum(np.diff(axis, prepend=-1) != 0)
+        of_op, of_value = np.zeros_like(self.state.op_stamp), np.zeros_like(self.state.value_stamp)
+        is_op = where >= 0
+        of_op[where[is_op], axis[is_op]] = rank[is_op]
+        of_value[-1 - where[~is_op], axis[~is_op]] = rank[~is_op]
+        mine, theirs = (_results(self.program, some) for some in (ops, others))
+        mapping, action = self.state.mapping, self.state.action
+        same_loops = (mapping[ops] == mapping[others]).all() and (of_op[ops] == of_op[others]).all()
+        return bool(same_loops and (action[mine] == action[theirs]).all() and (of_value[mine] == of_value[theirs]).all())
+
     # ---- going back
 
     @property
@@ -455,3 +486,9 @@ class Partitioning:
             mine[: len(then)] = then
         self._for_lowering = list(snapshot.for_lowering)
         self._seeds = [list(seeds) for seeds in snapshot.seeds]
+
+
+def _results(program: Program, ops: np.ndarray) -> np.ndarray:
+    """int64: the values that some ops compute, one op after another."""
+    counts = np.diff(program.result_ptr)[ops]
+    return np.repeat(program.result_ptr[ops], counts) + np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -44,6 +44,8 @@ MAX_PRIOR = 0.3
 class TileGroup(DecisionKind):
     """See the module. `target` is a value group."""
 
+    goes_by_groups = True
+
     def values(self, facts: ProgramFacts, decision: Decision) -> np.ndarray:
         """See `DecisionKind.values`."""
         return facts.groups.values(decision.target)
