@@ -87,9 +87,11 @@ class Collective(Traits):
     """A collective that the program itself has: the mesh's links say how long it takes.
 
     communicates  False for a spec whose groups are of one device: a view
+    priced_as     the collective whose seconds it takes
     """
 
     communicates: Callable[[OpSpec], bool]
+    priced_as: str
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,6 @@ from autopart.costmodel.hardware.links import Links
 from autopart.costmodel.simulator.arrays import LocalArrays
 from autopart.costmodel.simulator.collective_seconds import collective_seconds
 
-_PRICED_AS = {
-    "cross-replica-sum": "all_reduce",
-    "collective_permute": "all_permute",
-    "collective_broadcast": "all_permute",
-}
-"""Kinds that `COLLECTIVE_KINDS` has under another name; a broadcast sends what a permute does."""
-
 
 @dataclass(frozen=True, eq=False)
 class OwnCollectives:
@@ -40,12 +33,10 @@ class OwnCollectives:
     @staticmethod
     def of(program: Program, mesh: Mesh) -> OwnCollectives:
         """Those of a program; few programs have any."""
-        specs = {i: s for i, s in enumerate(program.specs) if _communicates(s)}
-        ops = np.flatnonzero(np.isin(program.op_spec, list(specs)))
-        of_spec = {i: axes_of(s, mesh) for i, s in specs.items()}
-        found = [int(program.op_spec[op]) for op in ops]
-        kinds = tuple(_PRICED_AS.get(specs[s].kind, specs[s].kind) for s in found)
-        return OwnCollectives(ops, kinds, tuple(of_spec[s] for s in found))
+        priced = {i: (kind, axes_of(s, mesh)) for i, s in enumerate(program.specs) if (kind := _priced_as(s))}
+        ops = np.flatnonzero(np.isin(program.op_spec, list(priced)))
+        found = [priced[int(program.op_spec[op])] for op in ops]
+        return OwnCollectives(ops, tuple(kind for kind, _ in found), tuple(axes for _, axes in found))
 
     def seconds(self, program: Program, held: LocalArrays, links: Links) -> np.ndarray:
         """float64[len(ops)]: seconds of each on the links, once."""
@@ -67,6 +58,7 @@ def axes_of(spec: OpSpec, mesh: Mesh) -> tuple[str, ...]:
     return tuple(name for name, differs in zip(mesh.axis_names, differ.tolist(), strict=True) if differs)
 
 
-def _communicates(spec: OpSpec) -> bool:
+def _priced_as(spec: OpSpec) -> str:
+    """The kind of collective that an op is; empty for ops that are none."""
     traits = traits_of(spec)
-    return isinstance(traits, Collective) and traits.communicates(spec)
+    return traits.priced_as if isinstance(traits, Collective) and traits.communicates(spec) else ""

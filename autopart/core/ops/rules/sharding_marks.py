@@ -20,6 +20,12 @@ from autopart.core.ops.rules.factors import common_dims
 from autopart.core.ops.traits import Collective, View
 
 _WORKED_ALONG = ("all_gather_dim", "scatter_dimension", "split_dimension", "concat_dimension")
+_PRICED_AS = {
+    "cross-replica-sum": "all_reduce",
+    "collective_permute": "all_permute",
+    "collective_broadcast": "all_permute",
+}
+"""Kinds that the cost model has under another name; a broadcast sends what a permute does."""
 _GROUPS = "replica_groups = dense<0> : tensor<1x1xi64>"
 
 
@@ -41,7 +47,8 @@ def _traits(kind: str) -> Collective:
     """Over groups of one the operand itself: nothing is left to reduce or to send."""
     adds = kind in ("all_reduce", "cross-replica-sum")
     return Collective(
-        communicates,
+        communicates=communicates,
+        priced_as=_PRICED_AS.get(kind, kind),
         read_through=True,
         passes=_unchanged,
         flop_reason="XLA counts an add per element, also over a group of one" if adds else "",
