@@ -112,7 +112,8 @@ class OpSpec:
     attributes  decoded to Python: ints, bools, strings, tuples, `DimensionNumbers` as nested dicts,
                 a splat constant as a NumPy scalar, any other constant as an `Opaque`
     region      what a reducer computes ("add", "max", "min", "mul", "and", "or"), "overwrite" for a scatter
-                that returns the update, "opaque" for any other region, "" without regions
+                that returns the update, "argmax" or "argmin" of pairs (value, position), "opaque" for any other
+                region, "" without regions
     """
 
     kind: str

@@ -7,8 +7,9 @@ from autopart.core.passes.program_verifier import InvalidProgramError, verify_pr
 from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.run_passes import PassReport, run_passes
 from autopart.core.passes.scanned_rows import ScannedRows
+from autopart.core.passes.split_argmax import SplitArgmax
 
-IMPORT_PASSES: tuple[Pass, ...] = (DeadCode(), IndexPositions(), ScannedRows())
+IMPORT_PASSES: tuple[Pass, ...] = (SplitArgmax(), DeadCode(), IndexPositions(), ScannedRows())
 """What every imported program goes through, before the passes that a user asks for."""
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Policy",
     "Recomputation",
     "ScannedRows",
+    "SplitArgmax",
     "pass_of",
     "register_pass",
     "run_passes",
