@@ -4,10 +4,10 @@
     backward    B3 A3  B2 A2  B1 A1          chain "A" is A3, A2, A1 in program order, its layers are 3, 2, 1
     update      u1 v1  u2 v2  u3 v3
 
-Ops of one colour (`colours.py`, with all attributes, types and paths of arguments) are a chain if they stand in one line
-with another chain: member i of one is beside, or reads, member i + c or c - i of the other, throughout. The second makes
-them run the other way, as a backward pass does. Ops near the ends of the stack have other colours than those inside it,
-and belong to no chain.
+Ops of one colour (`colours.py`, with all attributes, types and paths of arguments) are a chain if they stand in one
+line with another chain: member i of one is beside, or reads, member i + c or c - i of the other, throughout. The second
+makes them run the other way, as a backward pass does. Ops near the ends of the stack have other colours than those
+inside it, and belong to no chain.
 
 Chains that follow each other in the program are found along it, so that a layer's ops stand together: a *phase*. Two
 phases may differ by one in what they call layer 1; what holds for all is that every step to the next layer is one step.
