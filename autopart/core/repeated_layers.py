@@ -30,6 +30,9 @@ LEAST = 6
 ROUNDS = (4, 4, 8)
 """Hops that tell ops apart: the second number for those that stay without a chain after the first, and so on."""
 
+LEAST_SHARE = 0.3
+"""Share of a program's ops that its layers have, where they are worth finding."""
+
 NO_CHAIN = -1
 
 
@@ -71,6 +74,8 @@ def repeated_layers(program: Program) -> RepeatedLayers | None:
         for _ in range(rounds):
             colour = np.where(chain < 0, refined(program, colour), colour)
         chain, layer = _Alike.of(program, colour).chains()
+        if np.count_nonzero(chain >= 0) < LEAST_SHARE * program.op_count:
+            return None
     member = np.flatnonzero(chain >= 0)
     if not len(member):
         return None
