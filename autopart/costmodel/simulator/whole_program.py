@@ -90,11 +90,9 @@ class WholeProgram:
 
     def totals(self, run: Simulation) -> Totals | None:
         """Those of the whole program; None where the run is in no steady state."""
-        if run.node_hbm_bytes.sum() < LEAST_ON_CHIP * run.device_row[ON_CHIP]:
-            return None
         things = _Things.of(self, run)
         nodes, buffers = self._three(things.node_layer), self._three(things.buffer_layer)
-        if nodes is None or buffers is None:
+        if nodes is None or buffers is None or self._is_small(run, nodes[1]):
             return None
         held = _Lives.of(run, buffers)
         begin, end = self._places(held.made), self._places(held.end)
@@ -106,6 +104,10 @@ class WholeProgram:
         stays = self._bytes_of_arguments(run) + self._bytes_of_outputs(run)
         left_out = _between(begin[0], end[1] - 1, more * held.in_bytes[1], len(run.live))
         return Totals(serial_s, float(stays + (run.live + left_out).max()))
+
+    def _is_small(self, run: Simulation, typical: np.ndarray) -> bool:
+        """True if what a layer leaves on chip may still be there when a later pass comes to it."""
+        return bool(run.node_hbm_bytes[typical].sum() < LEAST_ON_CHIP * run.device_row[ON_CHIP])
 
     def _three(self, layer: np.ndarray) -> _Three | None:
         """What belongs to the three layers; None where it is not as much for each."""
