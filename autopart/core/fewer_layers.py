@@ -4,8 +4,8 @@
     kept        1  2  3                 8        layer 8 reads of layer 3 what it read of layer 7; 4 to 7 are left out
     stands for  1  1  5                 1        layers of the whole program
 
-A layer is left out of all chains (`repeated_layers.py`), whichever way they run. The program is a whole one: partitioned
-like the whole program, each of its ops is what some op is there.
+A layer is left out of all chains (`repeated_layers.py`), whichever way they run. What is left is a program of its own:
+partitioned like the whole one, each of its ops is what some op is there.
 """
 
 from __future__ import annotations
@@ -166,7 +166,9 @@ class _Whole:
         program, dropped = self.program, self.dropped
         kept = [n for n, value in enumerate(program.arguments) if not dropped[program.value_op[value]]]
         number = {old: new for new, old in enumerate(kept)}
-        next_value = {n: int(operands[program.operand_ptr[program.value_op[program.arguments[n]]]]) for n in program.ties.values()}
+        next_value = {
+            n: int(operands[program.operand_ptr[program.value_op[program.arguments[n]]]]) for n in program.ties.values()
+        }
         outputs: list[tuple[int, str, int]] = []
         for place, (value, name) in enumerate(zip(program.outputs, program.output_names, strict=True)):
             argument = program.ties.get(place, -1)
@@ -190,4 +192,8 @@ class _Whole:
 def _uses(program: Program, ops: np.ndarray) -> np.ndarray:
     """int64: the entries of `operands` of some ops, one op after another."""
     counts = np.diff(program.operand_ptr)[ops]
-    return np.repeat(program.operand_ptr[ops], counts) + np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return (
+        np.repeat(program.operand_ptr[ops], counts)
+        + np.arange(counts.sum())
+        - np.repeat(np.cumsum(counts) - counts, counts)
+    )

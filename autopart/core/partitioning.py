@@ -452,7 +452,9 @@ class Partitioning:
         mine, theirs = (_results(self.program, some) for some in (ops, others))
         mapping, action = self.state.mapping, self.state.action
         same_loops = (mapping[ops] == mapping[others]).all() and (of_op[ops] == of_op[others]).all()
-        return bool(same_loops and (action[mine] == action[theirs]).all() and (of_value[mine] == of_value[theirs]).all())
+        return bool(
+            same_loops and (action[mine] == action[theirs]).all() and (of_value[mine] == of_value[theirs]).all()
+        )
 
     # ---- going back
 
@@ -491,4 +493,8 @@ class Partitioning:
 def _results(program: Program, ops: np.ndarray) -> np.ndarray:
     """int64: the values that some ops compute, one op after another."""
     counts = np.diff(program.result_ptr)[ops]
-    return np.repeat(program.result_ptr[ops], counts) + np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return (
+        np.repeat(program.result_ptr[ops], counts)
+        + np.arange(counts.sum())
+        - np.repeat(np.cumsum(counts) - counts, counts)
+    )

@@ -4,10 +4,10 @@
     backward    B3 A3  B2 A2  B1 A1          chain "A" is A3, A2, A1 in program order, its layers are 3, 2, 1
     update      u1 v1  u2 v2  u3 v3
 
-Ops of one colour (`colours.py`, with all attributes, types and paths of arguments) are a chain if they stand in one line
-with another chain: member i of one is beside, or reads, member i + c or c - i of the other, throughout. The second makes
-them run the other way, as a backward pass does. Ops near the ends of the stack have other colours than those inside it,
-and belong to no chain.
+Ops of one colour (`colours.py`, with all attributes, types and paths of arguments) are a chain if they stand in one
+line with another chain: member i of one is beside, or reads, member i + c or c - i of the other, throughout. The second
+makes them run the other way, as a backward pass does. Ops near the ends of the stack have other colours than those
+inside it, and belong to no chain.
 
 Chains that follow each other in the program are found along it, so that a layer's ops stand together: a *phase*. Two
 phases may differ by one in what they call layer 1; what holds for all is that every step to the next layer is one step.
@@ -29,6 +29,9 @@ LEAST = 6
 
 ROUNDS = (4, 4, 8)
 """Hops that tell ops apart: the second number for those that stay without a chain after the first, and so on."""
+
+LEAST_SHARE = 0.3
+"""Share of a program's ops that its layers have, where they are worth finding."""
 
 NO_CHAIN = -1
 
@@ -71,6 +74,8 @@ def repeated_layers(program: Program) -> RepeatedLayers | None:
         for _ in range(rounds):
             colour = np.where(chain < 0, refined(program, colour), colour)
         chain, layer = _Alike.of(program, colour).chains()
+        if np.count_nonzero(chain >= 0) < LEAST_SHARE * program.op_count:
+            return None
     member = np.flatnonzero(chain >= 0)
     if not len(member):
         return None

@@ -83,8 +83,8 @@ class SearchTask:
 class Evaluator:
     """Runs jobs on its own copy of a task's partitioning.
 
-    Where the program has repeated layers, states are costed by a program with fewer of them (`fewer_layers.py`) as far as
-    that is exact.
+    Where the program has repeated layers, states are costed by a program with fewer of them, as far as that is exact
+    (`fewer_layers.py`).
     """
 
     def __init__(self, task: SearchTask):
@@ -135,7 +135,7 @@ class Evaluator:
         return tuple(states)
 
     def actions(self, decisions: tuple[Decision, ...]) -> list[Action]:
-        """The actions that a sequence of decisions takes from the start, where the whole program's partitioning goes."""
+        """The actions of a sequence of decisions from the start; `partitioning` is then in the state after them."""
         return self._walk.actions(decisions)
 
     def _state(self, decisions: tuple[Decision, ...]) -> State:

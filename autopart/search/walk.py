@@ -1,7 +1,7 @@
 """From state to state: carries out decisions on a partitioning, and goes back.
 
-    at  BP, MP          next  BP, Z3          undo MP, apply Z3
-    at  BP, Z3          next  MP, BP, Z3      the state after MP, BP is kept: restore it, apply Z3
+at  BP, MP          next  BP, Z3          undo MP, apply Z3
+at  BP, Z3          next  MP, BP, Z3      the state after MP, BP is kept: restore it, apply Z3
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ class _Leaves(NamedTuple):
     bytes: np.ndarray
 
 
-def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: bool, duplicate: bool) -> tuple[np.ndarray, np.ndarray]:
+def fused_away_values(
+    program: ProgramArrays, local: LocalArrays, into_matmul: bool, duplicate: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """(bool[values]: True where the value is computed inside its consumers; views of such values too,
     float64[values]: how many ops the expression of a value has, or 0).
 

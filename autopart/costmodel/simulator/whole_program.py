@@ -4,15 +4,15 @@
     whole          1  2  3  4 5 6 7  8        so do 4 to 7, which layer 3 stands for
 
     seconds        each node of layer 3 counts as often as the layers that it stands for
-    memory         what lives at a slot, and what layers 4 to 7 hold there: of what layer 3 makes in the forward pass and
-                   frees in the backward pass, as much again for each, from one place where layers are left out to the
-                   other. Between two layers the peak grows or shrinks evenly, so no layer that is left out has more.
+    memory         what lives at a slot, and what layers 4 to 7 hold there: of what layer 3 makes in the forward pass
+                   and frees in the backward pass, as much again for each, from one place where layers are left out to
+                   the other. From layer to layer the peak grows or shrinks evenly, so none that is left out has more.
 
-This is exact where simulation is in a steady state, which is looked at, not assumed: layers on both sides of the typical
-one must agree with it, in every figure and in where everything runs and ends. What a layer hands to the next one in the
-simulation (what is on chip, reductions that wait to be combined) is then the same for all that follow. Where layers do
-not agree there is no answer, and the whole program has to be simulated. Sums are added in another order: answers agree
-to rounding.
+This is exact where simulation is in a steady state, which is looked at, not assumed: layers on both sides of the
+typical one must agree with it, in every figure and in where everything runs and ends. What a layer hands to the next
+one in the simulation (what is on chip, reductions that wait to be combined) is then the same for all that follow. Where
+layers do not agree there is no answer, and the whole program has to be simulated. Sums are added in another order, so
+answers agree to rounding.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ class WholeProgram:
     chain_of_op   int64[ops + 1]: its chain, or -1 - op
     has_layer     bool[ops + 1]: the op belongs to a layer
     runs_in       bool[ops + 1]: and is no argument, at whose place in the program nothing of a layer runs
+    value_layer   int64[values]: the layer of a value, `NOWHERE` for none
+    value_part    float64[values]: equal for values that correspond in two layers
     """
 
     fewer: FewerLayers
@@ -67,6 +69,8 @@ class WholeProgram:
     chain_of_op: np.ndarray = field(repr=False)
     has_layer: np.ndarray = field(repr=False)
     runs_in: np.ndarray = field(repr=False)
+    value_layer: np.ndarray = field(repr=False)
+    value_part: np.ndarray = field(repr=False)
 
     @staticmethod
     def of(fewer: FewerLayers) -> WholeProgram | None:
@@ -79,20 +83,20 @@ class WholeProgram:
         layer = np.where(has_layer, np.append(fewer.layer, 0), 0).astype(np.int64)
         runs_in = has_layer.copy()
         runs_in[program.value_op[program.arguments]] = False
-        return WholeProgram(fewer, layer, chain, has_layer, runs_in)
+        position = np.arange(program.value_count) - program.result_ptr[program.value_op]
+        value_layer = np.where(has_layer, layer, NOWHERE)[program.value_op]
+        value_part = chain[program.value_op] + position / 1024.0
+        return WholeProgram(fewer, layer, chain, has_layer, runs_in, value_layer, value_part)
 
     def totals(self, run: Simulation) -> Totals | None:
         """Those of the whole program; None where the run is in no steady state."""
-        if run.node_hbm_bytes.sum() < LEAST_ON_CHIP * run.device_row[ON_CHIP]:
-            return None
         things = _Things.of(self, run)
         nodes, buffers = self._three(things.node_layer), self._three(things.buffer_layer)
-        if nodes is None or buffers is None:
+        if nodes is None or buffers is None or self._is_small(run, nodes[1]):
             return None
         held = _Lives.of(run, buffers)
         begin, end = self._places(held.made), self._places(held.end)
-        steady = held.is_alike(things) and begin is not None and end is not None
-        if not steady or not self._nodes_are_alike(run, things, nodes):
+        if begin is None or end is None or not held.is_alike(things) or not self._nodes_are_alike(run, things, nodes):
             return None
         typical, more = nodes[1], self.fewer.left_out
         seconds = run.node_s * run.node_trips
@@ -100,6 +104,10 @@ class WholeProgram:
         stays = self._bytes_of_arguments(run) + self._bytes_of_outputs(run)
         left_out = _between(begin[0], end[1] - 1, more * held.in_bytes[1], len(run.live))
         return Totals(serial_s, float(stays + (run.live + left_out).max()))
+
+    def _is_small(self, run: Simulation, typical: np.ndarray) -> bool:
+        """True if what a layer leaves on chip may still be there when a later pass comes to it."""
+        return bool(run.node_hbm_bytes[typical].sum() < LEAST_ON_CHIP * run.device_row[ON_CHIP])
 
     def _three(self, layer: np.ndarray) -> _Three | None:
         """What belongs to the three layers; None where it is not as much for each."""
@@ -238,25 +246,21 @@ class _Things(NamedTuple):
     def of(whole: WholeProgram, run: Simulation) -> _Things:
         """Sorts them."""
         program, local = whole.fewer.program, run.local
-        layer = np.where(whole.has_layer, whole.layer_of_op, NOWHERE)
-        chain, ops = whole.chain_of_op, program.op_count + 1
-        value_op, place = program.value_op, local.placement
-        maker, reader = value_op[place.value], np.minimum(place.position, program.op_count)
-        move_layer = np.where(whole.has_layer[maker], layer[maker], layer[reader])
+        chain, ops, place = whole.chain_of_op, program.op_count + 1, local.placement
+        maker, reader = program.value_op[place.value], np.minimum(place.position, program.op_count)
+        of_reader = np.where(whole.has_layer[reader], whole.layer_of_op[reader], NOWHERE)
+        move_layer = np.where(whole.has_layer[maker], whole.value_layer[place.value], of_reader)
         move_part = 3.0 * ops * (chain[maker] + ops) + (chain[reader] + ops)
-        def_op = value_op[local.at_def]
-        position = np.arange(program.value_count) - program.result_ptr[value_op]
+        def_layer, def_part = whole.value_layer[local.at_def], whole.value_part[local.at_def] + 0.5
         kind, subject = run.graph.nodes["kind"], run.graph.nodes["subject"]
         node_layer, node_part = np.empty(len(kind), np.int64), np.empty(len(kind))
-        for of_kind, layers, parts in (
-            (KERNEL, layer[:-1], chain[:-1].astype(np.float64)),
-            (USE_MOVE, move_layer, move_part),
-            (DEF_MOVE, layer[def_op], chain[def_op] + 0.5),
-        ):
+        at = kind == KERNEL
+        made = program.result_ptr[subject[at]]
+        node_layer[at], node_part[at] = whole.value_layer[made], whole.value_part[made]
+        for of_kind, layers, parts in ((USE_MOVE, move_layer, move_part), (DEF_MOVE, def_layer, def_part)):
             at = kind == of_kind
             node_layer[at], node_part[at] = layers[subject[at]], parts[subject[at]]
-        buffer_layer = np.concatenate([layer[value_op], move_layer, layer[def_op]])
-        buffer_part = np.concatenate([chain[value_op] + position / 1024.0, move_part, chain[def_op] + 0.5])
-        members = np.concatenate([run.members, np.zeros(len(move_layer) + len(def_op))])
+        buffer_layer = np.concatenate([whole.value_layer, move_layer, def_layer])
+        buffer_part = np.concatenate([whole.value_part, move_part, def_part])
+        members = np.concatenate([run.members, np.zeros(len(move_layer) + len(def_layer))])
         return _Things(node_layer, node_part, buffer_layer, buffer_part, members)
-

@@ -24,10 +24,14 @@ def space_of_fewer(space: DecisionSpace, fewer: FewerLayers) -> DecisionSpace | 
     """The space; None where layers differ in the starting state, or kinds of op got lost with them."""
     start, program = space.start, space.program
     left_out = np.setdiff1d(np.arange(program.op_count), fewer.ops)
-    if len(fewer.program.specs) != len(program.specs) or not start.is_alike(left_out, fewer.ops[fewer.stands_in[left_out]]):
+    if len(fewer.program.specs) != len(program.specs) or not start.is_alike(
+        left_out, fewer.ops[fewer.stands_in[left_out]]
+    ):
         return None
     return replace(
-        space, facts=FactsOfFewer.of_whole(space.facts, fewer), start=start.of_part(fewer.program, fewer.ops, fewer.values)
+        space,
+        facts=FactsOfFewer.of_whole(space.facts, fewer),
+        start=start.of_part(fewer.program, fewer.ops, fewer.values),
     )
 
 
