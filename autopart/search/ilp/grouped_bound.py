@@ -132,7 +132,7 @@ class GroupedBound:
         for _ in range(ROUNDS):
             before = best
             best = max(best, self._judged(net, ascent, price))
-            if best - before <= CONTENT * best or time.monotonic() > deadline:
+            if 0 < best <= (1 + CONTENT) * before or time.monotonic() > deadline:
                 break
             ascent.climb(CLIMB, best * GUESS)
         return best
