@@ -60,6 +60,7 @@ from autopart.search.budget import Budget
 from autopart.search.cost import Cost, StepSeconds
 from autopart.search.execution import Serial, register_executor
 from autopart.search.execution.processes import Processes
+from autopart.search.ilp.hybrid import Hybrid
 from autopart.search.ilp.ilp import ILP
 from autopart.search.jobs import Job
 from autopart.search.mcts.mcts import MCTS
@@ -98,6 +99,7 @@ __all__ = [
     "Exhaustive",
     "FilteredFunction",
     "Greedy",
+    "Hybrid",
     "Job",
     "Limits",
     "LoadedProgram",

@@ -86,7 +86,7 @@ class AutomaticPartition:
     """Searches for actions over some mesh axes, by estimated cost.
 
     axes        mesh axes it may use; one name or several
-    optimizer   "mcts", "ilp", "beam", "greedy", "annealing", "random", "exhaustive", any other name, or an instance
+    optimizer   "mcts", "ilp", "hybrid", "beam", "greedy", "annealing", "random", "exhaustive", any name, or an instance
     budget      evaluations and seconds at most; `Budget(0)` leaves everything as the earlier tactics did
     seed        same seed, same budget in evaluations: same result, on any number of workers
     executor    "serial", "processes", "ray", or an instance such as `Ray(address=..., workers=8)`

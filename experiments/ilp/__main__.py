@@ -2,6 +2,7 @@
 
     python -m experiments.ilp                     programs small enough to enumerate, on {a:4} and {a:4,b:2}
     python -m experiments.ilp --large T32 UNet    training steps on {batch:16,model:2}: gap, build and solve seconds
+    python -m experiments.ilp --gaps gnn_forces   every optimizer for the same seconds, against the one bound
 
 Each run replaces its rows in `results.json`.
 """
@@ -26,13 +27,26 @@ from experiments.ilp.small import MESHES, SMALL, partitioning
 
 RESULTS = Path(__file__).with_name("results.json")
 LARGE_BUDGET = Budget(300)
+COMPARED = {
+    "greedy": ap.Greedy,
+    "beam": ap.Beam,
+    "annealing": ap.Annealing,
+    "mcts": ap.MCTS,
+    "ilp": ap.ILP,
+    "hybrid": ap.Hybrid,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="experiments.ilp")
     parser.add_argument("--large", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    parser.add_argument("--gaps", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each optimizer of --gaps")
     options = parser.parse_args()
-    if options.large is None:
+    if options.gaps is not None:
+        for name in options.gaps or [c.name for c in CASES]:
+            record("gaps", [gaps(name, options.seconds)])
+    elif options.large is None:
         record("small", [small(name, mesh) for name in SMALL for mesh in MESHES])
     else:
         record("large", [large(name) for name in options.large or [c.name for c in CASES]])
@@ -96,6 +110,29 @@ def large(name: str) -> dict[str, Any]:
         flush=True,
     )
     return row
+
+
+def gaps(name: str, seconds: float) -> dict[str, Any]:
+    """One training step: what each optimizer finds in so many seconds after the named schedules, over the bound."""
+    start = Partitioning(next(c for c in CASES if c.name == name).program, MESH)
+    reports = {n: reported(start, make(), Budget(None, seconds))[0] for n, make in COMPARED.items()}
+    bound = max(r.get("lower_bound", 0.0) for r in reports.values())
+    rows = {
+        n: {
+            "score": r["best"]["score"],
+            "gap": 1 - bound / r["best"]["score"],
+            "evaluations": r["evaluations"],
+            "seconds": r["seconds"],
+        }
+        for n, r in reports.items()
+    }
+    for n, row in rows.items():
+        print(
+            f"{name:14} {n:10} score {row['score']:.4g}  gap {row['gap']:.1%}  {row['evaluations']} evaluations "
+            f"in {row['seconds']:.0f} s",
+            flush=True,
+        )
+    return {"name": name, "lower_bound": bound, "optimizers": rows}
 
 
 def record(kind: str, rows: list[dict[str, Any]]) -> None:

@@ -128,6 +128,7 @@ SEARCHES = ("optimizer", "budget", "seed", "executor", "objective", "cost_model"
 
 ROWS = {
     "MCTS": ({}, ap.MCTS, None),
+    "Hybrid": ({}, ap.Hybrid, None),
     "ILP": ({}, ap.ILP, None),
     "Annealing": ({}, ap.Annealing, None),
     "Beam": ({}, ap.Beam, None),

@@ -46,7 +46,10 @@ def test_an_evaluation_per_named_schedule_is_enough_to_be_no_worse_than_any(name
 
 BUDGETS = [
     pytest.param(
-        name, budget, id=f"{name}-{budget}", marks=[pytest.mark.slow] if name == "ilp" and budget.evaluations else []
+        name,
+        budget,
+        id=f"{name}-{budget}",
+        marks=[pytest.mark.slow] if name in ("hybrid", "ilp") and budget.evaluations else [],
     )
     for name in sorted(optimizers())
     for budget in [ap.Budget(MOST), ap.Budget(90), ap.Budget(None, 0.01)]

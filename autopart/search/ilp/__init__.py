@@ -12,8 +12,9 @@ What is chosen, from a starting state, over the axes of a search:
     r_ij     seconds of the redistribution between what i leaves and what j needs                      `formulation.py`
              after an op   from the label it leaves to the label in which the value waits              `Flow.edges`
              before a use  from there to the label in which the op reads, times the share of the use
-             of a value that is read once: both, over the cheapest label in between
-             prices come from the simulator, computed by the search's workers                          `prices.py`
+             of a value that is read once: from the first to the last
+             prices are of single collectives and their cheapest sequences,                            `label_steps.py`
+             exact for the moves of a plan, and computed by the search's workers                       `prices.py`
 
     subject to  sum_i live[t, i] bytes_i(s_i) <= memory of a device, at the peaks of states seen       `held_bytes.py`
                 axes that take one mapping divide its extent, and labels divide their dims             `strategies.py`
@@ -27,6 +28,8 @@ No strategy list holds what is not legal, so the last four are no rows of the pr
     least      never more than the simulator says, whatever is fused, combined or shared: the bound           `bound.py`
     planned    as a simulated state costs, scaled by what a strategy changes: the plan
 
-A plan becomes decisions whose propagation leads to it (`decode.py`); the lowered program is priced anew, and the next
-plan is made after it (`ilp.py`).
+Equal layers are one node that counts as often as there are layers, in the plan and in the bound (`grouped_bound.py`).
+A plan's moves are priced exactly and it is solved anew; it becomes decisions whose propagation leads to it
+(`decode.py`); the lowered program is priced, and the next plan is made beside it (`planner.py`). A state is a choice
+too (`incumbent.py`): where a plan starts, and what large neighbourhoods change in part (`neighbourhood.py`).
 """

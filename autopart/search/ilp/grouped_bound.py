@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from autopart.search.ilp.formulation import scaled
+from autopart.search.ilp.formulation import Flow, scaled
 from autopart.search.ilp.held_bytes import node_bytes
 from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.solver import PairwiseProblem
@@ -35,8 +36,12 @@ CONTENT = 1e-3
 GUESS = 1.05
 """What the cost is taken to be over the bound."""
 
-FORBIDDEN = 10.0
-"""What is forbidden costs so many times the dearest strategies of all nodes: finite, as messages must be."""
+FORBIDDEN = 2.0
+"""What is forbidden costs so many times the most that is legal: finite, as messages must be."""
+
+REFINEMENTS, MOST_NODES = 64, 6000
+"""Rounds in which groups are split, at most, and groups there may be then. Where that is not enough, they stay whole,
+and messages between layers do not quite fit those at the ends: the bound is smaller."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,49 +80,80 @@ class GroupedBound:
         self._is_argument[program.op_count + np.array(program.arguments, np.int64)] = 1
         once, held = model.least_once(), node_bytes(nodes, model.device.layout_tile)
         self._once, self._held = [once[n] for n in order], [held[n] for n in order]
-        self._find_edges(model)
+        self._refine(model.flow)
+        self.matrix = self._matrices(model)
+
+    def _refine(self, flow: Flow) -> None:
+        """Splits groups whose ops are passed unlike things, as the layers at the ends, while that comes to an end."""
+        begun = self.node, self._once, self._held
+        for _ in range(REFINEMENTS):
+            self._find_edges(flow)
+            self._find_places()
+            count = len(self.place.one)
+            if count == len(self._once):
+                return
+            if count > MOST_NODES:
+                break
+            nodes = self.node[self._one]
+            self._once, self._held = [self._once[n] for n in nodes], [self._held[n] for n in nodes]
+            self.node = np.full(len(self.node), -1)
+            self.node[self._here] = self.place.of
+        self.node, self._once, self._held = begun
+        self._find_edges(flow)
         self._find_places()
 
-    def _find_edges(self, model: Model) -> None:
-        flow, node = model.flow, self.node
-        moves = list(flow.moves)
+    def _find_edges(self, flow: Flow) -> None:
+        node = self.node
         apart = node[flow.ends[:, 0]] != node[flow.ends[:, 1]]
-        kind, ends, trips = flow.kind[apart], flow.ends[apart], flow.trips[apart]
-        turned = node[ends[:, 0]] > node[ends[:, 1]]
-        ends[turned] = ends[turned][:, ::-1]
+        self._moves, ends, trips = flow.kind[apart], flow.ends[apart], flow.trips[apart]
+        self._turned, self._move_trips = node[ends[:, 0]] > node[ends[:, 1]], trips
+        ends[self._turned] = ends[self._turned][:, ::-1]
         _, first, of_pair = np.unique(ends[:, 0] * len(node) + ends[:, 1], return_index=True, return_inverse=True)
+        self._of_pair = of_pair.reshape(-1)
         told = np.zeros(len(first), np.uint64)
-        np.add.at(told, of_pair.reshape(-1), _mixed(2 * kind + turned, trips))
+        np.add.at(told, self._of_pair, _mixed(2 * self._moves + self._turned, trips))
         self._pairs = ends[first]
         self.edge = Kinds.alike(node[self._pairs[:, 0]], node[self._pairs[:, 1]], told)
         self.ends = node[self._pairs[self.edge.one]]
-        by_pair = np.argsort(of_pair.reshape(-1), kind="stable")
-        cuts = np.searchsorted(of_pair.reshape(-1)[by_pair], np.arange(len(first) + 1))
-        runs = np.bincount(node[node >= 0], self._runs[node >= 0], minlength=len(self._once))
-        forbidden = FORBIDDEN * float(sum(n * once.max() for n, once in zip(runs, self._once, strict=True)))
-        self.matrix: list[np.ndarray] = []
-        for pair in self.edge.one.tolist():
-            total: Any = 0.0
-            for i in by_pair[cuts[pair] : cuts[pair + 1]].tolist():
-                seconds = scaled(float(trips[i]), flow.seconds(moves[kind[i]], model.table, least=True))
-                total = total + (seconds.T if turned[i] else seconds)
-            self.matrix.append(np.where(np.isinf(total), forbidden, total))
 
     def _find_places(self) -> None:
         told = np.zeros(len(self.node), np.uint64)
         for side in (0, 1):
             np.add.at(told, self._pairs[:, side], _mixed(2 * self.edge.of + side, np.ones(len(self._pairs))))
-        here = np.flatnonzero(self.node >= 0)
-        runs, is_argument = self._runs[here].view(np.uint64), self._is_argument[here]
-        self.place = Kinds.alike(self.node[here], runs, is_argument, told[here])
-        self._one = here[self.place.one]
+        self._here = np.flatnonzero(self.node >= 0)
+        runs, is_argument = self._runs[self._here].view(np.uint64), self._is_argument[self._here]
+        self.place = Kinds.alike(self.node[self._here], runs, is_argument, told[self._here])
+        self._one = self._here[self.place.one]
+
+    def _matrices(self, model: Model) -> list[np.ndarray]:
+        """What one move of each kind costs. What is forbidden costs more than all else that an edge's ends decide."""
+        moves, prices, flow = list(model.flow.moves), model.table, model.flow
+        order = np.argsort(self._of_pair, kind="stable")
+        cuts = np.searchsorted(self._of_pair[order], np.arange(len(self._pairs) + 1))
+        dearest = [float(once.max(initial=0.0)) for once in self._once]
+        found: list[np.ndarray] = []
+        for pair, (u, v) in zip(self.edge.one.tolist(), self.ends.tolist(), strict=True):
+            total: Any = 0.0
+            for i in order[cuts[pair] : cuts[pair + 1]].tolist():
+                seconds = flow.seconds(moves[self._moves[i]], prices, least=True)
+                seconds = scaled(float(self._move_trips[i]), seconds)
+                total = total + (seconds.T if self._turned[i] else seconds)
+            legal = np.isfinite(total)
+            most = float(total[legal].max(initial=0.0)) + dearest[u] + dearest[v]
+            found.append(np.where(legal, total, FORBIDDEN * most))
+        return found
+
+    @cached_property
+    def _passed(self) -> list[list[tuple[int, int]]]:
+        """Per kind of place the (kind of edge, side) of all edges that pass something to it."""
         number = np.full(len(self.node), -1)
         number[self._one] = np.arange(len(self._one))
-        self._passed: list[list[tuple[int, int]]] = [[] for _ in self._one]
+        found: list[list[tuple[int, int]]] = [[] for _ in self._one]
         for side in (0, 1):
             for place, edge in zip(number[self._pairs[:, side]].tolist(), self.edge.of.tolist(), strict=True):
                 if place >= 0:
-                    self._passed[place].append((edge, side))
+                    found[place].append((edge, side))
+        return found
 
     def most_held(self) -> float:
         """Bytes that arguments take where each is stored as it takes most."""
@@ -132,7 +168,7 @@ class GroupedBound:
         for _ in range(ROUNDS):
             before = best
             best = max(best, self._judged(net, ascent, price))
-            if best - before <= CONTENT * best or time.monotonic() > deadline:
+            if 0 < best <= (1 + CONTENT) * before or time.monotonic() > deadline:
                 break
             ascent.climb(CLIMB, best * GUESS)
         return best

@@ -8,7 +8,7 @@ A step changes some axes, all of them alike: it gathers, exchanges, reduces whol
 permutes tiles of equal size. Its seconds are those of the simulator's collective over these axes of the bytes that a
 device has before. Any axes may go together and labels say nothing of orders, so there are more steps here than a
 lowering has, and a sequence never costs more than the plan that a lowering makes. A lowering also moves parts of axes:
-where axes of unlike sizes change places, the least is the exchange of the smaller tile over one of them, without latency.
+where axes of unlike sizes change places, the least is an exchange of the smaller tile over one of them, latency apart.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def _fill(
     found: np.ndarray,
 ) -> None:
     """The steps between labels: codes int64[labels, axes], sizes float64[axes], held float64[labels] bytes, leading
-    int64[labels] dims; copies: seconds of a launch, bytes/s of memory, and 1.0 if collectives work along any dim in place."""
+    int64[labels] dims; copies: seconds of a launch, bytes/s of memory, 1.0 if collectives work along any dim in place.
+    """
     labels, axes = codes.shape
     for i in range(labels):
         for j in range(labels):

@@ -61,7 +61,7 @@ class MCTS:
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`."""
-        tree = _Tree(problem, self)
+        tree = Tree(problem, self)
         if self.seeded:
             tree.seed([decisions for _, decisions in problem.seeds[:SEEDS]])
         while problem.share_spent < 1 - self.refinement and tree.idle < self.idle:
@@ -73,8 +73,8 @@ class MCTS:
                 break
 
 
-class _Tree:
-    """The state of one search."""
+class Tree:
+    """The state of one search: what it has expanded, and what it learned of single decisions."""
 
     def __init__(self, problem: Problem, settings: MCTS):
         self.problem, self.settings = problem, settings

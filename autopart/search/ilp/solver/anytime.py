@@ -42,6 +42,12 @@ CALM = 0.01
 FRESH = 1e-3
 """A decoded choice is tried anew when the bound has risen by this share of the cost since the last one."""
 
+INTERRUPTED = "stopped by Ctrl-C"
+"""The note of a solution that Ctrl-C ended: whoever solves many problems goes no further."""
+
+OPTIMAL = 1e-9
+"""A cost that is within this share of the bound is the least there is."""
+
 GUESS = 1.05
 """What the cost is taken to be over the bound, while no choice is known."""
 
@@ -54,12 +60,14 @@ def solve(
     start: ArrayLike | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    gap: float = 0.0,
 ) -> Solution:
     """The best choice found in so many seconds, with a bound; see `Solution`.
 
     `start` is a choice int[n] that is known: the answer is never worse than it if it fits; with `seconds=0` it is the
-    answer. `progress` is called with an `Incumbent` when the cost or the bound is better than before. Ctrl-C ends the
-    search, and what is known then is the answer.
+    answer. The search ends when the bound is within the share `gap` of the cost. `progress` is called with an
+    `Incumbent` when the cost or the bound is better than before. Ctrl-C ends the search, and what is known then is the
+    answer.
 
     >>> problem = PairwiseProblem.of(
     ...     costs=[[3, 5], [0, 1, 9]], usages=[[8, 2], [6, 4, 0]], intervals=[[0, 4], [2, 6]],
@@ -69,24 +77,24 @@ def solve(
     >>> answer.choice.tolist(), answer.cost, answer.bound, answer.status
     ([1, 1], 6.0, 6.0, 'optimal')
     """
-    check("solve", PairwiseError, seconds=(seconds, number(0)), seed=(seed, whole(0)))
+    check("solve", PairwiseError, seconds=(seconds, number(0)), seed=(seed, whole(0)), gap=(gap, number(0)))
     check("solve", PairwiseError, progress=(progress, NONE | function_of(1)))
     load_kernels()
-    run = _Run(problem, seconds, seed, progress)
+    run = _Run(problem, seconds, seed, progress, gap)
     try:
         run.begin(start)
         if seconds > 0:
             run.solve()
     except KeyboardInterrupt:
-        run.notes.append("stopped by Ctrl-C")
+        run.notes.append(INTERRUPTED)
     return run.solution()
 
 
 class _Run:
     """One call of `solve`: what is known so far, in terms of the given problem."""
 
-    def __init__(self, problem: PairwiseProblem, seconds: float, seed: int, progress: Progress | None):
-        self.problem, self.seconds, self.seed, self.progress = problem, seconds, seed, progress
+    def __init__(self, problem: PairwiseProblem, seconds: float, seed: int, progress: Progress | None, gap: float):
+        self.problem, self.seconds, self.seed, self.progress, self.gap = problem, seconds, seed, progress, gap
         self.began = time.monotonic()
         self.choice: Ints | None = None
         self.cost, self.bound = math.inf, _sum_of_least(problem)
@@ -117,8 +125,8 @@ class _Run:
 
     @property
     def closed(self) -> bool:
-        """True if nothing can be better than the best choice."""
-        return self.choice is not None and self.cost - self.bound <= 1e-9 * abs(self.cost)
+        """True if nothing can be better than the best choice, or by no more than is asked for."""
+        return self.choice is not None and self.cost - self.bound <= max(OPTIMAL, self.gap) * abs(self.cost)
 
     def learn(self, choice: Ints | None, bound: float) -> None:
         """Takes in a choice for the given problem or None, and a bound; tells `progress` if one of them is better."""
@@ -191,21 +199,21 @@ class _Run:
             self.left,
             best,
             self.seed,
-            0.999 if self.whole else 0.0,
+            max(0.999 if self.whole else 0.0, self.gap * abs(self.cost) if self.choice is not None else 0.0),
             lambda choice, bound: self.learn(None if choice is None else state.restored(choice), state.offset + bound),
         )
         self.notes += answer.notes
         self.infeasible = answer.infeasible and self.choice is None
         if answer.done and answer.choice is not None:
             choice = state.restored(answer.choice)
-            self.learn(choice, self.problem.cost_of(choice))
+            self.learn(choice, state.offset + answer.bound if self.gap else self.problem.cost_of(choice))
         return answer.done
 
     def solution(self) -> Solution:
         """What is known now."""
         found = self.choice is not None
         status: Status = "infeasible" if self.infeasible else "feasible" if found else "unknown"
-        if found and self.closed:
+        if found and self.cost - self.bound <= OPTIMAL * abs(self.cost):
             status = "optimal"
         return Solution(
             self.choice,
