@@ -102,6 +102,7 @@ class MicrobatchLoop(Pass):
                 hint="loop over microbatches in the model, around its shard_map",
             )
         steps, partitioning = self.tactic.steps, Partitioning(program, Mesh({AXIS: self.tactic.steps}))
+        partitioning.table = partitioning.table.without_exchanges()
         try:
             taken = ManualPartition(self.tactic.inputs, AXIS).act(partitioning, self.context).actions
         except TileError as error:

@@ -228,7 +228,7 @@ def lower(
     required = np.zeros(len(program.operands), np.uint64)
     given = Given(
         partitioning.graph, partitioning.table.arrays, state, statics.passages, partitioning.sizes,
-        program.value_shape, statics.is_output, options.sums_through_converts,
+        program.value_shape, statics.is_output, options.sums_through_converts, partitioning.sharded_loops,
     )  # fmt: skip
     passing, code = pass_reductions(given)
     layouts(
@@ -240,7 +240,9 @@ def lower(
     _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)
     share_within = max(options.share_within, partitioning.share_within)
     gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
-    placement = place(program, statics.places, gathered_anew, settled, required, grows, share_within)
+    placement = place(
+        program, statics.places, partitioning.sharded_loops, gathered_anew, settled, required, grows, share_within
+    )
     return DeviceLocal(
         program=program,
         mesh=partitioning.mesh,

@@ -141,6 +141,7 @@ ROWS = {
     "Limits": ({}, ap.Limits, None),
     "Recompute": ({"keep": "blocks", "name": ""}, ap.Recompute, applied),
     "Microbatch": ({"inputs": {"x": 0}, "steps": 2, "loops": 1, "name": ""}, ap.Microbatch, applied),
+    "ShardedLoops": ({"name": ""}, ap.ShardedLoops, applied),
     "SharedGathers": ({"within": 8, "name": ""}, ap.SharedGathers, applied),
     "Processes": ({}, ap.Processes, None),
     "Mesh": ({"axes": {"a": 4, "b": 2}, "device": None, "links": None}, ap.Mesh,

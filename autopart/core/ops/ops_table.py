@@ -84,7 +84,11 @@ def ops_rows() -> list[dict[str, Any]]:
 
 def mapping_text(mapping: TileMapping) -> str:
     """A mapping as `(1, 0) -> sum, at most 16 ways`: operand dims, _ where whole, and an action per result."""
-    return f"{factor_text(mapping)}, at most {mapping.extent} ways"
+    text = f"{factor_text(mapping)}, at most {mapping.extent} ways"
+    if mapping.after is not None:
+        text += f", after {factor_text(mapping.after)} in {mapping.after.extent}"
+    drawn = ", ".join(f"dim {dim}" + (f" of operand {k}" if k else "") for k, dim in mapping.drawn_by)
+    return f"{text}, by exchange for {drawn}" if drawn else text
 
 
 def factor_text(mapping: TileMapping) -> str:

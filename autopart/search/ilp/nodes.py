@@ -88,7 +88,6 @@ class Nodes:
     labels: tuple[tuple[Label, ...], ...]
     member: tuple[int, ...]
     is_open: tuple[bool, ...]
-    _shared: dict[tuple[Label, ...], tuple[Label, ...]]
 
     @staticmethod
     def of(
@@ -129,17 +128,12 @@ class Nodes:
             labels=(*([()] * len(ops)), *labels),
             member=(*ops, *values),
             is_open=is_open,
-            _shared=shared,
         )
 
     @property
     def count(self) -> int:
         """Their number."""
         return len(self.member)
-
-    def shared(self, labels: tuple[Label, ...]) -> tuple[Label, ...]:
-        """The one tuple that stands for equal tuples, so that tables are found by identity."""
-        return self._shared.setdefault(labels, labels)
 
     def options(self, node: int) -> int:
         """How many strategies, or labels, a node has."""
