@@ -168,8 +168,8 @@ def sweep(
     fun: Callable | LoadedProgram,
     args: Sequence[Any] = (),
     *,
-    devices: int,
-    device: str,
+    devices: int | None = None,
+    device: str | None = None,
     axes: Sequence[str] = ("batch", "model"),
     schedule: Sequence[Tactic] = (),
     meshes: Sequence[Mesh] | None = None,
@@ -185,23 +185,22 @@ def sweep(
 ) -> Sweep:
     """Searches a schedule for `fun` on every mesh of `devices` devices with these `axes`, in parallel on the executor.
 
-    Every way to write `devices` as an ordered product is a mesh, sizes of 1 included; or `meshes` are given. `schedule`
-    is applied first on each; a mesh on which that is not legal gets a row that says so. `budget` counts per mesh; one
-    whose result after a quarter of it is much worse than the best is given up. `jit_options` are those of `ap.jit`
-    (`donate_argnums`, ...).
+    Every way to write `devices` as an ordered product is a mesh, sizes of 1 included; or `meshes` are given, each with
+    a device of its own. `schedule` is applied first on each; a mesh on which that is not legal gets a row that says
+    so. `budget` counts per mesh; one whose result after a quarter of it is much worse than the best is given up.
+    `jit_options` are those of `ap.jit` (`donate_argnums`, ...).
     """
-    if not whole(1, 2**20).legal(devices):
-        raise MeshError(f"a sweep over {shown(devices)} devices", why=f"it is {whole(1, 2**20).says}")
-    check("ap.sweep", args=(args, sequence(ANYTHING, "a list of arguments")), device=(device, TEXT), axes=(axes, _AXES))
+    if meshes is None and not whole(1, 2**20).legal(devices):
+        raise MeshError(f"a sweep over {shown(devices)} devices", why=f"it is {whole(1, 2**20).says}, or give meshes=")
+    check("ap.sweep", args=(args, sequence(ANYTHING, "a list of arguments")), axes=(axes, _AXES))
+    check("ap.sweep", device=(device, TEXT if meshes is None else TEXT | NONE))
     check("ap.sweep", schedule=(schedule, SCHEDULE), meshes=(meshes, _MESHES), options=(options, OPTIONS))
     AutomaticPartition(
         list(axes), optimizer=optimizer, budget=budget, seed=seed, executor=executor, objective=objective,
         cost_model=cost_model, options=options, cache=cache,
     )  # fmt: skip
     jit_options, cost_model = known_options("ap.sweep", jit_options), cost_model_of(cost_model)
-    found = (
-        list(meshes) if meshes is not None else [Mesh(sizes, device=device) for sizes in factorisations(devices, axes)]
-    )
+    found = list(meshes or (Mesh(sizes, device=device) for sizes in factorisations(devices or 1, axes)))
     if asked := passes_asked(schedule):
         jit_options = {**jit_options, "passes": [*jit_options.get("passes", ()), *asked]}
     function = jit(fun, found[0], [], **jit_options)
@@ -227,7 +226,8 @@ def sweep(
     finally:
         session.close()
     rows = [_row(starts[n], *results[n]) if n in results else SweepRow(m, error=errors[n]) for n, m in enumerate(found)]
-    return Sweep(tuple(rows), device)
+    named = {mesh.device for mesh in found}
+    return Sweep(tuple(rows), named.pop() if len(named) == 1 else None)
 
 
 def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:

@@ -280,6 +280,20 @@ def barrier(*values: ir.Value) -> list[ir.Value]:
     return list(op.results)
 
 
+def row_major(value: ir.Value) -> ir.Value:
+    """The value as an array of its own, laid out row by row: what `with_layout_constraint` of jax lowers to."""
+    rank = ir.RankedTensorType(value.type).rank
+    order = ir.Attribute.parse(f"dense<{list(range(rank))[::-1]}> : tensor<{rank}xindex>")
+    attributes: dict[str, ir.Attribute] = {
+        "call_target_name": ir.StringAttr.get("LayoutConstraint"),
+        "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+        "operand_layouts": ir.ArrayAttr.get([order]),
+        "result_layouts": ir.ArrayAttr.get([order]),
+    }
+    op = ir.Operation.create("stablehlo.custom_call", [value.type], [value], attributes)
+    return op.results[0]
+
+
 # ---- tag
 
 tag_p = Primitive("autopart_tag")

@@ -23,10 +23,10 @@ from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
 from autopart.core.program import ROOT, Program
 from autopart.spmd.called_functions import bring_called_functions
+from autopart.spmd.compiled_right import compile_right
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.distinct_ops import DistinctOps
 from autopart.spmd.emitter import Emitter
-from autopart.spmd.index_ranges import keep_indices_in_range
 from autopart.spmd.local_op import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
@@ -68,7 +68,8 @@ class _Exporter:
         with ir.InsertionPoint(block):
             self._collectives.begin()
             func.ReturnOp(self._walk.program())
-        keep_indices_in_range([*self._collectives.slices, *self._ops.indexed], self._local.mesh.size)
+        emitted = self._collectives
+        compile_right(emitted.slices, self._ops.watched, self._local.mesh.size, moves=emitted.exchanges > 0)
         ops = [op for op in source.representatives if op is not None]
         bring_called_functions(block.owner.operation, ops, source.module, module)
         return module
