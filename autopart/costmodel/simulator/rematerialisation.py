@@ -6,8 +6,8 @@
     again        |h ------------------------------------------------------- |
                               |s ------------|                   s' = softmax h, before it is read
 
-XLA:TPU does this where the schedule would take more than `LIMIT_SHARE` of the memory (rematerialisation). At the peak, it
-computes again what waits there for a later kernel, if a kernel makes it from what is there at that time anyway. Here
+XLA:TPU does this where the schedule would take more than `LIMIT_SHARE` of the memory (rematerialisation). At the peak,
+it computes again what waits there for a later kernel, if a kernel makes it from what is there at that time anyway. Here
 the fewest seconds per byte go first, until the peak is below the limit or nothing is left. Collectives, and what loops
 hold, are left as they are.
 """
@@ -23,8 +23,8 @@ from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.liveness import Buffers
 
 LIMIT_SHARE = 0.95
-"""Share of a device's memory up to which the compiler fills it: of T32 with 32 layers, whose schedule would take 1.2
-times the memory of a v3 core, three schedules end at 0.92, 0.93 and 0.95 (`experiments/fitting`, `experiments/automatic`)."""
+"""Share of a device's memory up to which the compiler fills it: of T32 with 32 layers, which would take 1.2 times the
+memory of a v3 core, three schedules end at 0.92, 0.93 and 0.95 (`experiments/fitting`, `experiments/automatic`)."""
 
 MOST_PEAKS = 256
 """Peaks that are lowered one after the other, at most."""
@@ -39,7 +39,7 @@ def rematerialised(
     limit_bytes: float,
     hbm_bytes_per_s: float,
 ) -> tuple[np.ndarray, float]:
-    """(bytes that live at each slot, seconds more) once the compiler has computed again what brings `live` below a limit.
+    """(bytes that live at each slot, seconds more) once the compiler has brought `live` below a limit, if it can.
 
     slot[k], node_s[k]    when node k runs, and for how long
     """
@@ -117,7 +117,7 @@ class _Lowered:
         return before, after
 
     def _again(self, buffer: int, before: int, after: np.ndarray) -> bool:
-        """Makes a buffer again where it is read next, if what its kernel reads is there; that is then read there too."""
+        """Makes a buffer again where it is read next, if what its kernel reads is there: that is then read there."""
         kernel, at = int(self.maker[buffer]), int(after[buffer])
         reads = self.read_buffer[self.graph.read_ptr[kernel] : self.graph.read_ptr[kernel + 1]].tolist()
         if not all(self._is_there(read, at) for read in reads):
