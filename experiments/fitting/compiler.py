@@ -41,8 +41,14 @@ def compile_all(names: list[str]) -> None:
     for case in CASES:
         if not names or any(name in case.name for name in names):
             row = compile_case(case)
-            KEPT.write_text(json.dumps({**kept(), case.name: row}, indent=1) + "\n")
+            _keep({**kept(), case.name: row})
             print(case.name, json.dumps(row), flush=True)
+
+
+def _keep(rows: dict[str, Any]) -> None:
+    """Writes a row a line."""
+    lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items())
+    KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def report() -> str:
@@ -90,6 +96,7 @@ def compile_case(case: Case) -> dict[str, Any]:
         began = time.perf_counter()
         theirs = figures(emitted, case.mesh, CLOCK_HZ[devices[0].device_kind.lower()], case.name)
         theirs["seconds"] = round(time.perf_counter() - began, 1)
+        theirs.pop("collectives", None)
     return {"claim": case.claim, "key": key, "ours": _ours(low), "compiler": theirs}
 
 
