@@ -166,7 +166,7 @@ class AutomaticPartition:
             if finalist["error"]:
                 why = f'the referee did not cost "{finalist["labels"][0]}": {finalist["error"]}'
                 warnings.warn(why, SearchWarning, stacklevel=2)
-        if "does_not_fit" in found.report:
+        if "does_not_fit" in found.report and context.schedule:  # of its own schedule, ap.jit says so, with advice
             warnings.warn("\n  ".join(found.report["does_not_fit"]), SearchWarning, stacklevel=2)
         return TacticResult(found.actions, found.report)
 

@@ -165,9 +165,6 @@ def scheduled_best(traced: Traced, setting: Setting) -> tuple[Traced, Scheduled]
     found = [_tried(t.rewriting, traced, setting, again, place, strict=setting.strict) for t in finalists]
     best = _usable(found if setting.strict or not _goes_on(search.budget) else [*found, *finalists], setting, place)[0]
     made, scheduled = cast(Traced, best.traced), cast(Scheduled, best.scheduled)
-    missing = scheduled.reports[setting.before(scheduled) + place].report.get("does_not_fit")
-    if missing:
-        warnings.warn("\n  ".join(missing), SearchWarning, stacklevel=3)
     scheduled = _advised(traced, setting, scheduled, tried)
     return made, _reported(scheduled, setting.before(scheduled) + place, best, [*tried, *found])
 
@@ -308,19 +305,28 @@ def _advised(traced: Traced, setting: Setting, scheduled: Scheduled, tried: Sequ
     """Warns of a search's result that does not fit, with what would; the search's report then has the lines."""
     estimate = scheduled.estimate
     place = next((i for i, row in enumerate(scheduled.reports) if "does_not_fit" in row.report), None)
-    if place is None or estimate is None or estimate.fits or setting.cost_model is not None:
+    if place is None:
         return scheduled
+    missing = scheduled.reports[place].report["does_not_fit"]
     search = setting.schedule[place - setting.before(scheduled)]
-    if not isinstance(search, AutomaticPartition) or search.cost_model is not None or search.referee is not None:
+    if estimate is None or not isinstance(search, AutomaticPartition) or not _is_simulated(search, setting):
+        warnings.warn("\n  ".join(missing), SearchWarning, stacklevel=4)
+        return scheduled
+    if estimate.fits:
         return scheduled
     memory_bytes = device(estimate.device).hbm_bytes
     lines = advice(
         estimate, lambda: _changes(traced, setting, search, place - setting.before(scheduled), tried), memory_bytes
     )
-    warnings.warn("\n  ".join(["nothing found fits; why, and what would:", *lines]), SearchWarning, stacklevel=4)
+    warnings.warn("\n  ".join([f"{missing[0]}; why, and what would:", *lines]), SearchWarning, stacklevel=4)
     reports = list(scheduled.reports)
     reports[place] = dataclasses.replace(reports[place], report={**reports[place].report, "advice": lines})
     return dataclasses.replace(scheduled, reports=tuple(reports))
+
+
+def _is_simulated(search: AutomaticPartition, setting: Setting) -> bool:
+    """Whether the simulator alone said that nothing fits, so that it can say what would."""
+    return search.cost_model is None and search.referee is None and setting.cost_model is None
 
 
 def _changes(

@@ -19,9 +19,9 @@ from autopart.core.partitioning import Partitioning
 class ShardedLoops:
     """Has loops hold parts of what is stored in parts: less memory, a collective in every turn.
 
-    An array from outside the loop that a turn reads whole is gathered in each turn instead of before the loop; sums that
-    the loop adds up and that are kept in tiles are reduced in each turn instead of after it. Concerns every loop of the
-    program. Of what other tactics decided nothing changes.
+    An array from outside the loop that a turn reads whole is gathered in each turn instead of before the loop; sums
+    that the loop adds up and that are kept in tiles are reduced in each turn instead of after it. Concerns every loop
+    of the program. Of what other tactics decided nothing changes.
     """
 
     name: str = "ShardedLoops"

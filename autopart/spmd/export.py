@@ -6,10 +6,10 @@
 
 The walk says what comes when; this file says what it is in StableHLO. A stored-sharded value that is gathered more than
 once is passed, from the second time on, through an `optimization_barrier` with another operand of the use: the compiler
-can then neither merge the gathers nor move them before the use is ready. Where loops hold parts (`ShardLoops`), so is what
-a turn gathers of a value from outside the loop, from the first time on: it could be moved before the loop. A sum that a
-turn reduces into the tile to which it is added is held by a barrier too: XLA would move the reduction behind the loop, and
-let the loop add up what is whole.
+can then neither merge the gathers nor move them before the use is ready. Where loops hold parts (`ShardLoops`), so is
+what a turn gathers of a value from outside the loop, from the first time on: it could be moved before the loop. A sum
+that a turn reduces into the tile to which it is added is held by a barrier too: XLA would move the reduction behind the
+loop, and let the loop add up what is whole.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ transpose, which the compiler then makes part of the matmul.
 
 A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
 passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
-would be held whole. Nor does a carry that is tiled, where loops hold parts (`ShardLoops`). So does the result of a branch that is pending in one branch alone: other branches reduce nothing.
+would be held whole. Nor does a carry that is tiled, where loops hold parts (`ShardLoops`). So does the result of a
+branch that is pending in one branch alone: other branches reduce nothing.
 """
 
 # pyright: reportArgumentType=false

@@ -1,4 +1,9 @@
-"""`python -m experiments.fitting [name ...]`: see the README. Prints rows and writes them to results.json."""
+"""See the README. Prints rows and keeps them.
+
+python -m experiments.fitting [mesh ...]               the 7 B model by the simulator, in results.json
+python -m experiments.fitting compiler                 what the TPU compiler said, from compiler.json
+python -m experiments.fitting compile [case ...]       has it compile cases whose names hold a word; needs libtpu
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import autopart as ap
+from experiments.fitting.compiler import compile_all, report
 from experiments.fitting.model import Config, abstract_args, step
 
 MESHES = {
@@ -66,16 +72,21 @@ def measured(mesh: ap.Mesh) -> dict[str, Any]:
 
 
 def main(names: list[str]) -> None:
-    """Measures the meshes of these names, all without any."""
+    """Measures the meshes of these names, all without any; or asks the compiler."""
+    if names[:1] == ["compile"]:
+        compile_all(names[1:])
+    if names[:1] in (["compile"], ["compiler"]):
+        print(report())
+        return
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names or MESHES:
         row = results[name] = measured(MESHES[name])
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
         print(name)
         for what, told in itertools.chain(row["by hand"].items(), [(k, row[k]) for k in ("one program", "found")]):
             print(f"  {what:40} {told['step_s']:7.3f} s {told['peak_gb']:7.1f} GB {'' if told['fits'] else 'over'}")
         print(f"  {row['found']['program']}, in {row['found']['seconds']:.0f} s ({row['found']['cpu_s']:.0f} s of CPU)")
         print(f"  over the best by hand: {row['over best by hand']}")
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Programs that the TPU compiler is asked about: what each claim of the README compares.
 
-    microbatches   T32 of 4 layers under BP+MP+Z3, in one piece and in 8 microbatches
-    recomputation  T32, UNet and GPT: everything kept, `ap.Recompute("blocks")`, `jax.checkpoint` around the block by hand
-    whole          T32 of 32 layers, which the compiler makes fit by computing again
-    seven          the 7 B model on v5e 4x4: the plan that a search over programs finds, and the best by hand
+microbatches   T32 of 4 layers under BP+MP+Z3, in one piece and in 8 microbatches
+recomputation  T32, UNet and GPT: everything kept, `ap.Recompute("blocks")`, `jax.checkpoint` around the block by hand
+whole          T32 of 32 layers, which the compiler makes fit by computing again
+seven          the 7 B model on v5e 4x4: the plan that a search over programs finds, and the best by hand
 """
 
 from __future__ import annotations

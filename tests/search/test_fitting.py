@@ -95,7 +95,7 @@ def test_a_seed_cannot_choose_the_program():
 def test_where_nothing_fits_the_warning_says_what_holds_memory_and_what_would_fit():
     with pytest.warns(ap.SearchWarning, match="nothing found fits") as caught:
         lowered = lower(MANY)
-    text = "\n".join(str(warning.message) for warning in caught)
+    [text] = [str(warning.message) for warning in caught]
     assert "test_fitting.py" in text
     [line] = [
         line for line in text.splitlines() if line.strip().endswith("ap.Recompute('blocks')") and "steps" not in line

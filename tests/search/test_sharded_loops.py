@@ -25,9 +25,10 @@ LOOP, SHARDED = ap.Microbatch({"x": 0}, 4), ap.ShardedLoops()
 
 def step(params, state, x):
     def loss(params):
+        y = x
         for w in params.values():
-            x_next = jnp.tanh((x if w is params["w0"] else x_next) @ w)
-        return jnp.mean(x_next**2)
+            y = jnp.tanh(y @ w)
+        return jnp.mean(y**2)
 
     gradients = jax.grad(loss)(params)
     state = jax.tree.map(lambda m, g: 0.9 * m + g, state, gradients)

@@ -33,6 +33,7 @@ from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.order import order_neighbours
 from autopart.costmodel.simulator.own_collectives import OwnCollectives
 from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
+from autopart.costmodel.simulator.rematerialisation import LIMIT_SHARE, rematerialised
 from autopart.costmodel.simulator.sizes import SizeTable
 from autopart.costmodel.simulator.slots import slot_count
 from autopart.spmd.device_local import DeviceLocal
@@ -50,12 +51,15 @@ class SimulatorOptions:
     layout_copies   updates from a transposed collective are made on copies, and so are outputs that a collective makes
                     in a donated argument's place (`layout_copies.py`), on TPU
     recompute       expensive elementwise ops are fused into each of several consumers; False estimates more memory
+    rematerialise   where memory is short, the compiler computes results again that would wait for a late reader
+                    (`rematerialisation.py`), as XLA:TPU does; False: a step takes the memory that its schedule takes
     """
 
     overlap: bool = False
     layout_padding: bool = True
     layout_copies: bool = True
     recompute: bool = True
+    rematerialise: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,10 +194,14 @@ class Simulator:
         start_s, overlapped_s = _two_streams(graph, leader, node_s * trips, len(held.home))
         compute_s, collective_s = kernel_s @ trips, link_s @ trips
         argument_bytes = float(held.values["settled_bytes"][self.passed].sum())
+        again_s, between_bytes = 0.0, LIMIT_SHARE * device.hbm_bytes - argument_bytes - output_bytes
+        if self.options.rematerialise and live.max() > between_bytes:
+            rate = device.hbm_bytes_per_s * device.hbm_efficiency
+            live, again_s = rematerialised(graph, slot, buffers, kernel_s, live, between_bytes, rate)
         return Simulation(
-            serial_s=float(compute_s + collective_s),
-            overlapped_s=float(overlapped_s),
-            compute_s=float(compute_s),
+            serial_s=float(compute_s + collective_s + again_s),
+            overlapped_s=float(overlapped_s + again_s),
+            compute_s=float(compute_s + again_s),
             collective_s=float(collective_s),
             peak_bytes=float(argument_bytes + output_bytes + live.max()),
             argument_bytes=argument_bytes,

@@ -48,7 +48,14 @@ class Gpt(eqx.Module):
     """Whether `jax.checkpoint` is written around each block."""
 
     def __init__(
-        self, layers: int, width: int, heads: int, vocabulary: int, length: int, key: jax.Array, checkpoint: bool = False
+        self,
+        layers: int,
+        width: int,
+        heads: int,
+        vocabulary: int,
+        length: int,
+        key: jax.Array,
+        checkpoint: bool = False,
     ):
         first, second, *keys = jax.random.split(key, layers + 2)
         self.embedding = jax.random.normal(first, (vocabulary, width)) * 0.02
