@@ -205,7 +205,7 @@ _PICKS = (
 """The body by which jax reduces pairs (value, position): names, directions of comparisons, and numbers of values."""
 
 
-def _arg_extreme(ops: list[ir.Operation], arguments: list[ir.Value]) -> str:
+def _arg_extreme(ops: Sequence[ir.Operation], arguments: Sequence[ir.Value]) -> str:
     """ "argmax" or "argmin" if the ops pick the larger or smaller of two values, the earlier of equal ones, or NaN."""
     if len(ops) != len(_PICKS):
         return ""

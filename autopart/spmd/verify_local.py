@@ -96,6 +96,12 @@ def _check_op(local: DeviceLocal, op: int) -> None:
             raise VerificationError(
                 f"op {op} ({program.spec(op).kind}) loops {ways[number]} times over {mappings[number]}"
             )
+    for number in ways:
+        after = mappings[number].after
+        if after is not None and ways.get(mappings.index(after)) != after.extent:
+            raise VerificationError(
+                f"op {op} ({program.spec(op).kind}) loops over {mappings[number]}, and what comes before is not used up"
+            )
     structural = op < len(program.arguments)
     for k, use in enumerate(range(program.operand_ptr[op], program.operand_ptr[op + 1])):
         value, layout = int(program.operands[use]), int(local.required[use])

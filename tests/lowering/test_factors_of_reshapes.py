@@ -80,3 +80,26 @@ def test_an_axis_larger_than_the_first_factor_is_refused_and_reported():
 )
 def test_whatever_is_tiled_the_numbers_are_those_of_the_whole(tiles, shape, target):
     run(lambda x: jnp.tanh(x.reshape(target)), shape, tiles)
+
+
+def factors(rng, count):
+    """A random way to write 2 ** count as dims."""
+    cuts = np.sort(rng.choice(np.arange(1, count), rng.integers(0, 4), replace=False))
+    return tuple(2 ** int(n) for n in np.diff([0, *cuts, count]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(60))
+def test_random_reshapes_of_random_tiles_keep_the_numbers(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(4, 8))
+    shape, there, back = (factors(rng, count) for _ in range(3))
+    mesh = ap.Mesh([{"a": 4, "b": 2}, {"a": 2, "b": 2, "c": 2}, {"a": 8}][seed % 3])
+    tiles, ways = [], dict.fromkeys(range(len(shape)), 1)
+    for axis in rng.permutation(list(mesh.shape)).tolist():
+        room = [d for d in ways if shape[d] % (ways[d] * mesh.shape[axis]) == 0]
+        if room:
+            dim = int(rng.choice(room))
+            ways[dim] *= mesh.shape[axis]
+            tiles.append((axis, dim))
+    run(lambda x: jnp.tanh(jnp.tanh(x.reshape(there)).reshape(back)), shape, tiles, mesh)

@@ -1,0 +1,90 @@
+"""What programs cost by estimate whose tiles meet reshapes, loops over microbatches and argmax.
+
+python -m experiments.reach                     the table, and results.json
+python -m experiments.reach --base ../older     what another checkout says of the same programs, beside it
+
+A minute. The estimates are the simulator's, for 32 cores of TPU v3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parents[2]
+RESULTS = Path(__file__).with_name("results.json")
+
+
+def measured() -> dict[str, dict[str, Any]]:
+    """Per program: seconds of a step, peak bytes, bytes that collectives take, their number, flop that axes divide."""
+    import autopart as ap
+    from experiments.reach.programs import CASES, MESH
+
+    found = {}
+    for case in CASES:
+        low = ap.jit(case.fun, MESH, list(case.schedule)).lower(*case.args)
+        estimate = low.estimate
+        found[case.name] = {
+            "step_s": estimate.step_s,
+            "compute_s": estimate.compute_s,
+            "collective_s": estimate.collective_s,
+            "peak_bytes": estimate.peak_bytes,
+            "collectives": {kind: count for kind, count in low.program.collectives().items() if count},
+            "flop_divided": dict(low.metadata.flop_divided),
+        }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments.reach", description=__doc__.splitlines()[0])
+    parser.add_argument("--base", type=Path, help="a checkout whose package is asked too")
+    parser.add_argument("--print", action="store_true", help="only print what this package says, as JSON")
+    options = parser.parse_args()
+    if options.print:
+        print(json.dumps(measured()))
+        return
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    kept["now"] = measured()
+    if options.base:
+        kept["before"] = _asked(options.base.resolve())
+    RESULTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    print(table(kept))
+
+
+def _asked(tree: Path) -> dict[str, Any]:
+    """What the package of another checkout says of this checkout's programs."""
+    code = f"import sys; sys.path[:0] = [{str(tree)!r}, {str(HERE)!r}]; import experiments; "
+    code += f"experiments.__path__[:] = [{str(HERE / 'experiments')!r}]; sys.argv = ['reach', '--print']; "
+    code += "from experiments.reach.__main__ import main; main()"
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+    if ended.returncode:
+        raise SystemExit(f"the package in {tree} failed:\n{ended.stderr[-2000:]}")
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def table(kept: dict[str, Any]) -> str:
+    """A row per program; before and now, where both are known."""
+    lines = ["| program | step ms | compute ms | collectives ms | peak GB | collectives |", "|---|---|---|---|---|---|"]
+    for name in kept["now"]:
+        rows = [kept[when][name] for when in ("before", "now") if name in kept.get(when, {})]
+        cells = [" -> ".join(f"{1e3 * row[field]:.2f}" for row in rows) for field in FIELDS]
+        peak = " -> ".join(f"{row['peak_bytes'] / 1e9:.2f}" for row in rows)
+        counts = " -> ".join(
+            ", ".join(f"{n} {kind}" for kind, n in row["collectives"].items()) or "none" for row in rows
+        )
+        lines.append(f"| {name} | {' | '.join(cells)} | {peak} | {counts} |")
+    return "\n".join(lines)
+
+
+FIELDS = ("step_s", "compute_s", "collective_s")
+
+if __name__ == "__main__":
+    main()
