@@ -31,6 +31,7 @@ from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs
 from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.order import order_neighbours
+from autopart.costmodel.simulator.own_collectives import OwnCollectives
 from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.sizes import SizeTable
 from autopart.costmodel.simulator.slots import slot_count
@@ -117,6 +118,8 @@ class Simulator:
     known_plans: KnownPlans = field(repr=False)
     known_sizes: SizeTable = field(repr=False)
     read_beside: np.ndarray = field(repr=False)
+    passed: np.ndarray = field(repr=False)
+    own_collectives: OwnCollectives = field(repr=False)
     unknown_ops: tuple[str, ...] = ()
     """Ops whose flop nobody knows, by kind: "custom_call @name (3 x)"."""
 
@@ -127,7 +130,9 @@ class Simulator:
         arrays, row = program_arrays(program), device_row(links.device)
         return Simulator(
             program, links, options or SimulatorOptions(), arrays, row,
-            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays), unknown_ops(program),
+            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays),
+            np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
+            unknown_ops(program),
         )  # fmt: skip
 
     def run(self, local: DeviceLocal) -> Simulation:
@@ -179,11 +184,12 @@ class Simulator:
         hbm += moves.copied_bytes + rewritten
         live = live_bytes(buffers, slot_count(len(program.ops)), slot, extra_bytes)
 
-        node_s = kernel_s + moves.seconds - saved_s
+        link_s = moves.seconds - saved_s + self._own_seconds(held, graph)
+        node_s = kernel_s + link_s
         trips = program.scopes["scope_trips"][graph.nodes["scope"]]
         start_s, overlapped_s = _two_streams(graph, leader, node_s * trips, len(held.home))
-        compute_s, collective_s = kernel_s @ trips, (moves.seconds - saved_s) @ trips
-        argument_bytes = float(held.values["settled_bytes"][self.program.arguments].sum())
+        compute_s, collective_s = kernel_s @ trips, link_s @ trips
+        argument_bytes = float(held.values["settled_bytes"][self.passed].sum())
         return Simulation(
             serial_s=float(compute_s + collective_s),
             overlapped_s=float(overlapped_s),
@@ -214,6 +220,16 @@ class Simulator:
             plan_rows=(def_plans, use_plans),
             known_plans=self.known_plans,
         )
+
+    def _own_seconds(self, held: LocalArrays, graph: KernelGraph) -> np.ndarray:
+        """float64[nodes]: seconds on the links of the collectives that the program itself has."""
+        seconds, own = np.zeros(len(graph.nodes)), self.own_collectives
+        if len(own.ops):
+            of_op = np.zeros(len(self.arrays.ops))
+            of_op[own.ops] = own.seconds(self.program, held, self.links)
+            kernels = graph.nodes["kind"] == KERNEL
+            seconds[kernels] = of_op[graph.nodes["subject"][kernels]]
+        return seconds
 
     def _plan_rows(
         self, local: DeviceLocal, values: np.ndarray, sources: np.ndarray, targets: np.ndarray
