@@ -172,7 +172,8 @@ class WholeProgram:
 
     def _bytes_of_arguments(self, run: Simulation) -> float:
         program = self.fewer.program
-        return float(run.arrays.values["settled_bytes"][program.arguments] @ self._times(program.arguments))
+        passed = [program.arguments[place] for place in program.passed_arguments]
+        return float(run.arrays.values["settled_bytes"][passed] @ self._times(passed))
 
     def _bytes_of_outputs(self, run: Simulation) -> float:
         program = self.fewer.program
