@@ -54,8 +54,11 @@ class FewerLayers:
 
 
 def fewer_layers(program: Program) -> FewerLayers | None:
-    """The program with three layers inside the stack, and what is at its ends; None where layers are not alike."""
-    layers = repeated_layers(program)
+    """The program with three layers inside the stack, and what is at its ends; None where layers are not alike.
+
+    Nor is there one of a program with regions that are partitioned by hand, whose edges name each other.
+    """
+    layers = None if program.manual.names else repeated_layers(program)
     if layers is None:
         return None
     typical, end = layers.first + 1, layers.last

@@ -23,11 +23,11 @@ from autopart.core.partitioning import Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.cost import Cost, Objective, StateCosts, memory_bytes
-from autopart.search.fewer_layers import FewerLayersCosts, Reached
+from autopart.search.fewer_layers_costs import FewerLayersCosts, Reached
 from autopart.search.jobs import Job, Question, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, Option
-from autopart.search.walk import Walk
+from autopart.search.state_walk import Walk
 from autopart.spmd.device_local import LoweringContext, LoweringOptions
 
 MOST_KNOWN = 4096
@@ -84,7 +84,7 @@ class Evaluator:
     """Runs jobs on its own copy of a task's partitioning.
 
     Where the program has repeated layers, states are costed by a program with fewer of them, as far as that is exact
-    (`fewer_layers.py`).
+    (`fewer_layers_costs.py`).
     """
 
     def __init__(self, task: SearchTask):

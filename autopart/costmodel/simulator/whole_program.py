@@ -30,7 +30,7 @@ from autopart.costmodel.hardware.devices import ON_CHIP
 from autopart.costmodel.simulator.combine import MAX_COMBINED
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE
 from autopart.costmodel.simulator.simulator import Simulation
-from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before
+from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before, slot_count
 
 LEAST_OPS = 100
 """Ops of a layer: what the simulator looks for within a hundred ops is then in the same layer or the next one."""
@@ -39,6 +39,9 @@ LEAST_ON_CHIP = 4
 """A layer moves so many times what fits on chip: what the forward pass leaves there is gone in the backward pass."""
 NOWHERE = -1000
 """The layer of what is in none."""
+
+SPAN = 2**20
+"""More than any program has layers."""
 
 _Three = tuple[np.ndarray, np.ndarray, np.ndarray]
 """What belongs to the layer before the typical one, to that, and to the one after."""
@@ -56,37 +59,45 @@ class WholeProgram:
     """Finds the totals of runs of one program with fewer layers; make it with `WholeProgram.of`.
 
     fewer         the program, and what it stands for
-    layer_of_op   int64[ops + 1]: the layer of an op, 0 where it has none; the last entry is the end of the program
+    layer_of_op   int64[ops + 1]: the layer of an op, `NOWHERE` for none; the last entry is the end of the program
     chain_of_op   int64[ops + 1]: its chain, or -1 - op
-    has_layer     bool[ops + 1]: the op belongs to a layer
-    runs_in       bool[ops + 1]: and is no argument, at whose place in the program nothing of a layer runs
     value_layer   int64[values]: the layer of a value, `NOWHERE` for none
     value_part    float64[values]: equal for values that correspond in two layers
+    step          int64[slots]: one more at the corresponding slot of the next layer, and nowhere else
+    gap           int64[slots]: the first slot after the layers that are left out, for slots in a layer
+
+    Arguments are in no layer as places, since nothing runs where they stand.
     """
 
     fewer: FewerLayers
     layer_of_op: np.ndarray = field(repr=False)
     chain_of_op: np.ndarray = field(repr=False)
-    has_layer: np.ndarray = field(repr=False)
-    runs_in: np.ndarray = field(repr=False)
     value_layer: np.ndarray = field(repr=False)
     value_part: np.ndarray = field(repr=False)
+    step: np.ndarray = field(repr=False)
+    gap: np.ndarray = field(repr=False)
 
     @staticmethod
     def of(fewer: FewerLayers) -> WholeProgram | None:
         """None where layers are too small for anything to be said of them."""
         if np.count_nonzero(fewer.layer[fewer.chain >= 0] == fewer.typical) < LEAST_OPS:
             return None
-        program, ops = fewer.program, fewer.program.op_count
+        program, ops = fewer.program, np.arange(fewer.program.op_count + 1)
         has_layer = np.append(fewer.chain != NO_CHAIN, False)
-        chain = np.where(has_layer, np.append(fewer.chain, 0), -1 - np.arange(ops + 1)).astype(np.int64)
-        layer = np.where(has_layer, np.append(fewer.layer, 0), 0).astype(np.int64)
+        chain = np.where(has_layer, np.append(fewer.chain, 0), -1 - ops).astype(np.int64)
+        layer = np.where(has_layer, np.append(fewer.layer, 0), NOWHERE).astype(np.int64)
+        position = np.arange(program.value_count) - program.result_ptr[program.value_op]
         runs_in = has_layer.copy()
         runs_in[program.value_op[program.arguments]] = False
-        position = np.arange(program.value_count) - program.result_ptr[program.value_op]
-        value_layer = np.where(has_layer, layer, NOWHERE)[program.value_op]
-        value_part = chain[program.value_op] + position / 1024.0
-        return WholeProgram(fewer, layer, chain, has_layer, runs_in, value_layer, value_part)
+        slot = np.arange(slot_count(program.op_count))
+        op, part = slot // SLOTS_PER_OP, slot % SLOTS_PER_OP
+        corresponding = np.where(
+            runs_in[op], (chain[op] * SLOTS_PER_OP + part) * SPAN + layer[op], -2 * SPAN * (slot + 1)
+        )
+        return WholeProgram(
+            fewer, layer, chain, layer[program.value_op], chain[program.value_op] + position / 1024.0,
+            corresponding, before(1) * fewer.gap[np.where(runs_in, chain, 0)][op].astype(np.int64),
+        )  # fmt: skip
 
     def totals(self, run: Simulation) -> Totals | None:
         """Those of the whole program; None where the run is in no steady state."""
@@ -149,25 +160,19 @@ class WholeProgram:
         in_step = self._in_step(slots)
         if not (in_step | _at_once(slots)).all():
             return None
-        op = _op(slots[1])
-        gap = before(1) * self.fewer.gap[np.where(in_step, self.chain_of_op[op], 0)].astype(np.int64)
+        gap = self.gap[slots[1]]
         return np.where(in_step, gap, slots[1]), np.where(in_step, gap, slots[1] + 1)
 
     def _in_step(self, slots: Sequence[np.ndarray]) -> np.ndarray:
-        """bool[n]: slots[i] are at corresponding ops of layers, each one layer on from the one before."""
-        ops = [_op(slot) for slot in slots]
-        found = self.runs_in[ops[0]]
-        for n, (slot, op) in enumerate(zip(slots[1:], ops[1:], strict=True), 1):
-            found = found & self.runs_in[op] & (self.chain_of_op[op] == self.chain_of_op[ops[0]])
-            found &= self.layer_of_op[op] == self.layer_of_op[ops[0]] + n
-            found &= slot % SLOTS_PER_OP == slots[0] % SLOTS_PER_OP
-        return found
+        """bool[n]: slots[i] are at corresponding places of layers, each one layer on from the one before."""
+        first, typical, last = (self.step[slot] for slot in slots)
+        return (typical - first == 1) & (last - typical == 1)
 
     # ---- what the layers that are left out take
 
     def _bytes_of_arguments(self, run: Simulation) -> float:
         program = self.fewer.program
-        passed = [program.arguments[i] for i in program.passed_arguments]
+        passed = [program.arguments[place] for place in program.passed_arguments]
         return float(run.arrays.values["settled_bytes"][passed] @ self._times(passed))
 
     def _bytes_of_outputs(self, run: Simulation) -> float:
@@ -225,10 +230,6 @@ def _between(begin: np.ndarray, end: np.ndarray, in_bytes: np.ndarray, slots: in
     return np.cumsum(change[:-1])
 
 
-def _op(slot: np.ndarray) -> np.ndarray:
-    return slot // SLOTS_PER_OP
-
-
 class _Things(NamedTuple):
     """Nodes and buffers of a run by layer and by the part that they play in it.
 
@@ -249,8 +250,8 @@ class _Things(NamedTuple):
         program, local = whole.fewer.program, run.local
         chain, ops, place = whole.chain_of_op, program.op_count + 1, local.placement
         maker, reader = program.value_op[place.value], np.minimum(place.position, program.op_count)
-        of_reader = np.where(whole.has_layer[reader], whole.layer_of_op[reader], NOWHERE)
-        move_layer = np.where(whole.has_layer[maker], whole.value_layer[place.value], of_reader)
+        of_value = whole.value_layer[place.value]
+        move_layer = np.where(of_value != NOWHERE, of_value, whole.layer_of_op[reader])
         move_part = 3.0 * ops * (chain[maker] + ops) + (chain[reader] + ops)
         def_layer, def_part = whole.value_layer[local.at_def], whole.value_part[local.at_def] + 0.5
         kind, subject = run.graph.nodes["kind"], run.graph.nodes["subject"]

@@ -94,9 +94,11 @@ class DecisionKind(Protocol):
     """
 
     goes_by_groups: ClassVar[bool] = False
-    """True if `options` and `apply` go by value groups and the other facts alone, never by the number of a value. Then
-    they may be asked of a program with fewer layers, whose groups have the same numbers (`search/fewer_layers.py`). A
-    search asks the whole program, which takes longer, where a registered kind offers decisions and does not say so."""
+    """True if `options` and `apply` go by value groups and the other facts alone, never by the number of a value.
+
+    They may then be asked of a program with fewer layers, whose groups have the same numbers (`fewer_layers_costs.py`).
+    A search asks the whole program, which takes longer, where a registered kind offers decisions and does not say so.
+    """
 
     # ---- what a decision does
 

@@ -16,6 +16,7 @@ import numpy as np
 from autopart.core.fewer_layers import FewerLayers
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.facts import ProgramFacts
+from autopart.search.space.loop_reads import LoopReads
 from autopart.search.space.repeated_reads import RepeatedReads
 from autopart.search.space.value_groups import ValueGroups
 
@@ -68,13 +69,20 @@ class FactsOfFewer(ProgramFacts):
     @cached_property
     def repeated_reads(self) -> RepeatedReads:
         """The whole program's pairs; a read in a layer that is left out is that of the layer that stands for it."""
-        reads, program, fewer = self.whole.repeated_reads, self.whole.program, self.fewer
+        reads = self.whole.repeated_reads
+        return RepeatedReads(self._stand_ins(reads.first), self._stand_ins(reads.second), reads.apart, reads.in_bytes)
 
-        def stands_in(uses: np.ndarray) -> np.ndarray:
-            op = program.use_op[uses]
-            return fewer.program.operand_ptr[fewer.stands_in[op]] + uses - program.operand_ptr[op]
+    @cached_property
+    def loop_reads(self) -> LoopReads:
+        """The whole program's reads and carries of loops, likewise."""
+        reads = self.whole.loop_reads
+        carries = self.fewer.stands_in[reads.carries].astype(np.int64)
+        return LoopReads(self._stand_ins(reads.uses), reads.use_bytes, carries, reads.carry_bytes)
 
-        return RepeatedReads(stands_in(reads.first), stands_in(reads.second), reads.apart, reads.in_bytes)
+    def _stand_ins(self, uses: np.ndarray) -> np.ndarray:
+        """int64[n]: for uses of the whole program, those that are left and stand for them."""
+        program, op = self.whole.program, self.whole.program.use_op[uses]
+        return self.fewer.program.operand_ptr[self.fewer.stands_in[op]] + uses - program.operand_ptr[op]
 
 
 def _left_of(groups: ValueGroups, values: np.ndarray) -> ValueGroups:

@@ -22,7 +22,7 @@ from autopart.search.cost import Cost, Objective, StateCosts
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, DecisionKind, Option
 from autopart.search.space.space_of_fewer import space_of_fewer
-from autopart.search.walk import Walk
+from autopart.search.state_walk import Walk
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions
 
 
