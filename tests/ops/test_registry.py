@@ -146,18 +146,26 @@ def test_values_without_elements_are_in_no_mapping():
 @pytest.mark.parametrize(
     ("source", "target", "expected"),
     [
-        ((16,), (4, 4), [(0, 0, 4)]),
-        ((8, 12, 64), (96, 64), [(0, 0, 8), (2, 1, 64)]),
-        ((8, 768), (8, 12, 64), [(0, 0, 8), (1, 1, 12)]),
-        ((1, 8, 1, 6), (8, 6), [(1, 0, 8), (3, 1, 6)]),
-        ((6, 4), (4, 6), [(0, 0, 2)]),
+        ((16,), (4, 4), [(0, 0, 4, None), (0, 1, 4, 0)]),
+        ((8, 12, 64), (96, 64), [(0, 0, 8, None), (1, 0, 12, 0), (WHOLE, 0, 96, None), (2, 1, 64, None)]),
+        ((8, 768), (8, 12, 64), [(0, 0, 8, None), (1, 1, 12, None), (1, 2, 64, 1)]),
+        ((1, 8, 1, 6), (8, 6), [(1, 0, 8, None), (3, 1, 6, None)]),
+        ((6, 4), (4, 6), [(0, 0, 2, None)]),
         ((3, 4), (2, 6), []),
         ((0, 4), (4, 0), []),
     ],
 )
-def test_reshape_slices_the_major_most_dims_of_each_group(source, target, expected):
+def test_reshape_slices_the_factors_of_each_group_major_first(source, target, expected):
+    """(operand dim, result dim, extent, the mapping that has to be used up before) of each."""
     spec = OpSpec("reshape", {}, (tensor(*source),), (tensor(*target),))
-    assert mappings_of(spec) == tuple(TileMapping((d,), (r,), n) for d, r, n in expected)
+    found = mappings_of(spec)
+    rows = [(m.operands[0], m.results[0], m.extent, found.index(m.after) if m.after else None) for m in found]
+    assert rows == expected
+
+
+def test_what_reshape_merges_is_drawn_to_the_major_end_or_read_whole():
+    found = mappings_of(OpSpec("reshape", {}, (tensor(8, 12, 64),), (tensor(96, 64),)))
+    assert [m.drawn_by for m in found] == [((0, 1),), (), ((0, 1),), ()]
 
 
 def test_a_boolean_reduction_combines_by_or_and_a_maximum_by_max():
