@@ -53,7 +53,7 @@ REFUSED = {
     "remat": (lambda: jax.grad(lambda x: jax.checkpoint(STEP)(x).sum())(X), "differentiated"),
     "vmap": (lambda: jax.vmap(STEP)(np.stack([X, X])), r"mapped over a batch[\s\S]*ap.jit\(jax.vmap"),
     "vmap of jit": (lambda: jax.vmap(jax.jit(STEP))(np.stack([X, X])), r"mapped over a batch"),
-    "ap.jit": (lambda: ap.jit(STEP, ap.Mesh({"a": 2}))(X), "already partitioned"),
+    "ap.jit of another mesh": (lambda: ap.jit(STEP, ap.Mesh({"a": 2}))(X), r"over the mesh \{.*\}, not \{a:2\}"),
     "shard_map": (
         lambda: jax.shard_map(STEP, mesh=OTHER, in_specs=P(), out_specs=P())(X),
         r"traced for the mesh \{'p': 4, 'q': 2\}",
@@ -70,3 +70,8 @@ def test_it_says_what_to_do_instead_of(name):
     call, says = REFUSED[name]
     with pytest.raises(ap.PartitionError, match=says):
         call()
+
+
+def test_a_function_partitioned_over_the_same_mesh_is_a_region_of_the_program():
+    outer = ap.jit(lambda x: STEP(x) * 2, ap.Mesh({"batch": 8}))
+    np.testing.assert_allclose(outer(X), 2 * EXPECTED, rtol=1e-5)
