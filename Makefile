@@ -2,6 +2,7 @@
 # make test    the default tests (minutes)
 # make lint    formatting, linting, types
 # make docs    writes the pages that the code knows best: errors.md, ops.md
+# make site    builds the documentation with an API reference: build/site/index.html
 #
 # Each creates .venv and installs the project into it, once.
 
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo test test-slow lint docs tested-versions clean
+.PHONY: demo test test-slow lint docs site tested-versions clean
 
 demo: $(READY)
 	$(BIN)/python -m experiments.demo
@@ -29,6 +30,9 @@ lint: $(READY)
 
 docs: $(READY)
 	$(BIN)/python docs/reference.py docs
+
+site: $(READY)
+	$(BIN)/python docs/site/pages.py build
 
 tested-versions: $(READY)
 	$(BIN)/python docs/tested_versions.py > docs/tested-versions.md

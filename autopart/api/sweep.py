@@ -38,7 +38,7 @@ from autopart.core.errors import MeshError, PartitionError
 from autopart.core.html import lines_html, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
-from autopart.core.units import seconds_text
+from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.cost_models import cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
@@ -126,11 +126,10 @@ class Sweep:
         if row.error or row.step_s is None or row.peak_bytes is None:
             return [str(row.mesh), "-", "-", "-", "-", row.error.splitlines()[0]]
         note = "best" if row is self.best else "" if row.searched else "given up early"
-        memory = f"{row.peak_bytes / 1e9:.3g} GB"
         return [
             str(row.mesh),
             seconds_text(row.step_s) if row.searched else f"<= {seconds_text(row.step_s)}",
-            memory,
+            bytes_text(row.peak_bytes),
             "yes" if row.fits else "no",
             str(row.evaluations),
             note,
@@ -168,8 +167,8 @@ def sweep(
     fun: Callable | LoadedProgram,
     args: Sequence[Any] = (),
     *,
-    devices: int,
-    device: str,
+    devices: int | None = None,
+    device: str | None = None,
     axes: Sequence[str] = ("batch", "model"),
     schedule: Sequence[Tactic] = (),
     meshes: Sequence[Mesh] | None = None,
@@ -185,23 +184,22 @@ def sweep(
 ) -> Sweep:
     """Searches a schedule for `fun` on every mesh of `devices` devices with these `axes`, in parallel on the executor.
 
-    Every way to write `devices` as an ordered product is a mesh, sizes of 1 included; or `meshes` are given. `schedule`
-    is applied first on each; a mesh on which that is not legal gets a row that says so. `budget` counts per mesh; one
-    whose result after a quarter of it is much worse than the best is given up. `jit_options` are those of `ap.jit`
-    (`donate_argnums`, ...).
+    Every way to write `devices` as an ordered product is a mesh, sizes of 1 included; or `meshes` are given, each with
+    a device of its own. `schedule` is applied first on each; a mesh on which that is not legal gets a row that says
+    so. `budget` counts per mesh; one whose result after a quarter of it is much worse than the best is given up.
+    `jit_options` are those of `ap.jit` (`donate_argnums`, ...).
     """
-    if not whole(1, 2**20).legal(devices):
-        raise MeshError(f"a sweep over {shown(devices)} devices", why=f"it is {whole(1, 2**20).says}")
-    check("ap.sweep", args=(args, sequence(ANYTHING, "a list of arguments")), device=(device, TEXT), axes=(axes, _AXES))
+    if meshes is None and not whole(1, 2**20).legal(devices):
+        raise MeshError(f"a sweep over {shown(devices)} devices", why=f"it is {whole(1, 2**20).says}, or give meshes=")
+    check("ap.sweep", args=(args, sequence(ANYTHING, "a list of arguments")), axes=(axes, _AXES))
+    check("ap.sweep", device=(device, TEXT if meshes is None else TEXT | NONE))
     check("ap.sweep", schedule=(schedule, SCHEDULE), meshes=(meshes, _MESHES), options=(options, OPTIONS))
     AutomaticPartition(
         list(axes), optimizer=optimizer, budget=budget, seed=seed, executor=executor, objective=objective,
         cost_model=cost_model, options=options, cache=cache,
     )  # fmt: skip
     jit_options, cost_model = known_options("ap.sweep", jit_options), cost_model_of(cost_model)
-    found = (
-        list(meshes) if meshes is not None else [Mesh(sizes, device=device) for sizes in factorisations(devices, axes)]
-    )
+    found = list(meshes or (Mesh(sizes, device=device) for sizes in factorisations(devices or 1, axes)))
     if asked := passes_asked(schedule):
         jit_options = {**jit_options, "passes": [*jit_options.get("passes", ()), *asked]}
     function = jit(fun, found[0], [], **jit_options)
@@ -209,8 +207,8 @@ def sweep(
     starts: dict[int, Partitioning] = {}
     errors: dict[int, str] = {}
     for number, mesh in enumerate(found):
-        partitioning = Partitioning(traced.program, mesh)
         try:
+            partitioning = Partitioning(traced.program, mesh)
             tactics = [*function.given(traced, mesh), *schedule]
             actions_of(partitioning, tactics, TacticContext(options, cost_model_of(cost_model)))
         except PartitionError as error:
@@ -227,7 +225,8 @@ def sweep(
     finally:
         session.close()
     rows = [_row(starts[n], *results[n]) if n in results else SweepRow(m, error=errors[n]) for n, m in enumerate(found)]
-    return Sweep(tuple(rows), device)
+    named = {mesh.device for mesh in found}
+    return Sweep(tuple(rows), named.pop() if len(named) == 1 else None)
 
 
 def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:

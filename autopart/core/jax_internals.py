@@ -25,6 +25,7 @@ from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
+from jaxlib.mlir.dialects import sdy
 
 from autopart.core.errors import CallError, ProgramError
 from autopart.core.host_callbacks import HostCallback, emit_callbacks, operations
@@ -46,6 +47,7 @@ __all__ = [
     "numpy_dtype",
     "parse_module",
     "register_lapack",
+    "sdy",
     "stablehlo",
     "tag_p",
     "wrap_key",
@@ -278,6 +280,20 @@ def barrier(*values: ir.Value) -> list[ir.Value]:
     """The values, none of which the compiler computes with before all of them are there."""
     op = ir.Operation.create("stablehlo.optimization_barrier", [v.type for v in values], list(values))
     return list(op.results)
+
+
+def row_major(value: ir.Value) -> ir.Value:
+    """The value as an array of its own, laid out row by row: what `with_layout_constraint` of jax lowers to."""
+    rank = ir.RankedTensorType(value.type).rank
+    order = ir.Attribute.parse(f"dense<{list(range(rank))[::-1]}> : tensor<{rank}xindex>")
+    attributes: dict[str, ir.Attribute] = {
+        "call_target_name": ir.StringAttr.get("LayoutConstraint"),
+        "api_version": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 1),
+        "operand_layouts": ir.ArrayAttr.get([order]),
+        "result_layouts": ir.ArrayAttr.get([order]),
+    }
+    op = ir.Operation.create("stablehlo.custom_call", [value.type], [value], attributes)
+    return op.results[0]
 
 
 # ---- tag

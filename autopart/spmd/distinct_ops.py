@@ -15,8 +15,8 @@ from typing import cast
 
 from autopart.core.jax_internals import ir
 from autopart.core.ops.rule import localize
+from autopart.spmd.compiled_right import is_watched
 from autopart.spmd.device_local import DeviceLocal
-from autopart.spmd.index_ranges import is_by_index
 from autopart.spmd.local_op import AxisPositions, MlirLocalOp, reusable
 from autopart.spmd.walk import Walk
 
@@ -24,7 +24,8 @@ from autopart.spmd.walk import Walk
 class DistinctOps:
     """Emits the ops of a device-local program at MLIR's current insertion point.
 
-    `indexed` lists, in order, what was emitted of the kinds that `spmd/index_ranges.py` looks after.
+    `watched` lists, in order, what was emitted of the kinds that XLA compiles wrongly in some surroundings
+    (`spmd/compiled_right.py`).
     """
 
     def __init__(self, local: DeviceLocal, walk: Walk[ir.Value], positions: AxisPositions):
@@ -36,7 +37,7 @@ class DistinctOps:
         self._required: list[int] = local.required.tolist()
         self._constants: list[dict[int, list[ir.Value]]] = [{}]
         self._emitted: dict[tuple[object, ...], tuple[ir.Operation, bool]] = {}
-        self.indexed: list[ir.Operation] = []
+        self.watched: list[ir.Operation] = []
 
     @contextmanager
     def region(self) -> Generator[None]:
@@ -52,17 +53,17 @@ class DistinctOps:
             return self._constant(op, spec)
         key = (spec, *nest, *self._required[uses.start : uses.stop], *self._native[values.start : values.stop])
         if key in self._emitted:
-            first, is_indexed = self._emitted[key]
+            first, watched = self._emitted[key]
             again = _again(first, operands)
-            if is_indexed:
-                self.indexed.append(again)
+            if watched:
+                self.watched.append(again)
             return cast("list[ir.Value]", again.results)
         local_op = self._local_op(op, operands)
         results = localize(local_op)
-        self.indexed += filter(is_by_index, local_op.made)
+        self.watched += filter(is_watched, local_op.made)
         emitted = reusable(local_op, results)
         if emitted is not None:
-            self._emitted[key] = emitted, is_by_index(emitted)
+            self._emitted[key] = emitted, is_watched(emitted)
         return results
 
     def _constant(self, op: int, spec: int) -> list[ir.Value]:

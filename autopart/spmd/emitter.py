@@ -39,13 +39,17 @@ _CHANNEL = 1
 
 
 class Emitter:
-    """Emits collectives for a mesh; `begin` comes first, in the entry block. `slices` has the dynamic slices so far."""
+    """Emits collectives for a mesh; `begin` comes first, in the entry block.
+
+    `slices` has the dynamic slices so far, `exchanges` the number of collectives.
+    """
 
     def __init__(self, mesh: Mesh):
         self._mesh = mesh
         self._position: list[ir.Value] = []
         self._groups: dict[tuple, ir.Attribute] = {}
         self.slices: list[ir.Operation] = []
+        self.exchanges = 0
 
     def begin(self) -> None:
         """Works out this device's coordinate on each axis."""
@@ -68,6 +72,7 @@ class Emitter:
         """The step on a local value of shape `step.source.local_shape`; one of `step.target.local_shape`."""
         if step.kind == "all_slice":
             return self._all_slice(step, value)
+        self.exchanges += 1
         return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value)
 
     # ---- kinds

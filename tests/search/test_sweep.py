@@ -85,3 +85,10 @@ def test_processes_find_what_this_process_finds():
 def test_a_bad_number_of_devices_is_refused(devices):
     with pytest.raises(ap.MeshError, match="devices"):
         ap.sweep(t32.step(t32.SMALL), ARGS, devices=devices, device="tpu_v3")
+
+
+def test_given_meshes_need_neither_a_number_of_devices_nor_a_device():
+    meshes = [ap.Mesh({"batch": 4}, device="tpu_v3"), ap.Mesh({"batch": 8}, device="a100_40gb")]
+    swept = ap.sweep(t32.step(t32.SMALL), ARGS, meshes=meshes, budget=ap.Budget(2), cache=False)
+    assert [row.mesh for row in swept.rows] == meshes
+    assert swept.device is None
