@@ -123,13 +123,13 @@ def test_solver_without_seconds_leaves_the_start():
 
 
 def test_ctrl_c_in_a_solver_ends_the_search_with_the_best_and_the_bound(monkeypatch):
-    from autopart.search.ilp import planner
+    from autopart.search.ilp import planning
 
     def interrupted(problem, **settings):
         solved = solve(problem, **{**settings, "seconds": 0})
-        return type(solved)(**{**vars(solved), "notes": (planner.INTERRUPTED,)})
+        return type(solved)(**{**vars(solved), "notes": (planning.INTERRUPTED,)})
 
-    monkeypatch.setattr(planner, "solve", interrupted)
+    monkeypatch.setattr(planning, "solve", interrupted)
     report = run(ap.ILP()).report
     assert report["stopped"] == "interrupted"
     assert 0 < report["lower_bound"] <= report["best"]["score"] <= report["start"]["score"]
