@@ -31,8 +31,8 @@ API: dict[str, tuple[str, ...]] = {
     ),
     "Metadata and plans": ("Metadata", "TacticReport", "Plan", "PlanDiff", "named_schedules", "sweep", "Sweep"),
     "Search": (
-        "Budget", "MCTS", "ILP", "Beam", "Greedy", "Annealing", "RandomSearch", "Exhaustive", "Optimizer", "optimizers",
-        "Problem", "Job", "Cost", "StepSeconds", "Serial", "Processes", "Ray", "warmup",
+        "Budget", "MCTS", "ILP", "Hybrid", "Beam", "Greedy", "Annealing", "RandomSearch", "Exhaustive", "Optimizer",
+        "optimizers", "Problem", "Job", "Cost", "StepSeconds", "Serial", "Processes", "Ray", "warmup",
     ),
     "Cost model": ("Device", "Estimate", "CostModel"),
     "Redistribution": ("reshard", "redistribution_plan"),

@@ -123,13 +123,13 @@ def test_solver_without_seconds_leaves_the_start():
 
 
 def test_ctrl_c_in_a_solver_ends_the_search_with_the_best_and_the_bound(monkeypatch):
-    from autopart.search.ilp import planner
+    from autopart.search.ilp import planning
 
     def interrupted(problem, **settings):
         solved = solve(problem, **{**settings, "seconds": 0})
-        return type(solved)(**{**vars(solved), "notes": (planner.INTERRUPTED,)})
+        return type(solved)(**{**vars(solved), "notes": (planning.INTERRUPTED,)})
 
-    monkeypatch.setattr(planner, "solve", interrupted)
+    monkeypatch.setattr(planning, "solve", interrupted)
     report = run(ap.ILP()).report
     assert report["stopped"] == "interrupted"
     assert 0 < report["lower_bound"] <= report["best"]["score"] <= report["start"]["score"]
@@ -152,7 +152,7 @@ def test_bound_from_groups_is_below_every_state_of_a_walk(name):
 def test_bound_of_grouped_layers_is_near_the_one_of_single_ops_and_not_above_it():
     from tests.search.steps import decoder_partitioning
 
-    task = task_of(decoder_partitioning(layers=4))
+    task = task_of(decoder_partitioning(layers=3))
     single = lower_bound(model_of(task), StepSeconds(), 20.0).score
     grouped = grouped_lower_bound(Model.of(task, grouped=True).priced(*_answers(task)), StepSeconds(), 20.0).score
     assert 0.9 * single <= grouped <= single * (1 + 1e-6)

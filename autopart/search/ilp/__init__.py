@@ -28,8 +28,9 @@ No strategy list holds what is not legal, so the last four are no rows of the pr
     least      never more than the simulator says, whatever is fused, combined or shared: the bound           `bound.py`
     planned    as a simulated state costs, scaled by what a strategy changes: the plan
 
-Equal layers are one node that counts as often as there are layers, in the plan and in the bound (`grouped_bound.py`).
+Equal layers are one node of the plan, that counts as often as there are layers; the bound is about every op, with what
+groups of them have in common computed once (`grouped_bound.py`).
 A plan's moves are priced exactly and it is solved anew; it becomes decisions whose propagation leads to it
-(`decode.py`); the lowered program is priced, and the next plan is made beside it (`planner.py`). A state is a choice
+(`decode.py`); the lowered program is priced, and the next plan is made beside it (`planning.py`). A state is a choice
 too (`incumbent.py`): where a plan starts, and what large neighbourhoods change in part (`neighbourhood.py`).
 """

@@ -73,7 +73,7 @@ def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBo
 
 
 def grouped_lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBound:
-    """The same from a grouped model: about all states too, looser, and as fast for many layers as for few."""
+    """The same from a grouped model of any size: about all states too, by messages alone, and so not quite as high."""
     groups = GroupedBound(model)
 
     def bound(share: float, *, price: float = 0.0, limited: bool = False) -> float:

@@ -1,14 +1,14 @@
-"""A bound about all states from the model of grouped layers: prices that layers share, judged op by op.
+"""A bound about all states from the model of grouped layers: ops that are passed the same are judged once.
 
-    32 layers, grouped          one node for the 32 tanh, one edge from it to the 32 products after it
-    messages and prices         what each edge passes to its ends, as `solver/dual.py` climbs to; a 32nd for each layer
-    a layer in the middle       its tanh is passed to from before and from behind      30 of this kind
-    the first and the last      are passed to from one side alone                      one each, judged by themselves
+    32 branches, grouped      one node for the 32 tanh, one edge from it to the 32 products after it
+    messages and prices       what each edge passes to its ends, as `solver/dual.py` climbs to; a 32nd for each branch
+    32 layers in a row        those at the ends are passed to from one side alone: every op is a node of its own then
 
 Whatever is passed, sum over ops of the least they cost with what they are passed, plus sum over moves of the least they
-cost without it, less what memory costs at its price, is no more than any choice costs (weak duality). So a bound needs
-no sweep over all layers: ops that are passed the same cost the same, and are judged once. Moves within a group of equal
-layers are left out, which makes the bound smaller, and is legal as none costs less than nothing.
+cost without it, less what memory costs at its price, is no more than any choice costs (weak duality). Where the ops of
+a group are passed unlike things, messages that fit all of them together fit none, so the groups are split; what a
+strategy and a move cost comes from the groups all the same. Moves within a group are left out, which makes the bound
+smaller, and is legal as none costs less than nothing.
 """
 
 from __future__ import annotations
@@ -38,10 +38,6 @@ GUESS = 1.05
 
 FORBIDDEN = 2.0
 """What is forbidden costs so many times the most that is legal: finite, as messages must be."""
-
-REFINEMENTS, MOST_NODES = 64, 6000
-"""Rounds in which groups are split, at most, and groups there may be then. Where that is not enough, they stay whole,
-and messages between layers do not quite fit those at the ends: the bound is smaller."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,26 +76,22 @@ class GroupedBound:
         self._is_argument[program.op_count + np.array(program.arguments, np.int64)] = 1
         once, held = model.least_once(), node_bytes(nodes, model.device.layout_tile)
         self._once, self._held = [once[n] for n in order], [held[n] for n in order]
-        self._refine(model.flow)
+        self._find_edges(model.flow)
+        self._find_places()
+        if len(self.place.one) > len(self._once):
+            self._split(model)
         self.matrix = self._matrices(model)
 
-    def _refine(self, flow: Flow) -> None:
-        """Splits groups whose ops are passed unlike things, as the layers at the ends, while that comes to an end."""
-        begun = self.node, self._once, self._held
-        for _ in range(REFINEMENTS):
-            self._find_edges(flow)
-            self._find_places()
-            count = len(self.place.one)
-            if count == len(self._once):
-                return
-            if count > MOST_NODES:
-                break
-            nodes = self.node[self._one]
-            self._once, self._held = [self._once[n] for n in nodes], [self._held[n] for n in nodes]
-            self.node = np.full(len(self.node), -1)
-            self.node[self._here] = self.place.of
-        self.node, self._once, self._held = begun
-        self._find_edges(flow)
+    def _split(self, model: Model) -> None:
+        """Makes every op and value a group of its own, in program order."""
+        here, value_op = self._here, model.nodes.start.program.value_op
+        ops = len(self.node) - len(value_op)
+        at = np.where(here < ops, 2 * here, 2 * value_op[(here - ops).clip(min=0)] + 1)
+        here = here[np.argsort(at, kind="stable")]
+        groups = self.node[here].tolist()
+        self._once, self._held = [self._once[n] for n in groups], [self._held[n] for n in groups]
+        self.node[here] = np.arange(len(here))
+        self._find_edges(model.flow)
         self._find_places()
 
     def _find_edges(self, flow: Flow) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.arguments import check_fields, number, whole
-from autopart.search.ilp.planner import Planner
+from autopart.search.ilp.planning import Planner
 from autopart.search.mcts.mcts import MCTS, SEEDS, Tree
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.optimizers.refine import refine

@@ -4,7 +4,7 @@
     round       plan after the best state, at first the best baseline; again, after what was found
     refinement  neighbours of the best state, as other optimizers refine theirs
 
-`planner.py` has the parts.
+`planning.py` has the parts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopart.core.arguments import FLAG, check_fields, number, whole
-from autopart.search.ilp.planner import Planner
+from autopart.search.ilp.planning import Planner
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.optimizers.refine import refine
 from autopart.search.problem import Problem
