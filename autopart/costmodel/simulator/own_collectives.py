@@ -42,7 +42,7 @@ class OwnCollectives:
         """float64[len(ops)]: seconds of each on the links, once."""
         took = np.zeros(len(self.ops))
         for i, (op, kind, axes) in enumerate(zip(self.ops.tolist(), self.kinds, self.axes, strict=True)):
-            uses = np.arange(program.operand_ptr[op], program.operand_ptr[op + 1])
+            uses = np.arange(int(program.operand_ptr[op]), int(program.operand_ptr[op + 1]))
             in_bytes = held.uses["use_elements"][uses] * program.element_bytes[program.operands[uses]]
             took[i] = collective_seconds(links, kind, float(in_bytes.sum()), axes) if axes else 0.0
         return took
