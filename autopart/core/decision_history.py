@@ -107,12 +107,24 @@ class DecisionHistory:
                 found.append((int(self._value_place[value, axis]), value, -1))
             elif state.action[value, axis] == 0 and self._leaves(maker, value, axis) == dim:
                 found.append((int(self._op_place[maker, axis]), value, maker))
+        found += self._drawing(op, mapping, axis)
         for value, dim in zip(program.results_of(op), mapping.results, strict=True):
             if state.action[value, axis] == dim + 1:
                 found.append((int(self._value_place[value, axis]), value, -1))
             elif state.action[value, axis] == 0:
                 found += [(int(self._op_place[o, axis]), value, o) for o in self._slicing(value, dim, axis)]
         return (row for row in found if 0 <= row[0] < before)
+
+    def _drawing(self, op: int, mapping: TileMapping, axis: int) -> Iterator[tuple[int, int, int]]:
+        """As `_evidence`: tiles that drew the mapping."""
+        state = self._partitioning.state
+        for operand, dim in mapping.drawn_by:
+            value = int(self._program.operands_of(op)[operand])
+            maker = int(self._program.value_op[value])
+            if state.action[value, axis] == dim + 1:
+                yield int(self._value_place[value, axis]), value, -1
+            elif state.action[value, axis] == 0 and self._leaves(maker, value, axis) == dim:
+                yield int(self._op_place[maker, axis]), value, maker
 
     def _mapping(self, op: int, axis: int) -> TileMapping:
         return self._partitioning.table.of[self._program.op_spec[op]][self._partitioning.state.mapping[op, axis]]

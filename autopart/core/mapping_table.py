@@ -9,22 +9,35 @@ An op refers to a mapping by its number within the spec, so a table row is small
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.op import OpSpec, TileMapping
+from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import mappings_of
 
 
 class MappingArrays(NamedTuple):
-    """What the kernels read; see the module's picture."""
+    """What the kernels read; see the module's picture.
+
+    after[m]     the number of the mapping that must be used up before, or -1
+    excludes[m]  bits by number: mappings of the spec that another axis must not have taken
+    draws        like `entries`, bits by dim: which tiles of an operand draw the mapping
+    drawn[s]     True for a spec of which something draws a mapping
+    alone[m]     True for a mapping that is only taken where it is drawn
+    """
 
     first: np.ndarray
     start: np.ndarray
     entries: np.ndarray
     extent: np.ndarray
+    after: np.ndarray
+    excludes: np.ndarray
+    draws: np.ndarray
+    drawn: np.ndarray
+    alone: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,11 @@ class MappingTable:
     of: tuple[tuple[TileMapping, ...], ...]
     arrays: MappingArrays
     unknown: frozenset[int]
+
+    def without_exchanges(self) -> MappingTable:
+        """The table in which no tile draws a mapping: for loops that run in sequence, which exchange nothing."""
+        arrays = self.arrays._replace(draws=np.zeros_like(self.arrays.draws), drawn=np.zeros_like(self.arrays.drawn))
+        return replace(self, arrays=arrays)
 
 
 def mapping_table(specs: list[OpSpec]) -> MappingTable:
@@ -47,5 +65,40 @@ def mapping_table(specs: list[OpSpec]) -> MappingTable:
         start=np.cumsum([0, *map(len, rows)]).astype(np.int32),
         entries=np.array([e for row in rows for e in row], np.int8),
         extent=np.array([m.extent for m in flat], np.int64),
+        after=np.array([-1 if m.after is None else ms.index(m.after) for ms in of for m in ms], np.int8),
+        excludes=np.array([bits for mappings in of for bits in excluded(mappings)], np.int64),
+        draws=np.array([bits for m in flat for bits in _draws(m)], np.int32),
+        drawn=np.array([any(m.drawn_by for m in mappings) for mappings in of], np.bool_),
+        alone=np.array([m.is_only_drawn for m in flat], np.bool_),
     )
     return MappingTable(of, arrays, frozenset(i for i, m in enumerate(found) if m is None))
+
+
+def excluded(mappings: Sequence[TileMapping]) -> list[int]:
+    """Per mapping, bits by number: the others that slice a dim which it slices, and which it does not follow."""
+    if not any(m.after or m.drawn_by for m in mappings):
+        return [0] * len(mappings)
+    return [
+        sum(1 << i for i, other in enumerate(mappings) if other is not one and _share(one, other) and i not in before)
+        for one, before in ((m, _before(m, mappings)) for m in mappings)
+    ]
+
+
+def _share(one: TileMapping, other: TileMapping) -> bool:
+    pairs = zip((*one.operands, *one.results), (*other.operands, *other.results), strict=True)
+    return any(a == b != WHOLE for a, b in pairs)
+
+
+def _before(mapping: TileMapping, mappings: Sequence[TileMapping]) -> set[int]:
+    found: set[int] = set()
+    while mapping.after is not None:
+        mapping = mapping.after
+        found.add(mappings.index(mapping))
+    return found
+
+
+def _draws(mapping: TileMapping) -> list[int]:
+    bits = [0] * (len(mapping.operands) + len(mapping.results))
+    for operand, dim in mapping.drawn_by:
+        bits[operand] |= 1 << dim
+    return bits

@@ -12,6 +12,9 @@ einsum-like factor of the op, as long as `extent`:
       b  operands (0, WHOLE)  results (0,)       extent 8
       n  operands (WHOLE, 1)  results (1,)       extent 4
       k  operands (1, 0)      results (SUM,)     extent 16
+
+Two mappings that slice one dim exclude each other, unless one follows the other: a reshape of 64 into [4, 16] tiles 4
+once the axes outside have cut 64 four ways and so used up the 4.
 """
 
 from __future__ import annotations
@@ -84,11 +87,21 @@ class TileMapping:
     operands  per operand the dim that is sliced, or `WHOLE`
     results   per result the dim the iterations tile, or a reduction (`SUM`, ...), or `ANY`
     extent    length of the factor: the product of the axes that take this mapping must divide it
+    after     a mapping that loops outside must have used up, to its whole extent, before this one is true
+    drawn_by  (operand, dim) pairs: a tile there, which no mapping that can be taken slices, is moved to where this one
+              slices the operand, by an exchange instead of a gather
     """
 
     operands: tuple[int, ...]
     results: tuple[int, ...]
     extent: int
+    after: TileMapping | None = None
+    drawn_by: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def is_only_drawn(self) -> bool:
+        """It slices no operand, so a reader that slices the result does as well without it."""
+        return bool(self.drawn_by) and all(dim == WHOLE for dim in self.operands)
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,8 @@ class OpSpec:
     attributes  decoded to Python: ints, bools, strings, tuples, `DimensionNumbers` as nested dicts,
                 a splat constant as a NumPy scalar, any other constant as an `Opaque`
     region      what a reducer computes ("add", "max", "min", "mul", "and", "or"), "overwrite" for a scatter
-                that returns the update, "opaque" for any other region, "" without regions
+                that returns the update, "argmax" or "argmin" of pairs (value, position), "opaque" for any other
+                region, "" without regions
     """
 
     kind: str

@@ -15,6 +15,7 @@ ops takes under a second. A reducer's region is summarised as what it computes:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from autopart.core.attributes import decode, decode_complex_constant, decode_constant
@@ -107,11 +108,22 @@ class SpecTable:
             number = self._add(key, spec, op)
         return number
 
-    def structural(self, kind: str, operands: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> int:
-        """The number of an op that is not in the module: an argument, a carry, a join, a tag, the marks of a scope."""
-        key = (kind, operands, results)
+    def structural(
+        self,
+        kind: str,
+        operands: tuple[TensorType, ...],
+        results: tuple[TensorType, ...],
+        attributes: Mapping[str, Any] | None = None,
+        made_from: ir.Operation | None = None,
+    ) -> int:
+        """The number of an op that is not in the module: an argument, a carry, a join, a tag, the marks of a scope.
+
+        `made_from` is the op of the module that it becomes again, if there is one.
+        """
+        attributes = attributes or {}
+        key = (kind, operands, results, *sorted(attributes.items()))
         number = self._number.get(key)
-        return self._add(key, OpSpec(kind, {}, operands, results), None) if number is None else number
+        return self._add(key, OpSpec(kind, attributes, operands, results), made_from) if number is None else number
 
     def type(self, type_: ir.Type) -> TensorType:
         """As `tensor_type`, one object per type."""
@@ -175,10 +187,39 @@ def summary(region: ir.Region) -> str:
     count = len(arguments) // 2
     if not ops or not count or len(ops[-1].operands) != count:
         return "opaque"
+    arg_extreme = _arg_extreme(ops, arguments) if count == 2 else ""
+    if arg_extreme:
+        return arg_extreme
     reducers = [_reducer(value, arguments[i], arguments[i + count]) for i, value in enumerate(ops[-1].operands)]
     if "opaque" in reducers:
         return "opaque"
     return reducers[0] if len(set(reducers)) == 1 else ",".join(reducers)
+
+
+_PICKS = (
+    ("stablehlo.compare", "", 0, 2), ("stablehlo.compare", "NE", 0, 0), ("stablehlo.or", "", 4, 5),
+    ("stablehlo.compare", "EQ", 0, 2), ("stablehlo.compare", "LT", 1, 3), ("stablehlo.and", "", 7, 8),
+    ("stablehlo.or", "", 6, 9), ("stablehlo.select", "", 6, 0, 2), ("stablehlo.select", "", 10, 1, 3),
+    ("stablehlo.return", "", 11, 12),
+)  # fmt: skip
+"""The body by which jax reduces pairs (value, position): names, directions of comparisons, and numbers of values."""
+
+
+def _arg_extreme(ops: list[ir.Operation], arguments: list[ir.Value]) -> str:
+    """ "argmax" or "argmin" if the ops pick the larger or smaller of two values, the earlier of equal ones, or NaN."""
+    if len(ops) != len(_PICKS):
+        return ""
+    values, found = list(arguments), ""
+    for number, (op, (name, direction, *reads)) in enumerate(zip(ops, _PICKS, strict=True)):
+        if op.name != name or list(op.operands) != [values[i] for i in reads]:
+            return ""
+        if name == "stablehlo.compare":
+            which = str(decode(op.attributes["comparison_direction"]))
+            found = {"GT": "argmax", "LT": "argmin"}.get(which, "") if number == 0 else found
+            if direction not in ("", which):
+                return ""
+        values += op.results
+    return found
 
 
 def _reducer(value: ir.Value, left: ir.Value, right: ir.Value) -> str:

@@ -26,6 +26,7 @@ import numpy as np
 from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
 from autopart.core.errors import TileError
 from autopart.core.layout import LAST_TILE
+from autopart.core.manual_regions import closed_axes, manual_loops
 from autopart.core.mapping_table import MappingTable, mapping_table
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
@@ -113,6 +114,7 @@ class Partitioning:
             user_ptr,
             user,
             is_argument,
+            closed_axes(program, mesh),
         )
         self.state = StateArrays(
             mapping=np.full((ops, axes), NO_MAPPING, np.int16),
@@ -127,9 +129,26 @@ class Partitioning:
         self._heap, self._queued = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
         self._found, self._conflicted = np.zeros(most + 1, np.int32), np.zeros(4 * ops + 1, np.int32)
         self._stamp = 0
-        self._seeds: list[list[int]] = [[] for _ in range(axes)]
+        self._first_seeds = self._by_hand()
+        self._seeds: list[list[int]] = [list(seeds) for seeds in self._first_seeds]
         self._blocked: list[set[int]] = [set() for _ in range(axes)]
         self._for_lowering: list[ForLowering] = []
+
+    def _by_hand(self) -> list[list[int]]:
+        """Sets what the model partitions by hand, for good; returns the ops to look at first along each axis."""
+        seeds: list[list[int]] = [[] for _ in self.sizes]
+        graph, program = self.graph, self.program
+        for loop in manual_loops(program, self.mesh):
+            self.state.mapping[loop.op, loop.axis] = loop.mapping
+            self.state.op_stamp[loop.op, loop.axis] = loop.order
+            seeds[loop.axis] += graph.value_op[program.operands_of(loop.op)].tolist()
+            for value in program.results_of(loop.op):
+                seeds[loop.axis] += graph.use_op[graph.user[graph.user_ptr[value] : graph.user_ptr[value + 1]]].tolist()
+        for axis, name in enumerate(self.mesh.axis_names):
+            inside = [i for i, other in enumerate(program.manual.names) if other == name]
+            for i in inside:
+                self.state.action[(program.manual.of_op >> i & 1).astype(np.bool_)[program.value_op], axis] = ATOMIC
+        return seeds
 
     # ---- actions
 
@@ -404,6 +423,39 @@ class Partitioning:
         twin._for_lowering = list(self._for_lowering)
         return twin
 
+    def of_part(self, program: Program, ops: np.ndarray, values: np.ndarray) -> Partitioning:
+        """This state over a program that has only some of the ops and values, which can be undone no further.
+
+        `ops` and `values` are what they are called here; `program` has the same specs.
+        """
+        part, mine = Partitioning(program, self.mesh), self.state
+        for array, rows in (("mapping", ops), ("op_stamp", ops), ("action", values), ("value_stamp", values)):
+            getattr(part.state, array)[:] = getattr(mine, array)[rows]
+        part.state.fingerprint[:] = mine.fingerprint
+        number = dict(zip(ops.tolist(), range(len(ops)), strict=True))
+        part._blocked = [{number[op] for op in blocked if op in number} for blocked in self._blocked]
+        part._stamp, part._for_lowering = self._stamp, list(self._for_lowering)
+        return part
+
+    def is_alike(self, ops: np.ndarray, others: np.ndarray) -> bool:
+        """True if ops[i] and others[i], and what they compute, are decided alike, and their axes in one order.
+
+        Entries of one axis that follow each other on the trail are of one rank.
+        """
+        length = int(self.state.length[0])
+        where, axis = self.state.trail[:length].T
+        rank = np.cumsum(np.diff(axis, prepend=-1) != 0)
+        of_op, of_value = np.zeros_like(self.state.op_stamp), np.zeros_like(self.state.value_stamp)
+        is_op = where >= 0
+        of_op[where[is_op], axis[is_op]] = rank[is_op]
+        of_value[-1 - where[~is_op], axis[~is_op]] = rank[~is_op]
+        mine, theirs = (_results(self.program, some) for some in (ops, others))
+        mapping, action = self.state.mapping, self.state.action
+        same_loops = (mapping[ops] == mapping[others]).all() and (of_op[ops] == of_op[others]).all()
+        return bool(
+            same_loops and (action[mine] == action[theirs]).all() and (of_value[mine] == of_value[theirs]).all()
+        )
+
     # ---- going back
 
     @property
@@ -421,7 +473,7 @@ class Partitioning:
         """Takes back every decision made since `mark`."""
         undo(self.state, mark & (1 << MARK_BITS) - 1)
         del self._for_lowering[mark >> MARK_BITS :]
-        self._seeds = [[] for _ in self.mesh.axis_names]
+        self._seeds = [list(seeds) for seeds in self._first_seeds]
 
     def snapshot(self) -> Snapshot:
         """The state as it is now, marks included. To copy it is many times faster than to propagate to it again."""
@@ -436,3 +488,13 @@ class Partitioning:
             mine[: len(then)] = then
         self._for_lowering = list(snapshot.for_lowering)
         self._seeds = [list(seeds) for seeds in snapshot.seeds]
+
+
+def _results(program: Program, ops: np.ndarray) -> np.ndarray:
+    """int64: the values that some ops compute, one op after another."""
+    counts = np.diff(program.result_ptr)[ops]
+    return (
+        np.repeat(program.result_ptr[ops], counts)
+        + np.arange(counts.sum())
+        - np.repeat(np.cumsum(counts) - counts, counts)
+    )

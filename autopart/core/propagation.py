@@ -8,6 +8,9 @@ An op without a mapping on the axis looks at how its operands are tiled and at h
 mapping fits if it agrees with at least one of these and its extent is a multiple of the axis. If exactly one mapping
 fits, the op takes it, and that is evidence for its neighbours. A mapping that agrees with some operands slices the
 other operands too (inference). Atomic values are no evidence. Propagation undoes nothing and consults no cost.
+
+Where none fits, though an operand is tiled, the first mapping is taken that the tile draws (`TileMapping.drawn_by`):
+the tile is exchanged for the one that the mapping slices, instead of being gathered.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -35,6 +38,7 @@ class GraphArrays(NamedTuple):
     value_op[value]    the op that makes a value; its results are values result_ptr[op] .. result_ptr[op + 1]
     user[...]          the uses of a value, from user_ptr[value] to user_ptr[value + 1]
     is_argument[op]    True if the op stands for an argument of the program
+    closed[op, axis]   True if the op may get no loop over the axis: it is partitioned by hand along it
     """
 
     op_spec: np.ndarray
@@ -46,6 +50,7 @@ class GraphArrays(NamedTuple):
     user_ptr: np.ndarray
     user: np.ndarray
     is_argument: np.ndarray
+    closed: np.ndarray
 
 
 class StateArrays(NamedTuple):
@@ -191,20 +196,29 @@ def divides(
     """True if the mapping's extent is a multiple of the sizes of `axis` and of all axes that divide it already.
 
     Another axis divides the extent already if the op's loop over that axis uses the same mapping, or if an action along
-    that axis tiles a result of the op on the dim on which the mapping tiles it.
+    that axis tiles a result of the op on the dim on which the mapping tiles it. A mapping that another excludes, or
+    that follows one which is not used up, does not divide.
     """
-    ways = sizes[axis]
+    row = maps.first[graph.op_spec[op]] + mapping
+    ways, used = sizes[axis], 1
     for other in range(sizes.shape[0]):
         if other == axis:
             continue
-        divided = state.mapping[op, other] == mapping
+        taken = state.mapping[op, other]
+        if taken >= 0 and maps.excludes[row] >> taken & 1:
+            return False
+        if taken >= 0 and taken == maps.after[row]:
+            used *= sizes[other]
+        divided = taken == mapping
         for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
             action = state.action[value, other]
             if action > 0 and result_entry(graph, maps, op, mapping, value - graph.result_ptr[op]) == action - 1:
                 divided = True
         if divided:
             ways *= sizes[other]
-    return maps.extent[maps.first[graph.op_spec[op]] + mapping] % ways == 0
+    if maps.after[row] >= 0 and maps.extent[maps.first[graph.op_spec[op]] + maps.after[row]] != used:
+        return False
+    return maps.extent[row] % ways == 0
 
 
 @kernel
@@ -224,7 +238,7 @@ def fitting_mappings(
     spec = graph.op_spec[op]
     first_operand, operand_count = graph.operand_ptr[op], graph.operand_ptr[op + 1] - graph.operand_ptr[op]
     first_result, result_count = graph.result_ptr[op], graph.result_ptr[op + 1] - graph.result_ptr[op]
-    if graph.is_argument[op] and state.action[first_result, axis] == ATOMIC:
+    if graph.closed[op, axis] or (graph.is_argument[op] and state.action[first_result, axis] == ATOMIC):
         return 0
     first, mappings, agree = maps.first[spec], maps.first[spec + 1] - maps.first[spec], 0
     for mapping in range(mappings):
@@ -243,7 +257,7 @@ def fitting_mappings(
         if bits != 0:
             for mapping in range(mappings):
                 entry = maps.entries[maps.start[first + mapping] + operand_count + r]
-                if found[mapping] == 0 and entry < LAST_TILE and bits >> entry & 1:
+                if found[mapping] == 0 and entry < LAST_TILE and bits >> entry & 1 and not maps.alone[first + mapping]:
                     found[mapping] = 1
                     agree += 1
     count = 0
@@ -252,7 +266,34 @@ def fitting_mappings(
             if found[mapping] == 1 and divides(graph, maps, state, sizes, op, mapping, axis):
                 found[count] = mapping
                 count += 1
+    if count == 0 and maps.drawn[spec]:
+        count = _drawn_mapping(graph, maps, state, sizes, op, axis, found)
     return count
+
+
+@kernel
+def _drawn_mapping(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    op: int,
+    axis: int,
+    found: np.ndarray,
+) -> int:
+    """Writes the first mapping of `op` that a tile of an operand draws into `found`; returns how many: 1 or 0."""
+    spec, first_operand = graph.op_spec[op], graph.operand_ptr[op]
+    for row in range(maps.first[spec], maps.first[spec + 1]):
+        for k in range(graph.operand_ptr[op + 1] - first_operand):
+            if maps.draws[maps.start[row] + k] == 0:
+                continue
+            dim = tiling(graph, maps, state, graph.operands[first_operand + k], axis)
+            if dim < 0 or maps.draws[maps.start[row] + k] >> dim & 1 == 0:
+                continue
+            if divides(graph, maps, state, sizes, op, row - maps.first[spec], axis):
+                found[0] = row - maps.first[spec]
+                return 1
+    return 0
 
 
 @kernel

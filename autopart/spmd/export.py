@@ -38,7 +38,10 @@ _STRUCTURAL = ("tag", "condition")
 
 
 def export(local: DeviceLocal) -> ir.Module:
-    """The device-local StableHLO module; its `main` takes and returns what one device holds."""
+    """The device-local StableHLO module; its `main` takes and returns what one device holds.
+
+    Of the arguments it takes those that are passed (`Program.passed_arguments`).
+    """
     source = local.program.source
     if source is None:
         raise ValueError("the program was unpickled without its module; export where it was imported")
@@ -64,7 +67,8 @@ class _Exporter:
     def module(self) -> ir.Module:
         source, module = self._program.source, ir.Module.create()
         block = self._main(module)
-        self._values.update(zip(self._program.arguments, block.arguments, strict=True))
+        passed = [self._program.arguments[i] for i in self._program.passed_arguments]
+        self._values.update(zip(passed, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             self._collectives.begin()
             func.ReturnOp(self._walk.program())
@@ -76,7 +80,8 @@ class _Exporter:
 
     def _main(self, module: ir.Module) -> ir.Block:
         local, program = self._local, self._program
-        inputs = [self._type(v, int(local.settled[v])) for v in program.arguments]
+        passed = [program.arguments[i] for i in program.passed_arguments]
+        inputs = [self._type(v, int(local.settled[v])) for v in passed]
         outputs = [self._type(v, s) for v, s in zip(program.outputs, output_layouts(local), strict=True)]
         with ir.InsertionPoint(module.body):
             main = func.FuncOp("main", ir.FunctionType.get(inputs, outputs), visibility="public")

@@ -76,6 +76,7 @@ class _Finder:
         self._partitioning, self._local, self._program = partitioning, local, local.program
         self._price, self._axis, self._name = price, axis, local.mesh.axis_names[axis]
         self._loops = (local.mapping[:, axis] >= 0) & ((local.passing >> axis & 1) == 0)
+        self._keeps_part = _of_mapping(local, local.table.arrays.alone, axis)
         self._held = tiled_dims(local.settled, axis)
         self._paid: set[int] = set()
 
@@ -83,7 +84,7 @@ class _Finder:
         """Ops that read an operand whole which settles in tiles."""
         use_op = self._program.use_op
         whole = (self._held[self._program.operands] >= 0) & (_actions(self._local.required, self._axis) == 0)
-        uses = np.flatnonzero(whole & ~self._loops[use_op])
+        uses = np.flatnonzero(whole & (~self._loops | self._keeps_part)[use_op])
         uses = uses[~self._is_asked_for(uses)]
         for op in np.unique(use_op[uses]).tolist():
             own = uses[use_op[uses] == op].tolist()
@@ -166,6 +167,9 @@ class _Finder:
             return f"{spec.kind} needs dim {dim} of {spec.operands[operand]} whole"
         extent = table.of[self._program.op_spec[op]][fitting[0]].extent
         ways = self._ways(op, fitting[0])
+        before = table.of[self._program.op_spec[op]][fitting[0]].after
+        if before is not None:
+            return f"{spec.kind} slices dim {dim} once dim {before.operands[operand]} is cut {before.extent} ways"
         return f"{extent} is not a multiple of {ways}" if extent % ways else "propagation did not reach it"
 
     def _no_mapping(self, op: int) -> str:
@@ -211,3 +215,10 @@ def tiled_dims(layouts: np.ndarray, axis: int) -> np.ndarray:
 
 def _actions(layouts: np.ndarray, axis: int) -> np.ndarray:
     return ((layouts >> np.uint64(8 * axis)) & np.uint64(ACTION_MASK)).astype(np.int64)
+
+
+def _of_mapping(local: DeviceLocal, flags: np.ndarray, axis: int) -> np.ndarray:
+    """bool[ops]: the flag of the mapping of each op's loop over the axis; False for an op without one."""
+    chosen = local.mapping[:, axis]
+    rows = local.table.arrays.first[:-1][local.program.op_spec] + np.maximum(chosen, 0)
+    return (chosen >= 0) & np.append(flags, False)[np.minimum(rows, len(flags))]

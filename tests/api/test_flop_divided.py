@@ -42,6 +42,14 @@ def interleaved(count):
     return accumulate(lambda x: x.reshape(-1, count, x.shape[1]).swapaxes(0, 1))
 
 
+def row_by_row(w, x):
+    return lax.map(lambda row: jnp.tanh(row @ w).sum(), x)
+
+
+def in_two(x):
+    return jnp.sort(jnp.tanh(x.reshape(2, -1, x.shape[1])), axis=1)
+
+
 def lstm(w, xs):
     """xs[time, batch, features]."""
 
@@ -59,8 +67,8 @@ ACCUMULATION = f32(32, 32), f32(256, 32)
 LSTM = f32(24, 64), f32(12, 8, 8)
 TIME, ROWS = (ap.ManualPartition({"xs": d}, axis="batch") for d in (0, 1))
 LOST = {
-    "microbatches in blocks": (in_blocks(16), ACCUMULATION, BP, "dynamic_slice of f32[16,16,32]"),
-    "more devices than microbatches": (in_blocks(2), ACCUMULATION, BP, "reshape of f32[256,32]"),
+    "one row at a time": (row_by_row, ACCUMULATION, BP, "dynamic_slice of f32[256,32]"),
+    "more devices than blocks": (in_two, (f32(256, 32),), BP, "reshape of f32[256,32]"),
     "time steps of an LSTM": (jax.grad(lstm), LSTM, TIME, "dynamic_slice of f32[12,8,8]"),
     "sort along the tiled dim": (lambda x: jnp.sort(x, axis=0), (f32(8, 8),), BP, "sort of f32[8,8]"),
 }
@@ -92,7 +100,12 @@ def test_strict_mode_raises_with_the_text_of_the_note(case, device):
 
 
 @pytest.mark.parametrize(
-    ("fun", "args", "tactic"), [(interleaved(16), ACCUMULATION, BP), (jax.grad(lstm), LSTM, ROWS)], ids=["rows", "lstm"]
+    ("fun", "args", "tactic"),
+    [
+        *((split, ACCUMULATION, BP) for split in (interleaved(16), in_blocks(16), in_blocks(2))),
+        (jax.grad(lstm), LSTM, ROWS),
+    ],
+    ids=["rows", "blocks", "more devices than blocks", "lstm"],
 )
 def test_loops_over_another_dim_than_the_tiled_one_are_divided(fun, args, tactic):
     found = metadata(fun, args, [tactic], strict=True)

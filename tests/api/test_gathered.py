@@ -29,7 +29,13 @@ CASES = {
     "slice": (lambda x: x[8:16], (X,), "slice", "slice needs dim 0 of f32[64,16] whole", WHOLE),
     "concatenate": (lambda x: jnp.concatenate([x, x]), (X,), "concatenate", "concatenate needs dim 0 of", WHOLE),
     "axis does not divide": (lambda x: x.reshape(2, -1), (X,), "reshape", "2 is not a multiple of 4", WHOLE),
-    "minor factor": (lambda x: x.T.reshape(-1), (X,), "reshape", "reshape needs dim 1 of f32[16,64] whole", WHOLE),
+    "minor factor": (
+        lambda x: x.T.reshape(2, 8, 64)[0, :3].reshape(-1),
+        (X,),
+        "reshape",
+        "reshape slices dim 1 once dim 0 is cut 3 ways",
+        3 * 64 * 4 * 3 / 4,
+    ),
     "window": (
         lambda x, i: lax.dynamic_slice(x, (i, 0), (8, 16)),
         (X, INDEX),

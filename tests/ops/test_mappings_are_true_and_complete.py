@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from autopart.core.mapping_table import excluded
 from autopart.core.op import ANY, MAX, REDUCTION_NAMES, SUM, TileMapping
 from autopart.core.ops.rule import Example, Rule, describe, mappings_of, rules
 from autopart.core.ops.rules.dot_general import DOT
@@ -38,19 +39,32 @@ CANDIDATES = 150
 
 
 def nests(mappings: Sequence[TileMapping]) -> list[list[tuple[int, int]]]:
-    """Each mapping alone in the fewest and the most ways, over two axes, and nested with each other mapping."""
-    found = []
+    """Each mapping alone in the fewest and the most ways, over two axes, and nested with each other mapping.
+
+    Around a mapping that comes after others, these are used up.
+    """
+    found, exclusive = [], excluded(mappings)
+    outside = [_used_up(mapping, mappings) for mapping in mappings]
     for number, mapping in enumerate(mappings):
         least = _smallest_factor(mapping.extent)
-        found += [[(number, ways)] for ways in sorted({least, _most(mapping.extent)})]
+        found += [[*outside[number], (number, ways)] for ways in sorted({least, _most(mapping.extent)})]
         if least < mapping.extent <= 8:
-            found.append([(number, least), (number, mapping.extent // least)])
+            found.append([*outside[number], (number, least), (number, mapping.extent // least)])
     for i, pair in enumerate(itertools.combinations(range(len(mappings)), 2)):
         a, b = pair if i % 2 else pair[::-1]
         ways = [_smallest_factor(mappings[n].extent) for n in (a, b)]
-        if math.prod(ways) <= 6:
-            found.append([(a, ways[0]), (b, ways[1])])
+        before = [*outside[a], *outside[b]]
+        apart = not (exclusive[a] >> b & 1 or exclusive[b] >> a & 1 or {a, b} & {n for n, _ in before})
+        if math.prod([*ways, *(n for _, n in before)]) <= 6 and apart:
+            found.append([*before, (a, ways[0]), (b, ways[1])])
     return found
+
+
+def _used_up(mapping: TileMapping, mappings: Sequence[TileMapping]) -> list[tuple[int, int]]:
+    """The loops that must stand around a mapping, outermost first."""
+    if mapping.after is None:
+        return []
+    return [*_used_up(mapping.after, mappings), (mappings.index(mapping.after), mapping.after.extent)]
 
 
 def _smallest_factor(n: int) -> int:

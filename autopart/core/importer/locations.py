@@ -15,7 +15,10 @@ _OWN = str(Path(__file__).parents[2])
 
 
 class Source:
-    """Where ops came from: a representative MLIR op per spec, each op's location text, and host callbacks by index."""
+    """Where ops came from: a representative MLIR op per spec, each op's location text, and host callbacks by index.
+
+    `beside` are modules that hold ops which passes made; an op is good as long as its module is.
+    """
 
     def __init__(
         self,
@@ -24,39 +27,42 @@ class Source:
         op_source: list[ir.Operation | None],
         call_site: list[ir.Operation | None],
         callbacks: Sequence[HostCallback] = (),
+        beside: Sequence[ir.Module] = (),
     ):
         self.module, self.representatives = module, representatives
-        self.callbacks = tuple(callbacks)
+        self.callbacks, self._beside = tuple(callbacks), tuple(beside)
         self._op_source, self._call_site = op_source, call_site
 
     def kept(self, ops: Sequence[bool], specs: list[int]) -> Source:
         """Of the ops that are True in `ops`, and of the specs that are left."""
-        return Source(
-            self.module,
-            [self.representatives[s] for s in specs],
-            list(compress(self._op_source, ops)),
-            list(compress(self._call_site, ops)),
-            self.callbacks,
-        )
+        op_source, call_site = (list(compress(of_op, ops)) for of_op in (self._op_source, self._call_site))
+        return self._with([self.representatives[s] for s in specs], op_source, call_site)
 
     def with_copies(self, specs: Sequence[int]) -> Source:
         """With one more spec for each of `specs`, made from the same MLIR op."""
         more = [self.representatives[s] for s in specs]
-        return Source(self.module, [*self.representatives, *more], self._op_source, self._call_site, self.callbacks)
+        return self._with([*self.representatives, *more], self._op_source, self._call_site)
 
-    def rewritten(self, like: Sequence[tuple[int, int]], more: Sequence[ir.Operation | None]) -> Source:
+    def rewritten(
+        self, like: Sequence[tuple[int, int]], more: Sequence[ir.Operation | None], beside: Sequence[ir.Module] = ()
+    ) -> Source:
         """Of ops (that come from where an op does, and are a spec's representative, or that very op where it is -1).
 
-        `more` are the representatives of further specs.
+        `more` are the representatives of further specs, and `beside` the modules that hold those.
         """
         known = [*self.representatives, *more]
-        return Source(
-            self.module,
-            known,
-            [(known[spec] if spec >= 0 else None) or self._op_source[op] for op, spec in like],
-            [self._call_site[op] for op, _ in like],
-            self.callbacks,
-        )
+        op_source = [(known[spec] if spec >= 0 else None) or self._op_source[op] for op, spec in like]
+        return self._with(known, op_source, [self._call_site[op] for op, _ in like], beside)
+
+    def _with(
+        self,
+        representatives: list[ir.Operation | None],
+        op_source: list[ir.Operation | None],
+        call_site: list[ir.Operation | None],
+        beside: Sequence[ir.Module] = (),
+    ) -> Source:
+        beside = (*self._beside, *beside)
+        return Source(self.module, representatives, op_source, call_site, self.callbacks, beside)
 
     @property
     def op_count(self) -> int:

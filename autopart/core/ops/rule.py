@@ -110,8 +110,9 @@ def rule(
     """Registers a function from `OpSpec` to tile mappings for op kinds ("add"; "chlo.erf" with its prefix).
 
     The order of the mappings is their identity. Factors shorter than two may be given; they are dropped. Each dim of
-    an operand or result may be in one mapping only. `traits` and `examples` may be functions of the kind. Raises
-    `RegistryError` if a kind has a rule already, or for arguments of other types than these.
+    an operand or result may be in one mapping only, besides those that come `after` another or are only drawn.
+    `traits` and `examples` may be functions of the kind. Raises `RegistryError` if a kind has a rule already, or for
+    arguments of other types than these.
     """
     owner = "register_rule"
     check(owner, RegistryError, kinds=(kinds, sequence(TEXT, "the names of op kinds", least=1)))
@@ -310,7 +311,7 @@ def _misfit(mapping: TileMapping, spec: OpSpec, seen: set[tuple[int, int]]) -> s
             continue
         if not 0 <= dim < len(type_.shape) or type_.shape[dim] % mapping.extent:
             return f"operand {position} is {type_}: dim {dim} must exist and be a multiple of {mapping.extent}"
-        if (position, dim) in seen:
+        if (position, dim) in seen and not mapping.after:
             return f"dim {dim} of operand {position} is sliced by another mapping already"
         seen.add((position, dim))
     for position, (action, type_) in enumerate(zip(mapping.results, spec.results, strict=True)):
@@ -320,7 +321,7 @@ def _misfit(mapping: TileMapping, spec: OpSpec, seen: set[tuple[int, int]]) -> s
             continue
         if not 0 <= action < len(type_.shape) or type_.shape[action] % mapping.extent:
             return f"result {position} is {type_}: dim {action} must exist and be a multiple of {mapping.extent}"
-        if (-1 - position, action) in seen:
+        if (-1 - position, action) in seen and not (mapping.after or mapping.is_only_drawn):
             return f"dim {action} of result {position} is tiled by another mapping already"
         seen.add((-1 - position, action))
     return ""

@@ -6,8 +6,10 @@ from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.run_passes import PassReport, run_passes
+from autopart.core.passes.scanned_rows import ScannedRows
+from autopart.core.passes.split_argmax import SplitArgmax
 
-IMPORT_PASSES: tuple[Pass, ...] = (DeadCode(), IndexPositions())
+IMPORT_PASSES: tuple[Pass, ...] = (SplitArgmax(), DeadCode(), IndexPositions(), ScannedRows())
 """What every imported program goes through, before the passes that a user asks for."""
 
 __all__ = [
@@ -22,6 +24,8 @@ __all__ = [
     "PassReport",
     "Policy",
     "Recomputation",
+    "ScannedRows",
+    "SplitArgmax",
     "pass_of",
     "register_pass",
     "run_passes",

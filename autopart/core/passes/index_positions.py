@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 
 from autopart.core.op import OpSpec, splat_value
 from autopart.core.ops.rules.index_vectors import index_array
+from autopart.core.passes.marks import marked
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.program import Program
 
@@ -42,25 +43,12 @@ class IndexPositions(Pass):
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
         indexed = [index_array(spec) is not None for spec in program.specs]
-        positions, marked = _Positions(program), {}
+        positions, marks = _Positions(program), {}
         for op in (o for o, spec in enumerate(program.op_spec.tolist()) if indexed[spec]):
             found = _along_batch(positions, op)
             if found:
-                marked[op] = found
-        return _marked(program, marked) if marked else program
-
-
-def _marked(program: Program, marked: dict[int, tuple[tuple[int, int], ...]]) -> Program:
-    """The program with the attribute on each op of `marked`; ops that were equal and still are share a spec."""
-    specs, op_spec, added = list(program.specs), program.op_spec.copy(), {}
-    for op, found in marked.items():
-        old = int(op_spec[op])
-        if (old, found) not in added:
-            added[old, found] = len(specs)
-            specs.append(replace(specs[old], attributes={**specs[old].attributes, "positions": found}))
-        op_spec[op] = added[old, found]
-    source = None if program.source is None else program.source.with_copies([old for old, _ in added])
-    return replace(program, specs=specs, op_spec=op_spec, source=source)
+                marks[op] = {"positions": found}
+        return marked(program, marks)
 
 
 def _along_batch(positions: _Positions, op: int) -> tuple[tuple[int, int], ...]:

@@ -35,11 +35,13 @@ class _New(NamedTuple):
 
 @dataclass
 class Rewriting:
-    """Changes to a program; see the module."""
+    """Changes to a program; see the module. `modules` hold the representatives of specs that the program lacks."""
 
     before: Program
+    modules: list[ir.Module] = field(default_factory=list["ir.Module"])
     _new: list[_New] = field(default_factory=list[_New])
     _reads: dict[int, int] = field(default_factory=dict[int, int])
+    _outputs: dict[int, int] = field(default_factory=dict[int, int])
     _specs: list[OpSpec] = field(default_factory=list[OpSpec])
     _representatives: list[ir.Operation | None] = field(default_factory=list["ir.Operation | None"])
     _tags: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -121,6 +123,13 @@ class Rewriting:
         """An entry of `operands` reads another value from now on."""
         self._reads[use] = value
 
+    def replace(self, value: int, by: int) -> None:
+        """All that reads a value of the program, or returns it, has another one from now on."""
+        pointer, uses = self.before.users
+        for use in uses[pointer[value] : pointer[value + 1]].tolist():
+            self.read(use, by)
+        self._outputs[value] = by
+
     def read_by(self, use: int) -> int:
         """What an entry of `operands` reads by now."""
         return self._reads.get(use, int(self.before.operands[use]))
@@ -162,13 +171,13 @@ class Rewriting:
             op_scope=op_scope.astype(np.int32),
             scopes=self._scopes(place, op_scope),
             arguments=value[old.arguments].tolist(),
-            outputs=value[old.outputs].tolist(),
+            outputs=value[[self._outputs.get(v, v) for v in old.outputs]].tolist(),
             tags={name: sorted(int(value[v]) for v in values) for name, values in tags.items()},
             owners={int(place[op]): int(place[owner]) for op, owner in owners.items()},
             barriers=sorted((range(int(place[b.start]), int(place[b.stop - 1]) + 1) for b in barriers), key=min),
             source=None
             if old.source is None
-            else old.source.rewritten([*map(self._like, order.tolist())], self._representatives),
+            else old.source.rewritten([*map(self._like, order.tolist())], self._representatives, self.modules),
         )
 
     def _like(self, op: int) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.layout import LAST_TILE
+from autopart.core.mapping_table import excluded
 from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.passages import Passage
 from autopart.search.ilp.labels import Label, divides
@@ -112,7 +113,14 @@ def _divide(mappings: Sequence[TileMapping], combination: Label, sizes: Sequence
     for number, size in zip(combination, sizes, strict=True):
         if number >= 0:
             cut[number] = cut.get(number, 1) * size
-    return all(mappings[number].extent % parts == 0 for number, parts in cut.items())
+    exclusive = excluded(mappings)
+    for number, parts in cut.items():
+        after = mappings[number].after
+        if mappings[number].extent % parts or any(exclusive[number] >> other & 1 for other in cut):
+            return False
+        if after is not None and cut.get(mappings.index(after)) != after.extent:
+            return False
+    return True
 
 
 def _required(mappings: Sequence[TileMapping], passages: Sequence[Passage], combination: Label, operand: int) -> Label:

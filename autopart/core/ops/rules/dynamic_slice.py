@@ -9,6 +9,9 @@ One element (a scan reading its layer) is read where it is and masked. A longer 
 device reads the nearest part of its own slice, and shifts it to where it stands in the window:
 
     slices |abcd|efgh|, window of 3 from 2    ->    cd0  and  00e
+
+Where j are the steps of a loop that a batch was split into, and i their rows (`core/passes/scanned_rows.py`), j is not
+sliced: a tile of j is exchanged for one of i.
 """
 
 from __future__ import annotations
@@ -106,6 +109,9 @@ def dynamic_slice(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims taken whole tile; of the others, the slices that hold a part of the window are summed."""
     source, target = spec.operands[0].shape, spec.results[0].shape
     starts = (WHOLE,) * (len(spec.operands) - 1)
+    steps, rows = spec.attributes.get("rows", (WHOLE, WHOLE))
     for d, (size, window) in enumerate(zip(source, target, strict=True)):
-        if window:
-            yield TileMapping((d, *starts), (d if size == window else one_hot_sum(spec.results[0]),), size)
+        if window and d != steps:
+            drawn = ((0, steps),) if d == rows and size == window else ()
+            entry = d if size == window else one_hot_sum(spec.results[0])
+            yield TileMapping((d, *starts), (entry,), size, drawn_by=drawn)

@@ -3,10 +3,19 @@
     x[a, b*c] -> y[a, b, c]        dims fall into groups of equal size: (a | a), (b*c | b, c)
 
     a    (0) -> tile 0
-    b*c  (1) -> tile 1             a group is sliced on its major-most dims, into gcd(b*c, b) = b ways at most:
-                                   more ways would cut inside a row of c
+    b*c  (1) -> tile 1             a group is sliced on its major-most dims, into gcd(b*c, b) = b ways at most
+         (1) -> tile 2  after      once axes outside have cut it b ways, the next one cuts inside a row of c
 
-Dims of size 1 belong to no group. An array without elements has no groups.
+So a group is a chain of factors, and axes use it up from its major end: 64 into [4, 16] over axes of 4 and 4 tiles both
+dims. An axis of 16 would have to be one half on each dim: that is refused, and two axes say it.
+
+A tile that is not at the major end, [B,S] -> [B*S] with S tiled, would be strided in the result: no layout has such
+tiles, so it is moved first. It draws the mapping of B, if that has room for the axis (an all_to_all of S for B), else
+one that reads the operand whole and keeps a part of the result. Dims of size 1 belong to no group. An array without
+elements has no groups.
+
+Where a batch is split into the steps of a loop (`core/passes/scanned_rows.py`), a tile that the number of steps has no
+room for goes to the rows of a step, never to a part of the steps.
 """
 
 from __future__ import annotations
@@ -14,9 +23,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from autopart.core.op import OpSpec, TileMapping
+from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.passages import moved
-from autopart.core.ops.rule import rule
+from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import View
 
@@ -38,9 +47,44 @@ def groups(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[l
         yield ours, theirs
 
 
+def _chain(
+    source: tuple[int, ...], target: tuple[int, ...], ours: list[int], theirs: list[int]
+) -> Iterator[TileMapping]:
+    """The factors that both sides of a group have in common, major first, each after the one before."""
+    drawn = tuple((0, d) for d in ours[1:])
+    left, right, last = list(ours), list(theirs), None
+    a, b = source[left[0]], target[right[0]]
+    while (factor := math.gcd(a, b)) > 1:
+        last = TileMapping((left[0],), (right[0],), factor, last, drawn if last is None else ())
+        yield last
+        a, b = a // factor, b // factor
+        if a == 1 and left[1:]:
+            left.pop(0)
+            a = source[left[0]]
+        if b == 1 and right[1:]:
+            right.pop(0)
+            b = target[right[0]]
+
+
+def _localize(local: LocalOp) -> list[Value]:
+    """The reshape of what is held; of a result on whose dim nothing was sliced, the part at this device's position."""
+    sizes, starts = list(local.result_types[0].shape), {}
+    for m, mapping in enumerate(local.mappings):
+        if mapping.is_only_drawn and local.ways(m) > 1:
+            dim = mapping.results[0]
+            starts[dim] = local.binary("multiply", local.position(m), local.constant(sizes[dim], "i32"))
+            sizes[dim] *= local.ways(m)
+    if not starts:
+        return local.clone()
+    whole = local.reshape(local.operands[0], sizes)
+    zero = local.constant(0, "i32")
+    return [local.dynamic_slice(whole, [starts.get(d, zero) for d in range(len(sizes))], local.result_types[0].shape)]
+
+
 @rule(
     "reshape",
     traits=View(cheap_to_regather=True, passes=moved()),
+    localize=_localize,
     examples=tuple(
         op("reshape", types)
         for types in (
@@ -54,13 +98,19 @@ def groups(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[l
             "3x4xf32 -> 2x6xf32",
             "16xf32 -> 4x4xf32",
             "2x8x6xf32 -> 4x4x3x2xf32",
+            "16xf32 -> 2x2x4xf32",
         )
     ),
 )
 def reshape(spec: OpSpec) -> Iterable[TileMapping]:
-    """The major-most dims of each group."""
+    """The factors of each group from its major end, and what is drawn: the rows of merged dims, or of a loop's step."""
     source, target = spec.operands[0].shape, spec.results[0].shape
     if math.prod(source) == 0:
-        return []
-    pairs = [(ours[0], theirs[0]) for ours, theirs in groups(source, target)]
-    return [TileMapping((d,), (r,), math.gcd(source[d], target[r])) for d, r in pairs]
+        return
+    for ours, theirs in groups(source, target):
+        yield from _chain(source, target, ours, theirs)
+        drawn = tuple((0, d) for d in ours)
+        if len(theirs) == 1 < len(ours):
+            yield TileMapping((WHOLE,), (theirs[0],), target[theirs[0]], drawn_by=drawn[1:])
+        if spec.attributes.get("steps") == theirs[0]:
+            yield TileMapping((WHOLE,), (theirs[1],), target[theirs[1]], drawn_by=drawn)

@@ -2,13 +2,16 @@
 
 x[i,j] -> y[i,k] = x[:, 2:6]       i  (0) -> tile 0      j is cut: blocked
 x[i,2k] -> y[i,k] = x[:, 1::2]     k  (1) -> tile 1      one of every two, in every slice alike
+
+Where one of the steps is taken that a batch was split into (`core/passes/scanned_rows.py`), a tile of the steps is
+exchanged for one of their rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from autopart.core.op import OpSpec, TileMapping
+from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -51,8 +54,9 @@ def slice_(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims kept whole, or thinned evenly."""
     source, target = spec.operands[0].shape, spec.results[0].shape
     starts, strides = spec.attributes["start_indices"], spec.attributes["strides"]
+    steps, rows = spec.attributes.get("rows", (WHOLE, WHOLE))
     return [
-        TileMapping((d,), (d,), target[d])
+        TileMapping((d,), (d,), target[d], drawn_by=((0, steps),) if d == rows else ())
         for d in range(len(source))
-        if starts[d] < strides[d] and source[d] == target[d] * strides[d]
+        if d != steps and starts[d] < strides[d] and source[d] == target[d] * strides[d]
     ]

@@ -29,6 +29,8 @@ SHARE_OF_BYTES = 0.2
 class ShardLoopsKind(DecisionKind):
     """See the module."""
 
+    goes_by_groups = True
+
     def apply(self, facts: ProgramFacts, partitioning: Partitioning, decision: Decision) -> list[Action]:
         """See `DecisionKind.apply`."""
         if partitioning.sharded_loops:

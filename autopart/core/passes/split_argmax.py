@@ -1,0 +1,136 @@
+"""The pass `split_argmax`: the position of an extreme is found by two reductions that devices can share.
+
+    %v, %p = reduce(%x, iota) by argmax        ->      %m = reduce(%x) by maximum
+                                                       %h = %x == %m                      (or %x is no number)
+                                                       %p = reduce(select(%h, iota, most)) by minimum
+
+No collective combines pairs, so a tile of the reduced dim would be gathered: the logits of a vocabulary, for each token
+that is decoded. Of the two reductions each has a collective, of a number per row. On one device they read the array
+twice, which beside the matmul that makes logits is nothing; dims shorter than `LEAST` stay as they are.
+
+The numbers are the same to the bit: the first of equal extremes, the first that is no number before all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from autopart.core.jax_internals import ir, numpy_dtype
+from autopart.core.op import MAX, MIN, OpSpec, TensorType, splat_value
+from autopart.core.op_spec_import import spec_of
+from autopart.core.ops.rules.reduce import identity
+from autopart.core.passes.program_pass import Pass, register_pass
+from autopart.core.passes.rewriting import Rewriting
+from autopart.core.program import Program
+
+LEAST = 1024
+"""The shortest dim along which it is worth it."""
+
+_EXTREMES = {"argmax": (MAX, "maximum"), "argmin": (MIN, "minimum")}
+
+
+@register_pass("split_argmax")
+@dataclass(frozen=True)
+class SplitArgmax(Pass):
+    """Argmax and argmin along long dims become two reductions."""
+
+    def apply(self, program: Program) -> Program:
+        """See `Pass.apply`."""
+        wanted = np.array([_is_split(spec) for spec in program.specs], np.bool_)
+        if program.source is None or not wanted.any():
+            return program
+        rewriting = Rewriting(program)
+        for op in np.flatnonzero(wanted[program.op_spec]).tolist():
+            if _is_plain(program, op):
+                _split(rewriting, op)
+        return rewriting.program()
+
+
+def _is_split(spec: OpSpec) -> bool:
+    dims = spec.attributes.get("dimensions", ())
+    return (
+        spec.kind == "reduce"
+        and spec.region in _EXTREMES
+        and len(dims) == 1
+        and spec.operands[0].shape[dims[0]] >= LEAST
+        and spec.operands[0].dtype != "i1"
+    )
+
+
+def _is_plain(program: Program, op: int) -> bool:
+    """True if the reduction begins with what changes nothing, and pairs each element with its own position."""
+    spec, operands = program.spec(op), program.operands_of(op).tolist()
+    makers = [program.spec(int(program.value_op[value])) for value in operands]
+    code, start, first = _EXTREMES[spec.region][0], splat_value(makers[2]), splat_value(makers[3])
+    counts = makers[1].kind == "iota" and (makers[1].attributes["iota_dimension"],) == spec.attributes["dimensions"]
+    least = identity(code, spec.operands[0].dtype)
+    return counts and start is not None and bool(start == least) and first is not None and bool(first == 0)
+
+
+def _split(rewriting: Rewriting, op: int) -> None:
+    """Puts the two reductions in place of op number `op`."""
+    program = rewriting.before
+    spec, operands = program.spec(op), program.operands_of(op).tolist()
+    values: dict[str, int] = dict(zip(("%x", "%i", "%start", "%zero"), operands, strict=True))
+    scope, source = int(program.op_scope[op]), program.source
+    assert source is not None
+    representative = source.representatives[program.op_spec[op]]
+    assert representative is not None
+    with representative.context:
+        module = ir.Module.parse(_text(spec, str(representative.location)))
+    rewriting.modules.append(module)
+    names: dict[ir.Value, int] = {}
+    main = module.body.operations[0].regions[0].blocks[0]
+    names.update(zip(main.arguments, values.values(), strict=True))
+    *made, returned = (o.operation for o in main.operations)
+    for new in made:
+        reads = [names[value] for value in new.operands]
+        [names[new.results[0]]] = rewriting.add(rewriting.spec(spec_of(new), new), reads, scope, op, op)
+    for old, new in zip(program.results_of(op), returned.operands, strict=True):
+        rewriting.replace(int(old), names[new])
+
+
+def _text(spec: OpSpec, location: str) -> str:
+    """A function of the op's operands that returns its results, each line from where the op is."""
+    array, index = spec.operands[:2]
+    scalars = TensorType((), array.dtype), TensorType((), index.dtype)
+    types = {"A": array, "I": index, "H": TensorType(array.shape, "i1"), "a": scalars[0], "i": scalars[1]}
+    types |= {"V": spec.results[0], "P": spec.results[1]}
+    mlir = {name: f"tensor<{''.join(f'{n}x' for n in type_.shape)}{type_.dtype}>" for name, type_ in types.items()}
+    lines = "".join(f"{line} {location}\n" for line in _lines(spec, mlir))
+    return (
+        f"func.func @main(%x: {mlir['A']}, %i: {mlir['I']}, %start: {mlir['a']}, %zero: {mlir['i']})"
+        f" -> ({mlir['V']}, {mlir['P']}) {{\n{lines}return %v, %p : {mlir['V']}, {mlir['P']}\n}}"
+    )
+
+
+def _lines(spec: OpSpec, mlir: dict[str, str]) -> Iterator[str]:
+    a, i, h, v, p = (mlir[name] for name in "AIHVP")
+    dim = spec.attributes["dimensions"][0]
+    kept = ", ".join(str(d) for d in range(len(spec.operands[0].shape)) if d != dim)
+    spread = f"broadcast_dimensions = array<i64{': ' if kept else ''}{kept}>"
+    most = np.iinfo(numpy_dtype(spec.operands[1].dtype)).max
+    yield _reduction("%v", "%x", "%start", _EXTREMES[spec.region][1], dim, (a, mlir["a"], v))
+    yield f'%b = "stablehlo.broadcast_in_dim"(%v) {{{spread}}} : ({v}) -> {a}'
+    yield f'%e = "stablehlo.compare"(%x, %b) {{{_comparison("EQ")}}} : ({a}, {a}) -> {h}'
+    yield f'%n = "stablehlo.compare"(%x, %x) {{{_comparison("NE")}}} : ({a}, {a}) -> {h}'
+    yield f'%h = "stablehlo.or"(%e, %n) : ({h}, {h}) -> {h}'
+    yield f'%most = "stablehlo.constant"() {{value = dense<{most}> : {mlir["i"]}}} : () -> {mlir["i"]}'
+    yield f'%f = "stablehlo.broadcast_in_dim"(%most) {{broadcast_dimensions = array<i64>}} : ({mlir["i"]}) -> {i}'
+    yield f'%s = "stablehlo.select"(%h, %i, %f) : ({h}, {i}, {i}) -> {i}'
+    yield _reduction("%p", "%s", "%most", "minimum", dim, (i, mlir["i"], p))
+
+
+def _comparison(direction: str) -> str:
+    return f"comparison_direction = #stablehlo<comparison_direction {direction}>"
+
+
+def _reduction(result: str, array: str, start: str, by: str, dim: int, types: tuple[str, str, str]) -> str:
+    whole, one, left = types
+    body = f'^bb0(%l: {one}, %r: {one}): %c = "stablehlo.{by}"(%l, %r) : ({one}, {one}) -> {one}'
+    body += f' "stablehlo.return"(%c) : ({one}) -> ()'
+    attributes = f"dimensions = array<i64: {dim}>"
+    return f'{result} = "stablehlo.reduce"({array}, {start}) ({{{body}}}) {{{attributes}}} : ({whole}, {one}) -> {left}'
