@@ -29,6 +29,7 @@ from autopart.api.plan.plan_diff import PlanDiff
 from autopart.api.plan.replay_tactic import Replay
 from autopart.api.recompute import Recompute
 from autopart.api.reshard import redistribution_plan, reshard
+from autopart.api.sharded_loops import ShardedLoops
 from autopart.api.shared_gathers import SharedGathers
 from autopart.api.sweep import Sweep, sweep
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
@@ -126,6 +127,7 @@ __all__ = [
     "Replay",
     "SearchWarning",
     "Serial",
+    "ShardedLoops",
     "SharedGathers",
     "StepSeconds",
     "Sweep",

@@ -101,12 +101,16 @@ class Compiled:
         return results, fast_path(self.executable, results, len(flat)) if quick else None
 
     def _placed_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """The leaves in their shardings, keys as bits, and the positions of those that had to move there."""
+        """The leaves in their shardings, keys as bits, and the positions of those that had to move there.
+
+        What the program is not passed stays where it is.
+        """
         names, avals = self._traced.program.argument_names, self._traced.in_avals
         for name, leaf, aval in zip(names, leaves, avals, strict=True):
             check_leaf(name, leaf, aval)
         flat, shardings = [bits_of(leaf) for leaf in leaves], self._placed.in_shardings
-        elsewhere = [i for i, raw in enumerate(flat) if not _is_in_place(raw, shardings[i])]
+        passed = self._traced.program.passed_arguments
+        elsewhere = [i for i in passed if not _is_in_place(flat[i], shardings[i])]
         moved = jax.device_put([flat[i] for i in elsewhere], [shardings[i] for i in elsewhere])
         for position, array in zip(elsewhere, moved, strict=True):
             flat[position] = array
@@ -117,7 +121,7 @@ class Compiled:
         traced = [jax.typeof(x).sharding.mesh for x in flat]
         others = {mesh for mesh in [jax.sharding.get_abstract_mesh(), *traced] if not mesh.empty}
         if others <= {own.abstract_mesh}:
-            return self._placed.function(*flat)
+            return self._placed.traced(*flat)
         raise CallError(
             f"traced for the mesh {dict(others.pop().shape)}",
             why=f"the partitioned function runs on its own mesh {dict(own.shape)}",

@@ -24,6 +24,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise
 from autopart.core.program import Program
+from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.simulator.simulator import Simulation
@@ -47,12 +48,12 @@ def advice(estimate: Estimate, changes: Callable[[], Iterator[Priced]], memory_b
     for code, found in changes():
         if found is not None:
             fits = "fits     " if found.fits else "too large"
-            lines.append(f"  {found.step_s:8.3g} s  {_gb(found.peak_bytes)}  {fits}  {code}")
+            lines.append(f"  {seconds_text(found.step_s):>8}  {bytes_text(found.peak_bytes):>8}  {fits}  {code}")
     name, narrower = narrower_state(run)
     if narrower:
         left = estimate.peak_bytes - narrower
         fits = "fits     " if left <= memory_bytes else "too large"
-        lines.append(f"  {'':8}    {_gb(left)}  {fits}  {name} in bf16: {_gb(narrower).strip()} less")
+        lines.append(f"  {'':8}  {bytes_text(left):>8}  {fits}  {name} in bf16: {bytes_text(narrower)} less")
     return lines
 
 
@@ -63,14 +64,14 @@ def held_by(run: Simulation) -> list[str]:
     for name, value in zip(program.argument_names, program.arguments, strict=True):
         arguments[name.partition("/")[0]] += float(settled[value])
     groups = sorted(arguments.items(), key=lambda item: -item[1])[:LINES]
-    lines = [", ".join(f"{_gb(held)}  {name}" for name, held in groups)]
+    lines = [", ".join(f"{bytes_text(held):>8}  {name}" for name, held in groups)]
     places: dict[str, list[float]] = defaultdict(list)
     for row in top_buffers(run, HELD):
         if not row.what.startswith("argument"):
             places[row.where or row.what].append(row.bytes)
     largest = sorted(places.items(), key=lambda item: -sum(item[1]))[:LINES]
     arrays = lambda sizes: f"({len(sizes)} arrays)" if len(sizes) > 1 else ""  # noqa: E731
-    return [*lines, *(f"{_gb(sum(sizes))}  {where} {arrays(sizes)}".rstrip() for where, sizes in largest)]
+    return [*lines, *(f"{bytes_text(sum(sizes)):>8}  {where} {arrays(sizes)}".rstrip() for where, sizes in largest)]
 
 
 def narrower_state(run: Simulation) -> tuple[str, float]:
@@ -100,7 +101,3 @@ def larger_meshes(mesh: Mesh) -> Iterator[tuple[str, Mesh]]:
     for axis, size in mesh.shape.items():
         shape = {**mesh.shape, axis: 2 * size}
         yield f"ap.Mesh({shape!r}, device={mesh.device!r})", Mesh(shape, mesh.device, dict(mesh.links))
-
-
-def _gb(in_bytes: float) -> str:
-    return f"{in_bytes / 1e9:5.3g} GB"

@@ -4,6 +4,7 @@
     jax.lax.with_sharding_constraint(h, P("batch", UNCONSTRAINED))   tile<h, 0, batch>; h's other axes are left open
 
 An axis that a sharding does not name is kept off the value, as jax understands it, unless a dim is unconstrained.
+What a `jax.shard_map` in the model partitions by hand (`core/manual_regions.py`) spreads with them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from autopart.api.tactic import TacticContext, TacticResult
@@ -21,6 +23,7 @@ from autopart.core.actions import Action, Atomic, Propagate, Tile
 from autopart.core.arguments import shown
 from autopart.core.errors import ArgumentError, CallError, PartitionError
 from autopart.core.importer.constraints import Dims, dims_of_constraint, is_constraint
+from autopart.core.manual_regions import TO_GLOBAL, TO_LOCAL
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
@@ -39,9 +42,13 @@ class Given:
 
 @dataclass(frozen=True)
 class GivenShardings:
-    """Tiles values as their given shardings say, keeps them whole along the other axes, then propagates."""
+    """Tiles values as their given shardings say, keeps them whole along the other axes, then propagates.
+
+    `regions` tell what the model partitions by hand. A partitioning has that from the start; here it spreads.
+    """
 
     shardings: tuple[Given, ...]
+    regions: tuple[str, ...] = ()
     name: str = field(default="given shardings")
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
@@ -55,7 +62,7 @@ class GivenShardings:
             except PartitionError as error:
                 raise type(error)(f"{given.what}: {error.what}", why=error.why, hint=error.hint or _HINT) from None
         partitioning.propagate()
-        texts = [f"{given.what}: {_text(given.dims)}" for given in self.shardings]
+        texts = [*self.regions, *(f"{given.what}: {_text(given.dims)}" for given in self.shardings)]
         return TacticResult([*actions, *map(Propagate, partitioning.mesh.axis_names)], {"shardings": texts})
 
 
@@ -66,7 +73,23 @@ def given_shardings(traced: Traced, mesh: Mesh, in_shardings: Any, out_shardings
     """
     found = [*_of_arguments(traced, in_shardings), *_of_outputs(traced, out_shardings)]
     found += _in_model(traced.program, mesh)
-    return (GivenShardings(tuple(found)),) if found else ()
+    regions = tuple(_regions(traced.program))
+    return (GivenShardings(tuple(found), regions),) if found or regions else ()
+
+
+def _regions(program: Program) -> Iterator[str]:
+    """A line for each `shard_map` of the model; equal ones of a line of code are one."""
+    if not program.manual.names:
+        return
+    found: dict[tuple[str, tuple[str, ...]], dict[str, list[str]]] = {}
+    is_edge = np.array([s.kind in (TO_LOCAL, TO_GLOBAL) for s in program.specs], np.bool_)
+    for op in np.flatnonzero(is_edge[program.op_spec]).tolist():
+        spec = program.spec(op)
+        lists = found.setdefault((program.where(op), spec.attributes["axes"]), {TO_LOCAL: [], TO_GLOBAL: []})
+        lists[spec.kind].append(_text(spec.attributes["dims"]))
+    for (where, axes), lists in found.items():
+        takes, leaves = (", ".join(dict.fromkeys(lists[kind])) or "nothing" for kind in (TO_LOCAL, TO_GLOBAL))
+        yield f"shard_map {where}: over {', '.join(axes)}, takes {takes}, leaves {leaves}".replace(" :", ":")
 
 
 def _in_model(program: Program, mesh: Mesh) -> Iterator[Given]:

@@ -33,6 +33,7 @@ from autopart.core.arguments import (
     ANYTHING,
     FLAG,
     FUNCTION,
+    NONE,
     STRING,
     Kind,
     check,
@@ -50,9 +51,12 @@ from autopart.spmd.device_local import LoweringOptions
 
 _FUN = FUNCTION | instance("what ap.load returns", LoadedProgram)
 _MESH = instance("an ap.Mesh({...}), or a jax.sharding.Mesh", Mesh, jax.sharding.Mesh)
-_NUMBERS = whole(-(2**31)) | sequence(whole(-(2**31)), "a list of them")
-_NAMES = STRING | sequence(STRING, "a list of them")
+_NUMBERS = whole(-(2**31)) | sequence(whole(-(2**31)), "a list of them") | NONE
+_NAMES = STRING | sequence(STRING, "a list of them") | NONE
 OPTIONS = instance("an ap.LoweringOptions(...)", LoweringOptions)
+_IN_MESH = Kind(
+    "None here: the mesh says which devices, an ap.Mesh or a jax.sharding.Mesh of them", lambda v: v is None
+)
 _CONSTRAINTS = Kind('"keep" or "ignore"', lambda v: isinstance(v, str) and v in ("keep", "ignore"))
 _LATER, _MISSING = cast(Callable, object()), cast(Mesh, None)
 """Stand for the function while `ap.jit(mesh=...)` decorates it, and for a mesh that was not given."""
@@ -64,12 +68,16 @@ def jit(
     schedule: Sequence[Tactic] = (),
     *,
     passes: Sequence[str | Pass] = (),
-    donate_argnums: int | Sequence[int] = (),
-    donate_argnames: str | Sequence[str] = (),
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
     in_shardings: Any = None,
     out_shardings: Any = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+    device: Any = None,
+    backend: Any = None,
     compiler_options: Mapping[str, Any] | None = None,
     constraints: str = "keep",
     options: LoweringOptions = LoweringOptions(),
@@ -92,7 +100,9 @@ def jit(
     `in_shardings` and `out_shardings` are pytree prefixes of the positional arguments and of the result, as `jax.jit`
     takes them: a `PartitionSpec` or `NamedSharding` over the mesh's axes, by name, or None to leave it to the schedule.
     They are decided before the first tactic, with the sharding constraints in the model: `constraints="ignore"` leaves
-    the latter out. `compiler_options` are XLA's, by name.
+    the latter out. `compiler_options` are XLA's, by name. An argument that the function does not use stays where it is,
+    unless `keep_unused`. `inline` puts the program into the jaxpr around it, where there is one, without a call.
+    `device` and `backend`, which `jax.jit` deprecates, are refused: the mesh says what runs where.
 
     Several threads may call it; each shape is compiled once. Under `jax.jit`, `scan` and the like it runs as part of
     the program around it; transform with `grad` or `vmap` before partitioning. Raises `ArgumentError` for arguments of
@@ -109,6 +119,8 @@ def jit(
     check("ap.jit", options=(options, OPTIONS), cost_model=(cost_model, COST_MODEL), strict=(strict, FLAG))
     check("ap.jit", most_compiled=(most_compiled, whole(1)), constraints=(constraints, _CONSTRAINTS))
     check("ap.jit", compiler_options=(compiler_options, COMPILER_OPTIONS))
+    check("ap.jit", keep_unused=(keep_unused, FLAG), inline=(inline, FLAG))
+    check("ap.jit", device=(device, _IN_MESH), backend=(backend, _IN_MESH))
     options = schedule.lowering_options(options) if isinstance(schedule, Plan) else options
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
@@ -120,12 +132,13 @@ def jit(
         donate_argnames=_tuple(donate_argnames),
         passes=(*map(pass_of, passes), *passes_asked(schedule)),
         constraints=constraints == "keep",
+        keep_unused=keep_unused,
     )
     check_numbers(fun, trace_options)
     shardings = in_shardings, out_shardings
     return PartitionedFunction(
         fun, mesh, tuple(schedule), trace_options, options, cost_model_of(cost_model), strict, devices,
-        most_compiled, shardings, compiler_options,
+        most_compiled, shardings, compiler_options, inline,
     )  # fmt: skip
 
 
@@ -152,6 +165,8 @@ def known_options(owner: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tuple(one_or_many: Any) -> tuple:
+    if one_or_many is None:
+        return ()
     return (one_or_many,) if isinstance(one_or_many, (int, str)) else tuple(one_or_many)
 
 
@@ -171,11 +186,12 @@ class PartitionedFunction:
         most_compiled: int,
         shardings: tuple[Any, Any] = (None, None),
         compiler_options: Mapping[str, Any] | None = None,
+        inline: bool = False,
     ):
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
         self._trace_options, self._options = trace_options, options
         self._cost_model, self._strict, self._devices = cost_model, strict, devices
-        self._shardings, self._compiler_options = shardings, compiler_options
+        self._shardings, self._compiler_options, self._inline = shardings, compiler_options, inline
         self._compiled, self._most_compiled = Kept(most_compiled), most_compiled
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
@@ -183,7 +199,7 @@ class PartitionedFunction:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         setting = Setting(self.mesh, self.schedule, self._options, self._cost_model, self._strict, self.given)
         traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
-        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options)
+        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline)
 
     def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
         """The program for arguments of these shapes, before the schedule."""

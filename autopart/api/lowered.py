@@ -62,6 +62,7 @@ class Lowered:
     mesh: Mesh
     devices: np.ndarray | None = None
     compiler_options: Mapping[str, Any] | None = None
+    inline: bool = False
 
     @property
     def program(self) -> DeviceLocal:
@@ -212,8 +213,15 @@ class Lowered:
 
         Tiles are concatenated, sums added and slices sliced straight from the table that the tactics filled. Neither
         layouts nor collectives are involved, so a partitioned run is tested against it. Each op runs by itself: meant
-        for small arrays. Nothing is donated. Raises `CallError` where the arguments are not those it was lowered for.
+        for small arrays. Nothing is donated. Raises `CallError` where the arguments are not those it was lowered for,
+        and for a model with a `shard_map`.
         """
+        if self.traced.program.manual.names:
+            raise CallError(
+                "interpret cannot run a shard_map of the model",
+                why="what is in it communicates between devices, and interpret runs on one",
+                hint="lowered.compile(), or interpret the model without its shard_map",
+            )
         traced, scheduled = runnable(self.traced, self.scheduled, platform_of(jax.devices()[0]))
         return run_in_sequence(traced, scheduled.partitioning, args, kwargs)
 
@@ -226,7 +234,8 @@ class Lowered:
         module = self.exported if traced is self.traced else export(scheduled.device_local)
         inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
         outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
-        return Compiled(on_mesh(scheduled.device_local, module, mesh, inputs, outputs), traced, asked)
+        placed = on_mesh(scheduled.device_local, module, mesh, inputs, outputs, self.inline)
+        return Compiled(placed, traced, asked)
 
     @property
     def _input_layouts(self) -> list[int]:

@@ -303,4 +303,4 @@ def _seconds(value: float | None) -> str:
 
 
 def _bytes(value: float | None) -> str:
-    return "-" if value is None else f"{value / 1e9:.3g} GB"
+    return "-" if value is None else bytes_text(value)

@@ -95,6 +95,12 @@ class MicrobatchLoop(Pass):
             raise self.context.blamed(error, self.tactic) from None
 
     def _looped(self, program: Program) -> Program:
+        if program.manual.names:
+            raise ArgumentError(
+                "the model has a shard_map, and what stands in it cannot be cut into microbatches",
+                why=f"it is partitioned by hand over {', '.join(program.manual.names)}",
+                hint="loop over microbatches in the model, around its shard_map",
+            )
         steps, partitioning = self.tactic.steps, Partitioning(program, Mesh({AXIS: self.tactic.steps}))
         partitioning.table = partitioning.table.without_exchanges()
         try:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from autopart.api.names import Named, is_glob, select
-from autopart.core.actions import Action, ActionError, Atomic, Propagate, ShareGathers, Tile, action_of
+from autopart.core.actions import Action, ActionError, Atomic, Propagate, ShardLoops, ShareGathers, Tile, action_of
 from autopart.core.errors import PartitionError, UnknownNameError
 from autopart.core.quoting import one_line, quoted
 
@@ -51,6 +51,7 @@ def schedule_code(metadata: Metadata) -> str:
         for axis, decisions in _propagations(actions, keys):
             lines += _tactic_lines(_with_globs(decisions, named), axis)
         lines += [f"    ap.SharedGathers(within={a.within})," for a in actions if isinstance(a, ShareGathers)]
+        lines += ["    ap.ShardedLoops()," for a in actions if isinstance(a, ShardLoops)]
     return "\n".join([*lines, "]"])
 
 

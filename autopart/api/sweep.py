@@ -38,7 +38,7 @@ from autopart.core.errors import MeshError, PartitionError
 from autopart.core.html import lines_html, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
-from autopart.core.units import seconds_text
+from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.cost_models import cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
@@ -126,11 +126,10 @@ class Sweep:
         if row.error or row.step_s is None or row.peak_bytes is None:
             return [str(row.mesh), "-", "-", "-", "-", row.error.splitlines()[0]]
         note = "best" if row is self.best else "" if row.searched else "given up early"
-        memory = f"{row.peak_bytes / 1e9:.3g} GB"
         return [
             str(row.mesh),
             seconds_text(row.step_s) if row.searched else f"<= {seconds_text(row.step_s)}",
-            memory,
+            bytes_text(row.peak_bytes),
             "yes" if row.fits else "no",
             str(row.evaluations),
             note,
@@ -208,8 +207,8 @@ def sweep(
     starts: dict[int, Partitioning] = {}
     errors: dict[int, str] = {}
     for number, mesh in enumerate(found):
-        partitioning = Partitioning(traced.program, mesh)
         try:
+            partitioning = Partitioning(traced.program, mesh)
             tactics = [*function.given(traced, mesh), *schedule]
             actions_of(partitioning, tactics, TacticContext(options, cost_model_of(cost_model)))
         except PartitionError as error:

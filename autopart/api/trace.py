@@ -49,6 +49,7 @@ class Options:
     donate_argnames: tuple[str, ...] = ()
     passes: tuple[str | Pass, ...] = ()
     constraints: bool = True
+    keep_unused: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
                 else f"{fun.path} was called with arguments of other shapes or types",
                 why=f"it takes {', '.join(wanted[:6])}{', ...' if len(wanted) > 6 else ''}",
             )
-        return fun.traced.after(options.passes)
+        program = replace(fun.traced.program, keep_unused=options.keep_unused)
+        return replace(fun.traced, program=program).after(options.passes)
     args, kwargs = jax.tree.map(_without_sharding, (args, kwargs))
     watched = jitted(warning_of_changes(fun), options)
     return _lowered(fun, options, watched.trace(*args, **kwargs), platform)
@@ -197,6 +199,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
             donated=donated,
             callbacks=collector.callbacks,
             constraints=options.constraints,
+            keep_unused=options.keep_unused,
         )
     except ProgramError as error:
         raise error.blamed_on(getattr(fun, "__name__", repr(fun))) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from autopart.cli.command_options import JSON, show
+from autopart.core.units import bytes_text
 from autopart.search.storage.cache import clear, default_directory, kept
 
 
@@ -23,4 +24,4 @@ def cache(is_cleared: bool, as_json: bool) -> None:
     size = sum(files.values())
     did = "deleted" if is_cleared else "kept"
     data = {"directory": str(directory), "results": len(files), "bytes": size, "deleted": is_cleared}
-    show(f"{directory}: {len(files)} results {did}, {size / 1e6:.3g} MB", data, as_json)
+    show(f"{directory}: {len(files)} results {did}, {bytes_text(size)}", data, as_json)

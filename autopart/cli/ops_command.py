@@ -5,16 +5,18 @@ from __future__ import annotations
 import click
 
 from autopart.api.trace import load
+from autopart.cli.command_options import JSON, show
 from autopart.core.ops.ops_table import coverage as coverage_of
-from autopart.core.ops.ops_table import ops_table
+from autopart.core.ops.ops_table import ops_rows, ops_table
 from autopart.costmodel.flop_table import flop_table
 
 
 @click.command()
 @click.option("--coverage", metavar="FILE", help="How much of a StableHLO file's ops have a rule, instead.")
 @click.option("--flop", is_flag=True, help="Flop of every op's examples beside XLA's count, instead.")
-def ops(coverage: str | None, flop: bool) -> None:
-    """List the tile mappings of every op that has a rule.
+@JSON
+def ops(coverage: str | None, flop: bool, as_json: bool) -> None:
+    """List the tile mappings of every op that has a rule. --json is of this list, not of the other two tables.
 
     \b
     Example:
@@ -22,7 +24,11 @@ def ops(coverage: str | None, flop: bool) -> None:
     """
     if coverage and flop:
         raise click.UsageError("--coverage and --flop are two tables: ask for one")
+    if as_json and (coverage or flop):
+        raise click.UsageError("--json is of the list of mappings, without --coverage and --flop")
     if coverage:
         click.echo(coverage_of(load(coverage).traced.program))
+    elif flop:
+        click.echo(flop_table())
     else:
-        click.echo(flop_table() if flop else ops_table())
+        show("" if as_json else ops_table(), ops_rows() if as_json else None, as_json)

@@ -4,6 +4,7 @@
     Atomic(5, "batch")      row  ["atomic", 5, "batch"]          text  atomic<%5, batch>
     Propagate("batch")      row  ["propagate", "batch"]          text  propagate<batch>
     ShareGathers(64)        row  ["share_gathers", 64]           text  share_gathers<64>
+    ShardLoops()            row  ["shard_loops"]                 text  shard_loops
 
 A row is plain data: caches, metadata and generated code hold rows. Numbers of values hold for one program alone; a row
 that is to outlive it holds keys in their place (`key_of`), and who reads it says which value each key is (`value_of`).
@@ -56,13 +57,19 @@ class ShareGathers:
     within: int
 
 
-Action = Tile | Atomic | Propagate | ShareGathers
+@dataclass(frozen=True)
+class ShardLoops:
+    """shard_loops: loops hold parts of what is stored in parts; they gather, and reduce their sums, in every turn."""
+
+
+Action = Tile | Atomic | Propagate | ShareGathers | ShardLoops
 
 ACTIONS: dict[str, type[Action]] = {
     "tile": Tile,
     "atomic": Atomic,
     "propagate": Propagate,
     "share_gathers": ShareGathers,
+    "shard_loops": ShardLoops,
 }
 """Every action by the word that rows and text begin with."""
 
@@ -123,7 +130,7 @@ def _read(name: str, part: Any, value_of: Callable[[Any], int]) -> Any:
 def text_of(action: Action, name_of: Callable[[int], str] = "%{}".format) -> str:
     """The action as the paper writes it, on one line; `name_of` says what a reader calls a value."""
     word, *parts = row_of(action, name_of)
-    return one_line(f"{word}<{', '.join(map(str, parts))}>")
+    return one_line(f"{word}<{', '.join(map(str, parts))}>" if parts else word)
 
 
 def renumbered(action: Action, value_of: Callable[[int], int]) -> Action:

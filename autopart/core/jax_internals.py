@@ -25,6 +25,7 @@ from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
+from jaxlib.mlir.dialects import sdy
 
 from autopart.core.errors import CallError, ProgramError
 from autopart.core.host_callbacks import HostCallback, emit_callbacks, operations
@@ -46,6 +47,7 @@ __all__ = [
     "numpy_dtype",
     "parse_module",
     "register_lapack",
+    "sdy",
     "stablehlo",
     "tag_p",
     "wrap_key",

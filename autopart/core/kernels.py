@@ -72,6 +72,12 @@ def allocating_kernel(function: Callable[..., Any]) -> Any:
     return _kept(njit(no_cfunc_wrapper=True)(function))  # pyright: ignore
 
 
+def fast_allocating_kernel(function: Callable[..., Any]) -> Any:
+    """Decorator: the same where the order of sums and the sign of zero do not matter, so that loops become vectors."""
+    fast = {"nsz", "arcp", "contract", "reassoc"}
+    return _kept(njit(no_cfunc_wrapper=True, fastmath=fast)(function))  # pyright: ignore
+
+
 def _kept(dispatcher: Any) -> Any:
     dispatcher._cache = KernelCache(dispatcher.py_func)
     return dispatcher

@@ -15,7 +15,7 @@ ops takes under a second. A reducer's region is summarised as what it computes:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autopart.core.attributes import decode, decode_complex_constant, decode_constant
@@ -108,11 +108,22 @@ class SpecTable:
             number = self._add(key, spec, op)
         return number
 
-    def structural(self, kind: str, operands: tuple[TensorType, ...], results: tuple[TensorType, ...]) -> int:
-        """The number of an op that is not in the module: an argument, a carry, a join, a tag, the marks of a scope."""
-        key = (kind, operands, results)
+    def structural(
+        self,
+        kind: str,
+        operands: tuple[TensorType, ...],
+        results: tuple[TensorType, ...],
+        attributes: Mapping[str, Any] | None = None,
+        made_from: ir.Operation | None = None,
+    ) -> int:
+        """The number of an op that is not in the module: an argument, a carry, a join, a tag, the marks of a scope.
+
+        `made_from` is the op of the module that it becomes again, if there is one.
+        """
+        attributes = attributes or {}
+        key = (kind, operands, results, *sorted(attributes.items()))
         number = self._number.get(key)
-        return self._add(key, OpSpec(kind, {}, operands, results), None) if number is None else number
+        return self._add(key, OpSpec(kind, attributes, operands, results), made_from) if number is None else number
 
     def type(self, type_: ir.Type) -> TensorType:
         """As `tensor_type`, one object per type."""

@@ -4,11 +4,12 @@
     atomic<%p, "B">       an explicit decision to keep one value whole
     propagate "B"         what follows from the decisions, to a fixed point
     share_gathers<64>     a decision for the lowering: near uses of what is stored in parts share a gather
+    shard_loops           another one: loops gather and reduce in every turn, rather than hold what is whole
 
 After propagation each op sits in its own loop nest with at most one loop per axis, so PartIR:Core is determined by
 which mapping each op's loop over each axis uses, which values are explicitly tiled or atomic, and the order in which
-axes entered a nest (earlier is outer: deep tiling never undoes). That and how near uses share a gather is the whole
-state; it can be marked and undone.
+axes entered a nest (earlier is outer: deep tiling never undoes). That and what is decided for
+the lowering is the whole state; it can be marked and undone.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false, reportUnnecessaryIsInstance=false
@@ -18,12 +19,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.actions import Action, Atomic, Propagate, ShareGathers, Tile
+from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
 from autopart.core.errors import TileError
 from autopart.core.layout import LAST_TILE
+from autopart.core.manual_regions import closed_axes, manual_loops
 from autopart.core.mapping_table import MappingTable, mapping_table
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
@@ -48,7 +51,7 @@ from autopart.core.propagation import (
 )
 
 MARK_BITS = 40
-"""Bits of a mark that hold the length of the trail; those above hold how often gathers were shared."""
+"""Bits of a mark that hold the length of the trail; those above hold how many choices were made for the lowering."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,19 @@ class Conflict:
         return f'{self.kind} on "{self.axis}": {ways}' + (f"  at {self.where}" if self.where else "")
 
 
+class ForLowering(NamedTuple):
+    """What was decided for the lowering alone; see `Partitioning.share_within` and `Partitioning.sharded_loops`."""
+
+    share_within: int = 0
+    sharded_loops: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """A state of one partitioning, which `Partitioning.restore` goes to from any other; its trail is cut to length."""
 
     state: StateArrays
-    shared: tuple[int, ...]
+    for_lowering: tuple[ForLowering, ...]
     seeds: tuple[tuple[int, ...], ...]
 
     @property
@@ -104,6 +114,7 @@ class Partitioning:
             user_ptr,
             user,
             is_argument,
+            closed_axes(program, mesh),
         )
         self.state = StateArrays(
             mapping=np.full((ops, axes), NO_MAPPING, np.int16),
@@ -118,9 +129,26 @@ class Partitioning:
         self._heap, self._queued = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
         self._found, self._conflicted = np.zeros(most + 1, np.int32), np.zeros(4 * ops + 1, np.int32)
         self._stamp = 0
-        self._seeds: list[list[int]] = [[] for _ in range(axes)]
+        self._first_seeds = self._by_hand()
+        self._seeds: list[list[int]] = [list(seeds) for seeds in self._first_seeds]
         self._blocked: list[set[int]] = [set() for _ in range(axes)]
-        self._shared: list[int] = []
+        self._for_lowering: list[ForLowering] = []
+
+    def _by_hand(self) -> list[list[int]]:
+        """Sets what the model partitions by hand, for good; returns the ops to look at first along each axis."""
+        seeds: list[list[int]] = [[] for _ in self.sizes]
+        graph, program = self.graph, self.program
+        for loop in manual_loops(program, self.mesh):
+            self.state.mapping[loop.op, loop.axis] = loop.mapping
+            self.state.op_stamp[loop.op, loop.axis] = loop.order
+            seeds[loop.axis] += graph.value_op[program.operands_of(loop.op)].tolist()
+            for value in program.results_of(loop.op):
+                seeds[loop.axis] += graph.use_op[graph.user[graph.user_ptr[value] : graph.user_ptr[value + 1]]].tolist()
+        for axis, name in enumerate(self.mesh.axis_names):
+            inside = [i for i, other in enumerate(program.manual.names) if other == name]
+            for i in inside:
+                self.state.action[(program.manual.of_op >> i & 1).astype(np.bool_)[program.value_op], axis] = ATOMIC
+        return seeds
 
     # ---- actions
 
@@ -135,6 +163,8 @@ class Partitioning:
                 self.propagate([axis])
             case ShareGathers(within):
                 self.share_gathers(within)
+            case ShardLoops():
+                self.shard_loops()
 
     def apply_all(self, actions: Iterable[Action]) -> None:
         """Carries out actions in order; raises `TileError` at the first that is not legal."""
@@ -185,7 +215,12 @@ class Partitioning:
         if within < 0:
             raise TileError(f"gathers cannot be shared within {within} ops", hint="a number of ops, 0 or more")
         if within > self.share_within:
-            self._shared.append(within)
+            self._for_lowering.append(self.for_lowering._replace(share_within=within))
+
+    def shard_loops(self) -> None:
+        """shard_loops. Does nothing where loops hold parts already."""
+        if not self.sharded_loops:
+            self._for_lowering.append(self.for_lowering._replace(sharded_loops=True))
 
     def tile_in_turn(self, values: np.ndarray, dims: np.ndarray, axis: str) -> list[Tile]:
         """tile<value, dim, axis> and propagate, for each value in turn that may then still be tiled; returns those.
@@ -234,9 +269,19 @@ class Partitioning:
         return tiling(self.graph, self.table.arrays, self.state, value, self.mesh.index(axis))
 
     @property
+    def for_lowering(self) -> ForLowering:
+        """What was decided for the lowering, all of it."""
+        return self._for_lowering[-1] if self._for_lowering else ForLowering()
+
+    @property
     def share_within(self) -> int:
         """Uses of a value stored in parts that are at most so many ops apart share a gather; 0: each has its own."""
-        return self._shared[-1] if self._shared else 0
+        return self.for_lowering.share_within
+
+    @property
+    def sharded_loops(self) -> bool:
+        """Loops gather what is stored in parts, and reduce sums that end in a tile, in every turn."""
+        return self.for_lowering.sharded_loops
 
     def ways(self, value: int, dim: int) -> int:
         """Into how many parts the axes that tile `dim` of `value` already cut it."""
@@ -375,36 +420,81 @@ class Partitioning:
         twin._found, twin._conflicted = self._found.copy(), self._conflicted.copy()
         twin._seeds = [list(seeds) for seeds in self._seeds]
         twin._blocked = [set(ops) for ops in self._blocked]
-        twin._shared = list(self._shared)
+        twin._for_lowering = list(self._for_lowering)
         return twin
+
+    def of_part(self, program: Program, ops: np.ndarray, values: np.ndarray) -> Partitioning:
+        """This state over a program that has only some of the ops and values, which can be undone no further.
+
+        `ops` and `values` are what they are called here; `program` has the same specs.
+        """
+        part, mine = Partitioning(program, self.mesh), self.state
+        for array, rows in (("mapping", ops), ("op_stamp", ops), ("action", values), ("value_stamp", values)):
+            getattr(part.state, array)[:] = getattr(mine, array)[rows]
+        part.state.fingerprint[:] = mine.fingerprint
+        number = dict(zip(ops.tolist(), range(len(ops)), strict=True))
+        part._blocked = [{number[op] for op in blocked if op in number} for blocked in self._blocked]
+        part._stamp, part._for_lowering = self._stamp, list(self._for_lowering)
+        return part
+
+    def is_alike(self, ops: np.ndarray, others: np.ndarray) -> bool:
+        """True if ops[i] and others[i], and what they compute, are decided alike, and their axes in one order.
+
+        Entries of one axis that follow each other on the trail are of one rank.
+        """
+        length = int(self.state.length[0])
+        where, axis = self.state.trail[:length].T
+        rank = np.cumsum(np.diff(axis, prepend=-1) != 0)
+        of_op, of_value = np.zeros_like(self.state.op_stamp), np.zeros_like(self.state.value_stamp)
+        is_op = where >= 0
+        of_op[where[is_op], axis[is_op]] = rank[is_op]
+        of_value[-1 - where[~is_op], axis[~is_op]] = rank[~is_op]
+        mine, theirs = (_results(self.program, some) for some in (ops, others))
+        mapping, action = self.state.mapping, self.state.action
+        same_loops = (mapping[ops] == mapping[others]).all() and (of_op[ops] == of_op[others]).all()
+        return bool(
+            same_loops and (action[mine] == action[theirs]).all() and (of_value[mine] == of_value[theirs]).all()
+        )
 
     # ---- going back
 
     @property
     def fingerprint(self) -> int:
         """64 bits that identify the state; equal states have equal fingerprints."""
-        shared = int(mix(self.share_within, 0, 0)) if self._shared else 0
-        return int(self.state.fingerprint[0]) ^ shared
+        chosen = self.for_lowering
+        mixed = int(mix(chosen.share_within, int(chosen.sharded_loops), 0)) if self._for_lowering else 0
+        return int(self.state.fingerprint[0]) ^ mixed
 
     def mark(self) -> int:
         """A point to which `undo` returns. Take it between propagations, not amid undone seeds."""
-        return len(self._shared) << MARK_BITS | int(self.state.length[0])
+        return len(self._for_lowering) << MARK_BITS | int(self.state.length[0])
 
     def undo(self, mark: int) -> None:
         """Takes back every decision made since `mark`."""
         undo(self.state, mark & (1 << MARK_BITS) - 1)
-        del self._shared[mark >> MARK_BITS :]
-        self._seeds = [[] for _ in self.mesh.axis_names]
+        del self._for_lowering[mark >> MARK_BITS :]
+        self._seeds = [list(seeds) for seeds in self._first_seeds]
 
     def snapshot(self) -> Snapshot:
         """The state as it is now, marks included. To copy it is many times faster than to propagate to it again."""
         length = int(self.state.length[0])
         arrays = self.state._replace(trail=self.state.trail[:length])
         state = StateArrays(*(array.copy() for array in arrays))
-        return Snapshot(state, tuple(self._shared), tuple(map(tuple, self._seeds)))
+        return Snapshot(state, tuple(self._for_lowering), tuple(map(tuple, self._seeds)))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Goes to a state that this partitioning was in; marks that were taken on the way there are good again."""
         for mine, then in zip(self.state, snapshot.state, strict=True):
             mine[: len(then)] = then
-        self._shared, self._seeds = list(snapshot.shared), [list(seeds) for seeds in snapshot.seeds]
+        self._for_lowering = list(snapshot.for_lowering)
+        self._seeds = [list(seeds) for seeds in snapshot.seeds]
+
+
+def _results(program: Program, ops: np.ndarray) -> np.ndarray:
+    """int64: the values that some ops compute, one op after another."""
+    counts = np.diff(program.result_ptr)[ops]
+    return (
+        np.repeat(program.result_ptr[ops], counts)
+        + np.arange(counts.sum())
+        - np.repeat(np.cumsum(counts) - counts, counts)
+    )

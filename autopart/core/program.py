@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from autopart.core.manual_regions import ManualAxes, manual_axes
 from autopart.core.op import OpSpec, TensorType
 
 ROOT = 0
@@ -68,6 +69,7 @@ class Program:
     owners           carry -> its while, join -> its case (op numbers)
     donated          positions of the arguments whose buffers the outputs may take
     barriers         the ops of each optimization barrier, in order
+    keep_unused      arguments that nobody reads are passed to the devices all the same
     """
 
     specs: list[OpSpec]
@@ -86,6 +88,7 @@ class Program:
     owners: dict[int, int]
     donated: frozenset[int] = frozenset()
     barriers: list[range] = field(default_factory=list)
+    keep_unused: bool = False
     source: Any = field(default=None, repr=False)
     """Where ops came from (MLIR op per spec, locations); absent after pickling."""
 
@@ -117,6 +120,14 @@ class Program:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), order
 
     @cached_property
+    def passed_arguments(self) -> list[int]:
+        """Positions of the arguments that a device is given: those that something reads, unless all are kept."""
+        pointer, _ = self.users
+        read = np.diff(pointer) > 0
+        read[self.outputs] = True
+        return [i for i, value in enumerate(self.arguments) if self.keep_unused or read[value]]
+
+    @cached_property
     def value_shape(self) -> np.ndarray:
         """int64[values, rank]: shapes, padded with ones to the largest rank."""
         shapes = [r.shape for s in self.specs for r in s.results]
@@ -145,10 +156,18 @@ class Program:
 
     @cached_property
     def value_type_id(self) -> np.ndarray:
-        """int32[values]: equal for values of equal shape and element type."""
+        """int32[values]: equal for values of equal shape, element type, and axes along which they are cut by hand."""
         numbers: dict[TensorType, int] = {}
         rows = [numbers.setdefault(t, len(numbers)) for spec in self.specs for t in spec.results]
-        return np.array(rows, np.int32)[self.value_type_row]
+        of_type = np.array(rows, np.int32)[self.value_type_row]
+        if not self.manual.names:
+            return of_type
+        return (of_type + len(numbers) * self.manual.of_op[self.value_op]).astype(np.int32)
+
+    @cached_property
+    def manual(self) -> ManualAxes:
+        """The mesh axes along which ops are partitioned by hand already, in a `jax.shard_map`."""
+        return manual_axes(self)
 
     @cached_property
     def scope_trips(self) -> np.ndarray:

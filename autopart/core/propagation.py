@@ -38,6 +38,7 @@ class GraphArrays(NamedTuple):
     value_op[value]    the op that makes a value; its results are values result_ptr[op] .. result_ptr[op + 1]
     user[...]          the uses of a value, from user_ptr[value] to user_ptr[value + 1]
     is_argument[op]    True if the op stands for an argument of the program
+    closed[op, axis]   True if the op may get no loop over the axis: it is partitioned by hand along it
     """
 
     op_spec: np.ndarray
@@ -49,6 +50,7 @@ class GraphArrays(NamedTuple):
     user_ptr: np.ndarray
     user: np.ndarray
     is_argument: np.ndarray
+    closed: np.ndarray
 
 
 class StateArrays(NamedTuple):
@@ -236,7 +238,7 @@ def fitting_mappings(
     spec = graph.op_spec[op]
     first_operand, operand_count = graph.operand_ptr[op], graph.operand_ptr[op + 1] - graph.operand_ptr[op]
     first_result, result_count = graph.result_ptr[op], graph.result_ptr[op + 1] - graph.result_ptr[op]
-    if graph.is_argument[op] and state.action[first_result, axis] == ATOMIC:
+    if graph.closed[op, axis] or (graph.is_argument[op] and state.action[first_result, axis] == ATOMIC):
         return 0
     first, mappings, agree = maps.first[spec], maps.first[spec + 1] - maps.first[spec], 0
     for mapping in range(mappings):

@@ -122,6 +122,8 @@ def _decisions(partitioning: Partitioning, value: int) -> list[tuple[int, int | 
     is_argument = program.spec(op).kind == "argument"
     found = []
     for axis, name in enumerate(partitioning.mesh.axis_names):
+        if partitioning.graph.closed[op, axis]:
+            continue
         dim = partitioning.tiled_dim(value, name)
         if state.action[value, axis] != 0:
             found.append((int(state.value_stamp[value, axis]), axis, dim if dim >= 0 else None))

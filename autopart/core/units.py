@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 
 
 def seconds_text(seconds: float) -> str:
-    """Seconds for readers: 2.04 s, 53.4 ms, 7.1 us."""
+    """Seconds for readers: 2.04 s, 53.4 ms, 7.1 us, 40 ns."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
+        if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
+    return f"{seconds / 1e-9:.3g} ns" if seconds else "0 s"
 
 
 def bytes_text(in_bytes: float) -> str:
-    """Bytes for readers, in powers of 1,000: 21.2 GB, 4.3 MB, 12 B."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if in_bytes >= size:
+    """Bytes for readers, in powers of 1,000: 2.4 TB, 21.2 GB, 4.3 MB, 12 B."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(in_bytes) >= size:
             return f"{in_bytes / size:.3g} {unit}"
     return f"{in_bytes:.0f} B"
 

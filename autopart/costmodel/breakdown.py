@@ -96,7 +96,7 @@ def top_buffers(run: Simulation, k: int) -> list[BufferRow]:
     rows = [
         BufferRow(f"argument {_local(run, v, run.local.settled)}", float(run.arrays.values["settled_bytes"][v]), "",
                   path(program, v))
-        for v in program.arguments
+        for v in (program.arguments[i] for i in program.passed_arguments)
     ]  # fmt: skip
     made, end, size = run.buffers.made, run.buffers.end, run.buffers.bytes
     live = np.flatnonzero((size > 0) & (made <= at) & (end >= at))

@@ -64,9 +64,9 @@ class Top:
 
     def __str__(self) -> str:
         rows = [
-            f"{r.seconds * 1e3:10.3f} ms  {r.count:>5} x  {r.what:<44} {r.path:<32} {r.where}" for r in self.seconds
+            f"{seconds_text(r.seconds):>9}  {r.count:>5} x  {r.what:<44} {r.path:<32} {r.where}" for r in self.seconds
         ]
-        rows += [f"{r.bytes / 1e6:10.1f} MB           {r.what:<44} {r.path:<32} {r.where}" for r in self.bytes]
+        rows += [f"{bytes_text(r.bytes):>9}           {r.what:<44} {r.path:<32} {r.where}" for r in self.bytes]
         return "\n".join(map(one_line, rows))
 
 

@@ -4,6 +4,7 @@
     2  on each axis another schedule than DP, and none                      DP(data), DP(data)+Context(model), ...
     3  what was best on each axis together, by what it gained there         Experts(data)+Megatron(model), ...
     4  the fastest, and those of least memory, with state in parts          ...+ZeRO3(data)
+    5  the best of these, where loops hold whole what is in parts           ...+ShardedLoops
 
 For k axes with n schedules each there are (n+1)^k combinations, times the ways to store state. What is slower on an
 axis than `KEPT` others is combined no further (dominance), and combinations that come to one state are one: about 25
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from autopart.search.jobs import State
 from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.decisions import Decision
 from autopart.search.space.named.inputs import Inputs, scratch
 from autopart.search.space.named_schedules import Named, found_schedules
 from autopart.search.space.several_axes import Combined, combined
@@ -32,12 +34,16 @@ MOST_PRODUCTS = 10
 """Combinations of them that are costed, those first whose parts gained most alone."""
 
 FASTEST, BEST = 3, 2
-"""Combinations that are costed with state in parts: so many of the fastest, and of the best where memory counts too."""
+"""Combinations that are costed with state in parts: so many of the fastest, and of the best where memory counts too.
+As many of those with state in parts are costed with loops that hold parts."""
 
 FULL = 0.8
 """Where whole state fills a device's memory to this share, state in parts is tried first."""
 
 DATA, MATRICES, PARAMETERS, OPTIMIZER_STATE = ("DP", "Edges"), "Megatron", "ZeRO3", "ZeRO2"
+
+SHARDED_LOOPS = Named("ShardedLoops", (Decision("shard_loops", 0, -1, ""),), (), stores=True)
+"""Comes after what stores state in parts."""
 
 Roles = tuple[str, ...]
 """Per axis of the space the role of the schedule on it; "" for none."""
@@ -53,6 +59,7 @@ def cost_baselines(space: DecisionSpace, price: Price, memory_bytes: float) -> N
     rounds.one_other()
     rounds.products()
     rounds.stored()
+    rounds.looped()
 
 
 class Rounds:
@@ -70,6 +77,7 @@ class Rounds:
         }
         self._seen = {combined(space, ()).state}
         self._costed: dict[Roles, State] = {}
+        self._stored: list[tuple[State, Roles, tuple[Named, ...]]] = []
         self._count = 0
 
     # ---- rounds
@@ -110,6 +118,14 @@ class Rounds:
             rows += [(roles, self._shards(PARAMETERS, [axis])) for axis in free]
             rows.append((roles, self._shards(PARAMETERS, everywhere)))
         self._cost(rows)
+
+    def looped(self) -> None:
+        """Loops that hold parts, such as those over microbatches, where state is stored in parts."""
+        if not self._space.facts.loop_reads.total:
+            return
+        fastest = sorted(self._stored, key=lambda row: row[0].cost.step_s)[:FASTEST]
+        best = sorted(self._stored, key=lambda row: row[0].cost.rank)[:BEST]
+        self._cost((roles, (*stores, SHARDED_LOOPS)) for _, roles, stores in [*best, *fastest])
 
     # ---- what they choose between
 
@@ -157,7 +173,9 @@ class Rounds:
         self._count += len(wave)
         if wave:
             for (roles, stores, _), state in zip(wave, self._price([c for _, _, c in wave]), strict=True):
-                if not stores:
+                if stores:
+                    self._stored.append((state, roles, stores))
+                else:
                     self._costed[roles] = state
 
     def _fresh(

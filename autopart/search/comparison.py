@@ -15,7 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from autopart.core.partitioning import Partitioning
-from autopart.core.units import seconds_text
+from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.evaluator import SearchTask
 from autopart.search.jobs import State
@@ -124,7 +124,7 @@ def _used(task: SearchTask, state: State) -> set[str]:
 def cost_text(state: State) -> str:
     """Seconds and memory of a state, for readers."""
     fits = "" if state.cost.fits else ", more than there is"
-    return f"{seconds_text(state.cost.step_s)}, {state.cost.peak_bytes / 1e9:.3g} GB{fits}"
+    return f"{seconds_text(state.cost.step_s)}, {bytes_text(state.cost.peak_bytes)}{fits}"
 
 
 def baseline_lines(
@@ -142,4 +142,4 @@ def baseline_lines(
 def row_text(row: Mapping[str, Any], width: int) -> str:
     """A baseline as a line: name, seconds, memory, and whether it does not fit."""
     fits = "" if row["fits"] else "  does not fit"
-    return f"{row['name']:{width}}  {seconds_text(row['step_s']):>8}  {row['peak_bytes'] / 1e9:8.3g} GB{fits}"
+    return f"{row['name']:{width}}  {seconds_text(row['step_s']):>8}  {bytes_text(row['peak_bytes']):>8}{fits}"

@@ -20,6 +20,7 @@ from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.simulator.simulator import Simulator
+from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.spmd.device_local import DeviceLocal
 
 
@@ -126,6 +127,20 @@ class StateCosts:
             found: Any = priced_by(self._cost_model, local, self._mesh)
             cost = Cost(found.step_s, found.peak_bytes, self._excess(found.peak_bytes, found), actions)
         return Cost(cost.step_s, cost.peak_bytes, cost.excess, actions, score_of(self._objective, cost))
+
+    def of_whole(self, local: DeviceLocal, actions: int, whole: WholeProgram) -> Cost | None:
+        """By a device-local program with fewer layers the cost of the whole one; None where that would not be exact."""
+        if self._simulator is None or self._simulator.options.overlap:
+            return None
+        totals = whole.totals(self._simulator.run(local))
+        if totals is None:
+            return None
+        cost = Cost(totals.serial_s, totals.peak_bytes, self._excess(totals.peak_bytes, None), actions)
+        return self._scored(cost)
+
+    def _scored(self, cost: Cost) -> Cost:
+        score = score_of(self._objective, cost)
+        return Cost(cost.step_s, cost.peak_bytes, cost.excess, cost.actions, score)
 
     def _excess(self, peak_bytes: float, found: Any) -> float:
         over = max(0.0, peak_bytes / self._limit_bytes - 1)

@@ -12,26 +12,26 @@ import math
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
-from autopart.core.actions import Action, Propagate
+from autopart.core.actions import Action
 from autopart.core.errors import PartitionError
-from autopart.core.partitioning import Partitioning, Snapshot
+from autopart.core.partitioning import Partitioning
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.cost import Cost, Objective, StateCosts, memory_bytes
+from autopart.search.fewer_layers import FewerLayersCosts, Reached
 from autopart.search.jobs import Job, Question, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, Option
+from autopart.search.walk import Walk
 from autopart.spmd.device_local import LoweringContext, LoweringOptions
 
 MOST_KNOWN = 4096
 """States whose cost an evaluator remembers: the oldest is forgotten, and costed again if it comes again."""
-
-SNAPSHOT_BYTES = 2**27
-"""What the states that an evaluator can go back to may take: prefixes of sequences of decisions, the latest used."""
 
 KEPT_BYTES = 31 * 2**20
 """A block just below the 32 MiB from which on glibc always asks the system."""
@@ -81,19 +81,33 @@ class SearchTask:
 
 
 class Evaluator:
-    """Runs jobs on its own copy of a task's partitioning."""
+    """Runs jobs on its own copy of a task's partitioning.
+
+    Where the program has repeated layers, states are costed by a program with fewer of them, as far as that is exact
+    (`fewer_layers.py`).
+    """
 
     def __init__(self, task: SearchTask):
         keep_freed_memory()
-        copy, self._task = task.partitioning.copy(), task
-        self.partitioning, self.space = copy, task.space
-        self._options, self._statics = task.options, LoweringContext.of(copy.program)
-        self._price = StateCosts(copy.program, copy.mesh, task.cost_model, task.objective)
-        self._start = copy.mark()
-        self._path: list[tuple[Decision, int, int]] = []
-        self._snapshots: dict[tuple[Decision, ...], tuple[Snapshot, list[tuple[Decision, int, int]]]] = {}
+        self._task, self.space = task, task.space
+        self._walk = Walk(task.partitioning.copy(), task.space)
         self._known: dict[tuple[int, int], State] = {}
         self._reached: dict[tuple[Decision, ...], State] = {}
+        self._fewer = FewerLayersCosts.of(task.space, task.options, task.objective) if task.cost_model is None else None
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """The whole program's, wherever the last look at it has left it."""
+        return self._walk.partitioning
+
+    @cached_property
+    def _statics(self) -> LoweringContext:
+        return LoweringContext.of(self.partitioning.program)
+
+    @cached_property
+    def _price(self) -> StateCosts:
+        whole = self.partitioning
+        return StateCosts(whole.program, whole.mesh, self._task.cost_model, self._task.objective)
 
     def warm_up(self) -> None:
         """Costs the start and one decision, so that the first job does not wait for the kernels to be loaded."""
@@ -121,67 +135,43 @@ class Evaluator:
         return tuple(states)
 
     def actions(self, decisions: tuple[Decision, ...]) -> list[Action]:
-        """The actions that a sequence of decisions takes from the start."""
-        self._go_to(())
-        taken: list[Action] = []
-        for decision in decisions:
-            mark = self.partitioning.mark()
-            actions = self.space.apply(self.partitioning, decision)
-            taken += actions
-            self._path.append((decision, mark, count_of(actions)))
-        return taken
-
-    def _go_to(self, decisions: tuple[Decision, ...]) -> int:
-        """Moves the partitioning to the state after `decisions`; returns how many actions lead there."""
-        shared = 0
-        while shared < min(len(self._path), len(decisions)) and self._path[shared][0] == decisions[shared]:
-            shared += 1
-        if not self._restore(decisions, shared) and shared < len(self._path):
-            self.partitioning.undo(self._path[shared][1])
-            del self._path[shared:]
-        for place in range(len(self._path), len(decisions)):
-            self._keep(decisions[:place])
-            mark = self.partitioning.mark()
-            actions = self.space.apply(self.partitioning, decisions[place])
-            self._path.append((decisions[place], mark, count_of(actions)))
-        return sum(count for _, _, count in self._path)
-
-    def _restore(self, decisions: tuple[Decision, ...], shared: int) -> bool:
-        """Goes to the longest prefix of `decisions` that is kept, if it has more than `shared` of them."""
-        for length in range(len(decisions), shared, -1):
-            found = self._snapshots.pop(decisions[:length], None)
-            if found is not None:
-                self._snapshots[decisions[:length]] = found
-                self.partitioning.restore(found[0])
-                self._path = list(found[1])
-                return True
-        return False
-
-    def _keep(self, prefix: tuple[Decision, ...]) -> None:
-        """Keeps the state as it is, which is the one after `prefix`; forgets those that were used longest ago."""
-        if prefix and prefix not in self._snapshots:
-            self._snapshots[prefix] = self.partitioning.snapshot(), list(self._path)
-            most = max(1, SNAPSHOT_BYTES // self._snapshots[prefix][0].in_bytes)
-            while len(self._snapshots) > most:
-                del self._snapshots[next(iter(self._snapshots))]
+        """The actions of a sequence of decisions from the start; `partitioning` is then in the state after them."""
+        return self._walk.actions(decisions)
 
     def _state(self, decisions: tuple[Decision, ...]) -> State:
-        """The state after `decisions`; from memory if they were carried out before, or lead where others did."""
+        """The state after `decisions`; from memory if they were carried out before."""
         state = self._reached.get(decisions)
         if state is None:
-            actions = self._go_to(decisions)
-            local = lower_for_device(self.partitioning, self._options, self._statics)
-            key = self.partitioning.fingerprint ^ local.fingerprint
-            known = self._known.get((key, actions))
-            if known is None:
-                cost = self._price(local, actions)
-                if not math.isfinite(cost.score):
-                    cost = Cost(cost.step_s, cost.peak_bytes, math.inf, actions, math.inf)
-                known = State(decisions, key, cost, self.space.options(self.partitioning))
-                remember(self._known, (key, actions), known)
-            state = State(decisions, key, known.cost, known.options)
+            state = self._costed(decisions)
             remember(self._reached, decisions, state)
         return state
+
+    def _costed(self, decisions: tuple[Decision, ...]) -> State:
+        """The state after `decisions`; from memory if they lead where others did."""
+        found = self._fewer.reach(decisions) if self._fewer is not None else None
+        if found is not None:
+            known = self._known.get((found.key, found.actions)) or self._fewer_state(decisions, found)
+            if known is not None:
+                return self._remembered(decisions, known, found.key, found.actions)
+        actions = self._walk.go_to(decisions)
+        local = lower_for_device(self.partitioning, self._task.options, self._statics)
+        key = self.partitioning.fingerprint ^ local.fingerprint
+        known = self._known.get((key, actions))
+        if known is None:
+            cost = never_at_infinity(self._price(local, actions))
+            known = State(decisions, key, cost, self.space.options(self.partitioning))
+        return self._remembered(decisions, known, key, actions)
+
+    def _fewer_state(self, decisions: tuple[Decision, ...], found: Reached) -> State | None:
+        """The state by the program with fewer layers; None where the whole program has to say."""
+        assert self._fewer is not None
+        cost = self._fewer.cost(found)
+        return None if cost is None else State(decisions, found.key, never_at_infinity(cost), self._fewer.options())
+
+    def _remembered(self, decisions: tuple[Decision, ...], known: State, key: int, actions: int) -> State:
+        if (key, actions) not in self._known:
+            remember(self._known, (key, actions), known)
+        return State(decisions, key, known.cost, known.options)
 
 
 @functools.cache
@@ -194,16 +184,16 @@ def keep_freed_memory() -> None:
     np.empty(KEPT_BYTES, np.uint8)
 
 
+def never_at_infinity(cost: Cost) -> Cost:
+    """The cost; one whose score is infinite fits nowhere."""
+    return cost if math.isfinite(cost.score) else Cost(cost.step_s, cost.peak_bytes, math.inf, cost.actions, math.inf)
+
+
 def remember(known: dict[Key, State], key: Key, state: State) -> None:
     """Adds a state to those that are known; of more than `MOST_KNOWN` the oldest is forgotten."""
     if len(known) >= MOST_KNOWN:
         del known[next(iter(known))]
     known[key] = state
-
-
-def count_of(actions: list[Action]) -> int:
-    """Tile and atomic actions among `actions`."""
-    return sum(not isinstance(a, Propagate) for a in actions)
 
 
 def draw(

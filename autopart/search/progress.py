@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from autopart.core.quoting import one_line
-from autopart.core.units import seconds_text
+from autopart.core.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from autopart.search.jobs import State
@@ -53,7 +53,7 @@ class ProgressLine:
         share = done / total if 0 < total < float("inf") else 0.0
         bar = "#" * round(BAR * share) + "-" * (BAR - round(BAR * share))
         count = f"{done}/{total:.0f}" if total < float("inf") else f"{done}"
-        memory = f"{cost.peak_bytes / 1e9:.3g} GB" + ("" if cost.fits else f" ({1 + cost.excess:.2f} x memory)")
+        memory = bytes_text(cost.peak_bytes) + ("" if cost.fits else f" ({1 + cost.excess:.2f} x memory)")
         rate = problem.evaluations_per_s
         return (
             f"search {self._title}  [{bar}]  {count}  {rate:.0f}/s  best {seconds_text(cost.step_s)}  {memory}"

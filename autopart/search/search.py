@@ -18,7 +18,7 @@ from typing import Any
 from autopart.core.actions import Action, row_of
 from autopart.core.gc_pause import gc_paused
 from autopart.core.partitioning import Partitioning
-from autopart.core.units import seconds_text
+from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.cost_models import called_cost_model, cost_model_of
 from autopart.costmodel.estimate import CostModel
@@ -211,9 +211,10 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
         if error is problem.broken:
             raise
         best = problem.best
+        took, held = seconds_text(best.cost.step_s), bytes_text(best.cost.peak_bytes)
         failure = OptimizerError(
             f"{optimizer!r} raised {error!r} after {problem.evaluations} evaluations",
-            why=f"its best state until then takes {seconds_text(best.cost.step_s)} and {_gb(best.cost.peak_bytes)}",
+            why=f"its best state until then takes {took} and {held}",
             hint="the state is this error's `best`; with records=..., resume=... goes on from what was costed",
         )
         failure.best = best
@@ -280,16 +281,14 @@ def _unjudged(report: dict[str, Any]) -> bool:
 
 def _blocked_by(task: SearchTask, cost: Cost) -> list[str]:
     """What fills the memory of a state that does not fit, in words."""
-    lines = [f"nothing found fits: the least is {_gb(cost.peak_bytes)}, {1 + cost.excess:.2f} x the device's memory"]
+    least = bytes_text(cost.peak_bytes)
+    lines = [f"nothing found fits: the least is {least}, {1 + cost.excess:.2f} x the device's memory"]
     if task.cost_model is None:
         partitioning = task.partitioning
         run = Simulator.of(partitioning.program, partitioning.mesh).run(lower_for_device(partitioning, task.options))
-        lines += [f"{_gb(row.bytes)}  {row.what}  {row.path}  {row.where}".rstrip() for row in top_buffers(run, 5)]
+        for row in top_buffers(run, 5):
+            lines.append(f"{bytes_text(row.bytes)}  {row.what}  {row.path}  {row.where}".rstrip())
     return lines
-
-
-def _gb(in_bytes: float) -> str:
-    return f"{in_bytes / 1e9:.3g} GB"
 
 
 def _header(partitioning: Partitioning, wanted: Search) -> dict[str, Any]:

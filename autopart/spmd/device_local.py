@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import axes_by_dim, local_elements, local_shape, pending_axes
 from autopart.core.mapping_table import MappingTable
 from autopart.core.mesh import Mesh
-from autopart.core.op import TensorType
+from autopart.core.op import SUM, TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.spmd.layouts import layouts, layouts_hash
@@ -33,6 +33,7 @@ from autopart.spmd.pending import Given, pass_reductions
 from autopart.spmd.placement import Placement, place, stored_values, use_places
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
+from autopart.spmd.redistribution.types import SubAxis
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute")
 """Kinds that communicate, in the order in which tables show them; all_slice is local and not counted."""
@@ -117,11 +118,20 @@ class DeviceLocal:
         pending = tuple((names[a], code) for a, code in pending_axes(layout, len(names)))
         return DistributedType.of(shape, axes, self.mesh.shape, pending)
 
+    def _held_apart(self, value: int, type_: DistributedType, source: int) -> DistributedType:
+        """The type of what is cut by hand: like parts of a reduction that stays pending, no copies for the planner."""
+        names = self.program.manual.of(int(self.program.value_op[value]))
+        if not names:
+            return type_
+        codes = [code for _, code in pending_axes(source, len(self.mesh.axis_names))]
+        apart = tuple((SubAxis(name, self.mesh.shape[name]), codes[0] if codes else SUM) for name in names)
+        return replace(type_, pending=(*apart, *type_.pending))
+
     def plan_between(self, value: int, source: int, target: int) -> Plan:
         """The sequence of collectives that takes `value` from one layout to another."""
         return plan(
-            self.distributed_type(value, source),
-            self.distributed_type(value, target),
+            self._held_apart(value, self.distributed_type(value, source), source),
+            self._held_apart(value, self.distributed_type(value, target), source),
             element_bytes=self.program.type_of(value).element_bytes,
             cost=self.options.redistribution_cost,
             forms=self.forms,
@@ -218,7 +228,7 @@ def lower(
     required = np.zeros(len(program.operands), np.uint64)
     given = Given(
         partitioning.graph, partitioning.table.arrays, state, statics.passages, partitioning.sizes,
-        program.value_shape, statics.is_output, options.sums_through_converts,
+        program.value_shape, statics.is_output, options.sums_through_converts, partitioning.sharded_loops,
     )  # fmt: skip
     passing, code = pass_reductions(given)
     layouts(
@@ -230,7 +240,9 @@ def lower(
     _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)
     share_within = max(options.share_within, partitioning.share_within)
     gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
-    placement = place(program, statics.places, gathered_anew, settled, required, grows, share_within)
+    placement = place(
+        program, statics.places, partitioning.sharded_loops, gathered_anew, settled, required, grows, share_within
+    )
     return DeviceLocal(
         program=program,
         mesh=partitioning.mesh,

@@ -6,7 +6,10 @@
 
 The walk says what comes when; this file says what it is in StableHLO. A stored-sharded value that is gathered more than
 once is passed, from the second time on, through an `optimization_barrier` with another operand of the use: the compiler
-can then neither merge the gathers nor move them before the use is ready.
+can then neither merge the gathers nor move them before the use is ready. Where loops hold parts (`ShardLoops`), so is what
+a turn gathers of a value from outside the loop, from the first time on: it could be moved before the loop. A sum that a
+turn reduces into the tile to which it is added is held by a barrier too: XLA would move the reduction behind the loop, and
+let the loop add up what is whole.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from autopart.core.control_flow import Branches, Loop
 from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
+from autopart.core.program import ROOT, Program
 from autopart.spmd.called_functions import bring_called_functions
 from autopart.spmd.compiled_right import compile_right
 from autopart.spmd.device_local import DeviceLocal
@@ -34,7 +38,10 @@ _STRUCTURAL = ("tag", "condition")
 
 
 def export(local: DeviceLocal) -> ir.Module:
-    """The device-local StableHLO module; its `main` takes and returns what one device holds."""
+    """The device-local StableHLO module; its `main` takes and returns what one device holds.
+
+    Of the arguments it takes those that are passed (`Program.passed_arguments`).
+    """
     source = local.program.source
     if source is None:
         raise ValueError("the program was unpickled without its module; export where it was imported")
@@ -60,7 +67,8 @@ class _Exporter:
     def module(self) -> ir.Module:
         source, module = self._program.source, ir.Module.create()
         block = self._main(module)
-        self._values.update(zip(self._program.arguments, block.arguments, strict=True))
+        passed = [self._program.arguments[i] for i in self._program.passed_arguments]
+        self._values.update(zip(passed, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             self._collectives.begin()
             func.ReturnOp(self._walk.program())
@@ -72,7 +80,8 @@ class _Exporter:
 
     def _main(self, module: ir.Module) -> ir.Block:
         local, program = self._local, self._program
-        inputs = [self._type(v, int(local.settled[v])) for v in program.arguments]
+        passed = [program.arguments[i] for i in program.passed_arguments]
+        inputs = [self._type(v, int(local.settled[v])) for v in passed]
         outputs = [self._type(v, s) for v, s in zip(program.outputs, output_layouts(local), strict=True)]
         with ir.InsertionPoint(module.body):
             main = func.FuncOp("main", ir.FunctionType.get(inputs, outputs), visibility="public")
@@ -109,24 +118,44 @@ class _Exporter:
     # ---- redistributions
 
     def redistribute(self, number: int, value: int, plan: Plan) -> ir.Value:
-        return self.settle(value, self._kept_apart(number, value), plan)
+        return self._redistributed(self._kept_apart(number, value), plan)
 
     def settle(self, value: int, left: ir.Value, plan: Plan) -> ir.Value:
+        settled = self._redistributed(left, plan)
+        is_tile = any(step.kind == "reduce_scatter" for step in plan.steps)
+        return barrier(settled)[0] if is_tile and is_added_to_carry(self._program, value) else settled
+
+    def _redistributed(self, left: ir.Value, plan: Plan) -> ir.Value:
         for step in plan.steps:
             left = self._collectives.emit(step, left)
         return left
 
     def _kept_apart(self, number: int, value: int) -> ir.Value:
-        """The value to redistribute; behind a barrier if it has been redistributed so before."""
-        key = (value, int(self._local.placement.target[number]))
-        if key not in self._gathered:
+        """The value to redistribute; behind a barrier if it has been redistributed so before, or is kept in a loop."""
+        program, key = self._program, (value, int(self._local.placement.target[number]))
+        loop = self._kept_in(number)
+        if key not in self._gathered and loop < 0:
             self._gathered.add(key)
             return self._values[value]
-        op = int(self._program.use_op[self._first_use[number]])
+        self._gathered.add(key)
+        op = int(program.use_op[self._first_use[number]])
         for other in map(self._walk.operand, self._walk.uses(op)):
-            if other != value and other in self._values and not self._local.statics.stored[other]:
+            is_late = other != value and other in self._values and not self._local.statics.stored[other]
+            if is_late and program.value_op[other] > loop:
                 return barrier(self._values[value], self._values[other])[0]
+        if loop >= 0:
+            carried = int(program.result_ptr[loop + 1])
+            return barrier(self._values[value], self._values[carried])[0]
         return self._values[value]
+
+    def _kept_in(self, number: int) -> int:
+        """The loop around a redistribution that could stand before it; -1 where none is."""
+        scope, scopes = int(self._local.placement.scope[number]), self._program.scopes
+        if self._local.statics.places[0][self._first_use[number]] == scope:
+            return -1
+        while scopes[scope].kind not in ("body", "condition"):
+            scope = scopes[scope].parent
+        return scopes[scope].op
 
     # ---- control flow
 
@@ -160,6 +189,19 @@ class _Exporter:
         """Emits into the block; what it defines cannot be read after it."""
         with ir.InsertionPoint(block), self._values.region(), self._ops.region():
             yield
+
+
+def is_added_to_carry(program: Program, value: int) -> bool:
+    """True if all that reads the value is an add to what a loop carries and nothing else reads."""
+    pointer, uses = program.users
+    if pointer[value + 1] != pointer[value] + 1:
+        return False
+    op = int(program.use_op[uses[pointer[value]]])
+    if program.spec(op).kind != "add":
+        return False
+    other = next((v for v in program.operands_of(op).tolist() if v != value), value)
+    is_carried = program.spec(int(program.value_op[other])).kind == "carry"
+    return is_carried and program.op_scope[op] != ROOT and pointer[other + 1] == pointer[other] + 1
 
 
 def _first_uses(local: DeviceLocal) -> dict[int, int]:

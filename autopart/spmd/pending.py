@@ -19,7 +19,7 @@ transpose, which the compiler then makes part of the matmul.
 
 A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
 passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
-would be held whole. So does the result of a branch that is pending in one branch alone: other branches reduce nothing.
+would be held whole. Nor does a carry that is tiled, where loops hold parts (`ShardLoops`). So does the result of a branch that is pending in one branch alone: other branches reduce nothing.
 """
 
 # pyright: reportArgumentType=false
@@ -50,6 +50,7 @@ class Given(NamedTuple):
     shapes[value, dim]   whole shapes, 1 behind the last dim
     is_output[value]     True for what the program returns
     rounded              reductions also pass ops whose parts are rounded otherwise than the whole
+    sharded_loops        a carry that is tiled passes nothing: what it adds up is reduced in every turn
     """
 
     graph: GraphArrays
@@ -60,6 +61,7 @@ class Given(NamedTuple):
     shapes: np.ndarray
     is_output: np.ndarray
     rounded: bool
+    sharded_loops: bool
 
 
 class Ways(NamedTuple):
@@ -100,7 +102,8 @@ def pass_reductions(given: Given) -> tuple[np.ndarray, np.ndarray]:
     for axis in range(axes):
         for op in range(ops):
             if given.passages.is_carry[op]:
-                ways.assumed[op] = ANY_CODE
+                held = given.sharded_loops and given.state.mapping[op, axis] >= 0
+                ways.assumed[op] = 0 if held else ANY_CODE
         some = changes = True
         while changes:
             some = _spread(given, ways, axis)

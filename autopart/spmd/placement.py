@@ -3,7 +3,8 @@
     %w [{B},{}]  ->  dot (forward)      all_gather, right before the dot
                  ->  dot (backward)     all_gather again: a stored-sharded parameter is gathered for each use (FSDP)
     %a [{B},{}]  ->  dot, dot           one all_gather, before the first
-    while ... %a -> dot                 loop-invariant: before the loop
+    while ... %a -> dot                 loop-invariant: before the loop; where loops hold parts (`ShardLoops`) and %a is
+                                        stored in parts, in the loop
 
 Redistributions of one value into one layout are shared, with one exception: a value that is an argument, or follows
 from arguments by casts and changes of layout alone, and of which a use needs more than a device stores. Such a value
@@ -85,14 +86,22 @@ def _owns(program: Program, loop: int, value: int) -> bool:
 def place(
     program: Program,
     places: tuple[np.ndarray, np.ndarray],
+    sharded_loops: bool,
     stored: np.ndarray,
     settled: np.ndarray,
     required: np.ndarray,
     grows: np.ndarray,
     share_within: int,
 ) -> Placement:
-    """Groups the uses that need a redistribution; `grows[u]` is True where use u needs more than is stored."""
+    """Groups the uses that need a redistribution; `grows[u]` is True where use u needs more than is stored.
+
+    `places` are those of `use_places`; with `sharded_loops` only what does not grow goes before loops.
+    """
     scope, position = places
+    if sharded_loops:
+        at_use = stored[program.operands] & grows
+        scope = np.where(at_use, program.use_scope, scope)
+        position = np.where(at_use, program.use_position, position)
     uses = np.flatnonzero(settled[program.operands] != required)
     values = program.operands[uses]
     alone = stored[values] & grows[uses]

@@ -35,6 +35,8 @@ class OnMesh:
 
     function: Any
     """The function as `jax.jit` wraps it."""
+    traced: Any
+    """What goes into a program around it: the same, or the function itself if that is to be inline."""
     avals: list[jax.ShapeDtypeStruct]
     in_shardings: list[NamedSharding]
     out_shardings: list[NamedSharding]
@@ -59,25 +61,28 @@ def on_mesh(
     mesh: jax.sharding.Mesh,
     in_shardings: Sequence[NamedSharding] | None = None,
     out_shardings: Sequence[NamedSharding] | None = None,
+    inline: bool = False,
 ) -> OnMesh:
     """The exported `module` of `local` on `mesh`.
 
-    Whole arrays come in and go out in the given shardings; without them, in those that `local` works with.
+    Whole arrays come in and go out in the given shardings; without them, in those that `local` works with. With
+    `inline`, a program around it has no call.
     """
     in_specs = [spec_of(local.mesh, layout) for layout in input_layouts(local)]
     out_specs = [spec_of(local.mesh, layout) for layout in output_layouts(local)]
     inputs = list(in_shardings) if in_shardings is not None else [NamedSharding(mesh, s) for s in in_specs]
     outputs = list(out_shardings) if out_shardings is not None else [NamedSharding(mesh, s) for s in out_specs]
+    plain = device_local_function(local, module, mesh, in_specs, out_specs)
     function = jax.jit(
-        device_local_function(local, module, mesh, in_specs, out_specs),
+        plain,
         in_shardings=inputs,
         out_shardings=outputs,
-        donate_argnums=tuple(sorted(local.program.donated)),
-        keep_unused=True,
+        donate_argnums=tuple(sorted(local.program.donated & set(local.program.passed_arguments))),
+        keep_unused=local.program.keep_unused,
     )
     kinds = [local.program.type_of(v) for v in local.program.arguments]
     avals = [jax.ShapeDtypeStruct(k.shape, numpy_dtype(k.dtype)) for k in kinds]
-    return OnMesh(function, avals, inputs, outputs, mesh)
+    return OnMesh(function, plain if inline else function, avals, inputs, outputs, mesh)
 
 
 def device_local_function(
@@ -87,11 +92,16 @@ def device_local_function(
     in_specs: Sequence[PartitionSpec],
     out_specs: Sequence[PartitionSpec],
 ) -> Callable[..., list[jax.Array]]:
-    """A function of whole arrays (flat, in argument order) that runs `module` on each device's part of them."""
-    program = local.program
+    """A function of whole arrays (flat, in argument order) that runs `module` on each device's part of them.
+
+    An argument that the module does not take is not read, so that `jax.jit` leaves it where it is.
+    """
+    program, passed = local.program, local.program.passed_arguments
     kinds = [local.local_type(v, layout) for v, layout in zip(program.outputs, output_layouts(local), strict=True)]
     call = device_local_call(module, [(k.shape, numpy_dtype(k.dtype)) for k in kinds], program.source.callbacks)
-    return jax.shard_map(call, mesh=mesh, in_specs=tuple(in_specs), out_specs=list(out_specs), check_vma=False)
+    in_specs = tuple(in_specs[i] for i in passed)
+    on_devices = jax.shard_map(call, mesh=mesh, in_specs=in_specs, out_specs=list(out_specs), check_vma=False)
+    return lambda *arrays: on_devices(*(arrays[i] for i in passed))
 
 
 # ---- meshes and layouts in jax's terms

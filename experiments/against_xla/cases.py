@@ -18,10 +18,10 @@ from jax.sharding import NamedSharding
 
 import autopart as ap
 from autopart.spmd.run import jax_mesh, on_mesh
-from experiments.against_xla import outside
-from experiments.against_xla.outside import Model
 from experiments.automatic.cases import IT32_SCHEDULES, UNET_SCHEDULES
 from experiments.models import gns, it32, t32, unet
+from experiments.models.outside import train_states as outside
+from experiments.models.outside.train_states import Model
 from experiments.models.tactics import BP, EMB, GNS_ES, MP, Z2, Z3
 from experiments.simulator_accuracy.pairs import GNS_MP, GNS_Z3
 

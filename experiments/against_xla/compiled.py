@@ -30,7 +30,7 @@ def compile_case(case: Case) -> dict[str, str]:
     devices = topology_devices(case.topology)
     pair, keys = case.pair(devices), {}
     for side, lowered in (("ours", pair.ours), ("xla", pair.xla)):
-        keys[side] = _key(lowered, case.topology)
+        keys[side] = key_of(lowered, case.topology)
         if keys[side] not in kept():
             keep(
                 keys[side], figures(lowered, case.mesh, CLOCK_HZ[devices[0].device_kind.lower()], f"{case.name} {side}")
@@ -79,7 +79,7 @@ def versions() -> dict[str, str]:
         return {"jax": version("jax")}
 
 
-def _key(lowered: Any, topology: str) -> str:
+def key_of(lowered: Any, topology: str) -> str:
     """What the compiler is given, as a number."""
     digest = hashlib.sha256(json.dumps([topology, versions()]).encode())
     digest.update(lowered.as_text().encode())

@@ -51,6 +51,8 @@ class Config:
     sequence: int = 1024
     learning_rate: float = 1e-3
     adam_epsilon: float = 1e-8
+    checkpoint: bool = False
+    """Whether `jax.checkpoint` is written around each block."""
 
     @property
     def head_dim(self) -> int:
@@ -119,18 +121,24 @@ def mlp(block: Params, x: jax.Array) -> jax.Array:
     return jnp.einsum("bsf,fd->bsd", hidden, block["down"]) + block["down_bias"]
 
 
-def logits(params: Params, tokens: jax.Array) -> jax.Array:
+def apply_block(block: Params, x: jax.Array) -> jax.Array:
+    """One block: `x` [b, s, d] to [b, s, d]."""
+    x = x + attention(block, rms_norm(x, block["attention_norm"]))
+    return rms_norm(x + mlp(block, rms_norm(x, block["mlp_norm"])), block["block_norm"])
+
+
+def logits(params: Params, tokens: jax.Array, checkpoint: bool = False) -> jax.Array:
     """Next-token logits [b, s, vocabulary] of `tokens` [b, s]."""
+    apply = jax.checkpoint(apply_block) if checkpoint else apply_block
     x = jnp.take(params["embedding"], tokens, axis=0)
     for block in params["blocks"]:
-        x = x + attention(block, rms_norm(x, block["attention_norm"]))
-        x = rms_norm(x + mlp(block, rms_norm(x, block["mlp_norm"])), block["block_norm"])
+        x = apply(block, x)
     return jnp.einsum("bsd,vd->bsv", x, params["embedding"])
 
 
-def loss(params: Params, batch: Batch) -> jax.Array:
+def loss(params: Params, batch: Batch, checkpoint: bool = False) -> jax.Array:
     """Mean cross entropy over all tokens of the batch, in nats."""
-    predicted = logits(params, batch["inputs"])
+    predicted = logits(params, batch["inputs"], checkpoint)
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(predicted, batch["targets"]))
 
 
@@ -143,7 +151,7 @@ def step(config: Config) -> Callable[[Params, optax.OptState, Batch], tuple[Para
     """`train_step(params, opt_state, batch) -> (params, opt_state, loss)`."""
 
     def train_step(params: Params, opt_state: optax.OptState, batch: Batch):
-        value, gradients = jax.value_and_grad(loss)(params, batch)
+        value, gradients = jax.value_and_grad(loss)(params, batch, config.checkpoint)
         updates, opt_state = optimizer(config).update(gradients, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, value
 

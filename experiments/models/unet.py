@@ -51,6 +51,8 @@ class Config:
     batch: int = 128
     learning_rate: float = 1e-4
     adam_epsilon: float = 1e-8
+    checkpoint: bool = False
+    """Whether `jax.checkpoint` is written around each residual block."""
 
     @property
     def time_dim(self) -> int:
@@ -203,23 +205,24 @@ def time_embedding(config: Config, params: list[Params], time: jax.Array) -> jax
 
 def predict(config: Config, params: Params, image: jax.Array, time: jax.Array) -> jax.Array:
     """The noise in `image` [b, r, r, c] at diffusion time `time` [b]."""
+    residual = jax.checkpoint(residual_block, static_argnums=0) if config.checkpoint else residual_block
     told = time_embedding(config, params["time"], time)
     down, up, shrink, grow = map(iter, (params["down"], params["up"], params["shrink"], params["grow"]))
     x = convolve(params["first"], image)
     kept = [x]
     for level in range(config.levels):
         for _ in range(config.blocks):
-            x = residual_block(config, next(down), x, told)
+            x = residual(config, next(down), x, told)
             kept.append(x)
         if level < config.levels - 1:
             x = convolve(next(shrink), x, stride=2)
             kept.append(x)
-    x = residual_block(config, params["middle"][0], x, told)
+    x = residual(config, params["middle"][0], x, told)
     x = attention(config, params["attention"], x)
-    x = residual_block(config, params["middle"][1], x, told)
+    x = residual(config, params["middle"][1], x, told)
     for level in reversed(range(config.levels)):
         for _ in range(config.blocks + 1):
-            x = residual_block(config, next(up), jnp.concatenate([x, kept.pop()], axis=-1), told)
+            x = residual(config, next(up), jnp.concatenate([x, kept.pop()], axis=-1), told)
         if level > 0:
             x = convolve(next(grow), jnp.repeat(jnp.repeat(x, 2, axis=1), 2, axis=2))
     return convolve(params["last"], jax.nn.silu(group_norm(params["last_norm"], x, config.groups)))

@@ -14,7 +14,7 @@ import autopart as ap
 from autopart.core.program import Program
 from experiments.automatic.cases import WORKLOADS, traced, workload
 from experiments.models import gns, it32, t32, unet
-from experiments.search_quality.models import MODELS
+from experiments.models.outside.released import MODELS
 
 MESHES = {
     "tpu_v3": ap.Mesh({"batch": 8, "model": 4}, device="tpu_v3"),

@@ -41,7 +41,10 @@ def main() -> None:
     options = parser.parse_args()
     trees = {"now": HERE} | ({"base": options.base.resolve()} if options.base else {})
     rows = []
-    print("program               ops  version  evaluations/s   ms:  propagate  lower  simulate  options   space s")
+    print(
+        "program               ops  version  evaluations/s     ms   whole ms:  propagate  lower  simulate  options"
+        "  space s"
+    )
     for program in options.programs.split(","):
         found = {tree: [] for tree in trees}
         for _ in range(options.rounds):
@@ -52,9 +55,9 @@ def main() -> None:
         for name, best in row.items():
             stages = best["stages_ms"]
             print(
-                f"{program:18} {best['ops']:7,}  {name:7} {1e3 / best['evaluation_ms']:13.0f}        "
-                f"{stages['propagate']:9.2f} {stages['lower']:6.2f} {stages['simulate']:9.2f} {stages['options']:8.2f}"
-                f" {best['space_s']:9.2f}",
+                f"{program:18} {best['ops']:7,}  {name:7} {1e3 / best['evaluation_ms']:13.0f} "
+                f"{best['evaluation_ms']:6.2f} {best['whole_ms']:10.2f}  {stages['propagate']:9.2f} "
+                f"{stages['lower']:6.2f} {stages['simulate']:9.2f} {stages['options']:8.2f} {best['space_s']:8.2f}",
                 flush=True,
             )
         if len({best["digest"] for best in row.values()}) > 1:

@@ -121,6 +121,7 @@ FIELDS = {
 JIT = {
     "fun": function, "mesh": MESH, "schedule": [TACTIC], "passes": (), "donate_argnums": (), "donate_argnames": (),
     "static_argnums": (), "static_argnames": (), "options": ap.LoweringOptions(), "cost_model": None, "strict": False,
+    "keep_unused": False, "inline": False, "device": None, "backend": None,
     "most_compiled": 3, "in_shardings": None, "out_shardings": None, "compiler_options": None, "constraints": "keep",
 }  # fmt: skip
 SEARCHES = ("optimizer", "budget", "seed", "executor", "objective", "cost_model", "options", "cache")
@@ -140,6 +141,7 @@ ROWS = {
     "Limits": ({}, ap.Limits, None),
     "Recompute": ({"keep": "blocks", "name": ""}, ap.Recompute, applied),
     "Microbatch": ({"inputs": {"x": 0}, "steps": 2, "loops": 1, "name": ""}, ap.Microbatch, applied),
+    "ShardedLoops": ({"name": ""}, ap.ShardedLoops, applied),
     "SharedGathers": ({"within": 8, "name": ""}, ap.SharedGathers, applied),
     "Processes": ({}, ap.Processes, None),
     "Mesh": ({"axes": {"a": 4, "b": 2}, "device": None, "links": None}, ap.Mesh,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import autopart as ap
 from autopart.__main__ import main
-from autopart.core.ops.ops_table import coverage, ops_table
+from autopart.core.ops.ops_table import coverage, ops_rows, ops_table
 from autopart.core.ops.rule import known_kinds
 
 PROGRAM = """
@@ -43,6 +43,13 @@ def test_the_table_shows_mappings_and_reasons():
     table = ops_table()
     assert "(1, 0) -> sum, at most 6 ways" in table
     assert "quantized types are not supported" in table
+
+
+def test_the_rows_are_those_of_the_table():
+    rows = {row["kind"]: row for row in ops_rows()}
+    assert sorted(rows) == sorted(known_kinds())
+    assert "(1, 0) -> sum, at most 6 ways" in rows["dot_general"]["mappings"]
+    assert rows["rng_bit_generator"]["blocked_because"]
 
 
 def test_coverage_counts_ops_with_a_rule_and_names_the_others(tmp_path):

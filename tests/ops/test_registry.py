@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autopart.core.op import MAX, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.manual_regions import KINDS
+from autopart.core.op import ANY, MAX, OR, SUM, WHOLE, OpSpec, TensorType, TileMapping
 from autopart.core.ops.rule import (
     CUSTOM_CALLS,
     Rule,
@@ -99,12 +100,25 @@ def test_a_dim_in_two_mappings_is_refused():
         mappings_of(custom_call("twice", tensor(4, 6), results=(tensor(4, 6),)))
 
 
-@pytest.mark.parametrize("name", [r.kind for r in rules() if r.structural])
+@pytest.mark.parametrize("name", [r.kind for r in rules() if r.structural and r.kind not in KINDS])
 def test_structural_kinds_are_identities(name: str):
     spec = OpSpec(name, {}, (tensor(4, 6), tensor(4, 6)), (tensor(4, 6), tensor(4, 6)))
     expected = [TileMapping((d, d), (d, d), n) for d, n in ((0, 4), (1, 6))]
     marks = ("while", "case", "if", "condition")
     assert mappings_of(spec) == (() if name in marks else tuple(expected))
+
+
+def test_the_edge_of_a_region_loops_over_what_it_cuts_and_tiles_the_rest():
+    attributes = {"axes": ("a", "b"), "dims": ((), ("a", "b")), "mesh": (("a", 2), ("b", 3), ("c", 2))}
+    whole, part = tensor(4, 12), tensor(4, 2)
+    assert mappings_of(OpSpec("to_local", attributes, (whole,), (part,))) == (
+        TileMapping((1,), (ANY,), 6),
+        TileMapping((0,), (0,), 4),
+    )
+    assert mappings_of(OpSpec("to_global", attributes, (part,), (whole,))) == (
+        TileMapping((WHOLE,), (1,), 6),
+        TileMapping((0,), (0,), 4),
+    )
 
 
 def test_an_argument_without_a_tied_output_tiles_on_every_dim():

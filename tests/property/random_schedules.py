@@ -19,7 +19,7 @@ import numpy as np
 
 import autopart as ap
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
-from autopart.core.actions import Action, Atomic, Propagate, ShareGathers, Tile
+from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
 from autopart.core.errors import TileError, UnknownNameError
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
@@ -281,7 +281,7 @@ def by_position(actions: Sequence[Action], program: Program, name: str) -> tuple
     position = {value: i for i, value in enumerate(values_of(program, name))}
     found: list[Action] = []
     for action in actions:
-        if isinstance(action, Propagate | ShareGathers):
+        if isinstance(action, Propagate | ShareGathers | ShardLoops):
             found.append(action)
         elif action.value in position:
             found.append(replace(action, value=position[action.value]))

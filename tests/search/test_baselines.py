@@ -8,6 +8,7 @@ import pytest
 
 import autopart as ap
 from autopart.core.partitioning import Partitioning
+from autopart.core.units import bytes_text
 from autopart.costmodel import Network, Switch
 from autopart.costmodel.hardware.devices import DEVICES
 from autopart.search.baselines import MOST
@@ -114,7 +115,7 @@ def test_the_report_says_that_the_result_is_a_named_schedule_and_what_comes_next
     assert report["named"] in {row["name"] for row in report["baselines"]}
     ranked = sorted(report["baselines"], key=lambda row: row["rank"])
     assert report["remarks"][0].startswith(f"the result is {ranked[0]['name']} exactly; the next best takes ")
-    assert f"{ranked[1]['peak_bytes'] / 1e9:.3g} GB" in report["remarks"][0]
+    assert bytes_text(ranked[1]["peak_bytes"]) in report["remarks"][0]
 
 
 def test_the_report_says_that_an_axis_is_not_used_and_what_using_it_would_cost():

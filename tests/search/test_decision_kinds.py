@@ -51,6 +51,7 @@ EXAMPLES: dict[str, Callable[[DecisionSpace], Decision]] = {
     "zero2": lambda s: Decision("zero2", 0, -1, "batch"),
     "given": lambda s: Decision("given", 0, -1, ""),
     "share_gathers": lambda s: Decision("share_gathers", s.facts.repeated_reads.distances[0], -1, ""),
+    "shard_loops": lambda s: Decision("shard_loops", 0, -1, ""),
 }
 """A decision of each registered kind that does something in the decoder's starting state."""
 

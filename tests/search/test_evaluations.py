@@ -7,6 +7,7 @@ import pytest
 
 from autopart.core.partitioning import Partitioning
 from autopart.search import evaluator as evaluator_module
+from autopart.search import walk
 from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Evaluator, SearchTask
@@ -38,7 +39,7 @@ def test_how_many_states_an_evaluator_keeps_changes_no_result(task, monkeypatch)
     jobs += [Job(states[-1].decisions, rollout=1, seed=9) for states in map(Evaluator(task).run, jobs)]
     expected = [Evaluator(task).run(job) for job in jobs]
     for snapshot_bytes, most_known in ((1, 1), (2**20, 3), (2**30, 10**6)):
-        monkeypatch.setattr(evaluator_module, "SNAPSHOT_BYTES", snapshot_bytes)
+        monkeypatch.setattr(walk, "SNAPSHOT_BYTES", snapshot_bytes)
         monkeypatch.setattr(evaluator_module, "MOST_KNOWN", most_known)
         kept = Evaluator(task)
         assert [kept.run(job) for job in (*jobs, *reversed(jobs))] == [*expected, *reversed(expected)]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from autopart.core.actions import Action, Atomic, Propagate, ShareGathers, Tile
+from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
 from autopart.core.errors import TileError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
@@ -78,7 +78,7 @@ def _canonical(
 
 def _ways(own: Partitioning, theirs: Partitioning, part: Sequence[Action]) -> Iterator[Way]:
     """Ways to make actions, the most canonical first."""
-    acted = [a.axis for a in part if not isinstance(a, ShareGathers)]
+    acted = [a.axis for a in part if not isinstance(a, ShareGathers | ShardLoops)]
     orders = list(itertools.islice(itertools.permutations(sorted(set(acted), key=theirs.mesh.index)), MAX_ORDERS))
     for axes in orders:
         yield lambda axes=axes: _one_by_one(own, theirs, axes)
@@ -144,12 +144,14 @@ def _grouped(parts: Sequence[Sequence[Action]]) -> list[Action]:
 
 
 def _first(own: Partitioning, theirs: Partitioning) -> list[Action]:
-    """What does not depend on an order: values that are kept whole, and shared gathers."""
+    """What does not depend on an order: values that are kept whole, and what is decided for the lowering."""
     kept = np.argwhere((theirs.state.action == ATOMIC) & (own.state.action != ATOMIC))
     names = theirs.mesh.axis_names
     actions: list[Action] = [Atomic(value, names[axis]) for value, axis in kept.tolist()]
     if theirs.share_within > own.share_within:
         actions.append(ShareGathers(theirs.share_within))
+    if theirs.sharded_loops and not own.sharded_loops:
+        actions.append(ShardLoops())
     return actions
 
 

@@ -28,6 +28,7 @@ from autopart.core.arguments import PATH, STRING, check, instance
 from autopart.core.errors import PlanError
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
+from autopart.core.units import bytes_text, seconds_text
 from autopart.spmd.device_local import LoweringOptions
 
 
@@ -191,7 +192,7 @@ class Plan(Sequence[Tactic]):
         lines.append(f"  {len(tiled)} of {len(self.inputs)} inputs tiled")
         lines += [f"  {count} {kind}" for kind, count in self.collectives.items() if count]
         if self.step_s is not None and self.peak_bytes is not None:
-            lines.append(f"  {self.step_s * 1e3:.4g} ms, {self.peak_bytes / 1e9:.4g} GB")
+            lines.append(f"  {seconds_text(self.step_s)}, {bytes_text(self.peak_bytes)}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ through MLIR.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -47,21 +48,22 @@ def read_module(
     limits: Limits | None = None,
     callbacks: Sequence[HostCallback] = (),
     constraints: bool = False,
+    keep_unused: bool = False,
 ) -> Program:
     """The program of a module's `main` function, op by op; `import_module` also runs passes over it.
 
     Names default to the arguments' `loc`, then arg0, arg1, ...; `ties` and `donated` default to the module's
     `tf.aliasing_output` attributes; `callbacks` are the host callbacks that the module calls by index; `constraints`
-    makes tags of sharding constraints, which otherwise are not there. Raises
+    makes tags of sharding constraints, which otherwise are not there; `keep_unused` is the program's. Raises
     `ProgramError` on dynamic shapes, missing functions, tokens, calls into another Python process, or a program that
     already communicates between devices; on recursion, ties that cannot be, names that are none, and on what exceeds
     `limits` (default: none).
     """
     try:
         with gc_paused():
-            return _Importer(module, Gauge(limits), callbacks, constraints).run(
-                argument_names, output_names, ties, donated
-            )
+            importer = _Importer(module, Gauge(limits), callbacks, constraints)
+            program = importer.run(argument_names, output_names, ties, donated)
+            return replace(program, keep_unused=keep_unused)
     except RecursionError:
         raise ProgramError(
             "the program nests more deeply than Python's stack allows", hint="sys.setrecursionlimit(...)"

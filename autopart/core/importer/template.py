@@ -6,7 +6,8 @@
 
 Regions share the numbers of the function around them, so what they capture needs no table. Ops that change nothing
 on one device (sharding marks, collectives over one device, one-device manual regions) are read as aliases of their
-operands; a sharding constraint is a tag where it is to be honoured.
+operands; a sharding constraint is a tag where it is to be honoured. A region that the model partitions by hand stands
+between `to_local` and `to_global` (`core/manual_regions.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import cast
 from autopart.core.errors import ProgramError
 from autopart.core.importer.constraints import tag_of_constraint
 from autopart.core.importer.locations import describe_location
+from autopart.core.importer.manual_region import ManualRegion, manual_region, without_empty_constraints
 from autopart.core.importer.module_names import quoted_text
 from autopart.core.jax_internals import TAG_ATTRIBUTE, ir
 from autopart.core.limits import Gauge
+from autopart.core.manual_regions import POSITION, TO_GLOBAL, TO_LOCAL
 from autopart.core.op_spec_import import SpecTable
 from autopart.core.ops.rule import traits_named
 
@@ -37,6 +40,7 @@ _READ_SPECIALLY = frozenset(
         "stablehlo.custom_call",
         "stablehlo.if",
         "stablehlo.optimization_barrier",
+        "stablehlo.partition_id",
         "stablehlo.reshape",
         "stablehlo.while",
     }
@@ -78,6 +82,7 @@ class Reader:
         self._number: dict[ir.Value, int] = {}
         self._types: list[ir.Type] = []
         self._read_specially: dict[str, bool] = {}
+        self._region: ManualRegion | None = None
 
     def read(self, block: ir.Block) -> Block:
         """The block's ops in local numbers, up to its return."""
@@ -132,9 +137,10 @@ class Reader:
         """A call, loop, branch, tag or barrier as an op; None where its body was read into `block` in its place."""
         match op.name:
             case "sdy.manual_computation" | "sdy.named_computation":
-                inner = self.read_inline(op, operands, block)
-                self._number.update(zip(op.results, inner, strict=True))
+                self._number.update(zip(op.results, self._region_results(op, operands, block), strict=True))
                 return None
+            case "stablehlo.partition_id":
+                return self._position(op)
             case "func.call" | "stablehlo.composite":
                 attribute = "callee" if op.name == "func.call" else "decomposition"
                 return Op("call", -1, operands, [], op, callee=quoted_text(op.attributes[attribute]))
@@ -147,9 +153,42 @@ class Reader:
                 tag = _tag_of(op)
                 return Op("alias", -1, operands, [], op, tag=tag) if tag else self._plain(op, op.name, operands)
             case _:
-                if not _is_identity(op):
+                if not _is_identity(op, self._region is not None):
                     return self._plain(op, op.name, operands)
                 return Op("alias", -1, operands, [], op, tag=tag_of_constraint(op) if self._constraints else "")
+
+    def _region_results(self, op: ir.Operation, operands: list[int], block: Block) -> list[int]:
+        """Reads what stands in a region into `block`, between ops that take arrays into it and out of it again."""
+        region = manual_region(op) if op.name == "sdy.manual_computation" else None
+        if region is None or not region.axes:
+            return self.read_inline(op, operands, block)
+        without_empty_constraints(op.regions[0])
+        body = op.regions[0].blocks[0]
+        for number, outside, inside, cuts in zip(operands, op.operands, body.arguments, region.operands, strict=True):
+            block.ops.append(self._edge(op, TO_LOCAL, region.attributes(cuts), number, outside.type, inside))
+        around, self._region = self._region, region
+        left = self._body(body, block)
+        self._region = around
+        made: list[int] = []
+        for inner, result, cuts in zip(left, op.results, region.results, strict=True):
+            edge = self._edge(op, TO_GLOBAL, region.attributes(cuts), inner, self._types[inner], result)
+            block.ops.append(edge)
+            made += edge.results
+        return made
+
+    def _edge(
+        self, op: ir.Operation, kind: str, attributes: dict, operand: int, before: ir.Type, after: ir.Value
+    ) -> Op:
+        types = (self._specs.type(before),), (self._specs.type(after.type),)
+        return Op(kind, self._specs.structural(kind, *types, attributes), [operand], [self._define(after)], op)
+
+    def _position(self, op: ir.Operation) -> Op:
+        """The device's number: its own in a region, and that of the one device outside."""
+        if self._region is None:
+            return self._plain(op, op.name, [])
+        result = (self._specs.type(op.results[0].type),)
+        everywhere = {**self._region.attributes(), "axes": tuple(n for n, size in self._region.mesh if size > 1)}
+        return Op(POSITION, self._specs.structural(POSITION, (), result, everywhere, op), [], [], op)
 
     def read_inline(self, op: ir.Operation, operands: list[int], block: Block) -> list[int]:
         """Reads a one-device manual region as if its body stood in place of the op."""
@@ -161,6 +200,10 @@ class Reader:
                     hint="partition the program without its shard_map, or on a one-device mesh",
                 )
         self._number.update(zip(body.arguments, operands, strict=True))
+        return self._body(body, block)
+
+    def _body(self, body: ir.Block, block: Block) -> list[int]:
+        """Reads a region's ops into `block`; the numbers of what it returns."""
         for inner in body.operations:
             inner = inner.operation
             if inner.name == "sdy.return":
@@ -173,8 +216,11 @@ def _kind(name: str) -> str:
     return name.removeprefix("stablehlo.")
 
 
-def _is_identity(op: ir.Operation) -> bool:
-    """True for ops that change nothing on one device: sharding marks, collectives over groups of one."""
+def _is_identity(op: ir.Operation, by_hand: bool) -> bool:
+    """True for ops that change nothing on one device: sharding marks, collectives over groups of one.
+
+    Larger groups are an error, except where the model partitions `by_hand`.
+    """
     if op.name in _SHARDING_MARKS:
         return True
     if op.name == "stablehlo.custom_call":
@@ -185,6 +231,8 @@ def _is_identity(op: ir.Operation) -> bool:
     )
     shape = ir.RankedTensorType(groups.type).shape
     if (shape[-1] > 1 and "replica_groups" in op.attributes) or shape[0] > 1:
+        if by_hand:
+            return False
         raise ProgramError(
             f"the program is already partitioned: {op.name} over groups {groups}",
             why=describe_location(op.location),

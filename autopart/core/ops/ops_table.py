@@ -12,6 +12,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.example_import import example_op
@@ -49,14 +50,38 @@ def ops_table() -> str:
 def _mappings_text(rule: Rule) -> str:
     """The example's types, and a line per mapping."""
     if rule.structural:
-        return "every dim, in operands and results alike" if rule.kind not in _MARKS else "marks of control flow"
+        return _STRUCTURAL.get(rule.kind, "every dim, in operands and results alike")
     spec = example_op(rule.examples[0]).spec
     types = ", ".join(map(str, spec.operands)), ", ".join(map(str, spec.results))
     head = f"{types[0]} -> {types[1]}".strip()
     return "\n".join([head, *(f"  {mapping_text(m)}" for m in mappings_of(spec) or ())])
 
 
-_MARKS = ("while", "case", "if", "condition")
+_STRUCTURAL = {
+    **dict.fromkeys(("while", "case", "if", "condition"), "marks of control flow"),
+    **dict.fromkeys(
+        ("to_local", "to_global"), "the edge of a shard_map: every dim that it does not cut"
+    ),
+    "position": "the number of the device, in a shard_map",
+}
+"""What is said of kinds that no module has, where they are no identities."""
+
+
+def ops_rows() -> list[dict[str, Any]]:
+    """As `ops_table`, a row per kind: family, types of its example, mappings there, why it blocks if it does."""
+    rows: list[dict[str, Any]] = []
+    for rule in rules():
+        head, *mappings = _mappings_text(rule).splitlines() if rule.examples else [""]
+        rows.append(
+            {
+                "kind": rule.kind,
+                "family": rule.family,
+                "example": head,
+                "mappings": [line.strip() for line in mappings],
+                "blocked_because": rule.blocked_because,
+            }
+        )
+    return rows
 
 
 def mapping_text(mapping: TileMapping) -> str:

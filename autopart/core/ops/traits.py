@@ -12,6 +12,7 @@
     Convolution(flop)           flop, on the matrix unit               operands
     Update(flop)                flop                                   the update, twice; the rest stays in place
     Opaque(flop, read_bytes)    flop; None if nobody knows             operands, or `read_bytes` of them
+    Collective                  none                                   operands
 
 One flop is one operation on one number: a multiply-add is two, whatever the element type. Work that no matrix unit does
 is counted in operations of the vector unit, an add being one, so an exponential is 2 and a sine 198. XLA counts both
@@ -79,6 +80,18 @@ class View(Traits):
     """
 
     fence: bool = False
+
+
+@dataclass(frozen=True)
+class Collective(Traits):
+    """A collective that the program itself has: the mesh's links say how long it takes.
+
+    communicates  False for a spec whose groups are of one device: a view
+    priced_as     the collective whose seconds it takes
+    """
+
+    communicates: Callable[[OpSpec], bool]
+    priced_as: str
 
 
 @dataclass(frozen=True)

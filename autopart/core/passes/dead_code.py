@@ -46,7 +46,7 @@ class DeadCode(Pass):
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
         live = live_ops(program)
-        return program if live.all() else _kept(program, live)
+        return program if live.all() else kept_ops(program, live)
 
 
 def live_ops(program: Program) -> np.ndarray:
@@ -106,7 +106,7 @@ def _push(op: int, live: np.ndarray, stack: np.ndarray, size: int) -> int:
     return size + 1
 
 
-def _kept(program: Program, live: np.ndarray) -> Program:
+def kept_ops(program: Program, live: np.ndarray) -> Program:
     """The live ops alone; every number that refers to an op, value, scope or spec is replaced by its new one."""
     operands, results = np.diff(program.operand_ptr), np.diff(program.result_ptr)
     op, value = _new_numbers(live), _new_numbers(np.repeat(live, results))

@@ -92,12 +92,12 @@ def program_arrays(program: Program) -> ProgramArrays:
         if program.scopes[inner[0]].kind == "condition":
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
     constant = costs["is_constant"][spec]
-    outputs = len(program.outputs)
+    outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
         value = program.arguments[argument]
         output_use[output] = program.operand_ptr[program.value_op[value]]
-        if argument in program.donated:
+        if argument in program.donated and argument in passed:
             output_argument[output] = value
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
     is_donated[output_argument[output_argument >= 0]] = True

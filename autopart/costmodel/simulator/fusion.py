@@ -47,8 +47,11 @@ class _Leaves(NamedTuple):
     bytes: np.ndarray
 
 
-def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: bool, duplicate: bool) -> np.ndarray:
-    """bool[values]: True where the value is computed inside its consumers; views of such values too.
+def fused_away_values(
+    program: ProgramArrays, local: LocalArrays, into_matmul: bool, duplicate: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """(bool[values]: True where the value is computed inside its consumers; views of such values too,
+    float64[values]: how many ops the expression of a value has, or 0).
 
     into_matmul  whether matmuls and convolutions take elementwise operands (TPU; not cuBLAS)
     duplicate    whether an expensive elementwise op is computed again for each consumer
@@ -58,8 +61,9 @@ def fused_away_values(program: ProgramArrays, local: LocalArrays, into_matmul: b
     _able(program, local, into_matmul, able)
     _splits(program, able, splits, np.arange(values, dtype=np.int32))
     leaves = _Leaves(np.empty((values, 2), np.int32), np.empty((values, 2)), np.empty((values, 2)))
-    _fuse(program, local, able, splits, duplicate, leaves, np.zeros(values), fused_away)
-    return fused_away
+    members = np.zeros(values)
+    _fuse(program, local, able, splits, duplicate, leaves, members, fused_away)
+    return fused_away, members
 
 
 @kernel

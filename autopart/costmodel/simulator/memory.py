@@ -225,13 +225,14 @@ def outputs(
     transposed: np.ndarray,
     gathered: np.ndarray,
     buffers: Buffers,
-) -> float:
-    """Gives outputs their memory; returns the bytes of those that take over no donated argument's.
+    output_bytes: np.ndarray,
+) -> None:
+    """Gives outputs their memory; fills in, in place of zeros, the bytes of those that take over no donated argument's.
 
     What a `transposed` node updates is copied into the argument's memory at the end only, and so is what a gather
     makes where `gathered[output]`; the argument itself is then read from a copy.
     """
-    values, total = program.values.shape[0], 0.0
+    values = program.values.shape[0]
     waits = np.zeros(buffers.made.shape[0], np.bool_)
     for k in range(transposed.shape[0]):
         if transposed[k]:
@@ -244,7 +245,10 @@ def outputs(
             buffer = program.result_ptr[program.values.value_op[buffer]]
         given = buffer < values and program.ops.is_argument[program.values.value_op[buffer]]
         if argument < 0:
-            total += local.values.settled_bytes[buffer] if buffer < values else local.moves.moved_bytes[buffer - values]
+            if buffer < values:
+                output_bytes[i] = local.values.settled_bytes[buffer]
+            else:
+                output_bytes[i] = local.moves.moved_bytes[buffer - values]
             if not given:
                 buffers.bytes[buffer] = 0.0
         elif gathered[i]:
@@ -264,7 +268,6 @@ def outputs(
                 buffers.bytes[buffer] = 0.0
             else:
                 buffers.end[buffer] = min(buffers.end[buffer], max(buffers.made[buffer], buffers.last[argument]))
-    return total
 
 
 def live_bytes(buffers: Buffers, slots: int, extra_slot: np.ndarray, extra_bytes: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@
     matmul       Matmul                    flop of the matrix unit
     conv         Convolution               flop of the matrix unit
     update       Update                    weight x update elements, in place
-    opaque       Opaque                    weight x operand elements, or flop of the matrix unit
+    opaque       Opaque, Collective        weight x operand elements, or flop of the matrix unit
 
 What an op is stands beside its rule (`core/ops/traits.py`); no kind of op is named here.
 """
@@ -24,6 +24,7 @@ import numpy as np
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import describe, mappings_of, named, traits_of
 from autopart.core.ops.traits import (
+    Collective,
     Constant,
     Convolution,
     Elementwise,
@@ -57,6 +58,7 @@ _CLASSES: dict[type[Traits], int] = {
     Convolution: CONV,
     Update: UPDATE,
     Opaque: OPAQUE,
+    Collective: OPAQUE,
 }
 
 EXPENSIVE = 2
@@ -193,10 +195,10 @@ def _takes(is_view: bool, op_class: int, traits: Traits) -> bool:
 
 
 def _is_view(traits: Traits, spec: OpSpec) -> bool:
-    """True for views, and for reductions over nothing but dims of size one."""
+    """True for views, reductions over nothing but dims of size one, collectives over groups of one."""
     if isinstance(traits, Reduction) and traits.flop is None:
         return len(spec.results) == 1 and spec.operands[0].bytes == spec.results[0].bytes
-    return isinstance(traits, View)
+    return isinstance(traits, View) or (isinstance(traits, Collective) and not traits.communicates(spec))
 
 
 def _turns(traits: Traits, spec: OpSpec) -> bool:

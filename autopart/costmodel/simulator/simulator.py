@@ -31,6 +31,7 @@ from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs
 from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.order import order_neighbours
+from autopart.costmodel.simulator.own_collectives import OwnCollectives
 from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.sizes import SizeTable
 from autopart.costmodel.simulator.slots import slot_count
@@ -62,6 +63,11 @@ class Simulation:
     """One run: totals first, then arrays per node and buffer for whoever wants to look closer.
 
     serial_s, overlapped_s   seconds of a step with collectives in turn, and beside independent compute
+    each_output_bytes        of each output that takes over no donated argument's memory; 0 for others
+    node_extra_bytes         what a node needs while it runs, besides the buffers that it reads and writes
+    combining                (int64[nodes]: equal for reductions that may be combined, negative for other nodes;
+                             float64[nodes]: bytes that each sends)
+    members                  per value: how many ops its expression has, those computed inside its op
     """
 
     serial_s: float
@@ -81,9 +87,15 @@ class Simulation:
     node_s: np.ndarray = field(repr=False)
     node_hbm_bytes: np.ndarray = field(repr=False)
     node_trips: np.ndarray = field(repr=False)
+    node_extra_bytes: np.ndarray = field(repr=False)
     node_start_s: np.ndarray = field(repr=False)
     buffers: Buffers = field(repr=False)
     live: np.ndarray = field(repr=False)
+    each_output_bytes: np.ndarray = field(repr=False)
+    combining: tuple[np.ndarray, np.ndarray] = field(repr=False)
+    members: np.ndarray = field(repr=False)
+    links: Links = field(repr=False)
+    device_row: np.ndarray = field(repr=False)
     plan_rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
     known_plans: KnownPlans = field(repr=False)
 
@@ -106,6 +118,8 @@ class Simulator:
     known_plans: KnownPlans = field(repr=False)
     known_sizes: SizeTable = field(repr=False)
     read_beside: np.ndarray = field(repr=False)
+    passed: np.ndarray = field(repr=False)
+    own_collectives: OwnCollectives = field(repr=False)
     unknown_ops: tuple[str, ...] = ()
     """Ops whose flop nobody knows, by kind: "custom_call @name (3 x)"."""
 
@@ -116,7 +130,9 @@ class Simulator:
         arrays, row = program_arrays(program), device_row(links.device)
         return Simulator(
             program, links, options or SimulatorOptions(), arrays, row,
-            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays), unknown_ops(program),
+            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays),
+            np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
+            unknown_ops(program),
         )  # fmt: skip
 
     def run(self, local: DeviceLocal) -> Simulation:
@@ -128,7 +144,7 @@ class Simulator:
         tile = device.layout_tile if self.options.layout_padding else (1, 1)
         unmoved = self.known_plans.moves_nothing[use_plans]
         held = local_arrays(local, program, self.known_sizes, tile, device.matmul_tile, unmoved)
-        fused_away = fused_away_values(program, held, matmul.fuses_operands, self.options.recompute)
+        fused_away, members = fused_away_values(program, held, matmul.fuses_operands, self.options.recompute)
         graph = kernel_graph(program, held, fused_away, local.at_def)
         moves = _Moves.of(graph.nodes, use_plans, def_plans, self.known_plans.figures)
         structure = structure_reads(program, held)
@@ -146,30 +162,34 @@ class Simulator:
         if not (matmul.copies_updates and self.options.layout_copies):
             gathered[:], rewritten[:] = False, 0.0
 
-        def buffers_at(slot: np.ndarray, leader: np.ndarray) -> tuple[Buffers, float]:
+        def buffers_at(slot: np.ndarray, leader: np.ndarray) -> tuple[Buffers, np.ndarray]:
             """The buffers when nodes run at `slot`, and the bytes of outputs that take over no argument's memory."""
             made, last = made_at(program, held, graph, slot), last_slots(program, held, graph, slot, structure)
             buffers = live_ranges(program, held, graph, slot, leader, plain, made, last)
-            return buffers, outputs(program, held, graph, transposed, gathered, buffers)
+            output_bytes = np.zeros(len(program.outputs))
+            outputs(program, held, graph, transposed, gathered, buffers, output_bytes)
+            return buffers, output_bytes
 
         slot = run_early(program, held, graph, planned, buffers_at(planned, alone)[0])
         order, made = np.argsort(slot, kind="stable"), made_at(program, held, graph, slot)
         leader = join_kernels(program, held, graph, order, slot, made, matmul.joins_results, JOIN_WINDOW_OPS)
         plain = plain_sizes(program, held, graph, structure, leader, matmul.narrows_operands)
-        buffers, output_bytes = buffers_at(slot, leader)
+        buffers, each_output_bytes = buffers_at(slot, leader)
+        output_bytes, extra_bytes = float(each_output_bytes.sum()), moves.extra_bytes + copied
         order = np.argsort(slot, kind="stable")
         kernel_s, hbm = kernel_seconds(
             program, held, graph, order, slot, leader, copied, plain, buffers, self.device_row
         )
         kernel_s += moves.copy_s + rewritten / (device.hbm_bytes_per_s * device.hbm_efficiency)
         hbm += moves.copied_bytes + rewritten
-        live = live_bytes(buffers, slot_count(len(program.ops)), slot, moves.extra_bytes + copied)
+        live = live_bytes(buffers, slot_count(len(program.ops)), slot, extra_bytes)
 
-        node_s = kernel_s + moves.seconds - saved_s
+        link_s = moves.seconds - saved_s + self._own_seconds(held, graph)
+        node_s = kernel_s + link_s
         trips = program.scopes["scope_trips"][graph.nodes["scope"]]
         start_s, overlapped_s = _two_streams(graph, leader, node_s * trips, len(held.home))
-        compute_s, collective_s = kernel_s @ trips, (moves.seconds - saved_s) @ trips
-        argument_bytes = float(held.values["settled_bytes"][self.program.arguments].sum())
+        compute_s, collective_s = kernel_s @ trips, link_s @ trips
+        argument_bytes = float(held.values["settled_bytes"][self.passed].sum())
         return Simulation(
             serial_s=float(compute_s + collective_s),
             overlapped_s=float(overlapped_s),
@@ -177,7 +197,7 @@ class Simulator:
             collective_s=float(collective_s),
             peak_bytes=float(argument_bytes + output_bytes + live.max()),
             argument_bytes=argument_bytes,
-            output_bytes=float(output_bytes),
+            output_bytes=output_bytes,
             flop=float((graph.nodes["matrix_flop"] + graph.nodes["vector_flop"]) @ trips),
             hbm_bytes=float(hbm @ trips),
             local=local,
@@ -188,12 +208,28 @@ class Simulator:
             node_s=node_s,
             node_hbm_bytes=hbm,
             node_trips=trips,
+            node_extra_bytes=extra_bytes,
             node_start_s=start_s,
             buffers=buffers,
             live=live,
+            each_output_bytes=each_output_bytes,
+            combining=moves.for_combining[:2],
+            members=members,
+            links=self.links,
+            device_row=self.device_row,
             plan_rows=(def_plans, use_plans),
             known_plans=self.known_plans,
         )
+
+    def _own_seconds(self, held: LocalArrays, graph: KernelGraph) -> np.ndarray:
+        """float64[nodes]: seconds on the links of the collectives that the program itself has."""
+        seconds, own = np.zeros(len(graph.nodes)), self.own_collectives
+        if len(own.ops):
+            of_op = np.zeros(len(self.arrays.ops))
+            of_op[own.ops] = own.seconds(self.program, held, self.links)
+            kernels = graph.nodes["kind"] == KERNEL
+            seconds[kernels] = of_op[graph.nodes["subject"][kernels]]
+        return seconds
 
     def _plan_rows(
         self, local: DeviceLocal, values: np.ndarray, sources: np.ndarray, targets: np.ndarray

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autopart.search.cost import StepSeconds
+from autopart.search.ilp.grouped_bound import GroupedBound
 from autopart.search.ilp.solver import PairwiseProblem, solve
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def why_no_bound(task: SearchTask) -> str:
 
 
 def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBound:
-    """A bound on the score of every state, found in about so many seconds."""
+    """A bound on the score of every state, found in about so many seconds, from a model that is not grouped."""
     least, notes = model.least(), list[str]()
 
     def bound(problem: PairwiseProblem, share: float) -> float:
@@ -62,14 +63,32 @@ def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBo
         return math.inf if solved.status == "infeasible" else max(0.0, solved.bound * (1 - ROUNDING))
 
     limit = least.usage_limit
-    free = bound(replace(least, usage_limit=None), 0.5)
     assert limit is not None
+    free = bound(replace(least, usage_limit=None), 0.5)
     if least.usage_over_time(_largest(least)).max(initial=0.0) <= limit:
         return LowerBound(free, tuple(notes))
     price = objective.penalty * free / limit
     over = bound(replace(least, usage_limit=None, cost=least.cost + price * least.usage), 0.25) - price * limit
-    fitting = bound(least, 0.25)
-    return LowerBound(max(free, min(fitting, max(free, over))), tuple(notes))
+    return LowerBound(_over_memory(free, over, bound(least, 0.25)), tuple(notes))
+
+
+def grouped_lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBound:
+    """The same from a grouped model: about all states too, looser, and as fast for many layers as for few."""
+    groups = GroupedBound(model)
+
+    def bound(share: float, *, price: float = 0.0, limited: bool = False) -> float:
+        return groups.bound(share * seconds, price=price, limited=limited) * (1 - ROUNDING)
+
+    free, limit = bound(0.5), groups.limit
+    if groups.most_held() <= limit:
+        return LowerBound(free)
+    price = objective.penalty * free / limit
+    return LowerBound(_over_memory(free, bound(0.25, price=price) - price * limit, bound(0.25, limited=True)))
+
+
+def _over_memory(free: float, over: float, fitting: float) -> float:
+    """The bound where arguments may exceed memory: states that do score at least `over`, all others `fitting`."""
+    return max(free, min(fitting, max(free, over)))
 
 
 def _largest(problem: PairwiseProblem) -> np.ndarray:

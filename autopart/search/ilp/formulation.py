@@ -1,8 +1,9 @@
 """From nodes to the edges of a pairwise problem: what is moved between which nodes, and what that costs.
 
-    op - value    a result that waits is moved from the label in which the op leaves it to where it waits      `defs`
-    value - op    it is moved to the label in which the op reads it, times its share of the move               `uses`
-    op - op       a value that is read once: both moves, over the cheapest label in between                    `directs`
+    op - value    a result that waits is moved from the label in which the op leaves it to where it waits
+    value - op    it is moved to the label in which the op reads it, times its share of the move
+    op - op       a value that is read once is moved from the label in which it is left to that in which it is read:
+                  no sequence of moves over labels in between costs less, as prices are those of cheapest sequences
 
 Uses in one scope that need one label share a move, and which do is not known before the choice. `share[use]` of the
 move is put down to a use: 1 over the number of uses in the scope never counts a shared move more than once, and what a
@@ -14,7 +15,6 @@ strategy what it costs with itself.
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,151 +24,133 @@ import numpy as np
 
 from autopart.core.op import TensorType
 from autopart.core.program import Program
-from autopart.search.ilp.labels import Label, is_pending, legal_labels
+from autopart.search.ilp.labels import Label
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
-from autopart.search.ilp.prices import Moves, Prices, moved_to
+from autopart.search.ilp.prices import DEF, PLAN, USE, Pair, Prices, moved_to
 from autopart.spmd.device_local import LoweringContext
 
 Floats = np.ndarray
 
-
-class Def(NamedTuple):
-    """A result that waits: the op's node, the result's number, the value's node, its type."""
-
-    op: int
-    result: int
-    value: int
-    type_: TensorType
+WAITS = -1
+"""In place of a result's or an operand's number: the node is that of a value that waits."""
 
 
-class Use(NamedTuple):
-    """A use of a value that waits: the value's node, the reader's node (`ARGUMENT`: an argument's), operand, type, and
-    the reductions for parts of which the value may stand (`PendingWays.stands`)."""
+class Move(NamedTuple):
+    """A value on its way from node `maker`, as its `result`, to node `reader`, as its `operand` (`WAITS`: a value's).
 
-    value: int
-    op: int
-    operand: int
-    type_: TensorType
-    stands: int
+    type_row    of the program's types
+    stands      the reductions, as bits, for parts of which it may stand (`PendingWays.stands`)
+    """
 
-
-class Direct(NamedTuple):
-    """A value that is read once: its op's node and result, the reader's node and operand, its type, for what it may
-    stand, and how often the move after its op and the move before its use run."""
-
-    op: int
+    maker: int
     result: int
     reader: int
     operand: int
-    type_: TensorType
+    type_row: int
     stands: int
-    def_trips: float
-    use_trips: float
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
     """What moves between nodes, with how often it does; make it with `Flow.of`.
 
-    defs, uses    trips of each, added up over equal ones; a use counts its `share` of a move
-    directs       how many there are of each
+    moves           trips of each, added up over equal ones; a use counts its `share` of a move
+    kind[i]         the number of the i-th single move in `moves`
+    ends[i]         int64[2]: what it is between; an op by its number, a waiting value by its number after all ops
+    trips[i]        how often it is made
     """
 
     nodes: Nodes
-    defs: dict[Def, float]
-    uses: dict[Use, float]
-    directs: dict[Direct, float]
+    types: tuple[TensorType, ...]
+    moves: dict[Move, float]
+    kind: np.ndarray
+    ends: np.ndarray
+    trips: Floats
 
     @staticmethod
     def of(nodes: Nodes, statics: LoweringContext, stands: np.ndarray, share: Floats) -> Flow:
         """The flow between nodes; `stands` is int64[values] (`PendingWays`), `share` is float64[uses]."""
         program = nodes.start.program
-        trips, types = program.scope_trips.astype(float).tolist(), _types(program)
-        defs: dict[Def, float] = defaultdict(float)
-        uses: dict[Use, float] = defaultdict(float)
-        directs: dict[Direct, float] = defaultdict(float)
-        scope, shares, stand_ins = statics.places[0].tolist(), share.tolist(), stands.tolist()
-        pointer, user = program.users
+        by_scope, scope, shares = program.scope_trips.tolist(), statics.places[0].tolist(), share.tolist()
+        of_op, of_value, readers = nodes.of_op.tolist(), nodes.of_value.tolist(), _readers(nodes)
+        pointer, user, rows = program.users[0].tolist(), program.users[1].tolist(), program.value_type_row.tolist()
+        result_ptr, op_scope, stand_ins = program.result_ptr.tolist(), program.op_scope.tolist(), stands.tolist()
+        moves: dict[Move, float] = defaultdict(float)
+        number: dict[Move, int] = {}
+        single: list[tuple[int, int, int, float]] = []
+
+        def add(move: Move, source: int, target: int, trips: float) -> None:
+            moves[move] += trips
+            single.append((number.setdefault(move, len(number)), source, target, trips))
+
         for value, op in enumerate(program.value_op.tolist()):
-            maker, waits = int(nodes.of_op[op]), int(nodes.of_value[value])
-            result, def_trips = value - int(program.result_ptr[op]), trips[int(program.op_scope[op])]
-            type_ = types[int(program.value_type_row[value])]
-            read_by = user[pointer[value] : pointer[value + 1]].tolist()
+            made, waits, result = of_op[op], of_value[value], value - result_ptr[op]
+            made_trips, waiting, row = float(by_scope[op_scope[op]]), program.op_count + value, rows[value]
+            uses = user[pointer[value] : pointer[value + 1]]
             if waits >= 0:
-                if maker != ARGUMENT:
-                    defs[Def(maker, result, waits, type_)] += def_trips
-                for use in read_by:
-                    by, operand = _reader(nodes, use)
-                    uses[Use(waits, by, operand, type_, stand_ins[value])] += shares[use] * trips[scope[use]]
-            elif read_by:
-                by, operand = _reader(nodes, read_by[0])
-                use_trips = trips[scope[read_by[0]]]
-                directs[Direct(maker, result, by, operand, type_, stand_ins[value], def_trips, use_trips)] += 1.0
-        return Flow(nodes, dict(defs), dict(uses), dict(directs))
+                if made != ARGUMENT:
+                    add(Move(made, result, waits, WAITS, row, 0), op, waiting, made_trips)
+                for use in uses:
+                    reader, operand, at = readers[use]
+                    trips = shares[use] * by_scope[scope[use]]
+                    add(Move(waits, WAITS, reader, operand, row, stand_ins[value]), waiting, at, trips)
+            elif uses:
+                reader, operand, at = readers[uses[0]]
+                trips = min(made_trips, float(by_scope[scope[uses[0]]]))
+                add(Move(made, result, reader, operand, row, stand_ins[value]), op, at, trips)
+        columns = np.array(single, np.float64).reshape(-1, 4)
+        whole = columns[:, :3].astype(np.int64)
+        return Flow(nodes, tuple(_types(program)), dict(moves), whole[:, 0], whole[:, 1:], columns[:, 3])
 
-    def moves(self) -> Moves:
-        """The pairs of labels between which something may move, by type."""
-        found: dict[TensorType, dict[tuple[Label, Label], None]] = defaultdict(dict)
-        for d in self.defs:
-            found[d.type_].update(_pairs(self._left(d.op, d.result), self.nodes.labels[d.value]))
-        for u in self.uses:
-            found[u.type_].update(_pairs(self.nodes.labels[u.value], self._read(u.op, u.operand), u.stands))
-        for d in self.directs:
-            left, read = self._left(d.op, d.result), self._read(d.reader, d.operand)
-            between = self._between(d.type_, left, read)
-            found[d.type_].update(_pairs(left, between) | _pairs(between, read, d.stands))
-        return {type_: list(pairs) for type_, pairs in found.items()}
+    def labels(self) -> dict[TensorType, dict[Label, None]]:
+        """The labels that nodes give values of each type, without repetition."""
+        found: dict[TensorType, dict[Label, None]] = defaultdict(dict)
+        seen: set[tuple[int, int]] = set()
+        for move in self.moves:
+            for given in (self.left(move), self.read(move)):
+                if (move.type_row, id(given)) not in seen:
+                    seen.add((move.type_row, id(given)))
+                    found[self.types[move.type_row]].update(dict.fromkeys(given))
+        return dict(found)
 
-    def _left(self, node: int, result: int) -> tuple[Label, ...]:
-        options = self.nodes.strategies[node]
-        assert options is not None
-        return options.native[result]
+    def left(self, move: Move) -> tuple[Label, ...]:
+        """The label of the value before the move, for each strategy of the maker."""
+        options = self.nodes.strategies[move.maker]
+        return self.nodes.labels[move.maker] if options is None else options.native[move.result]
 
-    def _read(self, node: int, operand: int) -> tuple[Label, ...]:
-        """Labels in which a node reads: an op's strategies, or those in which an argument is stored."""
-        options = self.nodes.strategies[node]
-        return self.nodes.labels[node] if options is None else options.required[operand]
+    def read(self, move: Move) -> tuple[Label, ...]:
+        """The label of the value after the move, for each strategy of the reader."""
+        options = self.nodes.strategies[move.reader]
+        return self.nodes.labels[move.reader] if options is None else options.required[move.operand]
+
+    def seconds(self, move: Move, prices: Prices, *, least: bool) -> Floats:
+        """float64[strategies of the maker, of the reader]: seconds of the move, once."""
+        which = PLAN if not least else USE if move.result == WAITS else DEF
+        return prices.seconds(self.types[move.type_row], self.left(move), self.read(move), which, move.stands)
 
     def edges(self, prices: Prices, *, least: bool) -> dict[tuple[int, int], Floats]:
         """Seconds between the strategies of two nodes u <= v, parallel edges added up: [strategies of u, of v].
 
-        least  what a combined collective spares is taken off, as if all were combined
+        least  never more than the simulator says, for the bound; else as moves usually are made, for the plan
         """
         found: dict[tuple[int, int], Floats] = {}
-
-        def add(u: int, v: int, matrix: Floats) -> None:
+        for move, trips in self.moves.items():
+            matrix = self.seconds(move, prices, least=least)
             if matrix.any():
-                key, entries = ((u, v), matrix) if u <= v else ((v, u), matrix.T)
+                u, v, entries = move.maker, move.reader, scaled(trips, matrix)
+                key, entries = ((u, v), entries) if u <= v else ((v, u), entries.T)
                 found[key] = found[key] + entries if key in found else entries
-
-        for d, times in self.defs.items():
-            seconds = _after_op(prices, d.type_, self._left(d.op, d.result), self.nodes.labels[d.value], least)
-            add(d.op, d.value, _scaled(times, seconds))
-        for u, times in self.uses.items():
-            seconds = prices.seconds(u.type_, self.nodes.labels[u.value], self._read(u.op, u.operand), u.stands)
-            add(u.value, u.op, _scaled(times, seconds))
-        known: dict[tuple[object, ...], Floats] = {}
-        for d, times in self.directs.items():
-            left, read = self._left(d.op, d.result), self._read(d.reader, d.operand)
-            key = (d.type_, id(left), id(read), d.stands, d.def_trips, d.use_trips)
-            if key not in known:
-                between = self._between(d.type_, left, read)
-                first = _scaled(d.def_trips, _after_op(prices, d.type_, left, between, least))
-                second = _scaled(d.use_trips, prices.seconds(d.type_, between, read, d.stands))
-                known[key] = (first[:, :, None] + second[None, :, :]).min(axis=1)
-            add(d.op, d.reader, _scaled(times, known[key]))
         return found
 
-    def _between(self, type_: TensorType, left: Sequence[Label], read: Sequence[Label]) -> tuple[Label, ...]:
-        """The labels in which a value may wait that is left and read so: it may be decided about like any other."""
-        every, sizes = range(len(type_.shape) + 1), self.nodes.start.mesh.axis_sizes
-        choices: list[list[int]] = []
-        for made, wanted, is_open in zip(
-            zip(*left, strict=True), zip(*read, strict=True), self.nodes.is_open, strict=True
-        ):
-            codes = {c for c in made if not is_pending(c)} | {c for c in made if is_pending(c) and c in wanted}
-            choices.append(sorted(codes.union(every) if is_open or any(map(is_pending, made)) else codes))
-        return self.nodes.shared(tuple(legal_labels(type_.shape, choices, sizes)))
+    def taken(self, choice: Sequence[int]) -> dict[Pair, float]:
+        """The moves that a choice makes between unlike labels, with how often."""
+        found: dict[Pair, float] = defaultdict(float)
+        for move, trips in self.moves.items():
+            source, target = self.left(move)[choice[move.maker]], self.read(move)[choice[move.reader]]
+            target = moved_to(source, target, move.stands)
+            if source != target:
+                found[self.types[move.type_row], source, target] += trips
+        return dict(found)
 
 
 def equal_shares(nodes: Nodes, statics: LoweringContext) -> Floats:
@@ -179,31 +161,21 @@ def equal_shares(nodes: Nodes, statics: LoweringContext) -> Floats:
     return 1.0 / count[which.reshape(-1)]
 
 
-def _types(program: Program) -> list[TensorType]:
-    return [result for spec in program.specs for result in spec.results]
-
-
-def _reader(nodes: Nodes, use: int) -> tuple[int, int]:
-    """(node, operand) of a use; an argument reads its next value in the label in which it is stored."""
-    program = nodes.start.program
-    op = int(program.use_op[use])
-    node = int(nodes.of_op[op])
-    if node == ARGUMENT:
-        return int(nodes.of_value[program.result_ptr[op]]), 0
-    return node, use - int(program.operand_ptr[op])
-
-
-def _after_op(prices: Prices, type_: TensorType, left: Sequence[Label], to: Sequence[Label], least: bool) -> Floats:
-    """Seconds of the move right after an op; the latency is not sure to be paid, where moves may be combined."""
-    seconds = prices.seconds(type_, left, to)
-    return seconds - prices.spared(type_, left, to) if least else seconds
-
-
-def _scaled(times: float, seconds: Floats) -> Floats:
+def scaled(times: float, seconds: Floats) -> Floats:
     """Infinite stays infinite, however rarely it is counted."""
     return np.where(np.isinf(seconds), np.inf, times * np.where(np.isinf(seconds), 0.0, seconds))
 
 
-def _pairs(sources: Sequence[Label], targets: Sequence[Label], stands: int = 0) -> dict[tuple[Label, Label], None]:
-    pairs = itertools.product(dict.fromkeys(sources), dict.fromkeys(targets))
-    return {(source, moved_to(source, target, stands)): None for source, target in pairs}
+def _types(program: Program) -> list[TensorType]:
+    return [result for spec in program.specs for result in spec.results]
+
+
+def _readers(nodes: Nodes) -> list[tuple[int, int, int]]:
+    """(node, operand, end of a move) of each use; an argument reads its next value as it is stored."""
+    program = nodes.start.program
+    op = program.use_op
+    node, operand = nodes.of_op[op].copy(), np.arange(len(op)) - program.operand_ptr[op]
+    at, stored = op.astype(np.int64), node == ARGUMENT
+    argument = program.result_ptr[op[stored]]
+    node[stored], operand[stored], at[stored] = nodes.of_value[argument], WAITS, program.op_count + argument
+    return list(zip(node.tolist(), operand.tolist(), at.tolist(), strict=True))

@@ -22,15 +22,22 @@ from autopart.core.errors import MeshError
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.search.cost import StepSeconds
-from autopart.search.ilp.bound import lower_bound, why_no_bound
+from autopart.search.ilp.bound import grouped_lower_bound, lower_bound, why_no_bound
 from autopart.search.ilp.decode import Decisions, Wanted, Weights, decode
 from autopart.search.ilp.held_bytes import Liveness
-from autopart.search.ilp.sharding_model import Model
+from autopart.search.ilp.prices import exact_jobs
+from autopart.search.ilp.sharding_model import Model, PlanCosts
 from autopart.search.ilp.solver import PairwiseProblem, Solution, solve
 from autopart.search.jobs import Job, State
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.optimizers.refine import refine
 from autopart.search.problem import Problem
+
+FEW_OPS = 400
+"""Of programs of at most so many ops the bound is about each op, and solved to the end."""
+
+REPRICED = 3
+"""How often moves that a solved plan uses are priced exactly and the plan is solved anew, at most."""
 
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
@@ -82,8 +89,8 @@ class _Search:
     def run(self) -> None:
         """See the module."""
         problem, settings = self.problem, self.settings
-        self._bound()
         model = self._model(grouped=settings.grouped)
+        self._bound(model)
         runs: list[Simulation] = []
         for _ in range(settings.rounds):
             runs.append(self._simulated(problem.best))
@@ -106,27 +113,28 @@ class _Search:
         finally:
             self.seconds_by_part[part] = self.seconds_by_part.get(part, 0.0) + time.monotonic() - began
 
-    def _bound(self) -> None:
+    def _bound(self, model: Model) -> None:
         problem, objective = self.problem, self.problem.task.objective
         if why := why_no_bound(problem.task):
             problem.notes["no_bound"] = why
             return
         assert isinstance(objective, StepSeconds)
-        model = self._model(grouped=False)
+        exact = model.nodes.start.program.op_count <= FEW_OPS
+        if exact and self.settings.grouped:
+            model = self._model(grouped=False)
         with self._timed("bound"):
-            found = lower_bound(model, objective, self._solver_seconds())
+            found = (lower_bound if exact else grouped_lower_bound)(model, objective, self._solver_seconds())
         problem.lower_bound = found.score
         self.notes += found.notes
 
     def _round(self, model: Model, runs: list[Simulation]) -> bool:
         """Plans after the last of the simulated states, decodes and prices; True if another round may find more."""
         problem = self.problem
-        planned = model.planned(runs[-1], Liveness.of_peaks(model.nodes, runs))
-        with self._timed("solve"):
-            solved = self._solved(planned)
-        if solved.choice is None:
+        with self._timed("costs"):
+            costs, held = model.plan_costs(runs[-1]), Liveness.of_peaks(model.nodes, runs)
+        planned, choice = self._plan(model, costs, held)
+        if choice is None:
             return False
-        choice = solved.choice.tolist()
         with self._timed("decode"):
             weights = Weights.of(model.nodes, planned)
             decisions = decode(problem.task, Wanted.of(model.nodes, choice), weights, problem.seconds_left)
@@ -134,11 +142,30 @@ class _Search:
             return False
         self._tried.add(decisions)
         before = problem.best
-        ((found,),) = problem.run([Job(decisions)])
+        with self._timed("price"):
+            ((found,),) = problem.run([Job(decisions)])
         plan_s = planned.cost_of(choice)
         self.rounds.append({"plan_s": plan_s, "program_s": found.cost.step_s, "decisions": len(decisions)})
         differs = abs(plan_s - found.cost.step_s) > CLOSE * found.cost.step_s
         return problem.best is not before or (differs and len(self.rounds) == 1)
+
+    def _plan(self, model: Model, costs: PlanCosts, held: Liveness) -> tuple[PairwiseProblem, list[int] | None]:
+        """The problem and its solution, whose moves are priced exactly; solved anew while they were not."""
+        planned, choice = model.problem_of(costs, held), None
+        for _ in range(REPRICED + 1):
+            with self._timed("solve"):
+                planned = model.problem_of(costs, held)
+                solved = self._solved(planned)
+            if solved.choice is None:
+                return planned, None
+            choice: list[int] = solved.choice.tolist()
+            unknown = [pair for pair in costs.flow.taken(choice) if pair not in model.table.exact]
+            if not unknown:
+                break
+            with self._timed("build"):
+                jobs = exact_jobs(unknown)
+                model.table.learn(jobs, self.problem.ask(jobs))
+        return planned, choice
 
     def _solved(self, planned: PairwiseProblem) -> Solution:
         """The plan within memory; where there is none, the plan in which each byte has its price."""

@@ -58,8 +58,9 @@ class Classes:
         first = program.result_ptr[:-1].clip(max=program.value_count - 1)
         has_result = np.diff(program.result_ptr) > 0
         own = np.where(has_result, 1 + colour[first], 0)
-        ops = np.column_stack([program.op_spec, own, ways.of_op, start.state.mapping])
-        made = np.column_stack([ways.of_op, start.state.mapping])[program.value_op]
+        table = np.column_stack([start.state.mapping, start.graph.closed])
+        ops = np.column_stack([program.op_spec, own, ways.of_op, table])
+        made = np.column_stack([ways.of_op, table])[program.value_op]
         values = np.column_stack([colour, waits, start.state.action, made])
         return Classes(_numbers(ops), _numbers(values))
 
@@ -87,7 +88,6 @@ class Nodes:
     labels: tuple[tuple[Label, ...], ...]
     member: tuple[int, ...]
     is_open: tuple[bool, ...]
-    _shared: dict[tuple[Label, ...], tuple[Label, ...]]
 
     @staticmethod
     def of(
@@ -112,7 +112,7 @@ class Nodes:
         of_value[value_rows] = len(op_first) + value_node.reshape(-1)
         ops, values = op_rows[op_first].tolist(), value_rows[value_first].tolist()
         is_open = tuple(name in axes for name in start.mesh.axis_names)
-        known: dict[tuple[int, int, Label], OpStrategies] = {}
+        known: dict[tuple[int, int, Label, tuple[bool, ...]], OpStrategies] = {}
         made = [_of_op(start, op, is_open, arrays, statics, ways, known) for op in ops]
         makers = [int(of_op[program.value_op[v]]) for v in values]
         shared: dict[tuple[Label, ...], tuple[Label, ...]] = {}
@@ -128,17 +128,12 @@ class Nodes:
             labels=(*([()] * len(ops)), *labels),
             member=(*ops, *values),
             is_open=is_open,
-            _shared=shared,
         )
 
     @property
     def count(self) -> int:
         """Their number."""
         return len(self.member)
-
-    def shared(self, labels: tuple[Label, ...]) -> tuple[Label, ...]:
-        """The one tuple that stands for equal tuples, so that tables are found by identity."""
-        return self._shared.setdefault(labels, labels)
 
     def options(self, node: int) -> int:
         """How many strategies, or labels, a node has."""
@@ -162,10 +157,11 @@ def _of_op(
     arrays: ProgramArrays,
     statics: LoweringContext,
     ways: PendingWays,
-    known: dict[tuple[int, int, Label], OpStrategies],
+    known: dict[tuple[int, int, Label, tuple[bool, ...]], OpStrategies],
 ) -> OpStrategies:
     spec, mapping = int(start.program.op_spec[op]), tuple(start.state.mapping[op].tolist())
-    key = (spec, int(ways.of_op[op]), mapping)
+    is_open = tuple(axis and not closed for axis, closed in zip(is_open, start.graph.closed[op].tolist(), strict=True))
+    key = (spec, int(ways.of_op[op]), mapping, is_open)
     if key not in known:
         known[key] = op_strategies(
             start.program.specs[spec], start.table.of[spec], start.mesh.axis_sizes, Fixed(mapping, is_open),

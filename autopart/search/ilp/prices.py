@@ -5,16 +5,23 @@
          (1, 0)                              3.1 ms       0           0         all_gather
          (17, 0)                             6.2 ms       3.1 ms      3.1 ms    all_reduce, reduce_scatter
 
-An entry is what the simulator asks for the cheapest plan between any two layouts of the two labels (`labels.py`): the
-forms of its collectives that a lowering chooses, and their local copies.
-`spared` is the latency in it that a combined collective would not pay. The tables depend on nothing but the task, so
-that they are equal wherever they are made.
+There are many pairs of labels and few that a plan uses. So a table is made of single collectives over any set of axes,
+each at the simulator's price, and of the cheapest sequences of them (`label_steps.py`):
+
+    use, def    what a move before a use, or right after an op, costs at least, for the bound: links alone, and after an
+                op no latency of reductions, which may be combined
+    plan        with local copies as they usually are, for the plan
+    exact       what the simulator asks for the very plan that a lowering makes: asked for the pairs that a solved plan
+                uses (`ExactJob`), and put in the plan's table in place of what stood there
+
+The tables depend on nothing but the task, so that they are equal wherever they are made.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,32 +32,51 @@ from autopart.core.op import TensorType
 from autopart.costmodel.hardware.links import mesh_links
 from autopart.costmodel.lower_for_device import forms_for
 from autopart.costmodel.simulator.redistribution_costs import plan_cost
-from autopart.search.ilp.labels import Label, distributed_types, is_pending
+from autopart.search.ilp.label_steps import DEF, PLAN, USE, move_seconds
+from autopart.search.ilp.labels import Label, distributed_types, divides, is_pending
 from autopart.spmd.redistribution import plan
 from autopart.spmd.redistribution.forms import EmittedCost
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
 
-Moves = Mapping[TensorType, Sequence[tuple[Label, Label]]]
-"""Per type of value, the pairs of labels between which something may move."""
+__all__ = ["DEF", "PLAN", "USE", "ExactJob", "Pair", "PriceJob", "Prices", "exact_jobs", "moved_to", "price_jobs"]
 
-ROWS_PER_JOB = 200
+MOST_LABELS = 700
+"""A type of more labels has a table without sequences: what a single collective cannot do costs nothing at least."""
+
+PAIRS_PER_JOB = 50
 """Pairs that a worker prices at a time: a tenth of a second."""
+
+Pair = tuple[TensorType, Label, Label]
+"""A move of a value of a type from one label to another."""
 
 
 @dataclass(frozen=True)
 class PriceJob:
-    """Pairs of labels of one type of value; a worker answers with (seconds, spared seconds) of each."""
+    """A type of value and the labels it has; a worker answers with float64[3, labels, labels]: `USE`, `DEF`, `PLAN`."""
+
+    type_: TensorType
+    labels: tuple[Label, ...]
+
+    def answer(self, task: SearchTask) -> np.ndarray:
+        """The prices on the task's mesh."""
+        links = mesh_links(task.partitioning.mesh)
+        return move_seconds(self.type_, self.labels, links, sequences=len(self.labels) <= MOST_LABELS)
+
+
+@dataclass(frozen=True)
+class ExactJob:
+    """Moves of one type of value; a worker answers with the seconds of each as it is lowered."""
 
     type_: TensorType
     pairs: tuple[tuple[Label, Label], ...]
 
-    def answer(self, task: SearchTask) -> tuple[tuple[float, float], ...]:
+    def answer(self, task: SearchTask) -> tuple[float, ...]:
         """The prices on the task's mesh."""
         mesh, cost = task.partitioning.mesh, task.options.redistribution_cost
         forms = forms_for(mesh)
-        return tuple(_price(self.type_, source, target, mesh, cost, forms) for source, target in self.pairs)
+        return tuple(_exact(self.type_, source, target, mesh, cost, forms) for source, target in self.pairs)
 
 
 def moved_to(source: Label, target: Label, stands: int) -> Label:
@@ -58,66 +84,109 @@ def moved_to(source: Label, target: Label, stands: int) -> Label:
 
     `stands` has the bit of each reduction whose parts a whole value may stand for.
     """
-    return tuple(0 if s == 0 and is_pending(t) and stands >> t & 1 else t for s, t in zip(source, target, strict=True))
+    return tuple(0 if s != t and is_pending(t) and stands >> t & 1 else t for s, t in zip(source, target, strict=True))
 
 
-def _price(
-    type_: TensorType, source: Label, target: Label, mesh: Mesh, cost: Any, forms: EmittedCost | None
-) -> tuple[float, float]:
-    """(seconds, spared) between two labels; infinite where the target awaits what the source does not."""
+def _exact(type_: TensorType, source: Label, target: Label, mesh: Mesh, cost: Any, forms: EmittedCost | None) -> float:
+    """Seconds between the two layouts of two labels between which they are least."""
     if any(is_pending(t) and s != t for s, t in zip(source, target, strict=True)):
-        return math.inf, 0.0
-    best, links = (math.inf, 0.0), mesh_links(mesh)
+        return math.inf
+    best, links = math.inf, mesh_links(mesh)
     for from_ in distributed_types(type_.shape, source, mesh):
         for to in distributed_types(type_.shape, target, mesh):
             steps = plan(from_, to, element_bytes=type_.element_bytes, cost=cost, forms=forms)
             priced = plan_cost(steps, type_.element_bytes, links)
-            spared = priced.latency_s if priced.combinable else 0.0
-            best = min(best, (priced.seconds + priced.copy_s, spared), key=lambda p: (p[0] - p[1], p))
+            best = min(best, priced.seconds + priced.copy_s)
     return best
+
+
+class _Table:
+    """The prices of one type."""
+
+    def __init__(self, job: PriceJob, seconds: np.ndarray):
+        self.place = {label: i for i, label in enumerate(job.labels)}
+        self.seconds = seconds.copy()
 
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Prices of redistributions between labels, by type of value: (seconds, spared seconds)."""
+    """Prices of redistributions between labels, by type of value; make them with `Prices.of`."""
 
-    of: Mapping[TensorType, Mapping[tuple[Label, Label], tuple[float, float]]]
-    _known: dict[tuple[TensorType, int, int, int], np.ndarray] = field(default_factory=dict, repr=False)
+    _tables: Mapping[TensorType, _Table]
+    _known: dict[tuple[TensorType, int, int, int, int], np.ndarray] = field(default_factory=dict, repr=False)
+    _places: dict[tuple[TensorType, int, int, int], np.ndarray] = field(default_factory=dict, repr=False)
     _kept: list[Sequence[Label]] = field(default_factory=list, repr=False)
+    exact: set[Pair] = field(default_factory=set, repr=False)
+
+    @staticmethod
+    def of(jobs: Sequence[PriceJob], answers: Sequence[np.ndarray]) -> Prices:
+        """The tables from what workers answered."""
+        return Prices({job.type_: _Table(job, answer) for job, answer in zip(jobs, answers, strict=True)})
+
+    def learn(self, jobs: Sequence[ExactJob], answers: Sequence[tuple[float, ...]]) -> None:
+        """Puts exact prices in the plan's tables."""
+        for job, answer in zip(jobs, answers, strict=True):
+            table = self._tables[job.type_]
+            for (source, target), seconds in zip(job.pairs, answer, strict=True):
+                table.seconds[PLAN, table.place[source], table.place[target]] = seconds
+                self.exact.add((job.type_, source, target))
+        self._known.clear()
 
     def seconds(
-        self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], stands: int = 0
+        self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], which: int, stands: int = 0
     ) -> np.ndarray:
-        """float64[sources, targets]: seconds of each move (`moved_to`), local copies included."""
-        return self._table(type_, sources, targets, stands)[:, :, 0]
+        """float64[sources, targets]: seconds of each move (`moved_to`); `which` is `USE`, `DEF` or `PLAN`.
 
-    def spared(self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label]) -> np.ndarray:
-        """float64[sources, targets]: the seconds of them that a combined collective would not pay."""
-        return self._table(type_, sources, targets, 0)[:, :, 1]
-
-    def _table(self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], stands: int) -> np.ndarray:
-        """By identity: nodes share their tuples of labels, which are kept so that no other takes their place."""
-        key = (type_, id(sources), id(targets), stands)
+        By identity: nodes share their tuples of labels, which are kept so that no other takes their place.
+        """
+        key = (type_, id(sources), id(targets), stands, which)
         if key not in self._known:
-            known = self.of[type_]
-            rows = [[known[s, moved_to(s, t, stands)] for t in targets] for s in sources]
-            self._known[key] = np.array(rows, np.float64).reshape(len(sources), len(targets), 2)
-            self._kept.extend((sources, targets))
+            place = self._moves(type_, sources, targets, stands)
+            self._known[key] = self._tables[type_].seconds[which].reshape(-1)[place]
         return self._known[key]
 
+    def _moves(self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], stands: int) -> np.ndarray:
+        """int64[sources, targets]: where each move stands in the type's flat table."""
+        key = (type_, id(sources), id(targets), stands)
+        if key not in self._places:
+            place = self._tables[type_].place
+            rows = np.array([place[s] for s in sources], np.int64)[:, None] * len(place)
+            if stands and any(any(map(is_pending, t)) for t in targets):
+                columns = np.array([[place[moved_to(s, t, stands)] for t in targets] for s in sources], np.int64)
+            else:
+                columns = np.array([place[t] for t in targets], np.int64)[None, :]
+            self._places[key] = rows + columns
+            self._kept.extend((sources, targets))
+        return self._places[key]
 
-def price_jobs(moves: Moves) -> list[PriceJob]:
+
+def price_jobs(labels: Mapping[TensorType, Iterable[Label]], sizes: Sequence[int]) -> list[PriceJob]:
+    """A job for each type: of the labels that nodes give it, and those on the way between them."""
+    return [PriceJob(type_, _universe(type_, list(given), sizes)) for type_, given in labels.items()]
+
+
+def _universe(type_: TensorType, given: list[Label], sizes: Sequence[int]) -> tuple[Label, ...]:
+    """The labels that are given; whole where they await a reduction; all that divide the type, if they are not many."""
+    found = dict.fromkeys(given)
+    for label in given:
+        if any(map(is_pending, label)):
+            found.update(dict.fromkeys(itertools.product(*((c, 0) if is_pending(c) else (c,) for c in label))))
+    codes = [
+        sorted({*range(len(type_.shape) + 1), *(c for c in column if is_pending(c))})
+        for column in zip(*found, strict=True)
+    ]
+    if math.prod(map(len, codes)) <= MOST_LABELS:
+        found.update(dict.fromkeys(p for p in itertools.product(*codes) if divides(type_.shape, p, sizes)))
+    return tuple(found)
+
+
+def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:
     """What workers are asked for: each pair once, in an order that depends on nothing else."""
-    jobs: list[PriceJob] = []
-    for type_, pairs in moves.items():
-        wanted = sorted(set(pairs))
-        jobs += [PriceJob(type_, tuple(wanted[i : i + ROWS_PER_JOB])) for i in range(0, len(wanted), ROWS_PER_JOB)]
+    of: dict[TensorType, dict[tuple[Label, Label], None]] = {}
+    for type_, source, target in pairs:
+        of.setdefault(type_, {})[source, target] = None
+    jobs: list[ExactJob] = []
+    for type_, found in of.items():
+        wanted = sorted(found)
+        jobs += [ExactJob(type_, tuple(wanted[i : i + PAIRS_PER_JOB])) for i in range(0, len(wanted), PAIRS_PER_JOB)]
     return jobs
-
-
-def prices(jobs: Sequence[PriceJob], answers: Sequence[tuple[tuple[float, float], ...]]) -> Prices:
-    """The tables from what workers answered."""
-    found: dict[TensorType, dict[tuple[Label, Label], tuple[float, float]]] = {}
-    for job, answer in zip(jobs, answers, strict=True):
-        found.setdefault(job.type_, {}).update(zip(job.pairs, answer, strict=True))
-    return Prices(found)

@@ -24,9 +24,17 @@ from autopart.search.ilp.held_bytes import Liveness, node_bytes
 from autopart.search.ilp.nodes import Nodes
 from autopart.search.ilp.op_seconds import SimulatedWork, least_seconds, planned_seconds
 from autopart.search.ilp.pending_ways import PendingWays
-from autopart.search.ilp.prices import PriceJob, Prices, price_jobs, prices
+from autopart.search.ilp.prices import PriceJob, Prices, price_jobs
 from autopart.search.ilp.solver import PairwiseProblem
 from autopart.spmd.device_local import LoweringContext
+
+
+@dataclass(frozen=True, eq=False)
+class PlanCosts:
+    """seconds: of each node's strategies, float64 arrays; flow: what moves, with the shares of a simulated state."""
+
+    seconds: list[np.ndarray]
+    flow: Flow
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,28 +68,35 @@ class Model:
 
     def jobs(self) -> list[PriceJob]:
         """What workers must price."""
-        return price_jobs(self.flow.moves())
+        return price_jobs(self.flow.labels(), self.nodes.start.mesh.axis_sizes)
 
-    def priced(self, jobs: Sequence[PriceJob], answers: Sequence[tuple[tuple[float, float], ...]]) -> Model:
+    def priced(self, jobs: Sequence[PriceJob], answers: Sequence[np.ndarray]) -> Model:
         """With the prices that workers answered."""
-        return replace(self, table=prices(jobs, answers))
+        return replace(self, table=Prices.of(jobs, answers))
 
     def least(self) -> PairwiseProblem:
         """The problem whose costs are never more than the simulator's, whatever is fused, combined and shared."""
-        nodes, row = self.nodes, device_row(self.device)
-        seconds: list[np.ndarray] = []
-        trips = self._trips()
-        for node in range(nodes.count):
-            options = nodes.strategies[node]
+        seconds = [trips * once for trips, once in zip(self._trips(), self.least_once(), strict=True)]
+        return self._problem(seconds, self.flow, Liveness.of_arguments(self.nodes), least=True)
+
+    def least_once(self) -> list[np.ndarray]:
+        """Per node, for each strategy, the seconds that one run of one of its ops takes at least."""
+        nodes, row, sizes = self.nodes, device_row(self.device), self.nodes.start.mesh.axis_sizes
+        found: list[np.ndarray] = []
+        for node, options in enumerate(nodes.strategies):
+            op = nodes.member[node]
             if options is None:
-                seconds.append(np.zeros(nodes.options(node)))
+                found.append(np.zeros(nodes.options(node)))
                 continue
-            once = least_seconds(self.arrays, row, nodes.member[node], options, nodes.start.mesh.axis_sizes)
-            seconds.append(trips[node] * once)
-        return self._problem(seconds, self.flow, Liveness.of_arguments(nodes), least=True)
+            found.append(least_seconds(self.arrays, row, op, options, sizes))
+        return found
 
     def planned(self, run: Simulation, held: Liveness) -> PairwiseProblem:
         """The problem whose costs are a simulated state's, divided further or less far by each strategy."""
+        return self.problem_of(self.plan_costs(run), held)
+
+    def plan_costs(self, run: Simulation) -> PlanCosts:
+        """What strategies cost beside a simulated state, without moves between them."""
         nodes, row = self.nodes, device_row(self.device)
         done, program, sizes = SimulatedWork.of(run), nodes.start.program, nodes.start.mesh.axis_sizes
         trips = program.scope_trips[program.op_scope].astype(float)
@@ -94,8 +109,11 @@ class Model:
             if options is not None and len(ops):
                 seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options, sizes)
         shares = observed_shares(run, equal_shares(nodes, self.statics))
-        flow = Flow.of(nodes, self.statics, self.ways.stands, shares)
-        return self._problem(seconds, flow, held, least=False)
+        return PlanCosts(seconds, Flow.of(nodes, self.statics, self.ways.stands, shares))
+
+    def problem_of(self, costs: PlanCosts, held: Liveness) -> PairwiseProblem:
+        """The problem of a plan, by the prices of moves that are known now."""
+        return self._problem(costs.seconds, costs.flow, held, least=False)
 
     def _trips(self) -> np.ndarray:
         """float64[nodes]: how often the ops of a node run in all."""

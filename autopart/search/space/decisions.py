@@ -26,7 +26,7 @@ import importlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -92,6 +92,11 @@ class DecisionKind(Protocol):
     Subclass it as a frozen dataclass. `apply` and `describe` must be written; every other method has a default, which
     says that the kind has nothing of that sort. `facts` is what is known of the program, whatever the state.
     """
+
+    goes_by_groups: ClassVar[bool] = False
+    """True if `options` and `apply` go by value groups and the other facts alone, never by the number of a value. Then
+    they may be asked of a program with fewer layers, whose groups have the same numbers (`search/fewer_layers.py`). A
+    search asks the whole program, which takes longer, where a registered kind offers decisions and does not say so."""
 
     # ---- what a decision does
 

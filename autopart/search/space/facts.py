@@ -15,6 +15,7 @@ import numpy as np
 
 from autopart.core.actions import Action
 from autopart.core.program import Program
+from autopart.search.space.loop_reads import LoopReads
 from autopart.search.space.priors import (
     awaited_by,
     looked_up,
@@ -105,6 +106,11 @@ class ProgramFacts:
     def repeated_reads(self) -> RepeatedReads:
         """Where matrix ops read one stored array twice."""
         return RepeatedReads.of(self.program, self.value_bytes)
+
+    @cached_property
+    def loop_reads(self) -> LoopReads:
+        """What loops may hold whole although it is stored in parts."""
+        return LoopReads.of(self.program, self.value_bytes)
 
     def has_dim(self, dim: int) -> bool:
         """True if some value of the program has this dim."""

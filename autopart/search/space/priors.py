@@ -38,13 +38,15 @@ def value_bytes(program: Program) -> np.ndarray:
 def updated_arguments(program: Program, share: float = 0.999) -> np.ndarray:
     """Arguments whose next value the program returns: parameters and optimizer state.
 
-    Only the largest, which hold `share` of the bytes: a bias that is sharded saves nothing and costs a collective.
+    Only the largest, which hold `share` of the bytes: a bias that is sharded saves nothing and costs a collective. Of
+    arrays of one size all or none, so that layers are treated alike.
     """
     values = np.array([program.arguments[position] for position in sorted(set(program.ties.values()))], np.int32)
     in_bytes = value_bytes(program)[values]
     order = np.argsort(-in_bytes, kind="stable")
     before = np.cumsum(in_bytes[order]) - in_bytes[order]
-    return np.sort(values[order[before < share * in_bytes.sum()]])
+    large = order[before < share * in_bytes.sum()]
+    return np.sort(values[in_bytes >= in_bytes[large].min()]) if len(large) else values[:0]
 
 
 def read_by_matrix_ops(program: Program, hops: int = 3) -> np.ndarray:

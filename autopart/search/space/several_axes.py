@@ -68,4 +68,5 @@ def label_of(parts: Sequence[Named]) -> str:
     elif data == "DP" and len(shards) == 1 and len(axes[data]) == 2 and shards[0] in axes[data]:
         replicas = [a for a in axes.pop(data) if a not in shards]
         axes = {"HSDP": [*replicas, *shards], **{r: a for r, a in axes.items() if r != SHARDED}}
-    return "+".join(f"{role}({','.join(over)})" for role, over in axes.items()) or "replicated"
+    names = [f"{role}({','.join(over)})" if over else role for role, over in axes.items()]
+    return "+".join(names) or "replicated"

@@ -12,20 +12,17 @@ sizes count too; refinement splits a group into such groups, and those into sing
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
+from autopart.core.colours import mixed, path_without_digits, refined, text_colour
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.program import Program
 
 ROUNDS = 1
 """Hops that a group looks at: the op that reads a matrix. One more would tell the last layer from the others."""
-
-_DIGITS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -54,9 +51,9 @@ def value_groups(program: Program, *, same_shape: bool = False, rounds: int = RO
     """Colours every value; see the module."""
     colour = _first_colours(program, same_shape or not _names_tell(program))
     for _ in range(rounds):
-        colour = _refine(program, colour)
+        colour = refined(program, colour)
     position = np.arange(program.value_count) - program.result_ptr[program.value_op]
-    return _numbered(_mix(colour[program.value_op], position.astype(np.uint64)))
+    return _numbered(mixed(colour[program.value_op], position.astype(np.uint64)))
 
 
 def _numbered(colours: np.ndarray) -> ValueGroups:
@@ -68,11 +65,6 @@ def _numbered(colours: np.ndarray) -> ValueGroups:
     return ValueGroups(of, pointer, np.argsort(of, kind="stable").astype(np.int32))
 
 
-def path_without_digits(name: str) -> str:
-    """An argument's path with its numbers taken off: "blocks/3/up" and "blocks/12/up" are alike."""
-    return _DIGITS.sub("#", name)
-
-
 def _names_tell(program: Program) -> bool:
     """False where most arguments have one name (arg0, arg1, ...): then only sizes can tell matrices apart."""
     names = Counter(map(path_without_digits, program.argument_names))
@@ -80,10 +72,10 @@ def _names_tell(program: Program) -> bool:
 
 
 def _first_colours(program: Program, same_shape: bool) -> np.ndarray:
-    colour = np.array([_digest(_spec_text(s, same_shape)) for s in program.specs], np.uint64)[program.op_spec]
+    colour = np.array([text_colour(_spec_text(s, same_shape)) for s in program.specs], np.uint64)[program.op_spec]
     for value, name in zip(program.arguments, program.argument_names, strict=True):
         op = program.value_op[value]
-        colour[op] ^= _digest(path_without_digits(name))
+        colour[op] ^= text_colour(path_without_digits(name))
     return colour
 
 
@@ -93,28 +85,3 @@ def _spec_text(spec: OpSpec, same_shape: bool) -> str:
 
     operands, results = ",".join(map(text, spec.operands)), ",".join(map(text, spec.results))
     return f"{spec.kind}({operands})->{results} {spec.region}"
-
-
-def _digest(text: str) -> np.uint64:
-    return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little"))
-
-
-def _refine(program: Program, colour: np.ndarray) -> np.ndarray:
-    """One round: each use tells its producer what reads it where, and its reader what it reads there."""
-    producer = program.value_op[program.operands]
-    place = (np.arange(len(program.operands)) - program.operand_ptr[program.use_op]).astype(np.uint64)
-    result = (program.operands - program.result_ptr[producer]).astype(np.uint64)
-    told_reader = _mix(_mix(colour[producer], result), place + np.uint64(1))
-    told_producer = _mix(_mix(colour[program.use_op], place), result + np.uint64(1 << 20))
-    above, below = np.zeros_like(colour), np.zeros_like(colour)
-    np.add.at(above, program.use_op, told_reader)
-    np.add.at(below, producer, told_producer)
-    return _mix(_mix(colour, above), below + np.uint64(1 << 40))
-
-
-def _mix(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A 64-bit hash of pairs (splitmix64 finaliser)."""
-    h = a * np.uint64(0x9E3779B97F4A7C15) ^ (b + np.uint64(0x165667B19E3779F9)) * np.uint64(0xC2B2AE3D27D4EB4F)
-    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return h ^ (h >> np.uint64(31))

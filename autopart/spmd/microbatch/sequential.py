@@ -54,6 +54,7 @@ def microbatched(plan: LoopPlan, steps: int) -> Program:
             donated=program.donated,
             callbacks=source.callbacks,
             constraints=True,
+            keep_unused=program.keep_unused,
         )
 
 

@@ -1,6 +1,10 @@
 """Models as users of flax, equinox and haiku write them: programs that no rule of this project was made for.
 
-    vit, mixer, towers, bert, gpt, resnet, conformer, lstm, moe
+    vit, mixer, towers, bert, gpt, resnet, conformer, lstm, moe, llama, mamba
+                    `training(...) -> Training`: a step with an optimizer of optax, and abstract arguments
+    train_states    a GPT, a ViT and a Mixer around flax's `TrainState`; `Model`, with schedules that people write
+    released        models of released packages, at the sizes they have; `MODELS`: name -> what builds a step
 
-Each file has one function, `training(...) -> Training`: a step with an optimizer of optax, and abstract arguments.
+`SMALL` of a model are sizes for `training(**SMALL)` that eight host devices run in seconds. Experiments and tests take
+their models from here.
 """

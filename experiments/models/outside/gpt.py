@@ -44,29 +44,41 @@ class Gpt(eqx.Module):
     positions: jax.Array
     blocks: list[Block]
     norm: eqx.nn.LayerNorm
+    checkpoint: bool = eqx.field(static=True)
+    """Whether `jax.checkpoint` is written around each block."""
 
-    def __init__(self, layers: int, width: int, heads: int, vocabulary: int, length: int, key: jax.Array):
+    def __init__(
+        self, layers: int, width: int, heads: int, vocabulary: int, length: int, key: jax.Array, checkpoint: bool = False
+    ):
         first, second, *keys = jax.random.split(key, layers + 2)
         self.embedding = jax.random.normal(first, (vocabulary, width)) * 0.02
         self.positions = jax.random.normal(second, (length, width)) * 0.02
         self.blocks = [Block(width, heads, k) for k in keys]
         self.norm = eqx.nn.LayerNorm(width)
+        self.checkpoint = checkpoint
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         x = self.embedding[tokens] + self.positions
         for block in self.blocks:
-            x = block(x)
+            x = eqx.filter_checkpoint(block)(x) if self.checkpoint else block(x)
         return jax.vmap(self.norm)(x) @ self.embedding.T
 
 
 def training(
-    layers: int = 3, width: int = 1024, heads: int = 8, vocabulary: int = 16_384, length: int = 512, batch: int = 64
+    layers: int = 3,
+    width: int = 1024,
+    heads: int = 8,
+    vocabulary: int = 16_384,
+    length: int = 512,
+    batch: int = 64,
+    checkpoint: bool = False,
 ) -> Training:
-    static: Any = eqx.filter_eval_shape(Gpt, layers, width, heads, vocabulary, length, jax.random.key(0))
+    sizes = (layers, width, heads, vocabulary, length)
+    static: Any = eqx.filter_eval_shape(Gpt, *sizes, jax.random.key(0), checkpoint)
     static = eqx.partition(static, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))[1]
 
     def init(key):
-        return eqx.filter(Gpt(layers, width, heads, vocabulary, length, key), eqx.is_array)
+        return eqx.filter(Gpt(*sizes, key, checkpoint), eqx.is_array)
 
     def loss(params, batch):
         logits = jax.vmap(eqx.combine(params, static))(batch["tokens"])

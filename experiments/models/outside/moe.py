@@ -31,6 +31,9 @@ class Experts(hk.Module):
         return jnp.einsum("gtec,egcd->gtd", slots * (gates * chosen).sum(-1)[..., None, None], made)
 
 
+ADAFACTOR = optax.adafactor(1e-3)
+
+
 def training(
     layers: int = 1,
     width: int = 768,
@@ -39,6 +42,7 @@ def training(
     vocabulary: int = 8192,
     length: int = 256,
     batch: int = 128,
+    optimizer: optax.GradientTransformation = ADAFACTOR,
 ) -> Training:
     def decode(tokens: jax.Array) -> jax.Array:
         def norm(x: jax.Array) -> jax.Array:
@@ -62,8 +66,21 @@ def training(
 
     return around(
         loss,
-        optax.adafactor(1e-3),
+        optimizer,
         lambda key: model.init(key, jnp.zeros((1, length), jnp.int32)),
         {"tokens": tokens, "next": tokens},
         {"*experts*/up": 0, "*experts*/down": 0},
     )
+
+
+SMALL = {
+    "layers": 1,
+    "width": 32,
+    "heads": 2,
+    "experts": 4,
+    "vocabulary": 64,
+    "length": 16,
+    "batch": 8,
+    "optimizer": optax.adam(1e-3, eps=1e-5),
+}
+"""Sizes that eight host devices run in seconds, and an optimizer that does not turn rounding into steps."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 
@@ -16,11 +17,24 @@ class Training:
     """A step, abstract arguments (params, opt_state, batch), and what a Megatron user would tile of the parameters.
 
     megatron   pattern of parameter paths -> dim
+    initial    (params, opt_state) from a key, as arrays
     """
 
     step: Callable[..., Any]
     args: tuple[Any, ...]
     megatron: dict[str, int]
+    initial: Callable[[jax.Array], tuple[Any, Any]]
+
+    def example_args(self, seed: int = 0, tokens: int = 64) -> tuple[Any, ...]:
+        """Arrays for small sizes: real parameters, and a random batch with numbers below `tokens` for what is whole."""
+        draw = np.random.default_rng(seed)
+
+        def example(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+            if jnp.issubdtype(leaf.dtype, jnp.integer):
+                return draw.integers(0, tokens, leaf.shape).astype(leaf.dtype)
+            return draw.normal(size=leaf.shape).astype(leaf.dtype)
+
+        return (*self.initial(jax.random.key(seed)), jax.tree.map(example, self.args[2]))
 
 
 def training(
@@ -37,8 +51,12 @@ def training(
         updates, opt_state = optimizer.update(gradients, opt_state, params)
         return optax.apply_updates(params, updates), opt_state, value
 
-    params = jax.eval_shape(init, jax.random.key(0))
-    return Training(step, (params, jax.eval_shape(optimizer.init, params), batch), megatron)
+    def initial(key: jax.Array) -> tuple[Any, Any]:
+        params = init(key)
+        return params, optimizer.init(params)
+
+    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
+    return Training(step, (params, opt_state, batch), megatron, initial)
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:

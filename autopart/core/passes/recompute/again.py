@@ -11,7 +11,8 @@
 As `jax.checkpoint` does, a barrier holds what the copies read together with what the late op waits for: a compiler can
 neither merge a copy with its original nor run it before it is needed. An argument or another value of outside is there
 in any case, so it goes through the barrier only where a copy reads nothing else. Everything is computed again at most
-once, and a late op that reads several results has one barrier for them.
+once, and a late op that reads several results has one barrier for them. A block has one barrier, where the first of its
+results is read: what late ops read behind a barrier cannot be fused with what made it.
 """
 
 from __future__ import annotations
@@ -51,15 +52,21 @@ def _is_repeatable(spec: OpSpec) -> bool:
 
 @dataclass
 class Again:
-    """The copies behind one cut of a scope. `kept[i]` says of the i-th of the lifetimes' values that it is not one."""
+    """The copies behind one cut of a scope.
+
+    kept[i]     the i-th of the lifetimes' values is not computed again
+    block[i]    the number of the block that makes it; -1 where it belongs to none
+    """
 
     rewriting: Rewriting
     life: Lifetimes
     cut: int
     kept: np.ndarray
+    block: np.ndarray
     _copy: dict[int, int] = field(default_factory=dict[int, int])
     _held: dict[int, int] = field(default_factory=dict[int, int])
     _awaited: dict[int, int] = field(default_factory=dict[int, int])
+    _opened: set[int] = field(default_factory=set[int])
 
     def __post_init__(self) -> None:
         program, life = self.life.program, self.life
@@ -69,11 +76,14 @@ class Again:
         self._again[life.values[(life.first <= self.cut) & ~self.kept]] = True
         self._free = (np.diff(program.operand_ptr) == 0)[program.value_op]
         self._depth = self._late_depth()
+        self._block = np.full(program.value_count, -1)
+        self._block[life.values] = self.block
+        late = life.step[program.use_op] > self.cut
+        self._late_uses = np.flatnonzero(late & (self._again & ~self._free)[program.operands])
 
     def write(self) -> None:
         """Puts the copies and their barriers in, and lets the late ops read them."""
-        program, step = self.life.program, self.life.step
-        uses = np.flatnonzero((step[program.use_op] > self.cut) & (self._again & ~self._free)[program.operands])
+        program, step, uses = self.life.program, self.life.step, self._late_uses
         for at, together in groupby(uses.tolist(), lambda use: int(step[program.use_op[use]])):
             self._before(at, list(together))
 
@@ -81,7 +91,7 @@ class Again:
         """Computes again, before the step `at`, what it reads by `uses`."""
         program, rewriting = self.life.program, self.rewriting
         ops = self._needed(program.operands[uses].tolist())
-        held = self._to_hold(ops)
+        held = self._to_hold(self._opened_by(ops))
         if held:
             awaited = self._awaited_by(at)
             now = [self._awaited.get(v, v) for v in awaited]
@@ -95,6 +105,18 @@ class Again:
             self._copy.update(zip(program.results_of(op), results, strict=True))
         for use in uses:
             rewriting.read(use, self._copy[int(program.operands[use])])
+
+    def _opened_by(self, ops: list[int]) -> list[int]:
+        """The ops whose reads a barrier before some ops is for: with those of the blocks that they are the first of."""
+        program = self.life.program
+        of_ops = {int(self._block[v]) for op in ops for v in program.results_of(op)}
+        opened = of_ops - self._opened - {-1}
+        if not opened:
+            return ops
+        self._opened |= opened
+        values = program.operands[self._late_uses]
+        others = self._needed(values[np.isin(self._block[values], list(opened))].tolist())
+        return sorted({*ops, *others})
 
     def _uses(self, op: int) -> range:
         return range(int(self.life.program.operand_ptr[op]), int(self.life.program.operand_ptr[op + 1]))

@@ -24,9 +24,14 @@ LIMITS = 24
 """How many limits are tried, from the largest residual to all of them, evenly on a logarithmic scale."""
 
 
-def kept_between_blocks(life: Lifetimes, cut: int, must_keep: np.ndarray) -> np.ndarray:
-    """bool: of each of the lifetimes' values, whether it is kept. `must_keep` are in any case."""
-    return _Blocks(life, cut, must_keep).best()
+def kept_between_blocks(life: Lifetimes, cut: int, must_keep: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(kept, block): of each of the lifetimes' values, whether it is kept, and the number of the block that makes it.
+
+    `must_keep` are kept in any case. What is late belongs to no block: -1.
+    """
+    kept, ends = _Blocks(life, cut, must_keep).best()
+    block = np.searchsorted(np.array(ends, np.int64), life.first, side="left")
+    return kept, np.where(life.first <= cut, block, -1)
 
 
 class _Blocks:
@@ -49,10 +54,10 @@ class _Blocks:
         self._width = np.cumsum(change)[:length]
         self._steps = np.unique(first[self._early])
 
-    def best(self) -> np.ndarray:
-        """What is kept under the best limit."""
+    def best(self) -> tuple[np.ndarray, list[int]]:
+        """What is kept under the best limit, and the steps after which its blocks end."""
         total, largest = self._residual.sum(), self._residual.max(initial=0.0)
-        found, least = self._kept([]), np.inf
+        found, least = (self._kept([]), list[int]()), np.inf
         if total <= 0 or not len(self._steps):
             return found
         for limit in np.geomspace(max(largest, total / 4096), total, LIMITS):
@@ -60,7 +65,7 @@ class _Blocks:
             kept = self._kept(ends)
             bytes_ = self._bytes(ends, kept)
             if bytes_ < least:
-                found, least = kept, bytes_
+                found, least = (kept, ends), bytes_
         return found
 
     def _ends(self, limit: float) -> list[int]:

@@ -71,8 +71,11 @@ class Recomputation(Pass):
             stacks = RebuiltStacks(rewriting, life, cut, keeps, again)
             stacks.write()
             halves |= stacks.paired
-            keep = kept | kept_between_blocks(life, cut, kept) if "blocks" in self.keep else kept
-            Again(rewriting, life, cut, keep).write()
+            keep, block = kept, np.full(len(life.values), -1)
+            if "blocks" in self.keep:
+                between, block = kept_between_blocks(life, cut, kept)
+                keep = kept | between
+            Again(rewriting, life, cut, keep, block).write()
         return halves
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel, fast_allocating_kernel
 from autopart.search.ilp.solver.network import Network, price_while_live
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
@@ -33,7 +33,7 @@ def no_messages(net: Network) -> Messages:
     return Messages(net.cost.copy(), np.zeros(net.u_start[-1]), np.zeros(net.v_start[-1]))
 
 
-@njit(cache=True)
+@allocating_kernel
 def reprice(net: Network, messages: Messages, change: Floats) -> None:
     """Adds the change of the prices float64[T] to theta."""
     per_unit = price_while_live(net, change)
@@ -43,7 +43,7 @@ def reprice(net: Network, messages: Messages, change: Floats) -> None:
                 messages.theta[k] += per_unit[i] * net.usage[k]
 
 
-@njit(cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
+@fast_allocating_kernel
 def take(net: Network, messages: Messages, e: int, up: bool) -> None:
     """Moves to one end of edge e, its second if `up`, the least cost of each strategy there with any of the other."""
     width = net.start[net.v[e] + 1] - net.start[net.v[e]]
@@ -73,7 +73,7 @@ def take(net: Network, messages: Messages, e: int, up: bool) -> None:
             to_u[a] = least_a
 
 
-@njit(cache=True)
+@allocating_kernel
 def sweep(net: Network, messages: Messages, forward: bool) -> float:
     """One visit of all nodes in order. Returns the sum of min theta: after a sweep backwards, the bound plus prices."""
     count, total = len(net.start) - 1, 0.0
@@ -103,7 +103,7 @@ def sweep(net: Network, messages: Messages, forward: bool) -> float:
     return total
 
 
-@njit(cache=True)
+@allocating_kernel
 def decoded(net: Network, messages: Messages, unit_price: Floats) -> Ints:
     """int64[n]: nodes in order, each the best for those decided, and for what the rest passes to it.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel, kernel
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 
 
@@ -62,7 +62,7 @@ def network(problem: PairwiseProblem, room: Floats) -> Network:
     )
 
 
-@njit(cache=True)
+@allocating_kernel
 def used_over_time(net: Network, choice: Ints) -> Floats:
     """float64[T]: what a choice uses at each time."""
     change = np.zeros(len(net.room) + 1)
@@ -73,7 +73,7 @@ def used_over_time(net: Network, choice: Ints) -> Floats:
     return np.cumsum(change)[:-1]
 
 
-@njit(cache=True)
+@allocating_kernel
 def price_while_live(net: Network, price: Floats) -> Floats:
     """float64[n]: the sum of the prices of a unit of usage, float64[T], over the times at which a node is live."""
     before = np.zeros(len(price) + 1)
@@ -81,7 +81,7 @@ def price_while_live(net: Network, price: Floats) -> Floats:
     return before[net.end] - before[net.begin]
 
 
-@njit(cache=True)
+@kernel
 def cost_of(net: Network, choice: Ints) -> float:
     """What a choice costs; inf if it takes something forbidden."""
     total = 0.0

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
+from autopart.core.kernels import allocating_kernel, kernel
 from autopart.search.ilp.solver.binding_times import binding_times, sums_at
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem, joined, starts
 
@@ -204,7 +204,7 @@ def prune(state: Reduction, i: int) -> bool:
     return changed
 
 
-@njit(cache=True)
+@kernel
 def add_least_lead(matrix: Floats, lead: Floats) -> None:
     """lead[a, b] += min over x of matrix[a, x] - matrix[b, x]: how much b is ahead of a at least, whatever x."""
     rows, columns = matrix.shape
@@ -221,7 +221,7 @@ def add_least_lead(matrix: Floats, lead: Floats) -> None:
             lead[a, b] += least
 
 
-@njit(cache=True)
+@allocating_kernel
 def undominated(lead: Floats) -> Ints:
     """The strategies that no other that is kept is ahead of, or level with."""
     count = len(lead)
@@ -274,7 +274,7 @@ def _eliminate_between(state: Reduction, i: int, u: int, v: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@kernel
 def least_between(to_u: Floats, to_v: Floats, joint: Floats, best: Ints) -> None:
     """joint[y, z] = min over x of to_u[x, y] + to_v[x, z], and the first such x."""
     joint[:] = np.inf

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from autopart.core.kernels import allocating_kernel, kernel
 from autopart.search.ilp.solver.network import Network
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
@@ -48,7 +48,7 @@ def scratch(net: Network, seed: int) -> Scratch:
     return Scratch(np.zeros(len(net.cost)), by_u, by_v, np.full(n, -1), order, parent_edge, before, random)
 
 
-@njit(cache=True)
+@kernel
 def below(random: NDArray[np.uint64], count: int) -> int:
     """A random number in [0, count), by xorshift."""
     x = random[0]
@@ -59,14 +59,14 @@ def below(random: NDArray[np.uint64], count: int) -> int:
     return int(np.int64(x >> np.uint64(11)) % count)
 
 
-@njit(cache=True)
+@kernel
 def add_node(memory: Scratch, count: int, node: int, edge: int) -> int:
     """Appends a node to the tree. Returns the new count."""
     memory.order[count], memory.parent_edge[count], memory.place[node] = node, edge, count
     return count + 1
 
 
-@njit(cache=True)
+@kernel
 def touches(net: Network, memory: Scratch, node: int) -> int:
     """How many neighbours of a node are in the tree: 0, 1, or 2 for more."""
     found = 0
@@ -80,7 +80,7 @@ def touches(net: Network, memory: Scratch, node: int) -> int:
     return found
 
 
-@njit(cache=True)
+@kernel
 def grow(net: Network, memory: Scratch, root: int, most: int) -> int:
     """A tree from `root` on of up to `most` nodes. Returns their number."""
     at, count = 0, add_node(memory, 0, root, -1)
@@ -97,7 +97,7 @@ def grow(net: Network, memory: Scratch, root: int, most: int) -> int:
     return count
 
 
-@njit(cache=True)
+@allocating_kernel
 def choose_tree(net: Network, memory: Scratch, choice: Ints, count: int, unit_price: Floats) -> None:
     """Sets the choices of the tree's nodes to the best together, the others held."""
     for p in range(count):
@@ -132,7 +132,7 @@ def choose_tree(net: Network, memory: Scratch, choice: Ints, count: int, unit_pr
             choice[i] = memory.by_u[net.u_start[e] + choice[net.u[e]]]
 
 
-@njit(cache=True)
+@allocating_kernel
 def pass_up(net: Network, memory: Scratch, child: int, e: int) -> None:
     """Adds to each strategy of the parent the best that the child can do with it, and notes which that is."""
     height = net.start[net.u[e] + 1] - net.start[net.u[e]]
@@ -163,14 +163,14 @@ def pass_up(net: Network, memory: Scratch, child: int, e: int) -> None:
         of_v += least_of
 
 
-@njit(cache=True)
+@kernel
 def forget_tree(memory: Scratch, count: int) -> None:
     """Leaves the memory as it was before the tree grew."""
     for p in range(count):
         memory.place[memory.order[p]] = -1
 
 
-@njit(cache=True)
+@kernel
 def shift(net: Network, used: Floats, node: int, amount: float) -> bool:
     """Adds an amount to what is used while a node lives. False if that is more, and does not fit."""
     fits = True
@@ -180,7 +180,7 @@ def shift(net: Network, used: Floats, node: int, amount: float) -> bool:
     return fits
 
 
-@njit(cache=True)
+@kernel
 def move_usage(net: Network, memory: Scratch, choice: Ints, count: int, used: Floats, back: bool) -> bool:
     """Books the usage of the tree's new choices, what falls first, or books it back. False if one does not fit."""
     fits = True
@@ -194,7 +194,7 @@ def move_usage(net: Network, memory: Scratch, choice: Ints, count: int, used: Fl
     return fits
 
 
-@njit(cache=True)
+@allocating_kernel
 def tree_moves(
     net: Network, memory: Scratch, choice: Ints, used: Floats, unit_price: Floats, roots: Ints, moves: int, most: int
 ) -> None:

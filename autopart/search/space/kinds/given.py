@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autopart.core.actions import Action, Atomic, Propagate, ShareGathers, Tile
+from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
 from autopart.core.partitioning import Partitioning
 from autopart.search.space.decisions import Decision, DecisionKind, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
@@ -45,6 +45,9 @@ def _replayed(partitioning: Partitioning, actions: Sequence[Action]) -> list[Act
                     continue
             case ShareGathers(within):
                 if within <= partitioning.share_within:
+                    continue
+            case ShardLoops():
+                if partitioning.sharded_loops:
                     continue
             case Propagate():
                 pass

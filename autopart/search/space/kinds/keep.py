@@ -22,6 +22,8 @@ from autopart.search.space.tile_and_keep import keep_each
 class Keep(DecisionKind):
     """See the module. `target` is a value group. Only refinement takes it, before a `zero3` or a `zero2`."""
 
+    goes_by_groups = True
+
     def values(self, facts: ProgramFacts, decision: Decision) -> np.ndarray:
         """See `DecisionKind.values`."""
         return facts.groups.values(decision.target)

@@ -23,6 +23,8 @@ from autopart.search.space.tile_and_keep import tile_each
 class SameShape(DecisionKind):
     """See the module. `target` is a group of `facts.same_shape`. Only refinement takes it."""
 
+    goes_by_groups = True
+
     def values(self, facts: ProgramFacts, decision: Decision) -> np.ndarray:
         """See `DecisionKind.values`."""
         return facts.same_shape.values(decision.target)

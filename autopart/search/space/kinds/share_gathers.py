@@ -29,6 +29,8 @@ SHARE_OF_BYTES = 0.2
 class ShareGathersKind(DecisionKind):
     """See the module. `target` is how many ops apart uses may be that share a gather."""
 
+    goes_by_groups = True
+
     def exists(self, facts: ProgramFacts, decision: Decision) -> bool:
         """See `DecisionKind.exists`."""
         return decision.target in facts.repeated_reads.distances

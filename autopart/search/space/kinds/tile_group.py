@@ -44,6 +44,8 @@ MAX_PRIOR = 0.3
 class TileGroup(DecisionKind):
     """See the module. `target` is a value group."""
 
+    goes_by_groups = True
+
     def values(self, facts: ProgramFacts, decision: Decision) -> np.ndarray:
         """See `DecisionKind.values`."""
         return facts.groups.values(decision.target)
@@ -132,11 +134,11 @@ def _conflicting(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence
         if names[axis] not in axes:
             continue
         for position, value in enumerate(facts.program.results_of(op)):
-            group, share = int(facts.groups.of[value]), float(facts.value_bytes[value]) / total
+            group, in_bytes = int(facts.groups.of[value]), float(facts.value_bytes[value])
             for mapping in mappings:
                 dim = mapping.results[position]
                 if dim < LAST_TILE:
-                    found[group, dim, axis] = found.get((group, dim, axis), 0.0) + share
-    decided = {Decision(KIND, group, dim, names[axis]): share for (group, dim, axis), share in found.items()}
+                    found[group, dim, axis] = found.get((group, dim, axis), 0.0) + in_bytes
+    decided = {Decision(KIND, group, dim, names[axis]): in_bytes for (group, dim, axis), in_bytes in found.items()}
     most = sorted(decided, key=lambda d: (-decided[d], d))[:MAX_CONFLICTING]
-    return [Option(d, min(decided[d], MAX_PRIOR)) for d in most]
+    return [Option(d, min(decided[d] / total, MAX_PRIOR)) for d in most]

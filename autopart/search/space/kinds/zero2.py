@@ -30,6 +30,8 @@ SHARE_OF_ZERO3 = 0.7
 class Zero2(DecisionKind):
     """See the module. `target` and `dim` say nothing."""
 
+    goes_by_groups = True
+
     def apply(self, facts: ProgramFacts, partitioning: Partitioning, decision: Decision) -> list[Action]:
         """See `DecisionKind.apply`."""
         parameters = np.setdiff1d(facts.updated, facts.optimizer_state)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class Zero3(DecisionKind):
     """See the module. `target` and `dim` say nothing."""
 
+    goes_by_groups = True
+
     def apply(self, facts: ProgramFacts, partitioning: Partitioning, decision: Decision) -> list[Action]:
         """See `DecisionKind.apply`."""
         return store_each(facts, partitioning, facts.updated, decision.axis)

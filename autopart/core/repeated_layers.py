@@ -1,0 +1,208 @@
+"""Repeated layers of a program: which ops play the same part in one layer after another.
+
+    forward     a1 b1  a2 b2  a3 b3          chain "a" is a1, a2, a3; a3 belongs to layer 3
+    backward    B3 A3  B2 A2  B1 A1          chain "A" is A3, A2, A1 in program order, its layers are 3, 2, 1
+    update      u1 v1  u2 v2  u3 v3
+
+Ops of one colour (`colours.py`, with all attributes, types and paths of arguments) are a chain if they stand in one
+line with another chain: member i of one is beside, or reads, member i + c or c - i of the other, throughout. The second
+makes them run the other way, as a backward pass does. Ops near the ends of the stack have other colours than those
+inside it, and belong to no chain.
+
+Chains that follow each other in the program are found along it, so that a layer's ops stand together: a *phase*. Two
+phases may differ by one in what they call layer 1; what holds for all is that every step to the next layer is one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.colours import mixed, path_without_digits, refined, text_colour
+from autopart.core.program import Program
+
+LEAST = 6
+"""Layers that are worth finding."""
+
+ROUNDS = (4, 4, 8)
+"""Hops that tell ops apart: the second number for those that stay without a chain after the first, and so on."""
+
+LEAST_SHARE = 0.3
+"""Share of a program's ops that its layers have, where they are worth finding."""
+
+NO_CHAIN = -1
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatedLayers:
+    """Chains of a program; make them with `repeated_layers`.
+
+    chain[op]     int32; the chain that an op belongs to, or `NO_CHAIN`
+    layer[op]     int32; its layer, where it has a chain
+    first, last   layers in which every chain has an op
+    """
+
+    chain: np.ndarray = field(repr=False)
+    layer: np.ndarray = field(repr=False)
+    first: int
+    last: int
+
+    def table(self) -> np.ndarray:
+        """int32[chains, layers]: the op of a chain in layer `low + column`, or -1; `low` is the least layer."""
+        member = np.flatnonzero(self.chain >= 0)
+        table = np.full((int(self.chain.max()) + 1, int(self.layer[member].max()) - self.low + 1), -1, np.int32)
+        table[self.chain[member], self.layer[member] - self.low] = member
+        return table
+
+    @property
+    def low(self) -> int:
+        """The least layer of any op."""
+        return int(self.layer[self.chain >= 0].min())
+
+
+def repeated_layers(program: Program) -> RepeatedLayers | None:
+    """The layers of a program, or None where fewer than `LEAST` are alike."""
+    names = np.zeros(program.op_count, np.uint64)
+    for value, name in zip(program.arguments, program.argument_names, strict=True):
+        names[program.value_op[value]] = text_colour(path_without_digits(name))
+    colour = mixed(program.op_spec.astype(np.uint64), names)
+    chain = layer = np.full(program.op_count, NO_CHAIN, np.int32)
+    for rounds in ROUNDS:
+        for _ in range(rounds):
+            colour = np.where(chain < 0, refined(program, colour), colour)
+        chain, layer = _Alike.of(program, colour).chains()
+        if np.count_nonzero(chain >= 0) < LEAST_SHARE * program.op_count:
+            return None
+    member = np.flatnonzero(chain >= 0)
+    if not len(member):
+        return None
+    chains = int(chain.max()) + 1
+    least, most = np.full(chains, np.iinfo(np.int32).max), np.full(chains, np.iinfo(np.int32).min)
+    np.minimum.at(least, chain[member], layer[member])
+    np.maximum.at(most, chain[member], layer[member])
+    first, last = int(least.max()), int(most.min())
+    return RepeatedLayers(chain, layer, first, last) if last - first + 1 >= LEAST else None
+
+
+class _Line(NamedTuple):
+    """Member i of one colour stands in line with member `turn * i + offset` of the colour `other`."""
+
+    other: int
+    turn: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Ops by colour.
+
+    group[op], rank[op]   the number of the op's colour; how many ops of that colour stand before it
+    sizes[g]              ops of a colour
+    first[g]              the first of them
+    is_argument[g]        they are arguments
+    beside[g]             the line to what follows in the program, of colours that have one
+    lines[g]              those to what they read, and to what reads them
+    """
+
+    group: np.ndarray
+    rank: np.ndarray
+    sizes: np.ndarray
+    first: np.ndarray
+    is_argument: np.ndarray
+    beside: dict[int, _Line]
+    lines: dict[int, list[_Line]]
+
+    @staticmethod
+    def of(program: Program, colour: np.ndarray) -> _Alike:
+        """Sorts the ops of a program."""
+        _, first, group, sizes = np.unique(colour, return_index=True, return_inverse=True, return_counts=True)
+        group = group.reshape(-1)
+        by_group, rank = np.argsort(group, kind="stable"), np.empty(len(group), np.int64)
+        rank[by_group] = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        many = sizes[group] >= LEAST
+        ops, uses = np.flatnonzero(many), np.arange(len(program.operands))
+        reader, producer = program.use_op, program.value_op[program.operands]
+        uses = uses[many[reader] & many[producer]]
+        place = uses - program.operand_ptr[reader[uses]]
+        is_argument = np.zeros(len(group), np.bool_)
+        is_argument[program.value_op[program.arguments]] = True
+        alike = _Alike(group, rank, sizes, first, is_argument[first], {}, {})
+        for a, line in alike._in_line(ops[:-1], ops[1:], np.zeros(max(len(ops) - 1, 0), np.int64)):
+            alike.beside[a] = line
+        for a, line in alike._in_line(reader[uses], producer[uses], place):
+            alike.lines.setdefault(a, []).append(line)
+            back = _Line(a, line.turn, -line.turn * line.offset)
+            alike.lines.setdefault(line.other, []).append(back)
+        return alike
+
+    def _in_line(self, one: np.ndarray, other: np.ndarray, place: np.ndarray) -> Iterator[tuple[int, _Line]]:
+        """(colour, line) of the pairs of ops (one, other) that agree, by their colours and `place`."""
+        a, b, i, j = self.group[one], self.group[other], self.rank[one], self.rank[other]
+        order = np.lexsort((i, b, place, a))
+        a, b, i, j, place = a[order], b[order], i[order], j[order], place[order]
+        goes_on = (a[1:] == a[:-1]) & (b[1:] == b[:-1]) & (place[1:] == place[:-1])
+        starts = np.flatnonzero(np.concatenate([[True], ~goes_on]))[: len(a)]
+        if not len(starts):
+            return
+        step, taken = np.diff(i), np.diff(j)
+        along = np.logical_and.reduceat(np.concatenate([[True], ~goes_on | (taken == step)]), starts)
+        against = np.logical_and.reduceat(np.concatenate([[True], ~goes_on | (taken == -step)]), starts)
+        distinct = np.logical_and.reduceat(np.concatenate([[True], ~goes_on | (step > 0)]), starts)
+        counts = np.diff(np.concatenate([starts, [len(a)]]))
+        most = np.minimum(self.sizes[a[starts]], self.sizes[b[starts]])
+        for n in np.flatnonzero((along | against) & distinct & (counts >= np.maximum(most - 2, 3))).tolist():
+            at, turn = starts[n], 1 if along[n] else -1
+            yield int(a[at]), _Line(int(b[at]), turn, int(j[at]) - turn * int(i[at]))
+
+    def chains(self) -> tuple[np.ndarray, np.ndarray]:
+        """(chain, layer) of every op; see `RepeatedLayers`."""
+        chain, layer = np.full(len(self.group), NO_CHAIN, np.int32), np.zeros(len(self.group), np.int32)
+        many = np.flatnonzero((self.sizes >= LEAST) & ~self.is_argument)
+        if not len(many):
+            return chain, layer
+        usual = int(np.bincount(self.sizes[many], weights=self.sizes[many]).argmax())
+        begin = min(many[self.sizes[many] == usual].tolist(), key=lambda g: self.first[g])
+        found: dict[int, tuple[int, int]] = {begin: (0, 1)}
+        phases = [[begin, *self._follow(begin, found)]]
+        for phase in phases:
+            for one in phase:
+                for line in self.lines.get(one, ()):
+                    if line.other not in found:
+                        found[line.other] = _through(found[one], line)
+                        phases.append([line.other, *self._follow(line.other, found)])
+        number = np.full(len(self.sizes), NO_CHAIN, np.int32)
+        start, turn = np.zeros(len(self.sizes), np.int64), np.zeros(len(self.sizes), np.int64)
+        for n, g in enumerate(found):
+            number[g], (start[g], turn[g]) = n, found[g]
+        for phase in phases:
+            least = np.minimum(start[phase], start[phase] + turn[phase] * (self.sizes[phase] - 1))
+            start[phase] -= _middle(least, self.sizes[phase], usual)
+        chain = number[self.group]
+        return chain, np.where(chain >= 0, start[self.group] + turn[self.group] * self.rank, 0).astype(np.int32)
+
+    def _follow(self, one: int, found: dict[int, tuple[int, int]]) -> list[int]:
+        """Finds the layers of what comes after a colour in the program, up to what is known; returns those colours."""
+        new: list[int] = []
+        while (line := self.beside.get(one)) is not None and line.other not in found:
+            found[line.other] = _through(found[one], line)
+            one = line.other
+            new.append(one)
+        return new
+
+
+def _middle(least: np.ndarray, sizes: np.ndarray, usual: int) -> int:
+    """By how much a phase is off: its chains begin at layers `least`, and one of `usual` ops should begin at 0."""
+    full = least[sizes == usual]
+    if len(full):
+        values, counts = np.unique(full, return_counts=True)
+        return int(values[counts.argmax()])
+    return (int(least.min()) + int((least + sizes).max()) - usual) // 2
+
+
+def _through(layers: tuple[int, int], line: _Line) -> tuple[int, int]:
+    """(layer of member 0, 1 or -1 a member) of a colour in line with one whose layers are known."""
+    start, turn = layers
+    return start - turn * line.turn * line.offset, turn * line.turn

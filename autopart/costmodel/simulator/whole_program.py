@@ -1,0 +1,266 @@
+"""Totals of a program from the simulation of one with fewer of its layers (`core/fewer_layers.py`).
+
+    simulated      1  2  3           8        layers 2, 3 and 8 take the same seconds, make and free the same buffers:
+    whole          1  2  3  4 5 6 7  8        so do 4 to 7, which layer 3 stands for
+
+    seconds        each node of layer 3 counts as often as the layers that it stands for
+    memory         what lives at a slot, and what layers 4 to 7 hold there: of what layer 3 makes in the forward pass
+                   and frees in the backward pass, as much again for each, from one place where layers are left out to
+                   the other. From layer to layer the peak grows or shrinks evenly, so none that is left out has more.
+
+This is exact where simulation is in a steady state, which is looked at, not assumed: layers on both sides of the
+typical one must agree with it, in every figure and in where everything runs and ends. What a layer hands to the next
+one in the simulation (what is on chip, reductions that wait to be combined) is then the same for all that follow. Where
+layers do not agree there is no answer, and the whole program has to be simulated. Sums are added in another order, so
+answers agree to rounding.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.fewer_layers import FewerLayers
+from autopart.core.repeated_layers import NO_CHAIN
+from autopart.costmodel.hardware.devices import ON_CHIP
+from autopart.costmodel.simulator.combine import MAX_COMBINED
+from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE
+from autopart.costmodel.simulator.simulator import Simulation
+from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before
+
+LEAST_OPS = 100
+"""Ops of a layer: what the simulator looks for within a hundred ops is then in the same layer or the next one."""
+
+LEAST_ON_CHIP = 4
+"""A layer moves so many times what fits on chip: what the forward pass leaves there is gone in the backward pass."""
+NOWHERE = -1000
+"""The layer of what is in none."""
+
+_Three = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""What belongs to the layer before the typical one, to that, and to the one after."""
+
+
+class Totals(NamedTuple):
+    """Seconds of a step with collectives in turn, and the most bytes that live."""
+
+    serial_s: float
+    peak_bytes: float
+
+
+@dataclass(frozen=True, eq=False)
+class WholeProgram:
+    """Finds the totals of runs of one program with fewer layers; make it with `WholeProgram.of`.
+
+    fewer         the program, and what it stands for
+    layer_of_op   int64[ops + 1]: the layer of an op, 0 where it has none; the last entry is the end of the program
+    chain_of_op   int64[ops + 1]: its chain, or -1 - op
+    has_layer     bool[ops + 1]: the op belongs to a layer
+    runs_in       bool[ops + 1]: and is no argument, at whose place in the program nothing of a layer runs
+    value_layer   int64[values]: the layer of a value, `NOWHERE` for none
+    value_part    float64[values]: equal for values that correspond in two layers
+    """
+
+    fewer: FewerLayers
+    layer_of_op: np.ndarray = field(repr=False)
+    chain_of_op: np.ndarray = field(repr=False)
+    has_layer: np.ndarray = field(repr=False)
+    runs_in: np.ndarray = field(repr=False)
+    value_layer: np.ndarray = field(repr=False)
+    value_part: np.ndarray = field(repr=False)
+
+    @staticmethod
+    def of(fewer: FewerLayers) -> WholeProgram | None:
+        """None where layers are too small for anything to be said of them."""
+        if np.count_nonzero(fewer.layer[fewer.chain >= 0] == fewer.typical) < LEAST_OPS:
+            return None
+        program, ops = fewer.program, fewer.program.op_count
+        has_layer = np.append(fewer.chain != NO_CHAIN, False)
+        chain = np.where(has_layer, np.append(fewer.chain, 0), -1 - np.arange(ops + 1)).astype(np.int64)
+        layer = np.where(has_layer, np.append(fewer.layer, 0), 0).astype(np.int64)
+        runs_in = has_layer.copy()
+        runs_in[program.value_op[program.arguments]] = False
+        position = np.arange(program.value_count) - program.result_ptr[program.value_op]
+        value_layer = np.where(has_layer, layer, NOWHERE)[program.value_op]
+        value_part = chain[program.value_op] + position / 1024.0
+        return WholeProgram(fewer, layer, chain, has_layer, runs_in, value_layer, value_part)
+
+    def totals(self, run: Simulation) -> Totals | None:
+        """Those of the whole program; None where the run is in no steady state."""
+        things = _Things.of(self, run)
+        nodes, buffers = self._three(things.node_layer), self._three(things.buffer_layer)
+        if nodes is None or buffers is None or self._is_small(run, nodes[1]):
+            return None
+        held = _Lives.of(run, buffers)
+        begin, end = self._places(held.made), self._places(held.end)
+        if begin is None or end is None or not held.is_alike(things) or not self._nodes_are_alike(run, things, nodes):
+            return None
+        typical, more = nodes[1], self.fewer.left_out
+        seconds = run.node_s * run.node_trips
+        serial_s = float(seconds.sum() + more * seconds[typical].sum())
+        stays = self._bytes_of_arguments(run) + self._bytes_of_outputs(run)
+        left_out = _between(begin[0], end[1] - 1, more * held.in_bytes[1], len(run.live))
+        return Totals(serial_s, float(stays + (run.live + left_out).max()))
+
+    def _is_small(self, run: Simulation, typical: np.ndarray) -> bool:
+        """True if what a layer leaves on chip may still be there when a later pass comes to it."""
+        return bool(run.node_hbm_bytes[typical].sum() < LEAST_ON_CHIP * run.device_row[ON_CHIP])
+
+    def _three(self, layer: np.ndarray) -> _Three | None:
+        """What belongs to the three layers; None where it is not as much for each."""
+        found = [np.flatnonzero(layer == self.fewer.typical + n) for n in (-1, 0, 1)]
+        return (found[0], found[1], found[2]) if len({len(rows) for rows in found}) == 1 else None
+
+    # ---- steady state
+
+    def _nodes_are_alike(self, run: Simulation, things: _Things, nodes: _Three) -> bool:
+        """True if the nodes of the three layers take as long, run at corresponding places and in such kernels."""
+        figures = (things.node_part, run.node_s, run.node_hbm_bytes, run.node_extra_bytes)
+        if not all(_equal(figure[rows] for rows in nodes) for figure in figures):
+            return False
+        slots, leaders = [run.slot[rows] for rows in nodes], [run.leader[rows] for rows in nodes]
+        planned = [run.graph.nodes["slot"][rows] for rows in leaders]
+        in_layer = self._in_step(planned) | (leaders[1] == nodes[1])
+        if not _equal(things.node_part[rows] for rows in leaders) or not in_layer.all():
+            return False
+        in_step = self._in_step(slots)
+        waits = ~in_step & (run.graph.nodes["kind"][nodes[1]] == DEF_MOVE)
+        return bool((in_step | _at_once(slots)).all()) and self._fit_together(run, things, nodes[1][waits])
+
+    def _fit_together(self, run: Simulation, things: _Things, waiting: np.ndarray) -> bool:
+        """True if reductions of all layers that wait for one place may also do so in the whole program."""
+        group, sent = run.combining
+        times = np.where(things.node_layer == self.fewer.typical, 1.0 + self.fewer.left_out, 1.0)
+        for kind, slot in {(int(group[k]), int(run.slot[k])) for k in waiting.tolist()}:
+            one = (group == kind) & (run.slot == slot)
+            if times[one].sum() > MAX_COMBINED or times[one] @ sent[one] > run.links.device.combine_bytes:
+                return False
+        return True
+
+    def _places(self, slots: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
+        """Where slots of the typical layer are for those that are left out: (the first such slot, the first after).
+
+        `slots` are those of the three layers. A slot in a layer becomes the gap where layers are left out; what happens
+        at one place for all layers happens there. None if some slots are neither.
+        """
+        in_step = self._in_step(slots)
+        if not (in_step | _at_once(slots)).all():
+            return None
+        op = _op(slots[1])
+        gap = before(1) * self.fewer.gap[np.where(in_step, self.chain_of_op[op], 0)].astype(np.int64)
+        return np.where(in_step, gap, slots[1]), np.where(in_step, gap, slots[1] + 1)
+
+    def _in_step(self, slots: Sequence[np.ndarray]) -> np.ndarray:
+        """bool[n]: slots[i] are at corresponding ops of layers, each one layer on from the one before."""
+        ops = [_op(slot) for slot in slots]
+        found = self.runs_in[ops[0]]
+        for n, (slot, op) in enumerate(zip(slots[1:], ops[1:], strict=True), 1):
+            found = found & self.runs_in[op] & (self.chain_of_op[op] == self.chain_of_op[ops[0]])
+            found &= self.layer_of_op[op] == self.layer_of_op[ops[0]] + n
+            found &= slot % SLOTS_PER_OP == slots[0] % SLOTS_PER_OP
+        return found
+
+    # ---- what the layers that are left out take
+
+    def _bytes_of_arguments(self, run: Simulation) -> float:
+        program = self.fewer.program
+        return float(run.arrays.values["settled_bytes"][program.arguments] @ self._times(program.arguments))
+
+    def _bytes_of_outputs(self, run: Simulation) -> float:
+        program = self.fewer.program
+        return float(run.each_output_bytes @ self._times(program.outputs)) if program.outputs else 0.0
+
+    def _times(self, values: list[int]) -> np.ndarray:
+        """float64[n]: how many values of the whole program each stands for."""
+        return self.fewer.times[self.fewer.program.value_op[values]].astype(np.float64)
+
+
+class _Lives(NamedTuple):
+    """The buffers of three layers, and when they live; all 0 for buffers of no bytes.
+
+    rows, made, end, in_bytes   int64[n], float64[n] for each of the three
+    """
+
+    rows: _Three
+    made: Sequence[np.ndarray]
+    end: Sequence[np.ndarray]
+    in_bytes: Sequence[np.ndarray]
+
+    @staticmethod
+    def of(run: Simulation, rows: _Three) -> _Lives:
+        """Those of a run."""
+        held = run.buffers
+        lives = [(held.bytes[some] > 0) & (held.end[some] >= held.made[some]) for some in rows]
+        return _Lives(
+            rows,
+            [held.made[some] * live for some, live in zip(rows, lives, strict=True)],
+            [held.end[some] * live for some, live in zip(rows, lives, strict=True)],
+            [held.bytes[some] * live for some, live in zip(rows, lives, strict=True)],
+        )
+
+    def is_alike(self, things: _Things) -> bool:
+        """True if the layers' buffers take as much, and expressions are as long in each."""
+        parts = (things.buffer_part[some] for some in self.rows)
+        return _equal(self.in_bytes) and _equal(parts) and _equal(things.members[some] for some in self.rows)
+
+
+def _equal(arrays: Iterable[np.ndarray]) -> bool:
+    return all(np.array_equal(one, other) for one, other in itertools.pairwise(arrays))
+
+
+def _at_once(slots: Sequence[np.ndarray]) -> np.ndarray:
+    """bool[n]: slots[i] are the same for all."""
+    return (slots[0] == slots[1]) & (slots[1] == slots[2])
+
+
+def _between(begin: np.ndarray, end: np.ndarray, in_bytes: np.ndarray, slots: int) -> np.ndarray:
+    """float64[slots]: what lives at each slot, of buffers that live from `begin` to `end`."""
+    live, change = begin <= end, np.zeros(slots + 1)
+    np.add.at(change, begin[live], in_bytes[live])
+    np.add.at(change, np.minimum(end[live], slots - 1) + 1, -in_bytes[live])
+    return np.cumsum(change[:-1])
+
+
+def _op(slot: np.ndarray) -> np.ndarray:
+    return slot // SLOTS_PER_OP
+
+
+class _Things(NamedTuple):
+    """Nodes and buffers of a run by layer and by the part that they play in it.
+
+    node_layer, buffer_layer   the layer, -1000 for none
+    node_part, buffer_part     equal for those that correspond in two layers
+    members                    per buffer that is a value: how many ops its expression has; else 0
+    """
+
+    node_layer: np.ndarray
+    node_part: np.ndarray
+    buffer_layer: np.ndarray
+    buffer_part: np.ndarray
+    members: np.ndarray
+
+    @staticmethod
+    def of(whole: WholeProgram, run: Simulation) -> _Things:
+        """Sorts them."""
+        program, local = whole.fewer.program, run.local
+        chain, ops, place = whole.chain_of_op, program.op_count + 1, local.placement
+        maker, reader = program.value_op[place.value], np.minimum(place.position, program.op_count)
+        of_reader = np.where(whole.has_layer[reader], whole.layer_of_op[reader], NOWHERE)
+        move_layer = np.where(whole.has_layer[maker], whole.value_layer[place.value], of_reader)
+        move_part = 3.0 * ops * (chain[maker] + ops) + (chain[reader] + ops)
+        def_layer, def_part = whole.value_layer[local.at_def], whole.value_part[local.at_def] + 0.5
+        kind, subject = run.graph.nodes["kind"], run.graph.nodes["subject"]
+        node_layer, node_part = np.empty(len(kind), np.int64), np.empty(len(kind))
+        at = kind == KERNEL
+        made = program.result_ptr[subject[at]]
+        node_layer[at], node_part[at] = whole.value_layer[made], whole.value_part[made]
+        for of_kind, layers, parts in ((USE_MOVE, move_layer, move_part), (DEF_MOVE, def_layer, def_part)):
+            at = kind == of_kind
+            node_layer[at], node_part[at] = layers[subject[at]], parts[subject[at]]
+        buffer_layer = np.concatenate([whole.value_layer, move_layer, def_layer])
+        buffer_part = np.concatenate([whole.value_part, move_part, def_part])
+        members = np.concatenate([run.members, np.zeros(len(move_layer) + len(def_layer))])
+        return _Things(node_layer, node_part, buffer_layer, buffer_part, members)

@@ -1,0 +1,151 @@
+"""Seconds between any two labels of a type: single collectives, and the cheapest sequences of them.
+
+    (1, 2) -> (0, 0)    all_gather over a and b at once                        one step
+    (1, 0) -> (0, 2)    all_gather over a, then a slice over b; or a permutation, where a and b are equal
+    (17, 1) -> (1, 2)   an all_to_all over b, then a reduce_scatter over a; or the other way round
+
+A step changes some axes, all of them alike: it gathers, exchanges, reduces whole, reduces into tiles, slices, or
+permutes tiles of equal size. Its seconds are those of the simulator's collective over these axes of the bytes that a
+device has before. Any axes may go together and labels say nothing of orders, so there are more steps here than a
+lowering has, and a sequence never costs more than the plan that a lowering makes. A lowering also moves parts of axes:
+where axes of unlike sizes change places, the least is the exchange of the smaller tile over one of them, without latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autopart.core.kernels import allocating_kernel
+from autopart.core.layout import LAST_TILE
+from autopart.core.op import TensorType
+from autopart.costmodel.hardware.fabric import ALL_GATHER, ALL_PERMUTE, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER
+from autopart.costmodel.hardware.links import Links
+from autopart.costmodel.simulator.collective_seconds import collective_s
+from autopart.search.ilp.labels import Label, is_pending, local_dims, ways
+
+USE, DEF, PLAN = 0, 1, 2
+"""Rows of a table: a move before a use and a move after an op at least, and a move as plans usually are."""
+
+SLICE, MIXED = -1, -2
+"""In place of a collective's kind: a step that moves nothing, and what no single step does."""
+
+
+def move_seconds(type_: TensorType, labels: Sequence[Label], links: Links, *, sequences: bool) -> np.ndarray:
+    """float64[3, labels, labels]: rows `USE`, `DEF` and `PLAN`; infinite where the target awaits what the source does
+    not. Without `sequences`, what takes several steps costs nothing in the first two, and all its axes' moves in turn
+    are not known to the third: it is infinite there."""
+    sizes, device = links.mesh.axis_sizes, links.device
+    whole = float(np.prod(np.array(type_.shape, np.float64))) * type_.element_bytes
+    held = np.array([whole / ways(label, sizes) for label in labels])
+    codes = np.array(labels, np.int64).reshape(len(labels), len(sizes))
+    leading = np.array([_leading(type_, label, sizes) for label in labels], np.int64)
+    rate = device.hbm_bytes_per_s * device.hbm_efficiency
+    copies = np.array([device.launch_s, rate, float(device.strided_collectives)])
+    found = np.full((3, len(labels), len(labels)), np.inf)
+    _fill(codes, np.array(sizes, np.float64), held, leading, copies, links.segments, links.fabrics, links.curves, found)
+    if sequences:
+        for table in found:
+            _close(table)
+        return found
+    awaits = np.array([[is_pending(c) for c in label] for label in labels]).reshape(codes.shape)
+    lacks = ((codes[:, None, :] != codes[None, :, :]) & awaits[None, :, :]).any(axis=2)
+    for table in found[:PLAN]:
+        table[np.isinf(table) & ~lacks] = 0.0
+    return found
+
+
+def _leading(type_: TensorType, label: Label, sizes: Sequence[int]) -> int:
+    """The first dim of which a device holds more than one element: a collective along it needs no copy."""
+    dims = local_dims(type_.shape, label, sizes)
+    return next((d for d, n in enumerate(dims) if n > 1), 0)
+
+
+@allocating_kernel
+def _fill(
+    codes: np.ndarray,
+    sizes: np.ndarray,
+    held: np.ndarray,
+    leading: np.ndarray,
+    copies: np.ndarray,
+    segments: np.ndarray,
+    fabrics: np.ndarray,
+    curves: np.ndarray,
+    found: np.ndarray,
+) -> None:
+    """The steps between labels: codes int64[labels, axes], sizes float64[axes], held float64[labels] bytes, leading
+    int64[labels] dims; copies: seconds of a launch, bytes/s of memory, and 1.0 if collectives work along any dim in place."""
+    labels, axes = codes.shape
+    for i in range(labels):
+        for j in range(labels):
+            kind, mask, dims = MIXED, 0, 0
+            for a in range(axes):
+                s, t = codes[i, a], codes[j, a]
+                if s == t:
+                    continue
+                mask |= 1 << a
+                own = MIXED
+                if t > LAST_TILE:
+                    own = MIXED
+                elif s > LAST_TILE:
+                    own = ALL_REDUCE if t == 0 else REDUCE_SCATTER
+                elif s == 0:
+                    own = SLICE
+                else:
+                    own = ALL_GATHER if t == 0 else ALL_TO_ALL
+                if t > LAST_TILE or (kind != MIXED and own != kind and dims >= 0):
+                    dims = -1
+                kind = own
+                if dims >= 0:
+                    dims |= 1 << (t if s > LAST_TILE or s == 0 else s)
+            if mask == 0:
+                found[:, i, j] = 0.0
+                continue
+            if dims >= 0 and kind == SLICE:
+                found[:, i, j] = 0.0
+                continue
+            if dims >= 0:
+                link_s = collective_s(kind, held[i], mask, segments, fabrics, curves)
+                found[0, i, j] = found[1, i, j] = found[2, i, j] = link_s
+                if kind in (ALL_REDUCE, REDUCE_SCATTER):
+                    found[1, i, j] -= min(link_s, collective_s(kind, 1.0, mask, segments, fabrics, curves))
+                along = 1 << 1 + (leading[j] if kind == ALL_GATHER else leading[i])
+                if kind == ALL_TO_ALL:
+                    found[2, i, j] += 2 * copies[0] + 2 * (held[i] + held[j]) / copies[1]
+                elif kind != ALL_REDUCE and dims != along and (copies[2] == 0 or dims & (dims - 1) != 0):
+                    found[2, i, j] += copies[0] + 2 * max(held[i], held[j]) / copies[1]
+            tiles, unlike, size = True, False, 0.0
+            for a in range(axes):
+                if codes[i, a] == codes[j, a]:
+                    continue
+                if codes[i, a] > LAST_TILE or codes[j, a] > LAST_TILE:
+                    tiles = False
+                unlike = unlike or (size > 0 and sizes[a] != size)
+                size = sizes[a]
+            if tiles and unlike and codes[i].max() > 0 and codes[j].max() > 0:
+                bytes_, least = min(held[i], held[j]), np.inf
+                for a in range(axes):
+                    if mask >> a & 1:
+                        for step in (ALL_PERMUTE, ALL_TO_ALL):
+                            link_s = collective_s(step, bytes_, 1 << a, segments, fabrics, curves)
+                            least = min(least, link_s - collective_s(step, 1.0, 1 << a, segments, fabrics, curves))
+                found[0, i, j], found[1, i, j] = min(found[0, i, j], least), min(found[1, i, j], least)
+            if tiles and held[i] == held[j]:
+                link_s = collective_s(ALL_PERMUTE, held[i], mask, segments, fabrics, curves)
+                for row in range(3):
+                    found[row, i, j] = min(found[row, i, j], link_s)
+
+
+@allocating_kernel
+def _close(table: np.ndarray) -> None:
+    """Puts in each place of float64[labels, labels] the cheapest sequence (Floyd and Warshall)."""
+    labels = table.shape[0]
+    for k in range(labels):
+        for i in range(labels):
+            first = table[i, k]
+            if first < np.inf:
+                for j in range(labels):
+                    both = first + table[k, j]
+                    if both < table[i, j]:
+                        table[i, j] = both

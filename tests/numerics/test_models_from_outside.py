@@ -1,0 +1,59 @@
+"""Do a mixture of experts, a Llama and a Mamba, as their users write them, compute the same on eight devices?"""
+
+from __future__ import annotations
+
+import importlib
+
+import jax
+import numpy as np
+import pytest
+
+import autopart as ap
+from experiments.models.outside.training import Training
+
+MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
+MODELS = ("moe", "llama", "mamba")
+BP = ap.ManualPartition({"batch": 0}, axis="batch", name="BP")
+STATE = {"params": ap.LARGEST_DIVISIBLE_DIM, "opt_state": ap.LARGEST_DIVISIBLE_DIM}
+Z3 = ap.ManualPartition(STATE, axis="batch", name="Z3")
+
+
+def small(model: str) -> Training:
+    module = importlib.import_module(f"experiments.models.outside.{model}")
+    return module.training(**module.SMALL)
+
+
+def schedules(model: Training) -> dict[str, list[ap.Tactic]]:
+    megatron = ap.ManualPartition({"params": model.megatron}, axis="model", name="MP")
+    search = ap.AutomaticPartition(["batch", "model"], "greedy", ap.Budget(60), cache=False)
+    return {"BP+MP": [BP, megatron], "BP+Z3": [BP, Z3], "found": [search]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", ["BP+MP", "BP+Z3", "found"])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_step_on_eight_devices_is_the_step(model, schedule):
+    program = small(model)
+    args = program.example_args()
+    step = ap.jit(program.step, MESH, schedules(program)[schedule])
+    for found, wanted in zip(jax.tree.leaves(step(*args)), jax.tree.leaves(jax.jit(program.step)(*args)), strict=True):
+        found, wanted = np.asarray(found, "f8"), np.asarray(wanted, "f8")
+        assert np.abs(found - wanted).max() <= 1e-3 * max(np.sqrt(np.mean(wanted**2)), 1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_the_batch_divides_the_work(model):
+    program = small(model)
+    low = ap.jit(program.step, MESH, [BP], donate_argnums=(0, 1)).lower(*program.args)
+    assert low.metadata.flop_divided["batch"] > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_a_search_of_the_laptop_size_is_no_worse_than_the_best_named_schedule(model):
+    program = importlib.import_module(f"experiments.models.outside.{model}").training()
+    search = ap.AutomaticPartition(["batch", "model"], budget=ap.Budget(100), cache=False)
+    low = ap.jit(program.step, MESH, [search], donate_argnums=(0, 1)).lower(*program.args)
+    baselines = low.metadata.tactics[0].report["baselines"]
+    assert low.estimate.step_s <= min(b["step_s"] for b in baselines if b["fits"])

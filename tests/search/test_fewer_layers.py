@@ -1,0 +1,170 @@
+"""Is a state's cost by a program with fewer layers that of the whole program? Is it asked only where it is?"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import autopart as ap
+from autopart.api.tactic import TacticContext
+from autopart.core.fewer_layers import fewer_layers
+from autopart.core.partitioning import Partitioning
+from autopart.core.passes.program_verifier import verify_program
+from autopart.search.contract import two_matrices
+from autopart.search.cost import StepSeconds
+from autopart.search.evaluator import Evaluator, SearchTask
+from autopart.search.jobs import Job
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.decisions import DECISION_KINDS, Decision, DecisionKind, Option
+from autopart.spmd.device_local import LoweringOptions
+from experiments.search_quality.programs import MESHES as LARGE
+from experiments.search_quality.programs import programs
+from tests.search.steps import decoder
+
+LAYERS = 12
+MESHES = [
+    ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3"),
+    ap.Mesh({"batch": 2, "model": 2, "data": 2}, device="tpu_v3"),
+]
+
+
+def task_of(program, mesh) -> SearchTask:
+    partitioning = Partitioning(program, mesh)
+    return SearchTask(
+        partitioning, DecisionSpace.of(partitioning, mesh.axis_names), LoweringOptions(), None, StepSeconds()
+    )
+
+
+def whole_of(task) -> Evaluator:
+    evaluator = Evaluator(task)
+    evaluator._fewer = None
+    return evaluator
+
+
+def shares_costed_short(task, walks) -> float:
+    """Walks at random, compares every state with the whole program's, and returns the share costed the short way."""
+    whole, short = whole_of(task), Evaluator(task)
+    fewer = short._fewer
+    assert fewer is not None
+    count = exact = 0
+    for seed in range(walks):
+        for state in whole.run(Job((), rollout=6, seed=seed)):
+            reached = fewer.reach(state.decisions)
+            cost = fewer.cost(reached) if reached is not None else None
+            count += 1
+            if cost is None:
+                continue
+            exact += 1
+            assert cost.actions == state.cost.actions
+            assert cost.step_s == pytest.approx(state.cost.step_s, rel=1e-12)
+            assert cost.peak_bytes == pytest.approx(state.cost.peak_bytes, rel=1e-12)
+            options = fewer.options()
+            assert [o.decision for o in options] == [o.decision for o in state.options]
+            assert [o.prior for o in options] == pytest.approx([o.prior for o in state.options], rel=1e-9)
+    return exact / count
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=lambda mesh: f"{len(mesh.axis_names)} axes")
+def test_states_of_random_walks_cost_what_the_whole_program_says(mesh):
+    assert shares_costed_short(task_of(decoder(LAYERS), mesh), walks=3) > 0.8
+
+
+def test_layers_that_stay_on_the_chip_are_simulated_all():
+    task = task_of(decoder(LAYERS), ap.Mesh({"batch": 4, "model": 2}, device="tpu_v5e"))
+    assert shares_costed_short(task, walks=1) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["t32", "gns", "hf_gpt2_xl_train", "hf_bert_large_mlm", "it32"])
+@pytest.mark.parametrize("device", ["tpu_v3", "h100"])
+def test_states_of_large_programs_cost_what_the_whole_program_says(name, device):
+    task = task_of(programs()[name](), LARGE[device])
+    if Evaluator(task)._fewer is not None:
+        shares_costed_short(task, walks=12)
+
+
+def test_depth_changes_nothing_in_the_program_with_fewer_layers():
+    shallow, deep = (fewer_layers(decoder(layers)) for layers in (LAYERS, LAYERS + 4))
+    assert shallow is not None
+    assert deep is not None
+    assert shallow.program.op_count == deep.program.op_count < 0.6 * decoder(LAYERS).op_count
+    assert np.array_equal(shallow.program.operands, deep.program.operands)
+    assert deep.left_out == shallow.left_out + 4
+
+
+def test_the_program_with_fewer_layers_is_a_program():
+    program = decoder(LAYERS)
+    fewer = fewer_layers(program)
+    assert fewer is not None
+    verify_program(fewer.program)
+    assert fewer.times.sum() == program.op_count
+    assert np.array_equal(fewer.program.op_spec, program.op_spec[fewer.ops])
+    assert np.array_equal(fewer.stands_in[fewer.ops], np.arange(len(fewer.ops)))
+    assert len(fewer.program.ties) == len(fewer.program.donated)
+
+
+@pytest.mark.parametrize("program", [two_matrices(), decoder(2)], ids=["no layers", "two layers"])
+def test_a_program_of_few_layers_is_costed_whole(program):
+    assert fewer_layers(program) is None
+    assert Evaluator(task_of(program, MESHES[0]))._fewer is None
+
+
+def test_a_decision_about_one_layer_is_costed_by_the_whole_program():
+    task = task_of(decoder(LAYERS), MESHES[0])
+    group = next(o.decision for o in task.space.options(task.partitioning) if o.decision.kind == "tile_group")
+    value = int(task.space.values(group)[LAYERS // 2])
+    job = Job((Decision("value", value, group.dim, group.axis),))
+    short = Evaluator(task)
+    assert short._fewer is not None
+    assert short._fewer.reach(job.decisions) is None
+    assert short.run(job) == whole_of(task).run(job)
+
+
+def test_shared_gathers_are_costed_by_the_whole_program():
+    task = task_of(decoder(LAYERS), MESHES[0])
+    within = task.space.facts.repeated_reads.distances[0]
+    decisions = (Decision("zero3", 0, -1, "batch"), Decision("share_gathers", within, -1, ""))
+    short = Evaluator(task)
+    assert short._fewer is not None
+    assert short._fewer.reach(decisions[:1]) is not None
+    assert short._fewer.reach(decisions) is None
+    assert short.run(Job(decisions)) == whole_of(task).run(Job(decisions))
+
+
+def test_earlier_tactics_that_treat_layers_differently_leave_the_whole_program_to_be_costed():
+    task = task_of(decoder(LAYERS), MESHES[0])
+    group = next(o.decision for o in task.space.options(task.partitioning) if o.decision.kind == "tile_group")
+    partitioning = Partitioning(decoder(LAYERS), MESHES[0])
+    partitioning.tile(int(task.space.values(group)[LAYERS // 2]), group.dim, group.axis)
+    partitioning.propagate()
+    space = DecisionSpace.of(partitioning, MESHES[0].axis_names)
+    assert Evaluator(dataclasses.replace(task, partitioning=partitioning, space=space))._fewer is None
+
+
+def test_a_kind_that_offers_decisions_by_values_leaves_the_whole_program_to_be_costed():
+    class FirstArgument(DecisionKind):
+        def options(self, space, partitioning, axes):
+            return [Option(Decision("first", 0, -1, axes[0]), 0.1)]
+
+        def apply(self, facts, partitioning, decision):
+            return []
+
+        def describe(self, facts, decision):
+            return "nothing"
+
+    with DECISION_KINDS.temporarily("first", FirstArgument):
+        assert Evaluator(task_of(decoder(LAYERS), MESHES[0]))._fewer is None
+    assert Evaluator(task_of(decoder(LAYERS), MESHES[0]))._fewer is not None
+
+
+def test_a_search_with_fewer_layers_finds_what_it_finds_with_all(monkeypatch):
+    mesh = MESHES[0]
+    step = ap.AutomaticPartition(axes=mesh.axis_names, budget=ap.Budget(40), cache=False)
+    partitionings = [Partitioning(decoder(LAYERS), mesh) for _ in range(2)]
+    short = step.act(partitionings[0], TacticContext())
+    monkeypatch.setattr("autopart.search.evaluator.FewerLayersCosts.of", lambda *_: None)
+    whole = step.act(partitionings[1], TacticContext())
+    assert short.report["best"]["step_s"] == pytest.approx(whole.report["best"]["step_s"], rel=1e-9)
+    assert list(short.actions) == list(whole.actions)
