@@ -59,9 +59,7 @@ def _mappings_text(rule: Rule) -> str:
 
 _STRUCTURAL = {
     **dict.fromkeys(("while", "case", "if", "condition"), "marks of control flow"),
-    **dict.fromkeys(
-        ("to_local", "to_global"), "the edge of a shard_map: every dim that it does not cut"
-    ),
+    **dict.fromkeys(("to_local", "to_global"), "the edge of a shard_map: every dim that it does not cut"),
     "position": "the number of the device, in a shard_map",
 }
 """What is said of kinds that no module has, where they are no identities."""
