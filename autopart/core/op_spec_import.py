@@ -15,7 +15,7 @@ ops takes under a second. A reducer's region is summarised as what it computes:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autopart.core.attributes import decode, decode_complex_constant, decode_constant
