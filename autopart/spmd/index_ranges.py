@@ -21,38 +21,34 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from autopart.core.jax_internals import barrier, ir
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import spec_of
-from autopart.core.ops.rule import Value, rules
+from autopart.core.ops.op_names import op_names
+from autopart.core.ops.rule import Value
 from autopart.core.ops.rules.index_vectors import assembled, components
 from autopart.core.ops.rules.positions import between, clamped_index
-from autopart.core.ops.traits import Elementwise, Reduction, Slicing, Traits, View
+from autopart.core.ops.traits import Elementwise, Reduction, Slicing, View
 from autopart.spmd.intervals import Intervals
 from autopart.spmd.local_op import MlirLocalOp
 
 
 @functools.cache
 def _by_index() -> frozenset[str]:
-    return _names(lambda traits: traits.by_index)
+    return op_names(lambda traits: traits.by_index)
 
 
 @functools.cache
 def _movable() -> frozenset[str]:
     """Ops that XLA may move a dynamic slice across; its CPU backend drops barriers before it is done simplifying."""
-    return _names(lambda traits: isinstance(traits, Elementwise | View | Slicing) and not traits.by_index)
+    return op_names(lambda traits: isinstance(traits, Elementwise | View | Slicing) and not traits.by_index)
 
 
 @functools.cache
 def _reductions() -> frozenset[str]:
-    return _names(lambda traits: isinstance(traits, Reduction))
-
-
-def _names(wanted: Callable[[Traits], bool]) -> frozenset[str]:
-    kinds = (r.kind for r in rules() if wanted(r.traits))
-    return frozenset(kind if "." in kind else f"stablehlo.{kind}" for kind in kinds)
+    return op_names(lambda traits: isinstance(traits, Reduction))
 
 
 class _NoLoops:

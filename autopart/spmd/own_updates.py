@@ -12,23 +12,28 @@ is given a layout. Barriers do not help, since XLA's CPU backend drops them befo
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 
 from autopart.core.jax_internals import ir, row_major
+from autopart.core.ops.op_names import op_names
+from autopart.core.ops.traits import Elementwise, Reduction, Slicing, Traits, View
 
 UPDATES = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
 _BARRIER = "stablehlo.optimization_barrier"
-_VIEWS = frozenset(
-    f"stablehlo.{kind}"
-    for kind in (
-        *("reshape", "broadcast_in_dim", "transpose", "slice", "dynamic_slice", "pad", "concatenate", "reverse"),
-        *("convert", "reduce", "reduce_window", "sort"),
-    )
-)
-"""Ops whose result is their first operand in another shape where it has as many elements."""
 _ARRAYS_OF_THEIR_OWN = ("stablehlo.while", "stablehlo.if", "stablehlo.case", "stablehlo.custom_call", "func.call")
 """Ops whose results XLA never computes inside another op."""
+
+
+@functools.cache
+def _views() -> frozenset[str]:
+    """Ops whose result is their first operand in another shape where it has as many elements; a sort, of one row."""
+
+    def moves(traits: Traits) -> bool:
+        return isinstance(traits, View | Slicing | Reduction) or (isinstance(traits, Elementwise) and not traits.weight)
+
+    return op_names(moves) | {"stablehlo.sort"}
 
 
 def settle_own_updates(updates: Sequence[ir.Operation]) -> None:
@@ -58,7 +63,7 @@ def _seen_through(value: ir.Value) -> ir.Value | None:
     op = value.owner.operation
     if op.name == _BARRIER:
         return op.operands[ir.OpResult(value).result_number]
-    if op.name in _VIEWS and _elements(op.operands[0]) == _elements(value):
+    if len(op.operands) and op.name in _views() and _elements(op.operands[0]) == _elements(value):
         return op.operands[0]
     return None
 

@@ -25,8 +25,8 @@ API: dict[str, tuple[str, ...]] = {
         "tag", "load", "LoadedProgram", "Limits", "LoweringOptions",
     ),
     "Tactics": (
-        "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Recompute", "SharedGathers", "Replay",
-        "FIRST_DIVISIBLE_DIM", "LARGEST_DIVISIBLE_DIM", "REPLICATED", "UNKNOWN", "Tactic", "TacticContext",
+        "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Recompute", "SharedGathers", "ShardedLoops",
+        "Replay", "FIRST_DIVISIBLE_DIM", "LARGEST_DIVISIBLE_DIM", "REPLICATED", "UNKNOWN", "Tactic", "TacticContext",
         "TacticResult",
     ),
     "Metadata and plans": ("Metadata", "TacticReport", "Plan", "PlanDiff", "named_schedules", "sweep", "Sweep"),

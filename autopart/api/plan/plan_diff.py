@@ -9,12 +9,13 @@ step      9.1 ms             ->   7.4 ms   (-18.7 %)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autopart.api.plan.plan_check import spec_text
 from autopart.core.quoting import one_line
+from autopart.core.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from autopart.api.plan.plan import Plan, PlanArray
@@ -72,8 +73,8 @@ def _rows(before: Plan, after: Plan) -> Iterator[Difference]:
         yield Difference("actions", "", _actions(before), _actions(after))
     for kind in dict.fromkeys([*before.collectives, *after.collectives]):
         yield from _text("collective", kind, str(before.collectives.get(kind, 0)), str(after.collectives.get(kind, 0)))
-    yield from _number("step_s", before.step_s, after.step_s, 1e3, "ms")
-    yield from _number("peak_bytes", before.peak_bytes, after.peak_bytes, 1e-9, "GB")
+    yield from _number("step_s", before.step_s, after.step_s, seconds_text)
+    yield from _number("peak_bytes", before.peak_bytes, after.peak_bytes, bytes_text)
 
 
 def _text(what: str, name: str, before: str, after: str) -> Iterator[Difference]:
@@ -112,9 +113,11 @@ def _actions(plan: Plan) -> str:
     return f"{sum(len(step.actions) for step in plan.steps)} in {len(plan.steps)} steps"
 
 
-def _number(what: str, before: float | None, after: float | None, scale: float, unit: str) -> Iterator[Difference]:
+def _number(
+    what: str, before: float | None, after: float | None, text: Callable[[float], str]
+) -> Iterator[Difference]:
     if before == after:
         return
-    old, new = (f"{n * scale:.4g} {unit}" if n is not None else "-" for n in (before, after))
+    old, new = (text(n) if n is not None else "-" for n in (before, after))
     change = f" ({100 * (after / before - 1):+.1f} %)" if before and after is not None else ""
     yield Difference(what, "", old, new + change)
