@@ -64,7 +64,7 @@ def test_where_nothing_fits_the_least_memory_is_returned_and_the_reason_given():
     report = low.metadata.tactics[-1].report
     assert not report["best"]["fits"]
     assert report["best"]["peak_bytes"] < 0.3 * report["start"]["peak_bytes"]
-    assert "GB" in report["does_not_fit"][1]
+    assert "kB" in report["does_not_fit"][1]
 
 
 @dataclass(frozen=True)

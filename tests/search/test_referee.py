@@ -170,7 +170,7 @@ def test_what_does_not_fit_by_the_referee_is_warned_of():
         def __call__(self, local, mesh):
             return dataclasses.replace(estimate(local, mesh), peak_bytes=1e12, fits=False)
 
-    with pytest.warns(ap.SearchWarning, match="nothing found fits: the least is 1e"):
+    with pytest.warns(ap.SearchWarning, match="nothing found fits: the least is 1 TB"):
         judged(TooLarge())
 
 

@@ -113,9 +113,7 @@ def _actions(plan: Plan) -> str:
     return f"{sum(len(step.actions) for step in plan.steps)} in {len(plan.steps)} steps"
 
 
-def _number(
-    what: str, before: float | None, after: float | None, text: Callable[[float], str]
-) -> Iterator[Difference]:
+def _number(what: str, before: float | None, after: float | None, text: Callable[[float], str]) -> Iterator[Difference]:
     if before == after:
         return
     old, new = (text(n) if n is not None else "-" for n in (before, after))

@@ -45,7 +45,7 @@ from autopart.core.program import Program
 from autopart.core.registry import RegistryError
 from autopart.costmodel.hardware.devices import DTYPE_CLASSES, dtype_class
 
-CLASS_NAMES = ("free", "elementwise", "slicing", "reduce", "matmul", "conv", "update", "opaque")
+CLASS_NAMES = ("free", "elementwise", "slicing", "reduction", "matmul", "conv", "update", "opaque")
 FREE, ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE, OPAQUE = range(len(CLASS_NAMES))
 
 _CLASSES: dict[type[Traits], int] = {

@@ -157,8 +157,9 @@ class Planner:
                 solved = self._solved(planned, begin)
             if solved.choice is None:
                 return planned, None
-            choice: list[int] | None = solved.choice.tolist()
-            if not self._price_exactly(costs, choice):
+            found: list[int] = solved.choice.tolist()
+            choice = found
+            if not self._price_exactly(costs, found):
                 break
             planned = self.model.problem_of(costs, held)
         return planned, choice

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.op import splat_value
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Traits, View
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.search.space.repeated_reads import needs_gather
@@ -61,7 +63,12 @@ class LoopReads:
 def _begins_with_zeros(program: Program, carry: int) -> bool:
     """True if what the loop begins with is a constant of zeros, broadcast or not."""
     op = int(program.value_op[program.operands_of(carry)[0]])
-    while program.spec(op).kind in ("broadcast_in_dim", "reshape"):
+    while len(program.operands_of(op)) == 1 and _repeats(traits_of(program.spec(op))):
         op = int(program.value_op[program.operands_of(op)[0]])
     found = splat_value(program.spec(op))
     return found is not None and found == 0 and bool(program.type_of(program.results_of(carry)[0]).shape)
+
+
+def _repeats(traits: Traits) -> bool:
+    """True for a view, and for the broadcast of a scalar."""
+    return isinstance(traits, View) or traits.cloned_per_use
