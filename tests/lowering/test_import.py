@@ -121,9 +121,11 @@ def test_op_of_a_library_function_names_the_line_that_called_it():
 
 
 def test_reducers_are_summarised():
-    p = program(
-        lambda x: (jnp.max(x), jnp.argmax(x), x.at[0].add(1.0), jax.lax.reduce(x, 1.0, lambda a, b: a - b, (0,))), X
-    )
+    def fun(x):
+        own = jax.lax.reduce(x, np.float32(1), lambda a, b: a + b + a * b, (0,))
+        return jnp.max(x), jnp.argmax(x), x.at[0].add(1.0), own
+
+    p = program(fun, X)
     regions = {p.spec(o).kind + ":" + p.spec(o).region for o in range(p.op_count) if p.spec(o).region}
     assert {"reduce:max", "reduce:argmax", "reduce:opaque", "scatter:add"} <= regions
 
