@@ -15,6 +15,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from experiments.kept import write
+
 RESULTS = Path(__file__).with_name("results.json")
 STEPS = ("compile", "wall", "compare")
 
@@ -42,7 +44,7 @@ def main() -> None:
             store("wall", case.name, wall.timed(case))
             print(case.name, stored()["wall"][case.name], flush=True)
     if asked.only in (None, "compare"):
-        RESULTS.write_text(json.dumps(compare.summarised(stored()), indent=1) + "\n")
+        write(RESULTS, compare.summarised(stored()))
         print(compare.table(stored()), compare.walls(stored()), sep="\n\n")
         compare.plot(stored())
 
@@ -54,7 +56,7 @@ def stored() -> dict[str, Any]:
 def store(part: str, name: str, found: Any) -> None:
     results = stored()
     results[part][name] = found
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    write(RESULTS, results)
 
 
 if __name__ == "__main__":

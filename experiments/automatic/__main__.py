@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from experiments.kept import write
+
 RESULTS = Path(__file__).with_name("results.json")
 
 
@@ -55,7 +57,7 @@ def stored() -> dict[str, Any]:
 
 
 def store(claim: str, result: Any) -> None:
-    RESULTS.write_text(json.dumps({**stored(), claim: result}, indent=1) + "\n")
+    write(RESULTS, {**stored(), claim: result})
 
 
 if __name__ == "__main__":

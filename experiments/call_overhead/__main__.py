@@ -7,7 +7,6 @@ python -m experiments.call_overhead --quick  fewer calls, nothing written
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -22,6 +21,7 @@ import jax
 
 import autopart as ap
 from experiments.call_overhead.cases import CASES, MESH, Case
+from experiments.kept import write
 
 RESULTS = Path(__file__).with_name("results.json")
 BAR = 1.2
@@ -36,7 +36,7 @@ def main() -> None:
     for row in rows:
         print(f"{row['case']:12} {row['leaves']:9} {_us(row['jax_s'])} {_us(row['autopart_s'])} {row['ratio']:7.2f}")
     if rounds == 40:
-        RESULTS.write_text(json.dumps({"jax": jax.__version__, "bar": BAR, "rows": rows}, indent=1) + "\n")
+        write(RESULTS, {"jax": jax.__version__, "bar": BAR, "rows": rows})
 
 
 def measured(case: Case, rounds: int = 5, calls: int = 20) -> dict[str, Any]:

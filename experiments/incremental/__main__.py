@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from autopart.api.schedule import run_schedule
 from autopart.core.actions import Action, Propagate
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from experiments.kept import write
 from experiments.models import unet
 from experiments.models.tactics import UNET_BP, UNET_MP, UNET_Z2, UNET_Z3
 
@@ -50,8 +49,8 @@ def main() -> None:
     rows = [measured(program, name, schedule) for name, schedule in SCHEDULES.items()]
     for row in rows:
         print(row["schedule"], row["incremental"], row["single"], f"{row['slowdown']:.3f}")
-    kept = {"date": datetime.date.today().isoformat(), "jax": jax.__version__, "mesh": MESH.shape, "rows": rows}
-    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+    kept = {"jax": jax.__version__, "mesh": MESH.shape, "rows": rows}
+    write(RESULTS, kept)
 
 
 def measured(program: Program, name: str, schedule: list[ap.ManualPartition]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ module that XLA is given: import, tactics with a report after each, lowering, ex
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -30,6 +29,7 @@ from autopart.api.trace import Options, Traced, trace
 from autopart.core.importer import import_module
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from experiments.kept import write
 from experiments.models import t32
 from experiments.models.tactics import BP, MP, Z3
 
@@ -70,7 +70,7 @@ def main() -> None:
             "ratio": partition_s / compile_s,
             "bar": BAR,
         }
-        RESULTS.write_text(json.dumps(figures, indent=1) + "\n")
+        write(RESULTS, figures)
 
 
 def trace_step(config: t32.Config) -> Traced:

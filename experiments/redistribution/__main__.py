@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from experiments.kept import write
 from experiments.redistribution import compiled, figure, planned, timed
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -39,7 +40,7 @@ def main(names: list[str]) -> None:
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names or PARTS:
         results[name] = PARTS[name]()
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+        write(RESULTS, results)
     if "time" in results:
         figure.draw(results["time"]["problems"], FIGURE)
         print(f"wrote {RESULTS.name} and {FIGURE.name}")

@@ -6,12 +6,12 @@ python -m experiments.table2 T32 UNet   rows of some models
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from experiments.kept import write
 from experiments.table2.rows import ANEW, KINDS, MESH, MODELS, ROWS, counts, in_order, lowered
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -43,7 +43,7 @@ def main(models: list[str]) -> None:
     anew = _gathered_anew() if not models or "T32" in models else []
     if not models:
         kept = {"mesh": MESH.shape, "rows": results, "gathered_anew": anew}
-        RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
+        write(RESULTS, kept)
     equal = sum(row["ours"] == row["paper"] for row in results)
     print(f"\n{equal} of {len(results)} rows equal the paper's")
 
