@@ -47,7 +47,7 @@ def test_other_models_have_the_papers_collectives(model: str, schedule: str):
     assert counts(row) == row.paper
 
 
-@pytest.mark.parametrize("schedule", ["BP+Z2", "BP+Z3"])
+@pytest.mark.parametrize("schedule", [pytest.param("BP+Z2", marks=pytest.mark.slow), "BP+Z3"])
 def test_sharding_the_state_of_unet_scatters_every_gradient(schedule: str):
     row = ROW["UNet", schedule]
     _, all_reduce, reduce_scatter, _ = counts(row)

@@ -138,7 +138,7 @@ def check(where: str, devices: int, tiled: int, indexed: int, positions: tuple[i
     assert not wrong, f"{len(wrong)} of {len(expected)} differ: {wrong[:40]}"
 
 
-@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("where", WHERE)
 def test_ops_with_indices_equal_plain_jax_wherever_a_tile_is_cut(where: str, level: int):
     check(where, 2, tiled=0, indexed=0, positions=FEW, level=level)

@@ -29,7 +29,7 @@ MODELS: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
 
 def is_slow(model: str, schedule: str) -> bool:
     """By default the richest schedule of each of the smallest models."""
-    return model in ("diffusion_unet", "decoder_scan_flax") or schedule != MODELS[model][2][-1]
+    return model in ("diffusion_unet", "decoder_scan_flax", "graph_network") or schedule != MODELS[model][2][-1]
 
 
 RUNS = [

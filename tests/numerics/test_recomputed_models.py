@@ -29,7 +29,7 @@ RUNS = [
     ("diffusion_unet", "BP+Z3", "matmuls"),
     ("graph_network", "ES", "blocks"),
 ]
-BY_DEFAULT = [("decoder_unrolled", "BP+MP", "blocks"), ("decoder_scan_flax", "BP+Z3", "matmuls")]
+BY_DEFAULT = [("decoder_unrolled", "BP+MP", "blocks")]
 
 
 def runs():

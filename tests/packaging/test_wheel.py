@@ -44,6 +44,7 @@ def test_the_licence_is_in_the_wheel(wheel: Path):
     assert any(name.endswith("licenses/LICENSE") for name in zipfile.ZipFile(wheel).namelist())
 
 
+@pytest.mark.slow
 def test_the_installed_copy_partitions_from_another_directory(wheel: Path, tmp_path: Path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}

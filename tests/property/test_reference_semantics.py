@@ -1,6 +1,6 @@
 """Programs nobody wrote: loop nests run in sequence = the partitioned run = the unpartitioned run?
 
-pytest tests/property/test_reference_semantics.py --property-cases=4000      a quarter as many programs: 1000
+pytest tests/property/test_reference_semantics.py --property-cases=8000      an eighth as many programs: 1000
 
 `Lowered.interpret` shares nothing with the lowering but the table and the ops themselves. Where it agrees with plain
 jax and the partitioned run does not, the lowering is wrong; where neither agrees, the table or an op's rule is.
@@ -18,7 +18,7 @@ from tests.property.batches import PROGRAMS_PER_MODULE, Batch, difference, judge
 
 def pytest_generate_tests(metafunc):
     if "number" in metafunc.fixturenames:
-        cases = metafunc.config.getoption("--property-cases") // 4
+        cases = metafunc.config.getoption("--property-cases") // 8
         metafunc.parametrize("number", range(max(1, cases // PROGRAMS_PER_MODULE)))
 
 

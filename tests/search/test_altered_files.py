@@ -238,6 +238,7 @@ def in_two_processes(target, *arguments):
         assert worker.exitcode == 0
 
 
+@pytest.mark.slow
 def test_two_writers_of_one_records_file_tear_no_line(tmp_path):
     path = tmp_path / "r.jsonl"
     in_two_processes(_write_records, (path, 0, 100), (path, 1000, 100))

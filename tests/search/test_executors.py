@@ -75,6 +75,7 @@ def test_a_process_that_is_killed_is_replaced_and_nothing_is_lost(task):
         session.close()
 
 
+@pytest.mark.slow
 def test_ray_finds_what_one_process_finds_and_survives_a_death(ray, task):
     from autopart.search.execution.ray import Ray
 

@@ -149,6 +149,7 @@ def test_bound_from_groups_is_below_every_state_of_a_walk(name):
         assert simulated(state).serial_s >= bound
 
 
+@pytest.mark.slow
 def test_bound_of_grouped_layers_is_near_the_one_of_single_ops_and_not_above_it():
     from tests.search.steps import decoder_partitioning
 

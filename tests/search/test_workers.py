@@ -206,6 +206,7 @@ print(run("mcts", Budget(40), executor=Processes(2)).report["evaluations"])
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_told_what_is_missing(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(UNGUARDED)
