@@ -1,4 +1,4 @@
-"""T32: training step of a Chinchilla-like decoder of 32 layers (PartIR paper, appendix A.3).
+"""T32: training step of a Chinchilla-like decoder of 32 layers, and T48, of 48 (PartIR paper, appendix A.3).
 
 One block, whose nine parameter tensors are four matrices and five vectors:
 
@@ -58,6 +58,9 @@ class Config:
     def head_dim(self) -> int:
         return self.model_dim // self.heads
 
+
+T48 = Config(layers=48, model_dim=8192, heads=64, batch=64)
+"""The paper's larger variant, which it trains on 128 TPUs."""
 
 SMALL = Config(layers=2, model_dim=32, heads=4, vocabulary=64, batch=8, sequence=16, adam_epsilon=1e-5)
 

@@ -21,6 +21,11 @@ def test_t32_has_the_papers_collectives(schedule: str):
     assert counts(row) == row.paper
 
 
+@pytest.mark.slow
+def test_t48_has_the_collectives_of_t32_by_its_layers():
+    assert counts(ROW["T32", "BP+MP+Z3"], t32.T48) == (8 * 48 + 3, 9 * 48 + 1, 4 * 48 + 1, 0)
+
+
 @pytest.mark.parametrize("schedule", ["BP+MP+Z3+EMB", "EMB"])
 def test_tiling_the_embedding_of_t32_shares_gathers_and_has_the_papers_reductions(schedule: str):
     row = ROW["T32", schedule]
