@@ -55,7 +55,7 @@ def report_page(metadata: Metadata, scheduled: Scheduled) -> str:
     program = scheduled.partitioning.program
     mesh, device = scheduled.partitioning.mesh, metadata.device or "no device named"
     subtitle = (
-        f"{program.op_count} ops, {len(program.arguments)} arguments, {len(metadata.tactics)} tactics, on {device}"
+        f"{program.op_count} ops, {len(program.arguments)} arguments, tactics: {len(metadata.tactics)}, on {device}"
     )
     return Template(_file("page.html")).substitute(
         title=escaped(f"Partitioned over {mesh}"),
