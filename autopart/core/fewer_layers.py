@@ -16,6 +16,7 @@ import numpy as np
 
 from autopart.core.passes.dead_code import kept_ops
 from autopart.core.program import ROOT, Program
+from autopart.core.ragged import entries_of
 from autopart.core.repeated_layers import RepeatedLayers, repeated_layers
 
 LEAST_LEFT_OUT = 2
@@ -121,7 +122,7 @@ class _Whole:
         if (after < 0).any() or (program.op_spec[inner] != program.op_spec[after]).any():
             return False
         nested = (program.op_scope[inner] != ROOT) != (program.op_scope[after] != ROOT)
-        mine, theirs = _uses(program, inner), _uses(program, after)
+        mine, theirs = (entries_of(program.operand_ptr, ops) for ops in (inner, after))
         one, other = program.operands[mine], program.operands[theirs]
         producer = program.value_op[one]
         following = self.moved(producer, 1)
@@ -190,13 +191,3 @@ class _Whole:
             donated=frozenset(number[n] for n in program.donated if n in number),
             source=None,
         )
-
-
-def _uses(program: Program, ops: np.ndarray) -> np.ndarray:
-    """int64: the entries of `operands` of some ops, one op after another."""
-    counts = np.diff(program.operand_ptr)[ops]
-    return (
-        np.repeat(program.operand_ptr[ops], counts)
-        + np.arange(counts.sum())
-        - np.repeat(np.cumsum(counts) - counts, counts)
-    )

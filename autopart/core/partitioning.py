@@ -49,6 +49,7 @@ from autopart.core.propagation import (
     undo,
     ways,
 )
+from autopart.core.ragged import entries_of
 
 MARK_BITS = 40
 """Bits of a mark that hold the length of the trail; those above hold how many choices were made for the lowering."""
@@ -449,7 +450,7 @@ class Partitioning:
         is_op = where >= 0
         of_op[where[is_op], axis[is_op]] = rank[is_op]
         of_value[-1 - where[~is_op], axis[~is_op]] = rank[~is_op]
-        mine, theirs = (_results(self.program, some) for some in (ops, others))
+        mine, theirs = (entries_of(self.program.result_ptr, some) for some in (ops, others))
         mapping, action = self.state.mapping, self.state.action
         same_loops = (mapping[ops] == mapping[others]).all() and (of_op[ops] == of_op[others]).all()
         return bool(
@@ -488,13 +489,3 @@ class Partitioning:
             mine[: len(then)] = then
         self._for_lowering = list(snapshot.for_lowering)
         self._seeds = [list(seeds) for seeds in snapshot.seeds]
-
-
-def _results(program: Program, ops: np.ndarray) -> np.ndarray:
-    """int64: the values that some ops compute, one op after another."""
-    counts = np.diff(program.result_ptr)[ops]
-    return (
-        np.repeat(program.result_ptr[ops], counts)
-        + np.arange(counts.sum())
-        - np.repeat(np.cumsum(counts) - counts, counts)
-    )

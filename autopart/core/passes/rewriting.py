@@ -20,6 +20,7 @@ import numpy as np
 from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.program import Program, Scope
+from autopart.core.ragged import entries_of
 
 
 class _New(NamedTuple):
@@ -166,7 +167,7 @@ class Rewriting:
             specs=specs,
             op_spec=np.concatenate([old.op_spec, np.array([n.spec for n in new], np.int64)])[order].astype(np.int32),
             operand_ptr=_pointers(reads[order]),
-            operands=value[operands[_taken(reads, order)]].astype(np.int32),
+            operands=value[operands[entries_of(_pointers(reads), order)]].astype(np.int32),
             result_ptr=_pointers(results[order]),
             op_scope=op_scope.astype(np.int32),
             scopes=self._scopes(place, op_scope),
@@ -236,16 +237,8 @@ def _pointers(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
-def _taken(counts: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """int64: where each entry of a ragged array is, once its rows are in another order."""
-    start = np.concatenate([[0], np.cumsum(counts)])[order]
-    sizes = counts[order]
-    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return np.repeat(start, sizes) + within
-
-
 def _renumbered(results: np.ndarray, order: np.ndarray) -> np.ndarray:
     """int64[values]: the new number of each value."""
     number = np.empty(int(results.sum()), np.int64)
-    number[_taken(results, order)] = np.arange(len(number))
+    number[entries_of(_pointers(results), order)] = np.arange(len(number))
     return number
