@@ -1,6 +1,7 @@
 """Passes over the unpartitioned program: see `program_pass.py` for what one is and how to add one."""
 
 from autopart.core.passes.dead_code import DeadCode
+from autopart.core.passes.default_generators import DefaultGenerators
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
@@ -18,6 +19,7 @@ __all__ = [
     "PASSES_KIND",
     "POLICIES",
     "DeadCode",
+    "DefaultGenerators",
     "IndexPositions",
     "InvalidProgramError",
     "Pass",
