@@ -96,4 +96,4 @@ def test_dropout_by_rbg_keys_costs_no_collective():
 
     data = jax.random.key_data(jax.random.key(7, impl="rbg"))
     lowered = equal_on(dropped, [ap.ManualPartition({"x": 0}, axis="rows")], data, jnp.ones((8, 4, 16)))
-    assert not any(lowered.metadata.collectives.values())
+    assert not any(lowered.program.collectives().values())

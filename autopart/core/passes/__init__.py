@@ -9,8 +9,17 @@ from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.run_passes import PassReport, run_passes
 from autopart.core.passes.scanned_rows import ScannedRows
 from autopart.core.passes.split_argmax import SplitArgmax
+from autopart.core.passes.split_cumulative import SplitCumulative
+from autopart.core.passes.split_top_k import SplitTopK
 
-IMPORT_PASSES: tuple[Pass, ...] = (SplitArgmax(), DeadCode(), IndexPositions(), ScannedRows())
+IMPORT_PASSES: tuple[Pass, ...] = (
+    SplitArgmax(),
+    SplitTopK(),
+    SplitCumulative(),
+    DeadCode(),
+    IndexPositions(),
+    ScannedRows(),
+)
 """What every imported program goes through, before the passes that a user asks for."""
 
 __all__ = [
@@ -28,6 +37,8 @@ __all__ = [
     "Recomputation",
     "ScannedRows",
     "SplitArgmax",
+    "SplitCumulative",
+    "SplitTopK",
     "pass_of",
     "register_pass",
     "run_passes",

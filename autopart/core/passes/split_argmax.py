@@ -19,15 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.jax_internals import numpy_dtype
-from autopart.core.op import MAX, MIN, OpSpec, TensorType, splat_value
+from autopart.core.op import MAX, MIN, OpSpec, TensorType
 from autopart.core.ops.rules.reduce import identity
+from autopart.core.passes.groups import LEAST
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import mlir_type, rewrite_as
 from autopart.core.program import Program
-
-LEAST = 1024
-"""The shortest dim along which it is worth it."""
+from autopart.core.splats import splat_behind
 
 _EXTREMES = {"argmax": (MAX, "maximum"), "argmin": (MIN, "minimum")}
 
@@ -64,9 +63,9 @@ def _is_split(spec: OpSpec) -> bool:
 def _is_plain(program: Program, op: int) -> bool:
     """True if the reduction begins with what changes nothing, and pairs each element with its own position."""
     spec, operands = program.spec(op), program.operands_of(op).tolist()
-    makers = [program.spec(int(program.value_op[value])) for value in operands]
-    code, start, first = _EXTREMES[spec.region][0], splat_value(makers[2]), splat_value(makers[3])
-    counts = makers[1].kind == "iota" and (makers[1].attributes["iota_dimension"],) == spec.attributes["dimensions"]
+    code, positions = _EXTREMES[spec.region][0], program.spec(int(program.value_op[operands[1]]))
+    start, first = (splat_behind(program, value) for value in operands[2:])
+    counts = positions.kind == "iota" and (positions.attributes["iota_dimension"],) == spec.attributes["dimensions"]
     least = identity(code, spec.operands[0].dtype)
     return counts and start is not None and bool(start == least) and first is not None and bool(first == 0)
 
