@@ -5,12 +5,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from autopart.core.jax_internals import ir
 from autopart.core.op import TensorType
 from autopart.core.op_spec_import import spec_of
 from autopart.core.passes.rewriting import Rewriting
+
+
+class Place(NamedTuple):
+    """Where ops are put in: a scope, before which op, and from whose line they come."""
+
+    scope: int
+    before: int
+    like: int
+
+
+def put_in(rewriting: Rewriting, text: str, operands: Sequence[int], place: Place) -> list[int]:
+    """Puts the ops of a module's one function in; the values that it returns."""
+    with rewriting.before.source.module.context:
+        module = ir.Module.parse(text)
+    rewriting.modules.append(module)
+    main = module.body.operations[0].regions[0].blocks[0]
+    names: dict[ir.Value, int] = dict(zip(main.arguments, operands, strict=True))
+    *made, returned = (o.operation for o in main.operations)
+    for new in made:
+        reads = [names[value] for value in new.operands]
+        results = rewriting.add(rewriting.spec(spec_of(new), new), reads, *place)
+        names.update(zip(new.results, results, strict=True))
+    return [names[value] for value in returned.operands]
+
+
+def location_of(rewriting: Rewriting, op: int) -> str:
+    """The line that op number `op` comes from, as a module's text has it; empty where none is known."""
+    found = rewriting.before.source.source_of(op)
+    return "" if found is None else str(found.location)
 
 
 def rewrite_as(rewriting: Rewriting, op: int, text: Callable[[str], str]) -> None:
@@ -20,22 +50,11 @@ def rewrite_as(rewriting: Rewriting, op: int, text: Callable[[str], str]) -> Non
     the location that it is given.
     """
     program = rewriting.before
-    source, scope = program.source, int(program.op_scope[op])
-    assert source is not None
-    representative = source.representatives[program.op_spec[op]]
-    assert representative is not None
-    with representative.context:
-        module = ir.Module.parse(text(str(representative.location)))
-    rewriting.modules.append(module)
-    main = module.body.operations[0].regions[0].blocks[0]
-    names: dict[ir.Value, int] = dict(zip(main.arguments, program.operands_of(op).tolist(), strict=True))
-    *made, returned = (o.operation for o in main.operations)
-    for new in made:
-        reads = [names[value] for value in new.operands]
-        results = rewriting.add(rewriting.spec(spec_of(new), new), reads, scope, op, op)
-        names.update(zip(new.results, results, strict=True))
-    for old, new in zip(program.results_of(op), returned.operands, strict=True):
-        rewriting.replace(int(old), names[new])
+    made = text(location_of(rewriting, op))
+    place = Place(int(program.op_scope[op]), op, op)
+    found = put_in(rewriting, made, program.operands_of(op).tolist(), place)
+    for old, new in zip(program.results_of(op), found, strict=True):
+        rewriting.replace(int(old), new)
 
 
 def mlir_type(type_: TensorType) -> str:
