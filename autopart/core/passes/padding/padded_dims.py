@@ -151,12 +151,15 @@ def _may_join(spec: OpSpec) -> bool:
 def _keeps_apart(spec: OpSpec, mapping: TileMapping) -> bool:
     """True if the op's attributes allow a longer factor, and a reduction over it can be masked, an index held back."""
     traits, reduced = traits_of(spec), is_reduced(mapping)
-    if ANY in mapping.results or "broadcast_sizes" in spec.attributes:
+    promised = any(spec.attributes.get(name) for name in ("indices_are_sorted", "unique_indices"))
+    if ANY in mapping.results or "broadcast_sizes" in spec.attributes or promised:
         return False
     if isinstance(traits, Slicing):
         return _reads_whole(spec, mapping) and (not reduced or is_gather(spec))
     if isinstance(traits, Update):
-        return not reduced and (WHOLE not in mapping.operands[:2] or spec.kind == "scatter")
+        if spec.kind == "scatter":
+            return not reduced or spec.region == "add"
+        return not reduced and WHOLE not in mapping.operands[:2]
     if "edge_padding_low" in spec.attributes:
         dim, sides = mapping.operands[0], ("edge_padding_low", "edge_padding_high", "interior_padding")
         return all(spec.attributes[side][dim] == 0 for side in sides)
