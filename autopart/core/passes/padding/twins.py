@@ -19,6 +19,12 @@ def twin_of(program: Program, value: int, dim: int) -> int | None:
     return None
 
 
+def twins(program: Program) -> list[int]:
+    """The longer twins of a program's arguments."""
+    found = (twin_of(program, v, d) for v in program.arguments for d in range(len(program.type_of(v).shape)))
+    return list(dict.fromkeys(twin for twin in found if twin is not None))
+
+
 def _is_longer(attributes: dict, dim: int) -> bool:
     more, zeros = attributes["edge_padding_high"], (*attributes["edge_padding_low"], *attributes["interior_padding"])
     return more[dim] > 0 and not any(zeros) and min(more) >= 0
