@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autopart.api.pad import Pad, PaddingAsked
+from autopart.api.pad_tactic import Pad, PaddingAsked
 from autopart.api.tactic import RewritesProgram, Tactic, TacticContext
 from autopart.api.tactics import ManualPartition
 from autopart.core.errors import ArgumentError

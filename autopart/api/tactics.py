@@ -63,7 +63,7 @@ UNKNOWN = Choice.UNKNOWN
 INPUTS = mapping(STRING, ANYTHING, "a dict of names to decisions, such as {'x': 0}")
 """What a manual tactic is told about values."""
 
-_UNEVEN = Kind('"refuse" or "pad"', lambda v: v in ("refuse", "pad"))
+_UNEVEN = Kind('"refuse" or "pad"', lambda v: isinstance(v, str) and v in ("refuse", "pad"))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ManualPartition:
             if isinstance(asked, str):
                 left.append({"name": named.name, "axis": axis, "why": asked})
                 continue
-            partitioning.apply(asked)
+            self._apply(partitioning, asked)
             actions.append(asked)
             if self.uneven == "pad" and isinstance(asked, Tile) and asked.value != named.value:
                 size = partitioning.program.type_of(asked.value).shape[asked.dim]
@@ -118,6 +118,14 @@ class ManualPartition:
         partitioning.propagate(self.axes)
         report = ({"left_whole": left} if left else {}) | ({"pad": {"inputs": padded}} if padded else {})
         return TacticResult([*actions, *map(Propagate, self.axes)], report)
+
+    def _apply(self, partitioning: Partitioning, asked: Action) -> None:
+        try:
+            partitioning.apply(asked)
+        except TileError as error:
+            if "is not a multiple of" not in error.why or self.uneven == "pad":
+                raise
+            raise TileError(error.what, why=error.why, hint=f'{error.hint}, or uneven="pad"'.lstrip(", ")) from None
 
     def tiles(self, partitioning: Partitioning) -> dict[tuple[int, int], tuple[str, ...]]:
         """(value, dim) -> axes, of what is to be tiled along a dim that is given as a number."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autopart.api.microbatch import Microbatch
-from autopart.api.pad import Pad
+from autopart.api.pad_tactic import Pad
 from autopart.api.recompute import Recompute
 from autopart.api.tactic import Tactic
 from autopart.api.tactics import Choice

@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Matmul, Reduction
@@ -61,6 +59,9 @@ def _uses(program: Program, value: int) -> Iterator[int]:
 
 def _sink_side(edges: list[tuple[int, int, int]], count: int, source: int, sink: int) -> set[int]:
     """The nodes from which more could flow to the sink when as much flows as can."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
     tails, heads, capacities = np.array(edges, np.int32).reshape(-1, 3).T
     graph = csr_array((capacities, (tails, heads)), shape=(count, count), dtype=np.int32)
     left = graph - maximum_flow(graph, source, sink).flow

@@ -47,6 +47,7 @@ class PaddedDims:
     sizes: dict[int, dict[int, int]] = field(default_factory=dict[int, dict[int, int]])
     joined: dict[int, list[Joined]] = field(default_factory=dict[int, list[Joined]])
     seeds: dict[int, dict[int, int]] = field(default_factory=dict[int, dict[int, int]])
+    _plain: dict[int, tuple[TileMapping, ...]] = field(default_factory=dict[int, tuple[TileMapping, ...]])
 
     def ask(self, wanted: Mapping[tuple[int, int], int]) -> None:
         """Makes dims of values, (value, dim) -> new size, longer, and what follows from them."""
@@ -84,7 +85,7 @@ class PaddedDims:
         """Lets an op, one of whose operands is longer, join with all it reads; what became longer, or nothing."""
         spec = self.program.spec(op)
         old = spec.operands[operand].shape[dim]
-        for mapping in _plain(spec):
+        for mapping in self._mappings(op):
             if mapping.operands[operand] == dim and size * mapping.extent % old == 0:
                 return self._settled(Joined(op, mapping, size * mapping.extent // old))
         return []
@@ -117,12 +118,19 @@ class PaddedDims:
             self.sizes.setdefault(value, {})[dim] = size
         return [(value, dim, size) for (value, dim), size in grown.items()]
 
+    def _mappings(self, op: int) -> tuple[TileMapping, ...]:
+        """The mappings of an op whose factor may be longer."""
+        number = int(self.program.op_spec[op])
+        if number not in self._plain:
+            self._plain[number] = tuple(_plain(self.program.specs[number]))
+        return self._plain[number]
+
     def _maker(self, value: int, dim: int, size: int) -> Joined | None:
         """How the op that makes a value would make it longer; None where the value is padded at its use instead."""
         op = int(self.program.value_op[value])
         spec, result = self.program.spec(op), value - int(self.program.result_ptr[op])
         old = spec.results[result].shape[dim]
-        for mapping in _plain(spec):
+        for mapping in self._mappings(op):
             if mapping.results[result] == dim and size * mapping.extent % old == 0:
                 return Joined(op, mapping, size * mapping.extent // old)
         return None

@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from autopart.core.ops.rules.reduce import identity
 from autopart.core.ops.traits import Reduction
 from autopart.core.passes.padding.joined import Joined
 from autopart.core.passes.padding.padded_dims import PaddedDims, is_gather, is_reduced
+from autopart.core.passes.padding.padding_text import cut, hold_back, mask, pad
 from autopart.core.passes.program_pass import Pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
@@ -56,14 +56,15 @@ class _Writer:
         self._program, self._dims = program, dims
         self._rewriting = Rewriting(program)
         self._twins: dict[int, int] = {}
-        self._sliced: dict[tuple[int, int, tuple[tuple[int, int], ...]], int] = {}
+        self._sliced: dict[tuple[int, int, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
+        self._barrier = {op: barrier.start for barrier in program.barriers for op in barrier}
 
     def written(self) -> Program:
         """The program with what joined longer."""
         for value, sizes in self._dims.seeds.items():
             op = int(self._program.value_op[value])
             place = Place(int(self._program.op_scope[op]), max(op + 1, len(self._program.arguments)), op)
-            self._twins[value] = self._padded(value, {}, sizes, place)
+            self._twins[value] = self._padded(value, value, {}, sizes, place)
         for op, joined in self._dims.joined.items():
             self._rewriting.become(op, self._longer_spec(op, joined))
         for op in range(self._program.op_count):
@@ -113,8 +114,9 @@ class _Writer:
 
     def _reads(self, op: int, joined: list[Joined]) -> None:
         program = self._program
-        spec, place = program.spec(op), Place(int(program.op_scope[op]), op, op)
+        spec = program.spec(op)
         for number, value in enumerate(program.operands_of(op).tolist()):
+            place = self._place(op, number)
             wanted = _sizes_at(joined, spec, number, False)
             has, by = self._has(value, bool(wanted))
             if spec.kind == "argument":
@@ -130,6 +132,17 @@ class _Writer:
             if by != value:
                 self._rewriting.read(int(program.operand_ptr[op]) + number, by)
 
+    def _place(self, op: int, number: int) -> Place:
+        """Where an operand of an op is made longer or shorter: before it, or where the loop or branch hands it over."""
+        program, scope = self._program, int(self._program.op_scope[op])
+        owner = program.owners.get(op)
+        if owner is None:
+            return Place(scope, self._barrier.get(op, op), op)
+        if program.spec(owner).kind == "while" and number == 0:
+            return Place(int(program.op_scope[owner]), owner, op)
+        inner = program.inner_scopes[owner][number]
+        return Place(inner, program.scopes[inner].end, op)
+
     def _has(self, value: int, longer: bool) -> tuple[Sizes, int]:
         """The longer dims of a value where it is made, and the value that has them."""
         if longer and value in self._twins:
@@ -141,82 +154,37 @@ class _Writer:
         kept = {d: n for d, n in has.items() if wanted.get(d) == n}
         if kept != has:
             key = (by, place.scope, tuple(sorted(kept.items())))
-            if key not in self._sliced:
-                self._sliced[key] = self._cut(value, by, has, kept, place)
-            by = self._sliced[key]
-        return (by if kept == wanted else self._padded(value, kept, wanted, place, by)), wanted
+            if key not in self._sliced or self._sliced[key][0] > place.before:
+                self._sliced[key] = place.before, self._cut(value, by, has, kept, place)
+            by = self._sliced[key][1]
+        return (by if kept == wanted else self._padded(value, by, kept, wanted, place)), wanted
 
     def _cut(self, value: int, by: int, has: Sizes, kept: Sizes, place: Place) -> int:
-        type_ = self._program.type_of(value)
-        before, after = self._longer_type(type_, has), self._longer_type(type_, kept)
-        zeros, ones = _list([0] * len(type_.shape)), _list([1] * len(type_.shape))
-        line = (
-            f'%y = "stablehlo.slice"(%x) {{start_indices = {zeros}, limit_indices = {_list(after.shape)},'
-            f" strides = {ones}}} : ({mlir_type(before)}) -> {mlir_type(after)}"
-        )
-        return self._put_in([line], {"%x": (by, before)}, ("%y", after), place)
+        before, after = (self._longer_type(self._program.type_of(value), sizes) for sizes in (has, kept))
+        return self._put_in(cut(before, after), by, before, after, place)
 
-    def _padded(self, value: int, has: Sizes, wanted: Sizes, place: Place, by: int = -1) -> int:
-        type_ = self._program.type_of(value)
-        before, after = self._longer_type(type_, has), self._longer_type(type_, wanted)
-        zeros = _list([0] * len(type_.shape))
-        more = _list([n - m for n, m in zip(after.shape, before.shape, strict=True)])
-        lines = [
-            _constant("%z", type_.dtype, 0),
-            f'%y = "stablehlo.pad"(%x, %z) {{edge_padding_low = {zeros}, edge_padding_high = {more},'
-            f" interior_padding = {zeros}}} : ({mlir_type(before)}, {_scalar(type_.dtype)}) -> {mlir_type(after)}",
-        ]
-        return self._put_in(lines, {"%x": (value if by < 0 else by, before)}, ("%y", after), place)
+    def _padded(self, value: int, by: int, has: Sizes, wanted: Sizes, place: Place) -> int:
+        before, after = (self._longer_type(self._program.type_of(value), sizes) for sizes in (has, wanted))
+        return self._put_in(pad(before, after), by, before, after, place)
 
     def _masked(self, by: int, spec: OpSpec, number: int, dim: int, wanted: Sizes, one: Joined, place: Place) -> int:
         """The operand with what a reduction leaves as it is behind the old end of a dim."""
         old = spec.operands[number]
         type_, code = self._longer_type(old, wanted), one.mapping.results[min(number, len(spec.results) - 1)]
         least = identity(code, old.dtype) if isinstance(traits_of(spec), Reduction) else 0
-        whole, places = mlir_type(type_), mlir_type(TensorType(type_.shape, "i32"))
-        flags = mlir_type(TensorType(type_.shape, "i1"))
-        spread = "broadcast_dimensions = array<i64>"
-        lines = [
-            f'%i = "stablehlo.iota"() {{iota_dimension = {dim} : i64}} : () -> {places}',
-            _constant("%n", "i32", old.shape[dim]),
-            f'%m = "stablehlo.broadcast_in_dim"(%n) {{{spread}}} : (tensor<i32>) -> {places}',
-            f'%p = "stablehlo.compare"(%i, %m) {{comparison_direction = #stablehlo<comparison_direction LT>}}'
-            f" : ({places}, {places}) -> {flags}",
-            _constant("%z", old.dtype, least),
-            f'%w = "stablehlo.broadcast_in_dim"(%z) {{{spread}}} : ({_scalar(old.dtype)}) -> {whole}',
-            f'%y = "stablehlo.select"(%p, %x, %w) : ({flags}, {whole}, {whole}) -> {whole}',
-        ]
-        return self._put_in(lines, {"%x": (by, type_)}, ("%y", type_), place)
+        return self._put_in(mask(type_, dim, old.shape[dim], least), by, type_, type_, place)
 
     def _held_back(self, by: int, spec: OpSpec, joined: list[Joined], wanted: Sizes, place: Place) -> int:
         """The indices, none past the old end of a dim that is longer."""
-        numbers, old = spec.attributes["dimension_numbers"], spec.operands[1]
+        numbers, (table, old) = spec.attributes["dimension_numbers"], spec.operands
         chosen = {one.mapping.operands[0] for one in joined if is_reduced(one.mapping)}
-        info = np.iinfo(numpy_dtype(old.dtype))
-        bounds = [
-            min(info.max, spec.operands[0].shape[d] - spec.attributes["slice_sizes"][d]) if d in chosen else info.max
-            for d in numbers["start_index_map"]
-        ]
-        if all(bound == info.max for bound in bounds):
+        most = int(np.iinfo(numpy_dtype(old.dtype)).max)
+        last = {d: min(most, table.shape[d] - spec.attributes["slice_sizes"][d]) for d in chosen}
+        bounds = [last.get(d, most) for d in numbers["start_index_map"]]
+        if all(bound == most for bound in bounds):
             return by
-        type_, vector = self._longer_type(old, wanted), numbers["index_vector_dim"]
-        whole = mlir_type(type_)
-        if vector == len(type_.shape):
-            bound, spread = _constant("%n", old.dtype, bounds[0]), ""
-            shape = _scalar(old.dtype)
-        else:
-            shape = mlir_type(TensorType((len(bounds),), old.dtype))
-            bound, spread = (
-                f'%n = "stablehlo.constant"() {{value = dense<{bounds}> : {shape}}} : () -> {shape}',
-                f": {vector}",
-            )
-        spread = f"broadcast_dimensions = array<i64{spread}>"
-        lines = [
-            bound,
-            f'%m = "stablehlo.broadcast_in_dim"(%n) {{{spread}}} : ({shape}) -> {whole}',
-            f'%y = "stablehlo.minimum"(%x, %m) : ({whole}, {whole}) -> {whole}',
-        ]
-        return self._put_in(lines, {"%x": (by, type_)}, ("%y", type_), place)
+        type_ = self._longer_type(old, wanted)
+        return self._put_in(hold_back(type_, bounds, numbers["index_vector_dim"]), by, type_, type_, place)
 
     def _outputs(self) -> None:
         """What the program returns, as long as it was; an argument's next value is what is returned."""
@@ -231,16 +199,12 @@ class _Writer:
                     argument = int(program.value_op[program.arguments[program.ties[position]]])
                     self._rewriting.read(int(program.operand_ptr[argument]), by)
 
-    def _put_in(
-        self, lines: list[str], reads: dict[str, tuple[int, TensorType]], result: tuple[str, TensorType], place: Place
-    ) -> int:
-        """Puts ops in that take values and make one; its number."""
-        at = location_of(self._rewriting, place.like)
-        takes = ", ".join(f"{name}: {mlir_type(type_)}" for name, (_, type_) in reads.items())
-        name, type_ = result[0], mlir_type(result[1])
+    def _put_in(self, lines: list[str], by: int, before: TensorType, after: TensorType, place: Place) -> int:
+        """Puts ops in that take one value and make another; its number."""
+        at, taken, made = location_of(self._rewriting, place.like), mlir_type(before), mlir_type(after)
         body = "".join(f"{line} {at}\n" for line in lines)
-        text = f"func.func @main({takes}) -> {type_} {{\n{body}return {name} : {type_}\n}}"
-        return put_in(self._rewriting, text, [value for value, _ in reads.values()], place)[0]
+        text = f"func.func @main(%x: {taken}) -> {made} {{\n{body}return %y : {made}\n}}"
+        return put_in(self._rewriting, text, [by], place)[0]
 
 
 def _sizes_at(joined: list[Joined], spec: OpSpec, number: int, of_result: bool) -> Sizes:
@@ -260,31 +224,8 @@ def _attributes(spec: OpSpec, sizes: Sizes) -> dict[str, tuple[int, ...]]:
     for name in ("limit_indices", "slice_sizes"):
         if name in spec.attributes:
             old = spec.operands[0].shape
-            now = tuple(sizes.get(d, n) if n == old[d] else n for d, n in enumerate(spec.attributes[name]))
-            changed |= {name: now} if now != tuple(spec.attributes[name]) else {}
+            has: tuple[int, ...] = tuple(spec.attributes[name])
+            now = tuple(sizes.get(d, n) if n == old[d] else n for d, n in enumerate(has))
+            if now != has:
+                changed[name] = now
     return changed
-
-
-def _list(numbers: Any) -> str:
-    return f"array<i64: {', '.join(map(str, numbers))}>" if len(numbers) else "array<i64>"
-
-
-def _scalar(dtype: str) -> str:
-    return mlir_type(TensorType((), dtype))
-
-
-def _constant(name: str, dtype: str, value: Any) -> str:
-    """A line that makes a number."""
-    type_ = _scalar(dtype)
-    return f'{name} = "stablehlo.constant"() {{value = dense<{_literal(dtype, value)}> : {type_}}} : () -> {type_}'
-
-
-def _literal(dtype: str, value: Any) -> str:
-    if dtype == "i1":
-        return "true" if value else "false"
-    if dtype.startswith("complex"):
-        return f"({float(value)}, 0.0)"
-    if dtype.startswith(("i", "ui")):
-        return str(int(value))
-    bits = np.array(value).astype(numpy_dtype(dtype))
-    return f"0x{int.from_bytes(bits.tobytes(), 'little'):0{2 * bits.itemsize}X}"

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from autopart.core.program import Program
 
 
@@ -25,6 +28,6 @@ def twins(program: Program) -> list[int]:
     return list(dict.fromkeys(twin for twin in found if twin is not None))
 
 
-def _is_longer(attributes: dict, dim: int) -> bool:
+def _is_longer(attributes: Mapping[str, Any], dim: int) -> bool:
     more, zeros = attributes["edge_padding_high"], (*attributes["edge_padding_low"], *attributes["interior_padding"])
     return more[dim] > 0 and not any(zeros) and min(more) >= 0
