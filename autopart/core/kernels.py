@@ -22,10 +22,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from numba import njit
 from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
+
+from autopart.core.kernel_compiler import KernelDispatcher
 
 UNREADABLE = (
     ImportError,
@@ -64,22 +65,22 @@ class KernelCache(FunctionCache):
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Decorator: compiled once, kept on disk, without reference counts."""
-    return _kept(njit(_nrt=False, no_cfunc_wrapper=True)(function))  # pyright: ignore
+    return _kept(function, _nrt=False)
 
 
 def allocating_kernel(function: Callable[..., Any]) -> Any:
     """Decorator: the same for a function that makes arrays."""
-    return _kept(njit(no_cfunc_wrapper=True)(function))  # pyright: ignore
+    return _kept(function)
 
 
 def fast_allocating_kernel(function: Callable[..., Any]) -> Any:
     """Decorator: the same where the order of sums and the sign of zero do not matter, so that loops become vectors."""
-    fast = {"nsz", "arcp", "contract", "reassoc"}
-    return _kept(njit(no_cfunc_wrapper=True, fastmath=fast)(function))  # pyright: ignore
+    return _kept(function, fastmath={"nsz", "arcp", "contract", "reassoc"})
 
 
-def _kept(dispatcher: Any) -> Any:
-    dispatcher._cache = KernelCache(dispatcher.py_func)
+def _kept(function: Callable[..., Any], **options: Any) -> Any:
+    dispatcher: Any = KernelDispatcher(function, targetoptions={"nopython": True, "no_cfunc_wrapper": True, **options})
+    dispatcher._cache = KernelCache(function)
     return dispatcher
 
 
