@@ -7,7 +7,8 @@
 
 Left to itself, Numba optimises each function that a kernel calls, makes machine code of it and a wrapper for Python,
 links that into each of its callers, and optimises it there again; and it does so for each type of integer that a caller
-happens to pass. Here integers are 64 bits wide between kernels, and a kernel has one signature.
+happens to pass. Here integers are 64 bits wide between kernels, and a kernel has one signature. Nor is it found out anew
+in each kernel which of Numba's many implementations of `+`, `<` and `[]` is the one for two integers or an array.
 """
 
 # pyright: reportPrivateUsage=false
@@ -15,7 +16,7 @@ happens to pass. Here integers are 64 bits wide between kernels, and a kernel ha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from numba.core import types
 from numba.core.codegen import JITCodeLibrary
@@ -202,6 +203,9 @@ class _PartLowering(NativeLowering):
 class _PartPasses(CompilerBase):
     """Numba's pipeline, without passes that change nothing in kernels."""
 
+    def __init__(self, typingctx: Any, *args: Any):
+        super().__init__(_KnownTypes(typingctx), *args)
+
     def define_pipelines(self) -> list[Any]:
         """The one pipeline."""
         manager = PassManager("kernel")
@@ -209,6 +213,27 @@ class _PartPasses(CompilerBase):
             manager.add_pass(each, each.__name__)
         manager.finalize()
         return [manager]
+
+
+class _KnownTypes:
+    """Numba's typing context, which remembers the signatures of operators and of what else Numba itself defines."""
+
+    _known: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, context: Any):
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
+        """The signature of a call."""
+        if not isinstance(func, types.Function) or kws:
+            return self._context.resolve_function_type(func, args, kws)
+        key = func, tuple(args)
+        if key not in self._known:
+            self._known[key] = self._context.resolve_function_type(func, args, kws)
+        return self._known[key]
 
 
 def _wide(type_: Any) -> Any:

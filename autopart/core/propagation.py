@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel, kernel
+from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import MappingArrays
 
@@ -338,6 +338,24 @@ def propagate(
     size = 0
     for op in seeds:
         size = _push(op, state, axis, heap, queued, size)
+    return _to_fixed_point(graph, maps, state, sizes, axis, stamp, size, heap, queued, found, conflicted)
+
+
+@kernel
+def _to_fixed_point(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    axis: int,
+    stamp: int,
+    size: int,
+    heap: np.ndarray,
+    queued: np.ndarray,
+    found: np.ndarray,
+    conflicted: np.ndarray,
+) -> int:
+    """`propagate` from the ops in the heap, of which there are `size`."""
     conflicts = 0
     while size > 0:
         op = heap[0]
@@ -427,7 +445,7 @@ def dim_to_tile(
     return -1
 
 
-@allocating_kernel
+@kernel
 def tile_in_turn(
     graph: GraphArrays,
     maps: MappingArrays,
@@ -461,13 +479,13 @@ def tile_in_turn(
         set_action(state, value, axis, dim + 1, stamp)
         tiled[count, 0], tiled[count, 1] = value, dim
         count += 1
-        uses = graph.user[graph.user_ptr[value] : graph.user_ptr[value + 1]]
-        seeds = np.empty(uses.shape[0] + 1, np.int32)
-        seeds[0] = graph.value_op[value]
-        for k in range(uses.shape[0]):
-            seeds[k + 1] = graph.use_op[uses[k]]
+        size = _push(graph.value_op[value], state, axis, heap, queued, 0)
+        for k in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
+            size = _push(graph.use_op[graph.user[k]], state, axis, heap, queued, size)
         stamp += 1
-        conflicts = propagate(graph, maps, state, sizes, axis, stamp, np.unique(seeds), heap, queued, found, conflicted)
+        conflicts = _to_fixed_point(
+            graph, maps, state, sizes, axis, stamp, size, heap, queued, found, conflicted
+        )  # fmt: skip
         for k in range(min(conflicts, blocked.shape[0] - stuck)):
             blocked[stuck] = conflicted[k]
             stuck += 1
