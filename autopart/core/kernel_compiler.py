@@ -103,6 +103,7 @@ class _EntryCompiler(_FunctionCompiler):
         context, name = part.target_context, part.fndesc.qualname
         library = EntryLibrary(context.codegen(), name)
         library.enable_object_caching()
+        library.loops_become_vectors = "fastmath" in self.targetoptions
         library.add_linking_library(part.library)
         context.create_cpython_wrapper(library, part.fndesc, part.environment, part.call_helper)
         found = context.get_executable(library, part.fndesc, part.environment)
@@ -145,7 +146,13 @@ class PartLibrary(JITCodeLibrary):
 
 
 class EntryLibrary(PartLibrary):
-    """A wrapper for Python, and all that it calls."""
+    """A wrapper for Python, and all that it calls.
+
+    Loops of kernels walk along pointers and have branches: what LLVM does at its first level is as fast as the second,
+    and takes three quarters of the time. Where loops become vectors it has to look for them, which it does at the second.
+    """
+
+    loops_become_vectors = False
 
     def add_llvm_module(self, ll_module: Any) -> None:
         """Adds the wrapper."""
@@ -166,7 +173,10 @@ class EntryLibrary(PartLibrary):
         for function in self._final_module.functions:
             if not function.is_declaration and function.name not in wrapper:
                 function.linkage = "internal"
-        manager, builder = self._codegen._module_pass_manager(opt=2, slp_vectorize=False)
+        vectors = self.loops_become_vectors
+        manager, builder = self._codegen._module_pass_manager(
+            opt=2 if vectors else 1, loop_vectorize=vectors, slp_vectorize=False
+        )
         manager.run(self._final_module, builder)
         self._final_module.verify()
         self._finalize_final_module()
