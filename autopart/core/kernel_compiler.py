@@ -6,13 +6,14 @@
     _push            part       Python never calls it: no entry, no machine code of its own
 
 Left to itself, Numba optimises each function that a kernel calls, makes machine code of it and a wrapper for Python,
-links that into each of its callers, and optimises it there again; and it does so for each type of integer that a caller
-happens to pass. Here integers are 64 bits wide between kernels, and a kernel has one signature. Nor is it found out anew
-in each kernel which of Numba's many implementations of `+`, `<` and `[]` is the one for two integers or an array.
+links that into each of its callers, and optimises it there again; and it does so for each type of integer that a
+caller happens to pass. Here integers are 64 bits wide between kernels, and a kernel has one signature. Nor is it found
+out anew in each kernel which of Numba's implementations of `+`, `<` and `[]` is the one for two integers or an array.
 """
 
-# pyright: reportPrivateUsage=false
-# (Numba offers subclasses no other way to say how a function is optimised)
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false, reportUntypedBaseClass=false
+# pyright: reportIncompatibleMethodOverride=false
+# (Numba offers no other way to say how a function is optimised, and its classes carry no types)
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -148,8 +149,9 @@ class PartLibrary(JITCodeLibrary):
 class EntryLibrary(PartLibrary):
     """A wrapper for Python, and all that it calls.
 
-    Loops of kernels walk along pointers and have branches: what LLVM does at its first level is as fast as the second,
-    and takes three quarters of the time. Where loops become vectors it has to look for them, which it does at the second.
+    Loops of kernels walk along pointers and have branches. What LLVM does with them at its first level is as fast as
+    what it does at the second, and takes three quarters of the time. It looks for loops to make vectors of at the
+    second.
     """
 
     loops_become_vectors = False

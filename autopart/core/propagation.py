@@ -446,13 +446,23 @@ def dim_to_tile(
 
 
 @kernel
-def tile_in_turn(
+def tiled_dims(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, values: np.ndarray, axis: int, out: np.ndarray
+) -> None:
+    """out[i]: the dim of values[i] that `axis` tiles, or -1."""
+    for i in range(values.shape[0]):
+        out[i] = tiling(graph, maps, state, values[i], axis)
+
+
+@kernel
+def propagate_and_tile(
     graph: GraphArrays,
     maps: MappingArrays,
     state: StateArrays,
     sizes: np.ndarray,
     shapes: np.ndarray,
     ranks: np.ndarray,
+    seeds: np.ndarray,
     values: np.ndarray,
     dims: np.ndarray,
     axis: int,
@@ -464,12 +474,15 @@ def tile_in_turn(
     tiled: np.ndarray,
     blocked: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Tiles each value that may still be tiled (see `dim_to_tile`) and propagates before the next.
+    """Propagates from `seeds`, then tiles each value that may still be tiled (see `dim_to_tile`), propagating after it.
 
     Writes (value, dim) into `tiled` and ops left in conflict into `blocked`; returns how many there are of each, and
     the last stamp. `stamp` is the last one used.
     """
     count, stuck = 0, 0
+    if seeds.shape[0] > 0:
+        stamp += 1
+        stuck = propagate(graph, maps, state, sizes, axis, stamp, seeds, heap, queued, found, blocked)
     for i in range(values.shape[0]):
         value = values[i]
         dim = dim_to_tile(graph, maps, state, sizes, shapes, ranks, value, dims[i], axis)

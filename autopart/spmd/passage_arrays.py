@@ -73,7 +73,10 @@ def passage_arrays(program: Program) -> PassageArrays:
     is_argument = np.zeros(program.op_count, np.bool_)
     is_argument[program.value_op[np.array(program.arguments, np.int64)]] = True
     carries = np.array([spec.kind == "carry" for spec in program.specs], np.bool_)[program.op_spec]
-    known, identity = np.array([_identity(spec) for spec in program.specs], np.uint8), np.zeros(program.value_count, np.uint8)
+    known, identity = (
+        np.array([_identity(spec) for spec in program.specs], np.uint8),
+        np.zeros(program.value_count, np.uint8),
+    )
     keeps = np.array([t.keeps_numbers for t in traits], np.bool_)
     _identities(
         program.op_spec, program.operand_ptr, program.operands, program.result_ptr,

@@ -33,14 +33,14 @@ class _Batches(NamedTuple):
     """What waits together, by kind of reduction, by node and by buffer.
 
     needed[buffer]           the first slot at which it is read
-    held, count, deadline, open_batch, scope   of the batch of a kind that nodes may still join: its bytes, how many
+    held, joined, deadline, open_batch, scope   of the batch of a kind that nodes may still join: its bytes, how many
                              joined, the first slot at which a result is needed, its number (-1: none), its scope
     batch_of[node]           the batch that it joined, or -1; ends[batch]: the slot of its last node
     """
 
     needed: np.ndarray
     held: np.ndarray
-    count: np.ndarray
+    joined: np.ndarray
     deadline: np.ndarray
     open_batch: np.ndarray
     scope: np.ndarray
@@ -86,7 +86,7 @@ def _combine(
     saved_s: np.ndarray,
 ) -> None:
     """Changes `slot`, in which nodes are ordered as they are at first, and fills in `saved_s`."""
-    needed, held, count, deadline = batches.needed, batches.held, batches.count, batches.deadline
+    needed, held, joined, deadline = batches.needed, batches.held, batches.joined, batches.deadline
     open_batch, scope, batch_of, ends = batches.open_batch, batches.scope, batches.batch_of, batches.ends
     nodes, made = graph.nodes.shape[0], 0
     for k in range(nodes):
@@ -98,15 +98,15 @@ def _combine(
             wanted_at = min(wanted_at, needed[graph.write_buffer[i]])
         if g < 0 or wanted_at - slot[k] < before(SOON_OPS):
             continue
-        fits = held[g] + operand_bytes[k] <= combine_bytes and count[g] < MAX_COMBINED
+        fits = held[g] + operand_bytes[k] <= combine_bytes and joined[g] < MAX_COMBINED
         if open_batch[g] < 0 or not fits or slot[k] >= deadline[g] or scope[g] != graph.nodes.scope[k]:
             open_batch[g], made = made, made + 1
-            held[g], count[g], deadline[g] = 0.0, 0, NEVER
+            held[g], joined[g], deadline[g] = 0.0, 0, NEVER
             scope[g] = graph.nodes.scope[k]
         else:
             saved_s[k] = latency_s[k]
         held[g] += operand_bytes[k]
-        count[g] += 1
+        joined[g] += 1
         deadline[g] = min(deadline[g], wanted_at)
         batch_of[k] = open_batch[g]
         ends[batch_of[k]] = slot[k]
