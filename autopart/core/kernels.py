@@ -1,9 +1,10 @@
-"""`kernel`: how the hot loops are compiled, and where compiled ones are kept.
+"""`kernel`: how the hot loops are written, and where compiled ones are kept; `kernel_compiler.py` compiles them.
 
 Kernels take named tuples of arrays and allocate nothing. Numba would still count references to each array of a tuple
 at each call of one kernel from another; compiled without its memory runtime it does not, and propagation over a
 training step takes 1.4 ms instead of 29 ms. A function that makes an array cannot be a `kernel`: it is an
-`allocating_kernel`, or better a Python function that makes the arrays and hands them to a kernel.
+`allocating_kernel`, or better a Python function that makes the arrays and hands them to a kernel: each way of making
+one is a function of Numba's that is compiled as well.
 
 Compiled kernels are kept on disk beside the source, or in $NUMBA_CACHE_DIR; the first time, a line on stderr says why
 it takes so long. Numba takes what it finds there for good if the kernel's own file is unchanged. That is not enough:
@@ -124,7 +125,7 @@ class _FirstTime(event.Listener):
         dispatcher = event.data["dispatcher"]
         if not self._said and dispatcher.py_func.__module__.startswith("autopart."):
             self._said = True
-            print("autopart compiles its kernels, once on this machine: up to a minute", file=sys.stderr, flush=True)
+            print("autopart compiles its kernels, once on this machine: up to half a minute", file=sys.stderr, flush=True)
 
     def on_end(self, event: Any) -> None:
         """Nothing to say."""
