@@ -125,7 +125,9 @@ class _FirstTime(event.Listener):
         dispatcher = event.data["dispatcher"]
         if not self._said and dispatcher.py_func.__module__.startswith("autopart."):
             self._said = True
-            print("autopart compiles its kernels, once on this machine: up to half a minute", file=sys.stderr, flush=True)
+            print(
+                "autopart compiles its kernels, once on this machine: up to half a minute", file=sys.stderr, flush=True
+            )
 
     def on_end(self, event: Any) -> None:
         """Nothing to say."""

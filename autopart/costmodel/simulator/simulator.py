@@ -186,19 +186,20 @@ class Simulator:
         if not (matmul.copies_updates and self.options.layout_copies):
             gathered[:], rewritten[:] = False, 0.0
 
-        def buffers_at(slot: np.ndarray, leader: np.ndarray) -> tuple[Buffers, np.ndarray]:
+        def buffers_at(slot: np.ndarray, leader: np.ndarray, made: np.ndarray) -> tuple[Buffers, np.ndarray]:
             """The buffers when nodes run at `slot`, and the bytes of outputs that take over no argument's memory."""
-            made, last = made_at(program, held, graph, slot), last_slots(program, held, graph, slot, structure)
+            last = last_slots(program, held, graph, slot, structure)
             buffers = live_ranges(program, held, graph, slot, leader, plain, made, last)
             output_bytes = np.zeros(len(program.outputs))
             outputs(program, held, graph, transposed, gathered, buffers, output_bytes)
             return buffers, output_bytes
 
-        slot = run_early(program, held, graph, planned, buffers_at(planned, alone)[0])
+        made = made_at(program, held, graph, planned)
+        slot = run_early(program, held, graph, planned, buffers_at(planned, alone, made)[0])
         order, made = np.argsort(slot, kind="stable"), made_at(program, held, graph, slot)
         leader = join_kernels(program, held, graph, order, slot, made, matmul.joins_results, JOIN_WINDOW_OPS)
         plain = plain_sizes(program, held, graph, structure, leader, matmul.narrows_operands)
-        buffers, each_output_bytes = buffers_at(slot, leader)
+        buffers, each_output_bytes = buffers_at(slot, leader, made)
         output_bytes, extra_bytes = float(each_output_bytes.sum()), moves.extra_bytes + copied
         order = np.argsort(slot, kind="stable")
         kernel_s, hbm = kernel_seconds(
