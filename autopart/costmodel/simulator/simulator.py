@@ -212,22 +212,22 @@ class Simulator:
         link_s = moves.seconds - saved_s + self._own_seconds(held, graph)
         node_s = kernel_s + link_s
         trips = program.scopes["scope_trips"][graph.nodes["scope"]]
-        compute_s, collective_s = kernel_s @ trips, link_s @ trips
+        compute_s, collective_s = _in_all(kernel_s, trips), _in_all(link_s, trips)
         argument_bytes = float(held.values["settled_bytes"][self.passed].sum())
         again_s, between_bytes = 0.0, LIMIT_SHARE * device.hbm_bytes - argument_bytes - output_bytes
         if self.options.rematerialise and live.max() > between_bytes:
             rate = device.hbm_bytes_per_s * device.hbm_efficiency
             live, again_s = rematerialised(graph, slot, buffers, kernel_s, live, between_bytes, rate)
         return Simulation(
-            serial_s=float(compute_s + collective_s + again_s),
+            serial_s=compute_s + collective_s + again_s,
             again_s=float(again_s),
-            compute_s=float(compute_s + again_s),
-            collective_s=float(collective_s),
+            compute_s=compute_s + again_s,
+            collective_s=collective_s,
             peak_bytes=float(argument_bytes + output_bytes + live.max()),
             argument_bytes=argument_bytes,
             output_bytes=output_bytes,
-            flop=float((graph.nodes["matrix_flop"] + graph.nodes["vector_flop"]) @ trips),
-            hbm_bytes=float(hbm @ trips),
+            flop=_in_all(graph.nodes["matrix_flop"] + graph.nodes["vector_flop"], trips),
+            hbm_bytes=_in_all(hbm, trips),
             local=local,
             arrays=held,
             graph=graph,
@@ -268,6 +268,14 @@ class Simulator:
             return plan_cost(plan, self.program.type_of(int(values[i])).element_bytes, self.links)
 
         return self.known_plans.rows(self.program.value_type_id[values], sources, targets, price)
+
+
+def _in_all(figures: np.ndarray, trips: np.ndarray) -> float:
+    """What nodes take in all, each as often as it runs.
+
+    Not `figures @ trips`: for arrays of this length, BLAS wakes a thread on every core and waits for all of them.
+    """
+    return float((figures * trips).sum())
 
 
 @dataclass(frozen=True)
