@@ -405,8 +405,8 @@ class Partitioning:
 
     def _sliced_beside(self, op: int, axis: int) -> bool:
         graph, maps, state = self.graph, self.table.arrays, self.state
-        reads = any(tiling(graph, maps, state, v, axis) >= 0 for v in self.program.operands_of(op))
-        return reads or any(slicing(graph, maps, state, v, axis) for v in self.program.results_of(op))
+        reads = any(tiling(graph, maps, state, int(v), axis) >= 0 for v in self.program.operands_of(op))
+        return reads or any(slicing(graph, maps, state, int(v), axis) for v in self.program.results_of(op))
 
     def pending(self, value: int, axis: str) -> bool:
         """True if each device along `axis` holds only a part of the sum that `value` is."""
