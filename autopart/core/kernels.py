@@ -1,9 +1,10 @@
-"""`kernel`: how the hot loops are compiled, and where compiled ones are kept.
+"""`kernel`: how the hot loops are written, and where compiled ones are kept; `kernel_compiler.py` compiles them.
 
 Kernels take named tuples of arrays and allocate nothing. Numba would still count references to each array of a tuple
 at each call of one kernel from another; compiled without its memory runtime it does not, and propagation over a
 training step takes 1.4 ms instead of 29 ms. A function that makes an array cannot be a `kernel`: it is an
-`allocating_kernel`, or better a Python function that makes the arrays and hands them to a kernel.
+`allocating_kernel`, or better a Python function that makes the arrays and hands them to a kernel: each way of making
+one is a function of Numba's that is compiled as well.
 
 Compiled kernels are kept on disk beside the source, or in $NUMBA_CACHE_DIR; the first time, a line on stderr says why
 it takes so long. Numba takes what it finds there for good if the kernel's own file is unchanged. That is not enough:
@@ -22,10 +23,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from numba import njit
 from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
+
+from autopart.core.kernel_compiler import KernelDispatcher
 
 UNREADABLE = (
     ImportError,
@@ -64,22 +66,22 @@ class KernelCache(FunctionCache):
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Decorator: compiled once, kept on disk, without reference counts."""
-    return _kept(njit(_nrt=False, no_cfunc_wrapper=True)(function))  # pyright: ignore
+    return _kept(function, _nrt=False)
 
 
 def allocating_kernel(function: Callable[..., Any]) -> Any:
     """Decorator: the same for a function that makes arrays."""
-    return _kept(njit(no_cfunc_wrapper=True)(function))  # pyright: ignore
+    return _kept(function)
 
 
 def fast_allocating_kernel(function: Callable[..., Any]) -> Any:
     """Decorator: the same where the order of sums and the sign of zero do not matter, so that loops become vectors."""
-    fast = {"nsz", "arcp", "contract", "reassoc"}
-    return _kept(njit(no_cfunc_wrapper=True, fastmath=fast)(function))  # pyright: ignore
+    return _kept(function, fastmath={"nsz", "arcp", "contract", "reassoc"})
 
 
-def _kept(dispatcher: Any) -> Any:
-    dispatcher._cache = KernelCache(dispatcher.py_func)
+def _kept(function: Callable[..., Any], **options: Any) -> Any:
+    dispatcher: Any = KernelDispatcher(function, targetoptions={"nopython": True, "no_cfunc_wrapper": True, **options})
+    dispatcher._cache = KernelCache(function)
     return dispatcher
 
 
@@ -123,7 +125,9 @@ class _FirstTime(event.Listener):
         dispatcher = event.data["dispatcher"]
         if not self._said and dispatcher.py_func.__module__.startswith("autopart."):
             self._said = True
-            print("autopart compiles its kernels, once on this machine: up to a minute", file=sys.stderr, flush=True)
+            print(
+                "autopart compiles its kernels, once on this machine: up to half a minute", file=sys.stderr, flush=True
+            )
 
     def on_end(self, event: Any) -> None:
         """Nothing to say."""

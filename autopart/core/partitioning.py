@@ -17,6 +17,7 @@ the lowering is the whole state; it can be marked and undone.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -39,17 +40,18 @@ from autopart.core.propagation import (
     fitting_each,
     fitting_mappings,
     mix,
-    propagate,
-    result_entry,
+    propagate_and_tile,
     set_action,
     set_mapping,
     slicing,
-    tile_in_turn,
+    tiled_dims,
     tiling,
     undo,
-    ways,
 )
 from autopart.core.ragged import entries_of
+
+NOTHING = np.empty(0, np.int32)
+"""No ops, no values."""
 
 MARK_BITS = 40
 """Bits of a mark that hold the length of the trail; those above hold how many choices were made for the lowering."""
@@ -199,14 +201,9 @@ class Partitioning:
         """Spreads decisions over the given axes (default all), in that order, each to a fixed point."""
         for axis in self.mesh.axis_names if axes is None else axes:
             index = self.mesh.index(axis)
-            self._stamp += 1
             seeds = np.array(sorted(set(self._seeds[index])), np.int32)
             self._seeds[index] = []
-            count = propagate(
-                self.graph, self.table.arrays, self.state, self.sizes, index, self._stamp, seeds,
-                self._heap, self._queued, self._found, self._conflicted,
-            )  # fmt: skip
-            self._blocked[index].update(self._conflicted[:count].tolist())
+            self._propagate_and_tile(index, seeds, NOTHING, NOTHING)
 
     def share_gathers(self, within: int) -> None:
         """share_gathers<within>. Does nothing where uses that far apart share a gather already.
@@ -229,16 +226,23 @@ class Partitioning:
         So in a chain of equal layers the first is tiled, the second inferred, the third tiled. Dim -1 is the first that
         divides. For many values this is much faster than as many calls of `tile` and `propagate`.
         """
-        index, program = self.mesh.index(axis), self.program
         self._check_values(values, dims)
+        return [
+            Tile(value, dim, axis)
+            for value, dim in self._propagate_and_tile(self.mesh.index(axis), NOTHING, values, dims).tolist()
+        ]
+
+    def _propagate_and_tile(self, axis: int, seeds: np.ndarray, values: np.ndarray, dims: np.ndarray) -> np.ndarray:
+        """Propagates from the ops in `seeds`, then tiles in turn; int32[n, 2]: the values and dims that were tiled."""
+        program = self.program
         tiled = np.empty((len(values), 2), np.int32)
-        blocked = np.empty(8 * self.program.op_count + 1, np.int32)
-        count, stuck, self._stamp = tile_in_turn(
-            self.graph, self.table.arrays, self.state, self.sizes, program.value_shape, program.value_rank,
-            values, dims, index, self._stamp, self._heap, self._queued, self._found, self._conflicted, tiled, blocked,
+        blocked = np.empty(8 * program.op_count + 1, np.int32)
+        count, stuck, self._stamp = propagate_and_tile(
+            self.graph, self.table.arrays, self.state, self.sizes, program.value_shape, program.value_rank, seeds,
+            values, dims, axis, self._stamp, self._heap, self._queued, self._found, self._conflicted, tiled, blocked,
         )  # fmt: skip
-        self._blocked[index].update(blocked[:stuck].tolist())
-        return [Tile(value, dim, axis) for value, dim in tiled[:count].tolist()]
+        self._blocked[axis].update(blocked[:stuck].tolist())
+        return tiled[:count]
 
     def _decide(self, value: int, axis: int, action: int) -> None:
         self._stamp += 1
@@ -267,7 +271,9 @@ class Partitioning:
     def tiled_dim(self, value: int, axis: str) -> int:
         """The dim of `value` that `axis` tiles, or -1. Raises `TileError` for a value that is not in the program."""
         self._check_value(value)
-        return tiling(self.graph, self.table.arrays, self.state, value, self.mesh.index(axis))
+        dim = np.empty(1, np.int64)
+        tiled_dims(self.graph, self.table.arrays, self.state, np.array([value], np.int32), self.mesh.index(axis), dim)
+        return int(dim[0])
 
     @property
     def for_lowering(self) -> ForLowering:
@@ -287,7 +293,7 @@ class Partitioning:
     def ways(self, value: int, dim: int) -> int:
         """Into how many parts the axes that tile `dim` of `value` already cut it."""
         self._check_value(value)
-        return int(ways(self.graph, self.table.arrays, self.state, self.sizes, value, dim))
+        return math.prod(size for axis, size in self.mesh.shape.items() if self.tiled_dim(value, axis) == dim)
 
     def why_not_tile(self, value: int, dim: int, axis: str) -> str:
         """Why tile<value, dim, axis> is illegal; empty if it is legal. Raises `TileError` for a value that is none."""
@@ -399,8 +405,8 @@ class Partitioning:
 
     def _sliced_beside(self, op: int, axis: int) -> bool:
         graph, maps, state = self.graph, self.table.arrays, self.state
-        reads = any(tiling(graph, maps, state, v, axis) >= 0 for v in self.program.operands_of(op))
-        return reads or any(slicing(graph, maps, state, v, axis) for v in self.program.results_of(op))
+        reads = any(tiling(graph, maps, state, int(v), axis) >= 0 for v in self.program.operands_of(op))
+        return reads or any(slicing(graph, maps, state, int(v), axis) for v in self.program.results_of(op))
 
     def pending(self, value: int, axis: str) -> bool:
         """True if each device along `axis` holds only a part of the sum that `value` is."""
@@ -409,7 +415,7 @@ class Partitioning:
         if mapping < 0:
             return False
         position = value - self.program.result_ptr[op]
-        return result_entry(self.graph, self.table.arrays, op, mapping, position) > LAST_TILE
+        return self.table.of[self.program.op_spec[op]][mapping].results[position] > LAST_TILE
 
     # ---- copies
 

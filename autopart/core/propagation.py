@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel, kernel
+from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import MappingArrays
 
@@ -338,6 +338,24 @@ def propagate(
     size = 0
     for op in seeds:
         size = _push(op, state, axis, heap, queued, size)
+    return _to_fixed_point(graph, maps, state, sizes, axis, stamp, size, heap, queued, found, conflicted)
+
+
+@kernel
+def _to_fixed_point(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    axis: int,
+    stamp: int,
+    size: int,
+    heap: np.ndarray,
+    queued: np.ndarray,
+    found: np.ndarray,
+    conflicted: np.ndarray,
+) -> int:
+    """`propagate` from the ops in the heap, of which there are `size`."""
     conflicts = 0
     while size > 0:
         op = heap[0]
@@ -427,14 +445,24 @@ def dim_to_tile(
     return -1
 
 
-@allocating_kernel
-def tile_in_turn(
+@kernel
+def tiled_dims(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, values: np.ndarray, axis: int, out: np.ndarray
+) -> None:
+    """out[i]: the dim of values[i] that `axis` tiles, or -1."""
+    for i in range(values.shape[0]):
+        out[i] = tiling(graph, maps, state, values[i], axis)
+
+
+@kernel
+def propagate_and_tile(
     graph: GraphArrays,
     maps: MappingArrays,
     state: StateArrays,
     sizes: np.ndarray,
     shapes: np.ndarray,
     ranks: np.ndarray,
+    seeds: np.ndarray,
     values: np.ndarray,
     dims: np.ndarray,
     axis: int,
@@ -446,12 +474,15 @@ def tile_in_turn(
     tiled: np.ndarray,
     blocked: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Tiles each value that may still be tiled (see `dim_to_tile`) and propagates before the next.
+    """Propagates from `seeds`, then tiles each value that may still be tiled (see `dim_to_tile`), propagating after it.
 
     Writes (value, dim) into `tiled` and ops left in conflict into `blocked`; returns how many there are of each, and
     the last stamp. `stamp` is the last one used.
     """
     count, stuck = 0, 0
+    if seeds.shape[0] > 0:
+        stamp += 1
+        stuck = propagate(graph, maps, state, sizes, axis, stamp, seeds, heap, queued, found, blocked)
     for i in range(values.shape[0]):
         value = values[i]
         dim = dim_to_tile(graph, maps, state, sizes, shapes, ranks, value, dims[i], axis)
@@ -461,13 +492,13 @@ def tile_in_turn(
         set_action(state, value, axis, dim + 1, stamp)
         tiled[count, 0], tiled[count, 1] = value, dim
         count += 1
-        uses = graph.user[graph.user_ptr[value] : graph.user_ptr[value + 1]]
-        seeds = np.empty(uses.shape[0] + 1, np.int32)
-        seeds[0] = graph.value_op[value]
-        for k in range(uses.shape[0]):
-            seeds[k + 1] = graph.use_op[uses[k]]
+        size = _push(graph.value_op[value], state, axis, heap, queued, 0)
+        for k in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
+            size = _push(graph.use_op[graph.user[k]], state, axis, heap, queued, size)
         stamp += 1
-        conflicts = propagate(graph, maps, state, sizes, axis, stamp, np.unique(seeds), heap, queued, found, conflicted)
+        conflicts = _to_fixed_point(
+            graph, maps, state, sizes, axis, stamp, size, heap, queued, found, conflicted
+        )  # fmt: skip
         for k in range(min(conflicts, blocked.shape[0] - stuck)):
             blocked[stuck] = conflicted[k]
             stuck += 1

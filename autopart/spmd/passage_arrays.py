@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel
+from autopart.core.kernels import kernel
 from autopart.core.op import MUL, SUM, OpSpec, splat_value
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import passages_of, traits_of
@@ -73,8 +73,15 @@ def passage_arrays(program: Program) -> PassageArrays:
     is_argument = np.zeros(program.op_count, np.bool_)
     is_argument[program.value_op[np.array(program.arguments, np.int64)]] = True
     carries = np.array([spec.kind == "carry" for spec in program.specs], np.bool_)[program.op_spec]
-    known = np.array([_identity(spec) for spec in program.specs], np.uint8)
+    known, identity = (
+        np.array([_identity(spec) for spec in program.specs], np.uint8),
+        np.zeros(program.value_count, np.uint8),
+    )
     keeps = np.array([t.keeps_numbers for t in traits], np.bool_)
+    _identities(
+        program.op_spec, program.operand_ptr, program.operands, program.result_ptr,
+        first, code, start, parts, known, keeps, identity,
+    )  # fmt: skip
     return PassageArrays(
         first=first,
         code=code,
@@ -86,15 +93,12 @@ def passage_arrays(program: Program) -> PassageArrays:
         is_carry=carries,
         leaves=np.array([spec.kind in ("carry", "join") for spec in program.specs], np.bool_),
         from_scalars=scalars[program.op_spec] & ~is_argument,
-        identity=_identities(
-            program.op_spec, program.operand_ptr, program.operands, program.result_ptr,
-            first, code, start, parts, known, keeps,
-        ),
+        identity=identity,
         scope=program.op_scope,
         runs=_runs(program),
         element_bytes=program.element_bytes,
         order=_order(program, carries),
-    )  # fmt: skip
+    )
 
 
 def _passages(spec: OpSpec) -> tuple[Passage, ...]:
@@ -108,7 +112,7 @@ def _identity(spec: OpSpec) -> int:
     return 0 if value is None else int(value == 0) | int(value == 1) << (MUL - SUM)
 
 
-@allocating_kernel
+@kernel
 def _identities(
     op_spec: np.ndarray,
     operand_ptr: np.ndarray,
@@ -120,9 +124,9 @@ def _identities(
     parts: np.ndarray,
     known: np.ndarray,
     keeps: np.ndarray,
-) -> np.ndarray:
+    found: np.ndarray,
+) -> None:
     """`identity`: constants, and what passages make of them: parts of which each is an identity make an identity."""
-    found = np.zeros(result_ptr[-1], np.uint8)
     for op in range(op_spec.shape[0]):
         spec = op_spec[op]
         if result_ptr[op + 1] != result_ptr[op] + 1:
@@ -139,7 +143,6 @@ def _identities(
             if holds:
                 bits |= bit
         found[result_ptr[op]] = bits
-    return found
 
 
 def _runs(program: Program) -> np.ndarray:

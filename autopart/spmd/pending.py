@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel, kernel
+from autopart.core.kernels import kernel
 from autopart.core.layout import ACTION_MASK, LAST_TILE
 from autopart.core.mapping_table import MappingArrays
 from autopart.core.op import MUL, OR, SUM
@@ -86,7 +86,6 @@ class Ways(NamedTuple):
     wanted: np.ndarray
 
 
-@allocating_kernel
 def pass_reductions(given: Given) -> tuple[np.ndarray, np.ndarray]:
     """(passing, code): what is pending where, if every reduction is done where it is cheapest.
 
@@ -94,12 +93,20 @@ def pass_reductions(given: Given) -> tuple[np.ndarray, np.ndarray]:
     code[value, axis]  uint8; the reduction that may be pending on a value, and that is if its op passes parts; else 0
     """
     ops, axes = given.state.mapping.shape
-    values = given.graph.value_op.shape[0]
+    values = len(given.graph.value_op)
     passing, code = np.zeros(ops, np.uint8), np.zeros((values, axes), np.uint8)
     ways = Ways(
         assumed=np.zeros(ops, np.uint8), code=code, taken=np.full(ops, -1, np.int32), cost=np.zeros((values, 4)),
         stays=np.zeros(values, np.bool_), loop=np.full(values, -1, np.int32), wanted=np.zeros(values, np.bool_),
     )  # fmt: skip
+    _pass(given, ways, passing)
+    return passing, code
+
+
+@kernel
+def _pass(given: Given, ways: Ways, passing: np.ndarray) -> None:
+    """Fills in `passing` and the codes of `ways`, axis by axis."""
+    ops, axes = given.state.mapping.shape
     for axis in range(axes):
         for op in range(ops):
             if given.passages.is_carry[op]:
@@ -112,8 +119,8 @@ def pass_reductions(given: Given) -> tuple[np.ndarray, np.ndarray]:
         if some:
             _choose(given, ways, axis, passing)
         else:
-            code[:, axis] = 0
-    return passing, code
+            for value in range(ways.code.shape[0]):
+                ways.code[value, axis] = 0
 
 
 @kernel

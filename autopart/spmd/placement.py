@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel
+from autopart.core.kernels import kernel
 from autopart.core.ops.rule import traits_of
 from autopart.core.program import ROOT, Program
 
@@ -45,21 +45,27 @@ def stored_values(program: Program, arguments: Sequence[int] | None = None) -> n
     cheap = np.array([traits_of(s).cheap_to_regather for s in program.specs], np.bool_)
     is_argument = np.zeros(program.op_count, np.bool_)
     is_argument[program.value_op[np.array(program.arguments if arguments is None else arguments, np.int64)]] = True
-    return _stored(cheap[program.op_spec], is_argument, program.operand_ptr, program.operands, program.result_ptr)
+    stored = np.zeros(program.value_count, np.bool_)
+    _store(cheap[program.op_spec], is_argument, program.operand_ptr, program.operands, program.result_ptr, stored)
+    return stored
 
 
-@allocating_kernel
-def _stored(
-    cheap: np.ndarray, is_argument: np.ndarray, operand_ptr: np.ndarray, operands: np.ndarray, result_ptr: np.ndarray
-) -> np.ndarray:
-    stored = np.zeros(result_ptr[-1], np.bool_)
+@kernel
+def _store(
+    cheap: np.ndarray,
+    is_argument: np.ndarray,
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    result_ptr: np.ndarray,
+    stored: np.ndarray,
+) -> None:
+    """Fills in `stored`, which begins with False."""
     for op in range(cheap.shape[0]):
         keeps = is_argument[op] or (
             cheap[op] and operand_ptr[op + 1] > operand_ptr[op] and stored[operands[operand_ptr[op]]]
         )
         for value in range(result_ptr[op], result_ptr[op + 1]):
             stored[value] = keeps
-    return stored
 
 
 def use_places(program: Program) -> tuple[np.ndarray, np.ndarray]:

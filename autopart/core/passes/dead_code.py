@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel
+from autopart.core.kernels import kernel
 from autopart.core.ops.rule import has_effect
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.program import ROOT, Program, Scope
@@ -56,7 +56,10 @@ def live_ops(program: Program) -> np.ndarray:
     roots = np.concatenate([ends, np.flatnonzero(effects)]).astype(np.int64)
     around = np.array([scope.op for scope in program.scopes], np.int64)[program.op_scope]
     also = _also_needed(program)
-    return _reached(roots, also, around, program.operand_ptr, program.operands, program.value_op)
+    live = np.zeros(program.op_count, np.bool_)
+    stack = np.empty(program.op_count + 1, np.int64)
+    _reach(roots, also, around, program.operand_ptr, program.operands, program.value_op, stack, live)
+    return live
 
 
 def _also_needed(program: Program) -> np.ndarray:
@@ -72,18 +75,18 @@ def _also_needed(program: Program) -> np.ndarray:
     return also
 
 
-@allocating_kernel
-def _reached(
+@kernel
+def _reach(
     roots: np.ndarray,
     also: np.ndarray,
     around: np.ndarray,
     operand_ptr: np.ndarray,
     operands: np.ndarray,
     value_op: np.ndarray,
-) -> np.ndarray:
-    """bool[ops]: the op is one of `roots`, or an op that was reached needs it."""
-    live = np.zeros(also.shape[0], np.bool_)
-    stack = np.empty(also.shape[0] + 1, np.int64)
+    stack: np.ndarray,
+    live: np.ndarray,
+) -> None:
+    """Sets live[op], all False, where the op is one of `roots`, or one that was reached needs it."""
     for root in roots:
         size = _push(root, live, stack, 0)
         while size > 0:
@@ -93,10 +96,9 @@ def _reached(
             size = _push(around[op], live, stack, size)
             for use in range(operand_ptr[op], operand_ptr[op + 1]):
                 size = _push(value_op[operands[use]], live, stack, size)
-    return live
 
 
-@allocating_kernel
+@kernel
 def _push(op: int, live: np.ndarray, stack: np.ndarray, size: int) -> int:
     """Marks an op that was not reached yet and puts it on the stack; returns the stack's new size."""
     if op < 0 or live[op]:

@@ -217,10 +217,33 @@ def local_arrays(
     held.moves["moved_value"], held.moves["moved_scope"] = place.value, place.scope
     held.moves["moved_position"], held.moves["moves_nothing"] = place.position, moves_nothing
     held.uses["of_use"] = place.of_use
-    _sizes(program, known, local.native, local.settled, local.required, place.target, sizes, layout_tile, held)
-    _buffers(program, at_def, held)
-    _op_work(program, local.mapping, local.passing, local.required, local.native, sizes, matmul_tile, held)
+    _fill_in(
+        program, known, local.mapping, local.passing, local.native, local.settled, local.required, at_def,
+        place.target, sizes, layout_tile, matmul_tile, held,
+    )  # fmt: skip
     return held
+
+
+@kernel
+def _fill_in(
+    program: ProgramArrays,
+    known: SizeTable,
+    mapping: np.ndarray,
+    passing: np.ndarray,
+    native: np.ndarray,
+    settled: np.ndarray,
+    required: np.ndarray,
+    def_values: np.ndarray,
+    target: np.ndarray,
+    axis_sizes: np.ndarray,
+    layout_tile: tuple[int, int],
+    matmul_tile: tuple[int, int, int],
+    held: LocalArrays,
+) -> None:
+    """Fills in `held` from the arrays of a `DeviceLocal`."""
+    _sizes(program, known, native, settled, required, target, axis_sizes, layout_tile, held)
+    _buffers(program, def_values, held)
+    _op_work(program, mapping, passing, required, native, axis_sizes, matmul_tile, held)
 
 
 @kernel

@@ -89,10 +89,29 @@ def kernel_seconds(
     plain[b]   bytes of buffer b if it is written to memory of its own
     """
     nodes, cache = np.zeros(len(graph.nodes), NODE_FIELDS), np.empty(len(plain), BUFFER_FIELDS)
+    _time(program, local, graph, order, slot, leader, copied, plain, buffers, row, nodes, cache)
+    return np.ascontiguousarray(nodes["seconds"]), np.ascontiguousarray(nodes["hbm"])
+
+
+@kernel
+def _time(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    order: np.ndarray,
+    slot: np.ndarray,
+    leader: np.ndarray,
+    copied: np.ndarray,
+    plain: np.ndarray,
+    buffers: Buffers,
+    row: np.ndarray,
+    nodes: Records,
+    cache: Records,
+) -> None:
+    """Fills in `nodes`; `cache` is scratch of a row per buffer."""
     _begin(graph, plain, buffers.last, nodes, cache)
     _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], nodes, cache)
     _rooflines(graph, leader, nodes, row)
-    return np.ascontiguousarray(nodes["seconds"]), np.ascontiguousarray(nodes["hbm"])
 
 
 @kernel

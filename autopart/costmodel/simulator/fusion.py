@@ -58,16 +58,33 @@ def fused_away_values(
     """
     values = len(program.values)
     able, splits, fused_away = (np.zeros(values, np.bool_) for _ in range(3))
-    _able(program, local, into_matmul, able)
-    _splits(program, able, splits, np.arange(values, dtype=np.int32))
+    meets, members = np.arange(values, dtype=np.int32), np.zeros(values)
     leaves = _Leaves(np.empty((values, 2), np.int32), np.empty((values, 2)), np.empty((values, 2)))
-    members = np.zeros(values)
-    _fuse(program, local, able, splits, duplicate, leaves, members, fused_away)
+    _fuse(program, local, into_matmul, duplicate, able, splits, meets, leaves, members, fused_away)
     return fused_away, members
 
 
 @kernel
 def _fuse(
+    program: ProgramArrays,
+    local: LocalArrays,
+    into_matmul: bool,
+    duplicate: bool,
+    able: np.ndarray,
+    splits: np.ndarray,
+    meets: np.ndarray,
+    leaves: _Leaves,
+    members: np.ndarray,
+    fused_away: np.ndarray,
+) -> None:
+    """Fills in `fused_away` and `members`; `able`, `splits`, `meets`, `leaves` are scratch of the functions below."""
+    _able(program, local, into_matmul, able)
+    _splits(program, able, splits, meets)
+    _fuse_able(program, local, able, splits, duplicate, leaves, members, fused_away)
+
+
+@kernel
+def _fuse_able(
     program: ProgramArrays,
     local: LocalArrays,
     able: np.ndarray,

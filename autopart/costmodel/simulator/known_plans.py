@@ -58,7 +58,7 @@ class KnownPlans:
         cost, (type_id, source, target) = self.costs[row], self._keys[row]
         self.figures[:, row], self.moves_nothing[row] = cost.figures, not cost.steps
         if row > 0:
-            place = _place(self._table, np.int32(type_id), np.uint64(source), np.uint64(target))
+            place = _place(self._table, type_id, np.uint64(source), np.uint64(target))
             self._table[place] = (source, target, type_id, row)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel
+from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
@@ -32,16 +32,26 @@ SMALL_BYTES = 2.0**20
 """Below this the compiler's copies are not worth counting."""
 
 
-@allocating_kernel
 def transposed_nodes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph) -> np.ndarray:
     """bool[nodes]: elementwise kernels that read a collective's result transposed, or another such kernel's result."""
-    nodes, values = graph.nodes.shape[0], program.values.shape[0]
-    transposed, moved, follows = (
-        np.zeros(nodes, np.bool_),
-        np.zeros(local.home.shape[0], np.bool_),
-        np.zeros(local.home.shape[0], np.bool_),
-    )
-    for k in range(nodes):
+    transposed = np.zeros(len(graph.nodes), np.bool_)
+    moved, follows = np.zeros(len(local.home), np.bool_), np.zeros(len(local.home), np.bool_)
+    _find_transposed(program, local, graph, moved, follows, transposed)
+    return transposed
+
+
+@kernel
+def _find_transposed(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    moved: np.ndarray,
+    follows: np.ndarray,
+    transposed: np.ndarray,
+) -> None:
+    """Fills in `transposed`; all begin with False. moved[buffer]: a collective makes it; follows: a transposed node."""
+    values = program.values.shape[0]
+    for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] != KERNEL:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 moved[graph.write_buffer[i]] = True
@@ -60,13 +70,20 @@ def transposed_nodes(program: ProgramArrays, local: LocalArrays, graph: KernelGr
         if transposed[k]:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 follows[graph.write_buffer[i]] = True
-    return transposed
 
 
-@allocating_kernel
 def copied_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray) -> np.ndarray:
     """float64[nodes]: bytes of the arguments that a transposed kernel reads in step: each is copied first."""
-    copied = np.zeros(graph.nodes.shape[0])
+    copied = np.zeros(len(graph.nodes))
+    _copy(program, local, graph, transposed, copied)
+    return copied
+
+
+@kernel
+def _copy(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray, copied: np.ndarray
+) -> None:
+    """Fills in `copied`, which begins with zeros."""
     for k in range(copied.shape[0]):
         if not transposed[k]:
             continue
@@ -75,19 +92,27 @@ def copied_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph,
             is_argument = buffer < program.values.shape[0] and program.ops.is_argument[program.values.value_op[buffer]]
             if is_argument and graph.reads.read_how[i] & STREAMED:
                 copied[k] += local.values.settled_bytes[buffer]
-    return copied
 
 
-@allocating_kernel
 def read_beside(program: ProgramArrays) -> np.ndarray:
     """bool[outputs]: the output takes an argument's memory, and an op reads the argument that the output does not need.
 
     Such a reader, as a weight's use in the gradient of its layer's input, may run after the output is made. Outputs are
     looked at 64 at a time, each a bit; twice, since what a loop carries is made after it is read.
     """
+    beside, needed = np.zeros(len(program.outputs), np.bool_), np.zeros(len(program.ops), np.uint64)
+    _find_beside(program, needed, np.full(len(program.values), -1, np.int64), beside)
+    return beside
+
+
+@kernel
+def _find_beside(program: ProgramArrays, needed: np.ndarray, output_of: np.ndarray, beside: np.ndarray) -> None:
+    """Fills in `beside`, which begins with False.
+
+    needed[op]         scratch: the outputs of the 64 at hand that need what the op computes
+    output_of[value]   the output that takes over an argument's memory; -1, as they begin, for none
+    """
     outputs, ops = program.outputs.shape[0], program.ops.shape[0]
-    beside, needed = np.zeros(outputs, np.bool_), np.zeros(ops, np.uint64)
-    output_of = np.full(program.values.shape[0], -1, np.int64)
     for i in range(outputs):
         if program.outputs.output_argument[i] >= 0:
             output_of[program.outputs.output_argument[i]] = i
@@ -107,10 +132,8 @@ def read_beside(program: ProgramArrays) -> np.ndarray:
                 i = output_of[program.uses.operands[use]]
                 if first <= i < first + 64 and needed[op] >> np.uint64(i - first) & np.uint64(1) == 0:
                     beside[i] = True
-    return beside
 
 
-@allocating_kernel
 def output_copies(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, beside: np.ndarray, out_of_order: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -118,13 +141,29 @@ def output_copies(
 
     out_of_order[k]   collective k leaves its result in no row-major order: the copy that this takes is made in place
     """
-    writer, outputs = np.full(local.home.shape[0], -1, np.int64), program.outputs.shape[0]
-    copied, traffic = np.zeros(outputs, np.bool_), np.zeros(graph.nodes.shape[0])
+    copied, traffic = np.zeros(len(program.outputs), np.bool_), np.zeros(len(graph.nodes))
+    writer = np.full(len(local.home), -1, np.int64)
+    _find_copies(program, local, graph, beside, out_of_order, writer, copied, traffic)
+    return copied, traffic
+
+
+@kernel
+def _find_copies(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    beside: np.ndarray,
+    out_of_order: np.ndarray,
+    writer: np.ndarray,
+    copied: np.ndarray,
+    traffic: np.ndarray,
+) -> None:
+    """Fills in `copied` and `traffic`; writer[buffer]: the collective that makes it; -1, as they begin, for none."""
     for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] != KERNEL and graph.nodes.scope[k] == 0:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 writer[graph.write_buffer[i]] = k
-    for i in range(outputs):
+    for i in range(program.outputs.shape[0]):
         use = program.outputs.output_use[i]
         buffer = local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]
         k = writer[buffer]
@@ -135,4 +174,3 @@ def output_copies(
         elif beside[i]:
             copied[i] = True
             traffic[k] += 2 * READ_AND_WRITE * graph.nodes.written[k]
-    return copied, traffic

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel
+from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph, until
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, REDUCE
@@ -38,10 +38,17 @@ class Buffers(NamedTuple):
     bytes: np.ndarray
 
 
-@allocating_kernel
 def structure_reads(program: ProgramArrays, local: LocalArrays) -> np.ndarray:
     """int64[buffers]: the last slot at which loops, branches, arguments and outputs read each; -1 if none does."""
-    ops, last = program.ops.shape[0], np.full(local.home.shape[0], -1, np.int64)
+    last = np.full(len(local.home), -1, np.int64)
+    _read_by_structure(program, local, last)
+    return last
+
+
+@kernel
+def _read_by_structure(program: ProgramArrays, local: LocalArrays, last: np.ndarray) -> None:
+    """Fills in `last`, which begins with -1."""
+    ops = program.ops.shape[0]
     for i in range(program.outputs.shape[0]):
         use = program.outputs.output_use[i]
         last[local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]] = before(
@@ -58,28 +65,40 @@ def structure_reads(program: ProgramArrays, local: LocalArrays) -> np.ndarray:
             if program.uses.use_scope[use] != local.home[buffer]:
                 slot = until(program.scopes, local.home[buffer], program.uses.use_scope[use], slot)
             last[buffer] = max(last[buffer], slot)
-    return last
 
 
-@allocating_kernel
 def last_slots(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, structure: np.ndarray
 ) -> np.ndarray:
     """int64[buffers]: the last slot at which each buffer is read, -1 if never; nodes run at `slot`."""
     last = structure.copy()
+    _read_by_nodes(program, local, graph, slot, last)
+    return last
+
+
+@kernel
+def _read_by_nodes(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, last: np.ndarray
+) -> None:
+    """Adds to `last` what nodes read."""
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer, at = graph.reads.read_buffer[i], slot[k]
             if graph.nodes.scope[k] != local.home[buffer]:
                 at = until(program.scopes, local.home[buffer], graph.nodes.scope[k], at)
             last[buffer] = max(last[buffer], at)
-    return last
 
 
-@allocating_kernel
 def made_at(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray) -> np.ndarray:
     """int64[buffers]: the slot at which each buffer is written; 0 for arguments, and for what is never written."""
-    made = np.zeros(local.home.shape[0], np.int64)
+    made = np.zeros(len(local.home), np.int64)
+    _made(program, graph, slot, made)
+    return made
+
+
+@kernel
+def _made(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, made: np.ndarray) -> None:
+    """Fills in `made`, which begins with zeros."""
     for op in range(program.ops.shape[0]):
         if program.ops.carry_body[op] >= 0 or (
             program.ops.op_class[op] == FREE and not program.ops.is_view[op] and not program.ops.is_argument[op]
@@ -91,16 +110,30 @@ def made_at(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]] = slot[k]
-    return made
 
 
-@allocating_kernel
 def run_early(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, planned: np.ndarray, buffers: Buffers
 ) -> np.ndarray:
-    """int64[nodes]: the slots at which nodes run, where `planned` ones can be earlier."""
-    slot, made, values = planned.copy(), made_at(program, local, graph, planned), program.values.shape[0]
-    fence = _fences(program)
+    """int64[nodes]: the slots at which nodes run, where `planned` ones can be earlier; `buffers` are for those."""
+    slot, fence = planned.copy(), np.zeros(len(program.ops), np.int64)
+    _move(program, graph, planned, buffers, buffers.made.copy(), fence, slot)
+    return slot
+
+
+@kernel
+def _move(
+    program: ProgramArrays,
+    graph: KernelGraph,
+    planned: np.ndarray,
+    buffers: Buffers,
+    made: np.ndarray,
+    fence: np.ndarray,
+    slot: np.ndarray,
+) -> None:
+    """Changes `slot`, which begins as `planned`, and `made`; `fence` begins with zeros: see `_fences`."""
+    values = program.values.shape[0]
+    _fences(program, fence)
     for k in range(graph.nodes.shape[0]):
         op = graph.nodes.subject[k]
         if graph.nodes.kind[k] == KERNEL and (
@@ -121,13 +154,11 @@ def run_early(
                 slot[k] = sooner
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]] = slot[k]
-    return slot
 
 
-@allocating_kernel
-def _fences(program: ProgramArrays) -> np.ndarray:
-    """int64[ops]: the slot of the last fence in the op's scope that what the op computes goes through; 0 for none."""
-    fence = np.zeros(program.ops.shape[0], np.int64)
+@kernel
+def _fences(program: ProgramArrays, fence: np.ndarray) -> None:
+    """fence[op]: the slot of the last fence in the op's scope that what the op computes goes through; 0 for none."""
     for op in range(program.ops.shape[0]):
         if program.ops.is_argument[op]:
             continue
@@ -137,4 +168,3 @@ def _fences(program: ProgramArrays) -> np.ndarray:
                 fence[op] = max(fence[op], fence[source])
         if program.ops.is_view[op] and not program.ops.takes[op]:
             fence[op] = slot_of(op)
-    return fence

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel, kernel
+from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
@@ -26,7 +26,6 @@ from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, UPDATE
 from autopart.costmodel.simulator.slots import before
 
 
-@allocating_kernel
 def plain_sizes(
     program: ProgramArrays,
     local: LocalArrays,
@@ -40,8 +39,29 @@ def plain_sizes(
     leader[k]  in which node's kernel node k runs: what joins the kernel that makes a value does not read it from memory
     narrow     f32 values that only matmuls read, at default precision, are stored as bf16 (TPU)
     """
-    size, multiplied = np.zeros(structure.shape[0]), np.ones(structure.shape[0], np.bool_)
-    maker = np.full(structure.shape[0], -1, np.int64)
+    size, multiplied = np.zeros(len(structure)), np.ones(len(structure), np.bool_)
+    maker = np.full(len(structure), -1, np.int64)
+    _plain(program, local, graph, structure, leader, narrow, maker, multiplied, size)
+    return size
+
+
+@kernel
+def _plain(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    structure: np.ndarray,
+    leader: np.ndarray,
+    narrow: bool,
+    maker: np.ndarray,
+    multiplied: np.ndarray,
+    size: np.ndarray,
+) -> None:
+    """Fills in `size`, which begins with zeros.
+
+    maker[buffer]       in which node's kernel it is made; -1, as they begin, for none
+    multiplied[buffer]  True, as they begin, where only matmuls read it from memory
+    """
     for op in range(program.ops.shape[0]):
         if program.ops.carry_body[op] >= 0:
             size[program.result_ptr[op]] = local.values.settled_bytes[program.result_ptr[op]]
@@ -71,7 +91,6 @@ def plain_sizes(
                     and program.values.element_bytes[value] == 4
                 ):
                     size[value] /= 2
-    return size
 
 
 def live_ranges(
@@ -217,7 +236,6 @@ def _next_in_place(program: ProgramArrays, local: LocalArrays, buffers: Buffers,
         buffers.bytes[following] = 0.0
 
 
-@allocating_kernel
 def outputs(
     program: ProgramArrays,
     local: LocalArrays,
@@ -232,8 +250,23 @@ def outputs(
     What a `transposed` node updates is copied into the argument's memory at the end only, and so is what a gather
     makes where `gathered[output]`; the argument itself is then read from a copy.
     """
+    waits = np.zeros(len(buffers.made), np.bool_)
+    _place_outputs(program, local, graph, transposed, gathered, buffers, waits, output_bytes)
+
+
+@kernel
+def _place_outputs(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    transposed: np.ndarray,
+    gathered: np.ndarray,
+    buffers: Buffers,
+    waits: np.ndarray,
+    output_bytes: np.ndarray,
+) -> None:
+    """See `outputs`; waits[buffer], False as they begin: a transposed node makes it."""
     values = program.values.shape[0]
-    waits = np.zeros(buffers.made.shape[0], np.bool_)
     for k in range(transposed.shape[0]):
         if transposed[k]:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):

@@ -11,10 +11,11 @@ price of every redistribution seen so far. Search calls `run` for each state; `e
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from autopart.core.kernels import allocating_kernel
+from autopart.core.kernels import kernel
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import device_row
@@ -66,7 +67,8 @@ class SimulatorOptions:
 class Simulation:
     """One run: totals first, then arrays per node and buffer for whoever wants to look closer.
 
-    serial_s, overlapped_s   seconds of a step with collectives in turn, and beside independent compute
+    serial_s                 seconds of a step with collectives in turn
+    again_s                  of those, what results take that are computed again for want of memory
     each_output_bytes        of each output that takes over no donated argument's memory; 0 for others
     node_extra_bytes         what a node needs while it runs, besides the buffers that it reads and writes
     combining                (int64[nodes]: equal for reductions that may be combined, negative for other nodes;
@@ -75,7 +77,7 @@ class Simulation:
     """
 
     serial_s: float
-    overlapped_s: float
+    again_s: float
     compute_s: float
     collective_s: float
     peak_bytes: float
@@ -92,7 +94,6 @@ class Simulation:
     node_hbm_bytes: np.ndarray = field(repr=False)
     node_trips: np.ndarray = field(repr=False)
     node_extra_bytes: np.ndarray = field(repr=False)
-    node_start_s: np.ndarray = field(repr=False)
     buffers: Buffers = field(repr=False)
     live: np.ndarray = field(repr=False)
     each_output_bytes: np.ndarray = field(repr=False)
@@ -102,6 +103,25 @@ class Simulation:
     device_row: np.ndarray = field(repr=False)
     plan_rows: tuple[np.ndarray, np.ndarray] = field(repr=False)
     known_plans: KnownPlans = field(repr=False)
+
+    @cached_property
+    def _overlapped(self) -> tuple[np.ndarray, float]:
+        """(float64[nodes], end of the step) if collectives run beside compute; see `_two_streams`."""
+        start_s, free_s = np.zeros(len(self.graph.nodes)), np.zeros(2)
+        _two_streams(
+            self.graph, self.leader, self.node_s * self.node_trips, np.zeros(len(self.arrays.home)), start_s, free_s
+        )
+        return start_s, float(free_s.max())
+
+    @property
+    def overlapped_s(self) -> float:
+        """Seconds of a step with collectives beside independent compute."""
+        return self._overlapped[1] + self.again_s
+
+    @property
+    def node_start_s(self) -> np.ndarray:
+        """float64[nodes]: when each starts in such a step."""
+        return self._overlapped[0]
 
     @property
     def plans(self) -> tuple[list[PlanCost], list[PlanCost]]:
@@ -166,19 +186,20 @@ class Simulator:
         if not (matmul.copies_updates and self.options.layout_copies):
             gathered[:], rewritten[:] = False, 0.0
 
-        def buffers_at(slot: np.ndarray, leader: np.ndarray) -> tuple[Buffers, np.ndarray]:
+        def buffers_at(slot: np.ndarray, leader: np.ndarray, made: np.ndarray) -> tuple[Buffers, np.ndarray]:
             """The buffers when nodes run at `slot`, and the bytes of outputs that take over no argument's memory."""
-            made, last = made_at(program, held, graph, slot), last_slots(program, held, graph, slot, structure)
+            last = last_slots(program, held, graph, slot, structure)
             buffers = live_ranges(program, held, graph, slot, leader, plain, made, last)
             output_bytes = np.zeros(len(program.outputs))
             outputs(program, held, graph, transposed, gathered, buffers, output_bytes)
             return buffers, output_bytes
 
-        slot = run_early(program, held, graph, planned, buffers_at(planned, alone)[0])
+        made = made_at(program, held, graph, planned)
+        slot = run_early(program, held, graph, planned, buffers_at(planned, alone, made)[0])
         order, made = np.argsort(slot, kind="stable"), made_at(program, held, graph, slot)
         leader = join_kernels(program, held, graph, order, slot, made, matmul.joins_results, JOIN_WINDOW_OPS)
         plain = plain_sizes(program, held, graph, structure, leader, matmul.narrows_operands)
-        buffers, each_output_bytes = buffers_at(slot, leader)
+        buffers, each_output_bytes = buffers_at(slot, leader, made)
         output_bytes, extra_bytes = float(each_output_bytes.sum()), moves.extra_bytes + copied
         order = np.argsort(slot, kind="stable")
         kernel_s, hbm = kernel_seconds(
@@ -191,23 +212,22 @@ class Simulator:
         link_s = moves.seconds - saved_s + self._own_seconds(held, graph)
         node_s = kernel_s + link_s
         trips = program.scopes["scope_trips"][graph.nodes["scope"]]
-        start_s, overlapped_s = _two_streams(graph, leader, node_s * trips, len(held.home))
-        compute_s, collective_s = kernel_s @ trips, link_s @ trips
+        compute_s, collective_s = _in_all(kernel_s, trips), _in_all(link_s, trips)
         argument_bytes = float(held.values["settled_bytes"][self.passed].sum())
         again_s, between_bytes = 0.0, LIMIT_SHARE * device.hbm_bytes - argument_bytes - output_bytes
         if self.options.rematerialise and live.max() > between_bytes:
             rate = device.hbm_bytes_per_s * device.hbm_efficiency
             live, again_s = rematerialised(graph, slot, buffers, kernel_s, live, between_bytes, rate)
         return Simulation(
-            serial_s=float(compute_s + collective_s + again_s),
-            overlapped_s=float(overlapped_s + again_s),
-            compute_s=float(compute_s + again_s),
-            collective_s=float(collective_s),
+            serial_s=compute_s + collective_s + again_s,
+            again_s=float(again_s),
+            compute_s=compute_s + again_s,
+            collective_s=collective_s,
             peak_bytes=float(argument_bytes + output_bytes + live.max()),
             argument_bytes=argument_bytes,
             output_bytes=output_bytes,
-            flop=float((graph.nodes["matrix_flop"] + graph.nodes["vector_flop"]) @ trips),
-            hbm_bytes=float(hbm @ trips),
+            flop=_in_all(graph.nodes["matrix_flop"] + graph.nodes["vector_flop"], trips),
+            hbm_bytes=_in_all(hbm, trips),
             local=local,
             arrays=held,
             graph=graph,
@@ -217,7 +237,6 @@ class Simulator:
             node_hbm_bytes=hbm,
             node_trips=trips,
             node_extra_bytes=extra_bytes,
-            node_start_s=start_s,
             buffers=buffers,
             live=live,
             each_output_bytes=each_output_bytes,
@@ -251,6 +270,14 @@ class Simulator:
         return self.known_plans.rows(self.program.value_type_id[values], sources, targets, price)
 
 
+def _in_all(figures: np.ndarray, trips: np.ndarray) -> float:
+    """What nodes take in all, each as often as it runs.
+
+    Not `figures @ trips`: for arrays of this length, BLAS wakes a thread on every core and waits for all of them.
+    """
+    return float((figures * trips).sum())
+
+
 @dataclass(frozen=True)
 class _Moves:
     """Prices of redistributions per node of the graph; zeros for kernels. `seconds` are on the links."""
@@ -274,14 +301,16 @@ class _Moves:
         return _Moves(seconds, extra_bytes, copy_s, copied_bytes, out_of_order > 0, (group, bytes_in, latency_s))
 
 
-@allocating_kernel
-def _two_streams(graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, buffers: int) -> tuple[np.ndarray, float]:
-    """(start of each node, end of the step) if collectives queue beside compute, each waiting for what it reads.
+@kernel
+def _two_streams(
+    graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, ready: np.ndarray, start: np.ndarray, free: np.ndarray
+) -> None:
+    """When nodes start, if collectives queue beside compute, each waiting for what it reads; arrays begin with zeros.
 
     In program order: what runs early to free memory would wait for the collective it needs.
+
+    ready[buffer]   when it is there; start[node]: when it starts; free[stream]: when the last of its nodes has ended
     """
-    ready, start = np.zeros(buffers), np.zeros(graph.nodes.shape[0])
-    free = np.zeros(2)
     for k in range(graph.nodes.shape[0]):
         stream = 0 if graph.nodes.kind[k] == KERNEL else 1
         at = free[stream]
@@ -293,4 +322,3 @@ def _two_streams(graph: KernelGraph, leader: np.ndarray, seconds: np.ndarray, bu
             free[stream] = done
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             ready[graph.write_buffer[i]] = done
-    return start, max(free[0], free[1])

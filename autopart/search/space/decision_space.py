@@ -10,7 +10,8 @@ The space knows no kind by name: it asks every registered kind (`decisions.py`),
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,7 @@ class DecisionSpace:
     kinds: Mapping[str, DecisionKind]
     probes: tuple[Probe, ...]
     start: Partitioning
+    _probed: dict[Any, list[Option]] = field(default_factory=dict[Any, list[Option]], init=False, repr=False)
 
     @staticmethod
     def of(
@@ -107,22 +109,27 @@ class DecisionSpace:
         first.
         """
         axes = self._offered_axes(partitioning)
-        found = [o for kind in self.kinds.values() for o in kind.options(self, partitioning, axes)]
-        found.sort(key=self._place)
+        offered = [o for kind in self.kinds.values() for o in kind.options(self, partitioning, axes)]
+        about_a_dim = [o for o in offered if o.decision.dim >= 0]
+        found = about_a_dim + sorted((o for o in offered if o.decision.dim < 0), key=self._place)
         total = sum(o.prior for o in found) or 1.0
         return tuple(Option(o.decision, o.prior / total) for o in found)
 
     def probed_options(self, kind: str, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
         """The probed decisions of a kind, with priors from what they reached on the starting state."""
-        used = {a for a in axes if self._is_used(partitioning, a)}
-        probes = [p for p in self.probes if p.decision.kind == kind and p.decision.axis in axes]
-        found = [p.option(p.decision.axis in used) for p in probes]
-        return [o for o in found if o.prior > 0]
+        key = kind, tuple((axis, self._is_used(partitioning, axis)) for axis in axes)
+        if key not in self._probed:
+            used = dict(key[1])
+            found = [
+                probe.option(used[probe.decision.axis])
+                for probe in self.probes
+                if probe.decision.kind == kind and probe.decision.axis in used
+            ]
+            self._probed[key] = [o for o in found if o.prior > 0]
+        return self._probed[key].copy()
 
     def _place(self, option: Option) -> tuple[int, float]:
         decision = option.decision
-        if decision.dim >= 0:
-            return -1, 0.0
         return self.axes.index(decision.axis) if decision.axis else len(self.axes), -option.prior
 
     def _offered_axes(self, partitioning: Partitioning) -> list[str]:

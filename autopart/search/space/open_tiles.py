@@ -2,7 +2,6 @@
 
 open_tiles         of (group, dim, axis) triples, those that would still decide something
 pending_bytes      values that hold parts of a sum, which a tile would turn into a reduce_scatter
-argument_dims      how an axis tiles the arguments
 in_use             whether an axis tiles anything
 """
 
@@ -13,7 +12,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import MappingArrays
-from autopart.core.propagation import GraphArrays, StateArrays, dim_to_tile, result_entry, slicing, tiling
+from autopart.core.propagation import GraphArrays, StateArrays, dim_to_tile, result_entry, slicing
 
 
 @kernel
@@ -62,22 +61,6 @@ def pending_bytes(
                 out[group_of[value]] += bytes_of[value]
 
 
-@kernel
-def argument_dims(
-    graph: GraphArrays, maps: MappingArrays, state: StateArrays, arguments: np.ndarray, axis: int, out: np.ndarray
-) -> None:
-    """out[i]: the dim of argument i that `axis` tiles, or -1."""
-    for i in range(arguments.shape[0]):
-        out[i] = tiling(graph, maps, state, arguments[i], axis)
-
-
-@kernel
 def in_use(state: StateArrays, axis: int) -> bool:
     """True if the axis tiles anything."""
-    for op in range(state.mapping.shape[0]):
-        if state.mapping[op, axis] >= 0:
-            return True
-    tiled = False
-    for value in range(state.action.shape[0]):
-        tiled = tiled or state.action[value, axis] > 0
-    return tiled
+    return bool((state.mapping[:, axis] >= 0).any() or (state.action[:, axis] > 0).any())

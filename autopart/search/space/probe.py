@@ -17,9 +17,9 @@ import numpy as np
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import REDUCTION_NAMES
 from autopart.core.partitioning import Partitioning
+from autopart.core.propagation import tiled_dims
 from autopart.search.space.decisions import Decision, DecisionKind, Option
 from autopart.search.space.facts import ProgramFacts
-from autopart.search.space.open_tiles import argument_dims
 from autopart.search.space.priors import MIN_SHARE
 
 REDUCTIONS = len(REDUCTION_NAMES)
@@ -104,7 +104,7 @@ class _Axis:
     def of(partitioning: Partitioning, arguments: np.ndarray, axis: str) -> _Axis:
         """As it is now."""
         index, dims = partitioning.mesh.index(axis), np.empty(len(arguments), np.int64)
-        argument_dims(partitioning.graph, partitioning.table.arrays, partitioning.state, arguments, index, dims)
+        tiled_dims(partitioning.graph, partitioning.table.arrays, partitioning.state, arguments, index, dims)
         return _Axis(partitioning.state.mapping[:, index].copy(), dims)
 
 

@@ -11,6 +11,7 @@ Which of the reads need a gather depends on the state: `gathered` finds those th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class RepeatedReads:
         apart = (position[second] - position[first]).astype(np.int64)
         return RepeatedReads(first, second, apart, value_bytes[program.operands[first]])
 
-    @property
+    @cached_property
     def distances(self) -> list[int]:
         """Numbers of ops within which `QUANTILES` of the bytes are shared, the least first."""
         order = np.argsort(self.apart, kind="stable")

@@ -122,10 +122,11 @@ def _pending(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str
             partitioning.graph, partitioning.table.arrays, partitioning.state, facts.groups.of, facts.value_bytes,
             partitioning.mesh.index(axis), in_bytes,
         )  # fmt: skip
-        most = np.argsort(-in_bytes, kind="stable")[:MAX_PENDING]
-        for group in most[in_bytes[most] > MIN_SHARE * max(in_bytes.sum(), 1.0)].tolist():
+        total = float(in_bytes.sum())
+        large = np.flatnonzero(in_bytes > MIN_SHARE * max(total, 1.0))
+        for group in large[np.argsort(-in_bytes[large], kind="stable")[:MAX_PENDING]].tolist():
             rank = int(facts.program.value_rank[facts.groups.values(group)[0]])
-            prior = MAX_PRIOR * float(in_bytes[group] / in_bytes.sum())
+            prior = MAX_PRIOR * float(in_bytes[group] / total)
             found += [Option(Decision(KIND, group, dim, axis), prior) for dim in range(rank)]
     return found
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from autopart.core.actions import Action
 from autopart.core.partitioning import Partitioning
+from autopart.core.propagation import tiled_dims
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
-from autopart.search.space.open_tiles import argument_dims
 from autopart.search.space.tile_and_keep import store_each
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def bytes_saved(facts: ProgramFacts, partitioning: Partitioning, axis: str) -> f
     """The share of the updated arrays' bytes that tiling the undecided ones along `axis` would take from a device."""
     index = partitioning.mesh.index(axis)
     dims = np.empty(len(facts.updated), np.int64)
-    argument_dims(partitioning.graph, partitioning.table.arrays, partitioning.state, facts.updated, index, dims)
+    tiled_dims(partitioning.graph, partitioning.table.arrays, partitioning.state, facts.updated, index, dims)
     free = facts.updated[(dims < 0) & (partitioning.state.action[facts.updated, index] == 0)]
     if not len(free):
         return 0.0
