@@ -25,8 +25,9 @@ import numpy as np
 from autopart.core.op import TensorType
 from autopart.core.program import Program
 from autopart.search.ilp.labels import Label
+from autopart.search.ilp.lowered_moves import Pair
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
-from autopart.search.ilp.prices import DEF, PLAN, USE, Pair, Prices, moved_to
+from autopart.search.ilp.prices import DEF, PLAN, USE, Prices, moved_to
 from autopart.spmd.device_local import LoweringContext
 
 Floats = np.ndarray

@@ -28,8 +28,8 @@ from autopart.search.ilp.by_class import plan_by_class, program_by_class
 from autopart.search.ilp.decode import Decisions, Wanted, Weights, decode
 from autopart.search.ilp.held_bytes import Liveness
 from autopart.search.ilp.incumbent import choice_of
+from autopart.search.ilp.lowered_moves import exact_jobs
 from autopart.search.ilp.neighbourhood import Neighbourhood, grown, model_of, restricted
-from autopart.search.ilp.prices import exact_jobs
 from autopart.search.ilp.sharding_model import Model, PlanCosts
 from autopart.search.ilp.solver import INTERRUPTED, PairwiseProblem, Solution, solve
 from autopart.search.jobs import Job, State
