@@ -21,8 +21,9 @@ from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.formulation import Flow, equal_shares
 from autopart.search.ilp.held_bytes import Liveness, node_bytes
+from autopart.search.ilp.least_seconds import certain, least_seconds
 from autopart.search.ilp.nodes import Nodes
-from autopart.search.ilp.op_seconds import SimulatedWork, least_seconds, planned_seconds
+from autopart.search.ilp.op_seconds import SimulatedWork, planned_seconds
 from autopart.search.ilp.pending_ways import PendingWays
 from autopart.search.ilp.prices import PriceJob, Prices, price_jobs
 from autopart.search.ilp.solver import PairwiseProblem
@@ -81,14 +82,15 @@ class Model:
 
     def least_once(self) -> list[np.ndarray]:
         """Per node, for each strategy, the seconds that one run of one of its ops takes at least."""
-        nodes, row, sizes = self.nodes, device_row(self.device), self.nodes.start.mesh.axis_sizes
+        nodes, sizes = self.nodes, self.nodes.start.mesh.axis_sizes
+        known = certain(self.arrays, device_row(self.device), nodes.of_op, nodes.member)
         found: list[np.ndarray] = []
         for node, options in enumerate(nodes.strategies):
             op = nodes.member[node]
             if options is None:
                 found.append(np.zeros(nodes.options(node)))
                 continue
-            found.append(least_seconds(self.arrays, row, op, options, sizes))
+            found.append(least_seconds(self.arrays, self.device, op, options, sizes, known))
         return found
 
     def planned(self, run: Simulation, held: Liveness) -> PairwiseProblem:
