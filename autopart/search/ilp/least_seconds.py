@@ -109,7 +109,7 @@ def _certain_bytes(
     sizes: tuple[int, ...],
     traffic: Traffic,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """float64[strategies] each: bytes that pass memory for the op, whatever is fused, and of the largest array that it reads.
+    """float64[strategies] each: bytes that pass memory for the op, and those of the largest array that it reads.
 
     What is written counts as a kernel's array only where another kernel reads it, not where a collective does.
     """

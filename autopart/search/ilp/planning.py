@@ -23,12 +23,12 @@ from autopart.core.errors import MeshError
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.search.cost import StepSeconds
-from autopart.search.ilp.bound import grouped_lower_bound, lower_bound, why_no_bound
+from autopart.search.ilp.bound import each_apart, grouped_lower_bound, lower_bound, why_no_bound
 from autopart.search.ilp.by_class import plan_by_class, program_by_class
 from autopart.search.ilp.decode import Decisions, Wanted, Weights, decode
 from autopart.search.ilp.held_bytes import Liveness
 from autopart.search.ilp.incumbent import choice_of
-from autopart.search.ilp.lowered_moves import exact_jobs
+from autopart.search.ilp.lowered_moves import exact_jobs, least_jobs
 from autopart.search.ilp.neighbourhood import Neighbourhood, grown, model_of, restricted
 from autopart.search.ilp.sharding_model import Model, PlanCosts
 from autopart.search.ilp.solver import INTERRUPTED, PairwiseProblem, Solution, solve
@@ -49,6 +49,15 @@ PLAN_GAP = 2e-3
 
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
+
+BOUND_SHARE = 0.3
+"""Of the seconds that a search has, the bound takes so many at most."""
+
+PLAN_SHARE = 0.15
+"""Of the seconds that are left, the solver of a plan takes so many at most, and half of what it has each time."""
+
+RAISED = 8
+"""How often the moves of a choice of least costs are priced exactly for the bound, at most."""
 
 SHARE, FEWEST, MOST = 0.2, 12, 200
 """Of the nodes, how many a neighbourhood has; and at least and at most so many."""
@@ -105,9 +114,32 @@ class Planner:
         few = self.model.nodes.start.program.op_count <= FEW_OPS
         model = self._model(grouped=False) if few and self._grouped else self.model
         with self._timed("bound"):
-            found = (lower_bound if few else grouped_lower_bound)(model, objective, self._solver_seconds())
-        problem.lower_bound = found.score
+            problem.lower_bound = each_apart(model)
+            seconds = min(self._seconds, BOUND_SHARE * problem.seconds_left)
+            began = time.monotonic()
+            self._raise_prices(model, seconds / 2)
+            left = max(0.0, seconds - (time.monotonic() - began))
+            found = (lower_bound if few else grouped_lower_bound)(model, objective, left)
+        problem.lower_bound = max(found.score, problem.lower_bound)
         self._note(found.notes)
+
+    def _raise_prices(self, model: Model, seconds: float) -> None:
+        """Prices the moves of the least costly choices exactly, for so many seconds, until a choice has no others."""
+        deadline, begin = time.monotonic() + seconds, None
+        for _ in range(RAISED):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            least = replace(model.least(), usage_limit=None)
+            solved = solve(least, seconds=left, start=begin, seed=self.problem.seed, gap=CLOSE)
+            self._note(solved.notes)
+            if solved.choice is None:
+                return
+            begin = solved.choice
+            jobs = least_jobs(pair for pair in model.flow.taken(begin.tolist()) if pair not in model.table.certain)
+            if not jobs:
+                return
+            model.table.learn_least(jobs, self.problem.ask(jobs))
 
     # ---- plans
 
@@ -152,9 +184,10 @@ class Planner:
     def _plan(self, costs: PlanCosts, held: Liveness, begin: np.ndarray) -> tuple[PairwiseProblem, list[int] | None]:
         """The problem and its solution, whose moves are priced exactly; solved anew while they were not."""
         planned, choice = self.model.problem_of(costs, held), None
+        deadline = time.monotonic() + min(self._seconds, PLAN_SHARE * self.problem.seconds_left)
         for _ in range(REPRICED + 1):
             with self._timed("solve"):
-                solved = self._solved(planned, begin)
+                solved = self._solved(planned, begin, (deadline - time.monotonic()) / 2)
             if solved.choice is None:
                 return planned, None
             found: list[int] = solved.choice.tolist()
@@ -173,20 +206,19 @@ class Planner:
                 table.learn(jobs, self.problem.ask(jobs))
         return bool(jobs)
 
-    def _solved(self, planned: PairwiseProblem, begin: np.ndarray) -> Solution:
+    def _solved(self, planned: PairwiseProblem, begin: np.ndarray, seconds: float) -> Solution:
         """The plan within memory; where there is none, the plan in which each byte has its price."""
-        seed = self.problem.seed
-        solved = solve(
-            planned, seconds=self._solver_seconds(), start=self._legal(planned, begin), seed=seed, gap=PLAN_GAP
-        )
+        solved = self._try(planned, begin, seconds)
         if solved.choice is None and planned.usage_limit is not None:
             objective, step_s = self.problem.task.objective, self.problem.best.cost.step_s
             penalty = objective.penalty if isinstance(objective, StepSeconds) else StepSeconds().penalty
             priced = planned.cost + penalty * step_s / planned.usage_limit * planned.usage
-            planned = replace(planned, cost=priced, usage_limit=None)
-            solved = solve(
-                planned, seconds=self._solver_seconds(), start=self._legal(planned, begin), seed=seed, gap=PLAN_GAP
-            )
+            solved = self._try(replace(planned, cost=priced, usage_limit=None), begin, seconds)
+        return solved
+
+    def _try(self, planned: PairwiseProblem, begin: np.ndarray, seconds: float) -> Solution:
+        start, seed = self._legal(planned, begin), self.problem.seed
+        solved = solve(planned, seconds=max(0.0, seconds), start=start, seed=seed, gap=PLAN_GAP)
         self._note(solved.notes)
         return solved
 
@@ -200,9 +232,6 @@ class Planner:
         """The best state as a choice for a problem, which has nodes for other memory behind; None if it is none."""
         start = np.concatenate([begin, np.zeros(planned.nodes - len(begin), np.int64)])
         return start if planned.fits(start) and np.isfinite(planned.cost_of(start)) else None
-
-    def _solver_seconds(self) -> float:
-        return min(self._seconds, self.problem.seconds_left)
 
     # ---- neighbourhoods
 

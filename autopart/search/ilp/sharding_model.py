@@ -77,7 +77,7 @@ class Model:
 
     def least(self) -> PairwiseProblem:
         """The problem whose costs are never more than the simulator's, whatever is fused, combined and shared."""
-        seconds = [trips * once for trips, once in zip(self._trips(), self.least_once(), strict=True)]
+        seconds = [trips * once for trips, once in zip(self.trips(), self.least_once(), strict=True)]
         return self._problem(seconds, self.flow, Liveness.of_arguments(self.nodes), least=True)
 
     def least_once(self) -> list[np.ndarray]:
@@ -117,7 +117,7 @@ class Model:
         """The problem of a plan, by the prices of moves that are known now."""
         return self._problem(costs.seconds, costs.flow, held, least=False)
 
-    def _trips(self) -> np.ndarray:
+    def trips(self) -> np.ndarray:
         """float64[nodes]: how often the ops of a node run in all."""
         program, of_op = self.nodes.start.program, self.nodes.of_op
         runs = program.scope_trips[program.op_scope].astype(float)
