@@ -50,11 +50,12 @@ PLAN_GAP = 2e-3
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
 
-BOUND_SHARE = 0.3
+BOUND_SHARE = 0.2
 """Of the seconds that a search has, the bound takes so many at most."""
 
-PLAN_SHARE = 0.15
-"""Of the seconds that are left, the solver of a plan takes so many at most, and half of what it has each time."""
+PLAN_SHARE, DECODE_SHARE = 0.15, 0.2
+"""Of the seconds that are left, the solver of a plan takes so many at most, half of what it has each time, and so
+many are spent on making it decisions."""
 
 RAISED = 8
 """How often the moves of a choice of least costs are priced exactly for the bound, at most."""
@@ -152,7 +153,9 @@ class Planner:
             return False
         with self._timed("decode"):
             weights = Weights.of(model.nodes, planned)
-            decisions = decode(problem.task, Wanted.of(model.nodes, choice), weights, problem.seconds_left)
+            decisions = decode(
+                problem.task, Wanted.of(model.nodes, choice), weights, DECODE_SHARE * problem.seconds_left
+            )
         if decisions in self._tried:
             return False
         self._tried.add(decisions)
