@@ -53,7 +53,7 @@ CLOSE = 0.05
 BOUND_SHARE = 0.2
 """Of the seconds that a search has, the bound takes so many at most."""
 
-PLAN_SHARE, DECODE_SHARE = 0.15, 0.2
+PLAN_SHARE, DECODE_SHARE = 0.15, 0.3
 """Of the seconds that are left, the solver of a plan takes so many at most, half of what it has each time, and so
 many are spent on making it decisions."""
 
