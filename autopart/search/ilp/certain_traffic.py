@@ -116,11 +116,15 @@ class _Walk:
         return int(self.arrays.uses["use_op"][use])
 
     def _leaves_of(self, op: int) -> list[int]:
-        """One use of the op for each leaf that it reads."""
-        first = self.operand_ptr[op] + (self.op_class[op] == UPDATE)
+        """One use of the op for each leaf that it reads; what an update changes in place is not read."""
+        first, is_update, changed = self.operand_ptr[op], self.op_class[op] == UPDATE, set[int]()
+        if is_update:
+            changed = {self.leaf[self.operands[first]], int(self.regions.base[self.operands[first]])}
         best: dict[int, int] = {}
-        for use in range(first, self.operand_ptr[op + 1]):
+        for use in range(first + is_update, self.operand_ptr[op + 1]):
             value = self.operands[use]
+            if self.leaf[value] in changed:
+                continue
             known = best.get(self.leaf[value])
             more = known is None or self._whole(use) > self._whole(known)
             if more and self.leaf[value] >= 0 and self.least[value] > 0:
