@@ -14,7 +14,7 @@ What is chosen, from a starting state, over the axes of a search:
              before a use  from there to the label in which the op reads, times the share of the use
              of a value that is read once: from the first to the last
              prices are of single collectives and their cheapest sequences,                            `label_steps.py`
-             exact for the moves that a solution makes,                                                `lowered_moves.py`
+             exact for the moves that a solution makes,                                            `lowered_moves.py`
              and computed by the search's workers                                                      `prices.py`
 
     subject to  sum_i live[t, i] bytes_i(s_i) <= memory of a device, at the peaks of states seen       `held_bytes.py`

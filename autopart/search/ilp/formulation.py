@@ -6,8 +6,8 @@
                   no sequence of moves over labels in between costs less, as prices are those of cheapest sequences
 
 Uses in one scope that need one label share a move, and which do is not known before the choice. `share[use]` of the
-move is put down to a use: 1 over the number of uses in the scope never counts a shared move more than once, and what a
-lowered program shares is counted exactly for the strategies of that program.
+move is put down to a use: shares that add up to 1 over the uses in a scope never count a shared move more than once,
+and what a lowered program shares is counted exactly for the strategies of that program.
 
 Parallel edges are added up. An edge from a node to itself, between two equal layers that are grouped, costs each
 strategy what it costs with itself.
@@ -160,6 +160,16 @@ def equal_shares(nodes: Nodes, statics: LoweringContext) -> Floats:
     pairs = np.column_stack([program.operands, scope])
     _, which, count = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     return 1.0 / count[which.reshape(-1)]
+
+
+def least_shares(nodes: Nodes, statics: LoweringContext, is_product: np.ndarray) -> Floats:
+    """float64[uses]: as `equal_shares`, but of the uses by products alone wherever there are any: these move most."""
+    program, scope = nodes.start.program, statics.places[0]
+    pairs = np.column_stack([program.operands, scope])
+    _, which = np.unique(pairs, axis=0, return_inverse=True)
+    which, by_product = which.reshape(-1), is_product[program.use_op].astype(float)
+    products = np.bincount(which, by_product)[which]
+    return np.where(products > 0, by_product / np.maximum(products, 1.0), equal_shares(nodes, statics))
 
 
 def scaled(times: float, seconds: Floats) -> Floats:

@@ -19,7 +19,7 @@ from autopart.costmodel.hardware.devices import Device, device, device_row
 from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
-from autopart.search.ilp.formulation import Flow, equal_shares
+from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
 from autopart.search.ilp.held_bytes import Liveness, node_bytes
 from autopart.search.ilp.least_seconds import certain, least_seconds
 from autopart.search.ilp.nodes import Nodes
@@ -44,7 +44,7 @@ class Model:
 
     arrays, statics    of the program, as the simulator and the lowering have them
     ways               by which what is pending may pass
-    flow               with equal shares of shared moves
+    flow               with shares of shared moves that add up to one: for the bound
     table              prices, once they are known
     """
 
@@ -63,7 +63,7 @@ class Model:
         arrays, statics = program_arrays(start.program), LoweringContext.of(start.program)
         ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
         nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
-        flow = Flow.of(nodes, statics, ways.stands, equal_shares(nodes, statics))
+        flow = Flow.of(nodes, statics, ways.stands, least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0))
         assert start.mesh.device is not None
         return Model(nodes, arrays, statics, ways, device(start.mesh.device), flow, Prices({}))
 
