@@ -193,7 +193,7 @@ def test_planned_moves_raise_the_bounds_tables_to_what_a_lowering_pays():
     source, target = ((pair[1],), (pair[2],))
     assert model.table.seconds(type_, source, target, 0)[0, 0] == pytest.approx(exact)
     assert model.table.seconds(type_, source, target, 1)[0, 0] <= exact * (1 + 1e-9)
-    assert pair in model.table.certain
+    assert pair in model.flow.pairs()
 
 
 def test_sum_that_waits_for_its_reader_costs_the_cheaper_of_both_ways():

@@ -2,7 +2,7 @@
 
     ops               work, and traffic that no fusion avoids, in shares in which they add up     `least_seconds.py`
     redistributions   the cheapest between two labels; a move that several uses share is paid once; no latency of
-                      reductions that may be combined; those that decide, as a lowering plans them
+                      reductions that may be combined; as a lowering plans them, as far as time allows
     memory            arguments alone
 
 Each of these is part of what the simulator adds up, or less, and no part is counted twice. What the bound leaves out is

@@ -24,7 +24,7 @@ import numpy as np
 
 from autopart.core.op import TensorType
 from autopart.core.program import Program
-from autopart.search.ilp.labels import Label
+from autopart.search.ilp.labels import Label, is_pending
 from autopart.search.ilp.lowered_moves import Pair
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
 from autopart.search.ilp.prices import DEF, PLAN, USE, Prices, moved_to
@@ -142,6 +142,21 @@ class Flow:
                 key, entries = ((u, v), entries) if u <= v else ((v, u), entries.T)
                 found[key] = found[key] + entries if key in found else entries
         return found
+
+    def pairs(self) -> list[Pair]:
+        """The moves between unlike labels that any choice makes; types of which most bytes are moved first."""
+        found: dict[int, dict[tuple[Label, Label], None]] = defaultdict(dict)
+        moved_bytes: dict[int, float] = defaultdict(float)
+        for move, trips in self.moves.items():
+            moved_bytes[move.type_row] += trips * self.types[move.type_row].bytes
+            for source in dict.fromkeys(self.left(move)):
+                for read in dict.fromkeys(self.read(move)):
+                    target = moved_to(source, read, move.stands)
+                    awaits = any(s != t and is_pending(t) for s, t in zip(source, target, strict=True))
+                    if source != target and not awaits:
+                        found[move.type_row][source, target] = None
+        rows = sorted(found, key=lambda row: (-moved_bytes[row], row))
+        return [(self.types[row], *pair) for row in rows for pair in found[row]]
 
     def taken(self, choice: Sequence[int]) -> dict[Pair, float]:
         """The moves that a choice makes between unlike labels, with how often."""

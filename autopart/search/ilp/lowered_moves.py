@@ -3,9 +3,9 @@
     table     (1, 0) -> (0, 2)     0.4 ms     some sequence of collectives, whoever would emit it
     exact     (1, 0) -> (0, 2)     3.1 ms     the very plan, the cheapest over the orders of axes on a dim
 
-A bound is only as good as the cheapest way around what a lowering must do, so the pairs that a solution of the least
-costs uses are priced exactly, and it is solved anew (`planning.py`). A move before a use is one plan. After an op there
-may be two: to the layout in which the value waits, and from there to its reader.
+A bound is only as good as the cheapest way around what a lowering must do, so the pairs of labels that a choice may
+use are priced as they are planned, as far as the time allows. A move before a use is one plan. After an op there may be
+two: to the layout in which the value waits, and from there to its reader.
 
     (17, 2) -> (1, 0)     by way of (1, 2), (1, 0), (0, 2), (0, 0): what is pending is reduced into what the reader
                           wants, or whole; other axes wait as they were left, or whole where an action keeps them
@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autopart.core.mesh import Mesh
@@ -31,8 +31,8 @@ from autopart.spmd.redistribution.forms import EmittedCost
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
 
-PAIRS_PER_JOB = 50
-"""Pairs that a worker prices at a time: a tenth of a second."""
+PAIRS_PER_JOB, LEAST_PER_JOB = 50, 1000
+"""Pairs that a worker prices at a time: a tenth of a second; and for a bound, where they have parts in common."""
 
 Pair = tuple[TensorType, Label, Label]
 """A move of a value of a type from one label to another."""
@@ -47,6 +47,7 @@ class PlannedMoves:
     links: Links
     cost: Any
     forms: EmittedCost | None
+    _known: dict[tuple[Label, Label], tuple[float, float]] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(type_: TensorType, task: SearchTask) -> PlannedMoves:
@@ -57,6 +58,11 @@ class PlannedMoves:
     def seconds(self, source: Label, target: Label) -> tuple[float, float]:
         """(seconds, seconds without the latency of a reduction that may be combined) between the two layouts of two
         labels between which they are least; infinite where the target awaits what the source does not."""
+        if (source, target) not in self._known:
+            self._known[source, target] = self._priced(source, target)
+        return self._known[source, target]
+
+    def _priced(self, source: Label, target: Label) -> tuple[float, float]:
         if any(is_pending(t) and s != t for s, t in zip(source, target, strict=True)):
             return math.inf, math.inf
         whole = combined = math.inf
@@ -113,20 +119,20 @@ class LeastJob:
 
 def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:
     """What workers are asked for: each pair once, in an order that depends on nothing else."""
-    return [ExactJob(type_, part) for type_, part in _parts(pairs)]
+    return [ExactJob(type_, part) for type_, part in _parts(pairs, PAIRS_PER_JOB)]
 
 
 def least_jobs(pairs: Iterable[Pair]) -> list[LeastJob]:
     """The same for the bound."""
-    return [LeastJob(type_, part) for type_, part in _parts(pairs)]
+    return [LeastJob(type_, part) for type_, part in _parts(pairs, LEAST_PER_JOB)]
 
 
-def _parts(pairs: Iterable[Pair]) -> list[tuple[TensorType, tuple[tuple[Label, Label], ...]]]:
+def _parts(pairs: Iterable[Pair], most: int) -> list[tuple[TensorType, tuple[tuple[Label, Label], ...]]]:
     of: dict[TensorType, dict[tuple[Label, Label], None]] = {}
     for type_, source, target in pairs:
         of.setdefault(type_, {})[source, target] = None
     found: list[tuple[TensorType, tuple[tuple[Label, Label], ...]]] = []
     for type_, pairs_of in of.items():
         wanted: Sequence[tuple[Label, Label]] = sorted(pairs_of)
-        found += [(type_, tuple(wanted[i : i + PAIRS_PER_JOB])) for i in range(0, len(wanted), PAIRS_PER_JOB)]
+        found += [(type_, tuple(wanted[i : i + most])) for i in range(0, len(wanted), most)]
     return found

@@ -50,15 +50,15 @@ PLAN_GAP = 2e-3
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
 
-BOUND_SHARE = 0.2
-"""Of the seconds that a search has, the bound takes so many at most."""
+BOUND_SHARE = 0.25
+"""Of the seconds that a search has, the bound takes so many at most, half of them for prices."""
 
 PLAN_SHARE, DECODE_SHARE = 0.15, 0.3
 """Of the seconds that are left, the solver of a plan takes so many at most, half of what it has each time, and so
 many are spent on making it decisions."""
 
-RAISED = 8
-"""How often the moves of a choice of least costs are priced exactly for the bound, at most."""
+PRICED_AT_A_TIME = 8
+"""Types of value whose moves the workers price before the clock is looked at again."""
 
 SHARE, FEWEST, MOST = 0.2, 12, 200
 """Of the nodes, how many a neighbourhood has; and at least and at most so many."""
@@ -125,22 +125,13 @@ class Planner:
         self._note(found.notes)
 
     def _raise_prices(self, model: Model, seconds: float) -> None:
-        """Prices the moves of the least costly choices exactly, for so many seconds, until a choice has no others."""
-        deadline, begin = time.monotonic() + seconds, None
-        for _ in range(RAISED):
-            left = deadline - time.monotonic()
-            if left <= 0:
+        """Prices moves as lowerings plan them, those of the types that most bytes are moved of first."""
+        deadline, jobs = time.monotonic() + seconds, least_jobs(model.flow.pairs())
+        for first in range(0, len(jobs), PRICED_AT_A_TIME):
+            if time.monotonic() > deadline:
                 return
-            least = replace(model.least(), usage_limit=None)
-            solved = solve(least, seconds=left, start=begin, seed=self.problem.seed, gap=CLOSE)
-            self._note(solved.notes)
-            if solved.choice is None:
-                return
-            begin = solved.choice
-            jobs = least_jobs(pair for pair in model.flow.taken(begin.tolist()) if pair not in model.table.certain)
-            if not jobs:
-                return
-            model.table.learn_least(jobs, self.problem.ask(jobs))
+            wave = jobs[first : first + PRICED_AT_A_TIME]
+            model.table.learn_least(wave, self.problem.ask(wave))
 
     # ---- plans
 

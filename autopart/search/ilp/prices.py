@@ -80,7 +80,6 @@ class Prices:
     _places: dict[tuple[TensorType, int, int, int], np.ndarray] = field(default_factory=dict, repr=False)
     _kept: list[Sequence[Label]] = field(default_factory=list, repr=False)
     exact: set[Pair] = field(default_factory=set, repr=False)
-    certain: set[Pair] = field(default_factory=set, repr=False)
 
     @staticmethod
     def of(jobs: Sequence[PriceJob], answers: Sequence[np.ndarray]) -> Prices:
@@ -104,7 +103,6 @@ class Prices:
                 at = table.place[source], table.place[target]
                 table.seconds[USE][at] = max(table.seconds[USE][at], before_use)
                 table.seconds[DEF][at] = max(table.seconds[DEF][at], after_op)
-                self.certain.add((job.type_, source, target))
         self._known.clear()
 
     def seconds(
