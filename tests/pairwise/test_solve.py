@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +205,19 @@ def test_killed_highs_is_said_and_cbc_answers(tmp_path, monkeypatch):
     assert len(processes) == 1
     assert "was ended by signal 9" in answer.notes[0]
     assert answer.done
+
+
+def test_highs_that_goes_on_after_its_time_is_ended_and_said_and_nothing_follows(tmp_path, monkeypatch):
+    worker = tmp_path / "worker.py"
+    worker.write_text("import sys, time; sys.stdin.buffer.read(); time.sleep(600)")
+    monkeypatch.setattr(exact_module, "WORKER", worker)
+    monkeypatch.setattr(exact_module, "GRACE_S", 0.1)
+    rest, room = rest_of(0)
+    began = time.monotonic()
+    answer = solve_exactly(rest, room, 0.2)
+    assert time.monotonic() - began < 10
+    assert answer.notes == ["HiGHS went on 0.1 s after its time limit, and was ended"]
+    assert not answer.done
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ from autopart.search.ilp.bound import lower_bound
 from autopart.search.ilp.decode import Wanted, Weights, decode
 from autopart.search.ilp.held_bytes import Liveness
 from autopart.search.ilp.labels import distributed_types, legal_labels
-from autopart.search.ilp.prices import ExactJob, PriceJob
+from autopart.search.ilp.lowered_moves import ExactJob
+from autopart.search.ilp.prices import PriceJob
 from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.solver import solve
 from autopart.search.ilp.strategies import NONE, PASS, Fixed, op_strategies

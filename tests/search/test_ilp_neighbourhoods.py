@@ -17,8 +17,8 @@ from autopart.search.ilp.bound import grouped_lower_bound, lower_bound
 from autopart.search.ilp.by_class import plan_by_class, program_by_class
 from autopart.search.ilp.held_bytes import Liveness
 from autopart.search.ilp.incumbent import choice_of
+from autopart.search.ilp.lowered_moves import exact_jobs
 from autopart.search.ilp.neighbourhood import grown, restricted
-from autopart.search.ilp.prices import exact_jobs
 from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.solver import PairwiseProblem, solve
 from tests.pairwise.random_problems import random_problem

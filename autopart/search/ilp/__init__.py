@@ -8,13 +8,14 @@ What is chosen, from a starting state, over the axes of a search:
 
     minimise    sum_i c_i(s_i)  +  sum_ij r_ij(s_i, s_j)
 
-    c_i      seconds of the op, times how often it runs                                                `op_seconds.py`
+    c_i      seconds of the op, times how often it runs              `least_seconds.py` for the bound, `op_seconds.py`
     r_ij     seconds of the redistribution between what i leaves and what j needs                      `formulation.py`
              after an op   from the label it leaves to the label in which the value waits              `Flow.edges`
              before a use  from there to the label in which the op reads, times the share of the use
              of a value that is read once: from the first to the last
              prices are of single collectives and their cheapest sequences,                            `label_steps.py`
-             exact for the moves of a plan, and computed by the search's workers                       `prices.py`
+             exact for the moves that a solution makes,                                            `lowered_moves.py`
+             and computed by the search's workers                                                      `prices.py`
 
     subject to  sum_i live[t, i] bytes_i(s_i) <= memory of a device, at the peaks of states seen       `held_bytes.py`
                 axes that take one mapping divide its extent, and labels divide their dims             `strategies.py`
@@ -26,6 +27,8 @@ No strategy list holds what is not legal, so the last four are no rows of the pr
 `solver/` solves. Two sets of costs stand on the same nodes (`sharding_model.py`):
 
     least      never more than the simulator says, whatever is fused, combined or shared: the bound           `bound.py`
+               traffic that is certain (`certain_traffic.py`), which ops may share a kernel (`fusion_regions.py`)
+               and how their seconds add up (`kernel_shares.py`)
     planned    as a simulated state costs, scaled by what a strategy changes: the plan
 
 Equal layers are one node of the plan, that counts as often as there are layers; the bound is about every op, with what

@@ -1,14 +1,13 @@
 """The lower bound: no state that a search may reach scores less.
 
-    matrix work       launch and flop of every matrix op, however often axes divide it
-    vector work       of scatters and opaque kernels, into which a compiler joins nothing
+    ops               work, and traffic that no fusion avoids, in shares in which they add up     `least_seconds.py`
     redistributions   the cheapest between two labels; a move that several uses share is paid once; no latency of
-                      reductions that may be combined
+                      reductions that may be combined; as a lowering plans them, as far as time allows
     memory            arguments alone
 
-Each of these is part of what the simulator adds up, or less, and no part is counted twice. Fusion makes kernels of
-several ops, whose seconds are at least those of the matrix op in them. What the bound leaves out (elementwise kernels,
-memory traffic) is what the gap of an optimal plan consists of.
+Each of these is part of what the simulator adds up, or less, and no part is counted twice. What the bound leaves out is
+what the gap of an optimal plan consists of: bytes that a kernel moves beside a product's longer work, arrays that are
+read twice for no certain reason, second gathers of what is stored in parts, and the memory of what is computed.
 
 The score of a state over its memory is `step_s * (1 + penalty * excess)`; step_s is at least the bound without memory,
 B, so the score is at least `step_s + B * penalty * excess`, in which each byte of arguments has a price. A state that
@@ -51,6 +50,12 @@ def why_no_bound(task: SearchTask) -> str:
     if not isinstance(task.objective, StepSeconds):
         return f"the objective {task.objective!r:.80} is not StepSeconds"
     return ""
+
+
+def each_apart(model: Model) -> float:
+    """A bound that takes no time: every op and value at its cheapest, whatever the others do. Layers may be grouped."""
+    pairs = zip(model.trips(), model.least_once(), strict=True)
+    return (1 - ROUNDING) * sum(float(trips * once.min()) for trips, once in pairs)
 
 
 def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBound:

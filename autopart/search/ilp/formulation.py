@@ -6,8 +6,8 @@
                   no sequence of moves over labels in between costs less, as prices are those of cheapest sequences
 
 Uses in one scope that need one label share a move, and which do is not known before the choice. `share[use]` of the
-move is put down to a use: 1 over the number of uses in the scope never counts a shared move more than once, and what a
-lowered program shares is counted exactly for the strategies of that program.
+move is put down to a use: shares that add up to 1 over the uses in a scope never count a shared move more than once,
+and what a lowered program shares is counted exactly for the strategies of that program.
 
 Parallel edges are added up. An edge from a node to itself, between two equal layers that are grouped, costs each
 strategy what it costs with itself.
@@ -24,9 +24,10 @@ import numpy as np
 
 from autopart.core.op import TensorType
 from autopart.core.program import Program
-from autopart.search.ilp.labels import Label
+from autopart.search.ilp.labels import Label, is_pending
+from autopart.search.ilp.lowered_moves import Pair
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
-from autopart.search.ilp.prices import DEF, PLAN, USE, Pair, Prices, moved_to
+from autopart.search.ilp.prices import DEF, PLAN, USE, Prices, moved_to
 from autopart.spmd.device_local import LoweringContext
 
 Floats = np.ndarray
@@ -142,6 +143,21 @@ class Flow:
                 found[key] = found[key] + entries if key in found else entries
         return found
 
+    def pairs(self) -> list[Pair]:
+        """The moves between unlike labels that any choice makes; types of which most bytes are moved first."""
+        found: dict[int, dict[tuple[Label, Label], None]] = defaultdict(dict)
+        moved_bytes: dict[int, float] = defaultdict(float)
+        for move, trips in self.moves.items():
+            moved_bytes[move.type_row] += trips * self.types[move.type_row].bytes
+            for source in dict.fromkeys(self.left(move)):
+                for read in dict.fromkeys(self.read(move)):
+                    target = moved_to(source, read, move.stands)
+                    awaits = any(s != t and is_pending(t) for s, t in zip(source, target, strict=True))
+                    if source != target and not awaits:
+                        found[move.type_row][source, target] = None
+        rows = sorted(found, key=lambda row: (-moved_bytes[row], row))
+        return [(self.types[row], *pair) for row in rows for pair in found[row]]
+
     def taken(self, choice: Sequence[int]) -> dict[Pair, float]:
         """The moves that a choice makes between unlike labels, with how often."""
         found: dict[Pair, float] = defaultdict(float)
@@ -159,6 +175,16 @@ def equal_shares(nodes: Nodes, statics: LoweringContext) -> Floats:
     pairs = np.column_stack([program.operands, scope])
     _, which, count = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     return 1.0 / count[which.reshape(-1)]
+
+
+def least_shares(nodes: Nodes, statics: LoweringContext, is_product: np.ndarray) -> Floats:
+    """float64[uses]: as `equal_shares`, but of the uses by products alone wherever there are any: these move most."""
+    program, scope = nodes.start.program, statics.places[0]
+    pairs = np.column_stack([program.operands, scope])
+    _, which = np.unique(pairs, axis=0, return_inverse=True)
+    which, by_product = which.reshape(-1), is_product[program.use_op].astype(float)
+    products = np.bincount(which, by_product)[which]
+    return np.where(products > 0, by_product / np.maximum(products, 1.0), equal_shares(nodes, statics))
 
 
 def scaled(times: float, seconds: Floats) -> Floats:

@@ -27,8 +27,8 @@ from autopart.search.ilp.solver import PairwiseProblem
 from autopart.search.ilp.solver.ascent import Ascent
 from autopart.search.ilp.solver.network import Network, network
 
-CLIMB, ROUNDS = 20, 12
-"""Steps of the ascent in a round, and rounds."""
+CLIMB, LOOK, ROUNDS = 20, 4, 12
+"""Steps of the ascent in a round, after how many of them it looks at the clock, and rounds."""
 
 CONTENT = 1e-3
 """A round that raises the bound by less than this share is the last but one."""
@@ -162,7 +162,9 @@ class GroupedBound:
             best = max(best, self._judged(net, ascent, price))
             if 0 < best <= (1 + CONTENT) * before or time.monotonic() > deadline:
                 break
-            ascent.climb(CLIMB, best * GUESS)
+            for _ in range(CLIMB // LOOK):
+                if time.monotonic() < deadline:
+                    ascent.climb(LOOK, best * GUESS)
         return best
 
     def _network(self, price: float, *, limited: bool) -> Network:

@@ -1,15 +1,9 @@
-"""Seconds of ops: what a strategy leaves of an op's work on one device.
-
-    least     never more than the simulator says: launch, matrix work and certain reads of each matrix op, the vector
-              work of kernels into which nothing else is joined; nothing for ops that may be computed inside others
-    planned   what a simulated state spends on the op: flop scaled by how much further the strategy divides it, traffic
-              by the bytes of its operands and results on a device
+"""Seconds of ops in a plan: what a simulated state spends on each, as far as a strategy divides it further.
 
     %y = dot_general, 2 TFLOP      (m, -) on {a: 4, b: 2}: a quarter of the flop on each device, one launch
 
-`least` holds whatever is fused: matrix ops are never computed inside other ops, and what is fused into a kernel can
-only add to each term of the roofline. A read is certain if its bytes exceed what stays on the chip, and if no compiler
-can compute the operand inside the matrix op instead.
+Flop are scaled by how much further the strategy divides the op, traffic by the bytes of its operands and results on a
+device. What an op costs at least is in `least_seconds.py`.
 """
 
 from __future__ import annotations
@@ -18,63 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.costmodel.hardware.devices import ON_CHIP
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.compute import roofline_s
 from autopart.costmodel.simulator.kernel_graph import KERNEL
-from autopart.costmodel.simulator.op_classes import CONV, MATMUL, OPAQUE, UPDATE
+from autopart.costmodel.simulator.op_classes import CONV
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.ilp.labels import ways
 from autopart.search.ilp.strategies import OpStrategies
-
-
-def least_seconds(
-    arrays: ProgramArrays, row: np.ndarray, op: int, options: OpStrategies, sizes: tuple[int, ...]
-) -> np.ndarray:
-    """float64[strategies]: seconds that a run of the op takes at least. `row` is the device's (`device_row`)."""
-    ops, passes = arrays.ops, arrays.specs["passes"][arrays.ops["spec"][op]]
-    work, is_conv = float(passes * ops["matrix_flop"][op]), bool(ops["op_class"][op] == CONV)
-    vector = _vector_flop(arrays, op, options, sizes)
-    if work <= 0 and not vector.any():
-        return np.zeros(options.count)
-    read = _certain_bytes(arrays, float(row[ON_CHIP]), op, options, sizes)
-    dtype, columns = int(ops["matrix_dtype"][op]), zip(options.ways, vector, read, strict=True)
-    return np.array([roofline_s(work / w, dtype, is_conv, v, b, 0.0, row) for w, v, b in columns])
-
-
-def _certain_bytes(
-    arrays: ProgramArrays, on_chip_bytes: float, op: int, options: OpStrategies, sizes: tuple[int, ...]
-) -> np.ndarray:
-    """float64[strategies]: bytes that a kernel of the op reads from memory, whatever is fused."""
-    found = np.zeros(options.count)
-    if int(arrays.ops["op_class"][op]) not in (MATMUL, CONV):
-        return found
-    seen: set[int] = set()
-    for k in range(int(arrays.operand_ptr[op + 1] - arrays.operand_ptr[op])):
-        value = int(arrays.uses["operands"][arrays.operand_ptr[op] + k])
-        maker = int(arrays.values["value_op"][value])
-        if value in seen or arrays.ops["fuses"][maker] or arrays.ops["is_view"][maker]:
-            continue
-        seen.add(value)
-        narrowed = 2.0 if arrays.ops["narrows"][op] and arrays.values["element_bytes"][value] == 4 else 1.0
-        whole = arrays.values["elements"][value] * arrays.values["element_bytes"][value] / narrowed
-        held = np.array([whole / ways(label, sizes) for label in options.required[k]])
-        found += np.where(held > on_chip_bytes, held, 0.0)
-    return found
-
-
-def _vector_flop(arrays: ProgramArrays, op: int, options: OpStrategies, sizes: tuple[int, ...]) -> np.ndarray:
-    """float64[strategies]: of kernels into which nothing is joined, the vector flop on a device; else 0."""
-    kind, weight = int(arrays.ops["op_class"][op]), float(arrays.ops["weight"][op])
-    first, end = int(arrays.operand_ptr[op]), int(arrays.operand_ptr[op + 1])
-    if kind not in (OPAQUE, UPDATE) or weight == 0 or first == end:
-        return np.zeros(options.count)
-    walked = range(0 if kind == OPAQUE else min(1, end - first - 1), end - first)
-    whole = arrays.values["elements"][arrays.uses["operands"][first:end]]
-    most = np.zeros(options.count)
-    for k in walked:
-        most = np.maximum(most, [whole[k] / ways(label, sizes) for label in options.required[k]])
-    return weight * most
 
 
 @dataclass(frozen=True, eq=False)

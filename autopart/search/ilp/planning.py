@@ -23,13 +23,13 @@ from autopart.core.errors import MeshError
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.search.cost import StepSeconds
-from autopart.search.ilp.bound import grouped_lower_bound, lower_bound, why_no_bound
+from autopart.search.ilp.bound import each_apart, grouped_lower_bound, lower_bound, why_no_bound
 from autopart.search.ilp.by_class import plan_by_class, program_by_class
 from autopart.search.ilp.decode import Decisions, Wanted, Weights, decode
 from autopart.search.ilp.held_bytes import Liveness
 from autopart.search.ilp.incumbent import choice_of
+from autopart.search.ilp.lowered_moves import exact_jobs, least_jobs
 from autopart.search.ilp.neighbourhood import Neighbourhood, grown, model_of, restricted
-from autopart.search.ilp.prices import exact_jobs
 from autopart.search.ilp.sharding_model import Model, PlanCosts
 from autopart.search.ilp.solver import INTERRUPTED, PairwiseProblem, Solution, solve
 from autopart.search.jobs import Job, State
@@ -49,6 +49,16 @@ PLAN_GAP = 2e-3
 
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
+
+BOUND_SHARE = 0.25
+"""Of the seconds that a search has, the bound takes so many at most, half of them for prices."""
+
+PLAN_SHARE, DECODE_SHARE = 0.15, 0.3
+"""Of the seconds that are left, the solver of a plan takes so many at most, half of what it has each time, and so
+many are spent on making it decisions."""
+
+PRICED_AT_A_TIME = 8
+"""Types of value whose moves the workers price before the clock is looked at again."""
 
 SHARE, FEWEST, MOST = 0.2, 12, 200
 """Of the nodes, how many a neighbourhood has; and at least and at most so many."""
@@ -105,9 +115,23 @@ class Planner:
         few = self.model.nodes.start.program.op_count <= FEW_OPS
         model = self._model(grouped=False) if few and self._grouped else self.model
         with self._timed("bound"):
-            found = (lower_bound if few else grouped_lower_bound)(model, objective, self._solver_seconds())
-        problem.lower_bound = found.score
+            problem.lower_bound = each_apart(model)
+            seconds = min(self._seconds, BOUND_SHARE * problem.seconds_left)
+            began = time.monotonic()
+            self._raise_prices(model, seconds / 2)
+            left = max(0.0, seconds - (time.monotonic() - began))
+            found = (lower_bound if few else grouped_lower_bound)(model, objective, left)
+        problem.lower_bound = max(found.score, problem.lower_bound)
         self._note(found.notes)
+
+    def _raise_prices(self, model: Model, seconds: float) -> None:
+        """Prices moves as lowerings plan them, those of the types that most bytes are moved of first."""
+        deadline, jobs = time.monotonic() + seconds, least_jobs(model.flow.pairs())
+        for first in range(0, len(jobs), PRICED_AT_A_TIME):
+            if time.monotonic() > deadline:
+                return
+            wave = jobs[first : first + PRICED_AT_A_TIME]
+            model.table.learn_least(wave, self.problem.ask(wave))
 
     # ---- plans
 
@@ -120,7 +144,9 @@ class Planner:
             return False
         with self._timed("decode"):
             weights = Weights.of(model.nodes, planned)
-            decisions = decode(problem.task, Wanted.of(model.nodes, choice), weights, problem.seconds_left)
+            decisions = decode(
+                problem.task, Wanted.of(model.nodes, choice), weights, DECODE_SHARE * problem.seconds_left
+            )
         if decisions in self._tried:
             return False
         self._tried.add(decisions)
@@ -152,9 +178,10 @@ class Planner:
     def _plan(self, costs: PlanCosts, held: Liveness, begin: np.ndarray) -> tuple[PairwiseProblem, list[int] | None]:
         """The problem and its solution, whose moves are priced exactly; solved anew while they were not."""
         planned, choice = self.model.problem_of(costs, held), None
+        deadline = time.monotonic() + min(self._seconds, PLAN_SHARE * self.problem.seconds_left)
         for _ in range(REPRICED + 1):
             with self._timed("solve"):
-                solved = self._solved(planned, begin)
+                solved = self._solved(planned, begin, (deadline - time.monotonic()) / 2)
             if solved.choice is None:
                 return planned, None
             found: list[int] = solved.choice.tolist()
@@ -173,20 +200,19 @@ class Planner:
                 table.learn(jobs, self.problem.ask(jobs))
         return bool(jobs)
 
-    def _solved(self, planned: PairwiseProblem, begin: np.ndarray) -> Solution:
+    def _solved(self, planned: PairwiseProblem, begin: np.ndarray, seconds: float) -> Solution:
         """The plan within memory; where there is none, the plan in which each byte has its price."""
-        seed = self.problem.seed
-        solved = solve(
-            planned, seconds=self._solver_seconds(), start=self._legal(planned, begin), seed=seed, gap=PLAN_GAP
-        )
+        solved = self._try(planned, begin, seconds)
         if solved.choice is None and planned.usage_limit is not None:
             objective, step_s = self.problem.task.objective, self.problem.best.cost.step_s
             penalty = objective.penalty if isinstance(objective, StepSeconds) else StepSeconds().penalty
             priced = planned.cost + penalty * step_s / planned.usage_limit * planned.usage
-            planned = replace(planned, cost=priced, usage_limit=None)
-            solved = solve(
-                planned, seconds=self._solver_seconds(), start=self._legal(planned, begin), seed=seed, gap=PLAN_GAP
-            )
+            solved = self._try(replace(planned, cost=priced, usage_limit=None), begin, seconds)
+        return solved
+
+    def _try(self, planned: PairwiseProblem, begin: np.ndarray, seconds: float) -> Solution:
+        start, seed = self._legal(planned, begin), self.problem.seed
+        solved = solve(planned, seconds=max(0.0, seconds), start=start, seed=seed, gap=PLAN_GAP)
         self._note(solved.notes)
         return solved
 
@@ -200,9 +226,6 @@ class Planner:
         """The best state as a choice for a problem, which has nodes for other memory behind; None if it is none."""
         start = np.concatenate([begin, np.zeros(planned.nodes - len(begin), np.int64)])
         return start if planned.fits(start) and np.isfinite(planned.cost_of(start)) else None
-
-    def _solver_seconds(self) -> float:
-        return min(self._seconds, self.problem.seconds_left)
 
     # ---- neighbourhoods
 

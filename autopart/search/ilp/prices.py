@@ -11,8 +11,8 @@ each at the simulator's price, and of the cheapest sequences of them (`label_ste
     use, def    what a move before a use, or right after an op, costs at least, for the bound: links alone, and after an
                 op no latency of reductions, which may be combined
     plan        with local copies as they usually are, for the plan
-    exact       what the simulator asks for the very plan that a lowering makes: asked for the pairs that a solved plan
-                uses (`ExactJob`), and put in the plan's table in place of what stood there
+    exact       what the simulator asks for the very plan that a lowering makes: asked for the pairs that a solution
+                uses (`lowered_moves.py`), and put in the table in place of what stood there
 
 The tables depend on nothing but the task, so that they are equal wherever they are made.
 """
@@ -23,33 +23,23 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autopart.core.mesh import Mesh
 from autopart.core.op import TensorType
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.costmodel.lower_for_device import forms_for
-from autopart.costmodel.simulator.redistribution_costs import plan_cost
 from autopart.search.ilp.label_steps import DEF, PLAN, USE, move_seconds
-from autopart.search.ilp.labels import Label, distributed_types, divides, is_pending
-from autopart.spmd.redistribution import plan
-from autopart.spmd.redistribution.forms import EmittedCost
+from autopart.search.ilp.labels import Label, divides, is_pending
+from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, Pair
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
 
-__all__ = ["DEF", "PLAN", "USE", "ExactJob", "Pair", "PriceJob", "Prices", "exact_jobs", "moved_to", "price_jobs"]
+__all__ = ["DEF", "PLAN", "USE", "PriceJob", "Prices", "moved_to", "price_jobs"]
 
 MOST_LABELS = 700
 """A type of more labels has a table without sequences: what a single collective cannot do costs nothing at least."""
-
-PAIRS_PER_JOB = 50
-"""Pairs that a worker prices at a time: a tenth of a second."""
-
-Pair = tuple[TensorType, Label, Label]
-"""A move of a value of a type from one label to another."""
 
 
 @dataclass(frozen=True)
@@ -65,39 +55,12 @@ class PriceJob:
         return move_seconds(self.type_, self.labels, links, sequences=len(self.labels) <= MOST_LABELS)
 
 
-@dataclass(frozen=True)
-class ExactJob:
-    """Moves of one type of value; a worker answers with the seconds of each as it is lowered."""
-
-    type_: TensorType
-    pairs: tuple[tuple[Label, Label], ...]
-
-    def answer(self, task: SearchTask) -> tuple[float, ...]:
-        """The prices on the task's mesh."""
-        mesh, cost = task.partitioning.mesh, task.options.redistribution_cost
-        forms = forms_for(mesh)
-        return tuple(_exact(self.type_, source, target, mesh, cost, forms) for source, target in self.pairs)
-
-
 def moved_to(source: Label, target: Label, stands: int) -> Label:
     """The label to which a value is moved for a reader that wants `target`: whole, where it may stand for parts.
 
     `stands` has the bit of each reduction whose parts a whole value may stand for.
     """
     return tuple(0 if s != t and is_pending(t) and stands >> t & 1 else t for s, t in zip(source, target, strict=True))
-
-
-def _exact(type_: TensorType, source: Label, target: Label, mesh: Mesh, cost: Any, forms: EmittedCost | None) -> float:
-    """Seconds between the two layouts of two labels between which they are least."""
-    if any(is_pending(t) and s != t for s, t in zip(source, target, strict=True)):
-        return math.inf
-    best, links = math.inf, mesh_links(mesh)
-    for from_ in distributed_types(type_.shape, source, mesh):
-        for to in distributed_types(type_.shape, target, mesh):
-            steps = plan(from_, to, element_bytes=type_.element_bytes, cost=cost, forms=forms)
-            priced = plan_cost(steps, type_.element_bytes, links)
-            best = min(best, priced.seconds + priced.copy_s)
-    return best
 
 
 class _Table:
@@ -130,6 +93,16 @@ class Prices:
             for (source, target), seconds in zip(job.pairs, answer, strict=True):
                 table.seconds[PLAN, table.place[source], table.place[target]] = seconds
                 self.exact.add((job.type_, source, target))
+        self._known.clear()
+
+    def learn_least(self, jobs: Sequence[LeastJob], answers: Sequence[tuple[tuple[float, float], ...]]) -> None:
+        """Puts the least prices of plans in the bound's tables, wherever they are higher."""
+        for job, answer in zip(jobs, answers, strict=True):
+            table = self._tables[job.type_]
+            for (source, target), (before_use, after_op) in zip(job.pairs, answer, strict=True):
+                at = table.place[source], table.place[target]
+                table.seconds[USE][at] = max(table.seconds[USE][at], before_use)
+                table.seconds[DEF][at] = max(table.seconds[DEF][at], after_op)
         self._known.clear()
 
     def seconds(
@@ -178,15 +151,3 @@ def _universe(type_: TensorType, given: list[Label], sizes: Sequence[int]) -> tu
     if math.prod(map(len, codes)) <= MOST_LABELS:
         found.update(dict.fromkeys(p for p in itertools.product(*codes) if divides(type_.shape, p, sizes)))
     return tuple(found)
-
-
-def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:
-    """What workers are asked for: each pair once, in an order that depends on nothing else."""
-    of: dict[TensorType, dict[tuple[Label, Label], None]] = {}
-    for type_, source, target in pairs:
-        of.setdefault(type_, {})[source, target] = None
-    jobs: list[ExactJob] = []
-    for type_, found in of.items():
-        wanted = sorted(found)
-        jobs += [ExactJob(type_, tuple(wanted[i : i + PAIRS_PER_JOB])) for i in range(0, len(wanted), PAIRS_PER_JOB)]
-    return jobs

@@ -19,10 +19,11 @@ from autopart.costmodel.hardware.devices import Device, device, device_row
 from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
-from autopart.search.ilp.formulation import Flow, equal_shares
+from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
 from autopart.search.ilp.held_bytes import Liveness, node_bytes
+from autopart.search.ilp.least_seconds import certain, least_seconds
 from autopart.search.ilp.nodes import Nodes
-from autopart.search.ilp.op_seconds import SimulatedWork, least_seconds, planned_seconds
+from autopart.search.ilp.op_seconds import SimulatedWork, planned_seconds
 from autopart.search.ilp.pending_ways import PendingWays
 from autopart.search.ilp.prices import PriceJob, Prices, price_jobs
 from autopart.search.ilp.solver import PairwiseProblem
@@ -43,7 +44,7 @@ class Model:
 
     arrays, statics    of the program, as the simulator and the lowering have them
     ways               by which what is pending may pass
-    flow               with equal shares of shared moves
+    flow               with shares of shared moves that add up to one: for the bound
     table              prices, once they are known
     """
 
@@ -62,7 +63,7 @@ class Model:
         arrays, statics = program_arrays(start.program), LoweringContext.of(start.program)
         ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
         nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
-        flow = Flow.of(nodes, statics, ways.stands, equal_shares(nodes, statics))
+        flow = Flow.of(nodes, statics, ways.stands, least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0))
         assert start.mesh.device is not None
         return Model(nodes, arrays, statics, ways, device(start.mesh.device), flow, Prices({}))
 
@@ -76,19 +77,20 @@ class Model:
 
     def least(self) -> PairwiseProblem:
         """The problem whose costs are never more than the simulator's, whatever is fused, combined and shared."""
-        seconds = [trips * once for trips, once in zip(self._trips(), self.least_once(), strict=True)]
+        seconds = [trips * once for trips, once in zip(self.trips(), self.least_once(), strict=True)]
         return self._problem(seconds, self.flow, Liveness.of_arguments(self.nodes), least=True)
 
     def least_once(self) -> list[np.ndarray]:
         """Per node, for each strategy, the seconds that one run of one of its ops takes at least."""
-        nodes, row, sizes = self.nodes, device_row(self.device), self.nodes.start.mesh.axis_sizes
+        nodes, sizes = self.nodes, self.nodes.start.mesh.axis_sizes
+        known = certain(self.arrays, device_row(self.device), nodes.of_op, nodes.member)
         found: list[np.ndarray] = []
         for node, options in enumerate(nodes.strategies):
             op = nodes.member[node]
             if options is None:
                 found.append(np.zeros(nodes.options(node)))
                 continue
-            found.append(least_seconds(self.arrays, row, op, options, sizes))
+            found.append(least_seconds(self.arrays, self.device, op, options, sizes, known))
         return found
 
     def planned(self, run: Simulation, held: Liveness) -> PairwiseProblem:
@@ -115,7 +117,7 @@ class Model:
         """The problem of a plan, by the prices of moves that are known now."""
         return self._problem(costs.seconds, costs.flow, held, least=False)
 
-    def _trips(self) -> np.ndarray:
+    def trips(self) -> np.ndarray:
         """float64[nodes]: how often the ops of a node run in all."""
         program, of_op = self.nodes.start.program, self.nodes.of_op
         runs = program.scope_trips[program.op_scope].astype(float)

@@ -67,9 +67,9 @@ def solve_exactly(
     else:
         started = time.monotonic()
         _by_highs(problem, program, answer, scale, seconds, begin, seed, absolute_gap, news)
-        if answer.done or not answer.notes:
-            return answer
         seconds -= time.monotonic() - started
+        if answer.done or not answer.notes or seconds <= 0:
+            return answer
     from autopart.search.ilp.solver.pulp_model import solve_by_cbc  # PuLP is imported by who needs it alone
 
     solved = solve_by_cbc(program, seconds)
@@ -102,7 +102,13 @@ def _by_highs(
     np.savez(model, **arrays)
     process = subprocess.Popen([sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-    timer = threading.Timer(max(0.0, seconds) + GRACE_S, process.kill)
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(max(0.0, seconds) + GRACE_S, end)
     timer.start()
     try:
         stdin.write(model.getvalue())
@@ -117,7 +123,9 @@ def _by_highs(
             process.kill()
         stdout.close()
         code = process.wait()
-    if not answer.done and code != 0:
+    if not answer.done and late.is_set():
+        answer.notes.append(f"HiGHS went on {GRACE_S:g} s after its time limit, and was ended")
+    elif not answer.done and code != 0:
         how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
         answer.notes.append(f"HiGHS {how}: CBC instead")
 

@@ -5,6 +5,7 @@ The model has the variables, rows and numbers of the arrays in `integer_program`
 
 from __future__ import annotations
 
+import time
 import warnings
 from typing import NamedTuple
 
@@ -42,8 +43,12 @@ def pulp_model(program: IntegerProgram) -> tuple[pulp.LpProblem, list[pulp.LpVar
 
 
 def solve_by_cbc(program: IntegerProgram, seconds: float) -> Solved | None:
-    """What CBC finds in so many seconds; None if that is nothing, or CBC cannot be run."""
+    """What CBC finds in so many seconds, the model's making among them; None if that is nothing, or it cannot run."""
+    deadline = time.monotonic() + seconds
     model, variables = pulp_model(program)
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        return None
     with warnings.catch_warnings():  # PuLP 4 will ship CBC apart, under another name
         warnings.simplefilter("ignore", DeprecationWarning)
         solver = pulp.PULP_CBC_CMD(msg=False, timeLimit=max(1.0, seconds), gapRel=0.0)

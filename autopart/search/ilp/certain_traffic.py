@@ -1,0 +1,215 @@
+"""Memory traffic that no compiler avoids: what kernels must read and write however ops are fused and joined.
+
+    %s = dot %q %k         A, written: %p is made of it, and another kernel reads either
+    %m = reduce_max %s     may run inside A, as A makes %s: nothing is certain
+    %e = exp (%s - %m)     may be computed inside its readers
+    %t = reduce_sum %e     cannot run inside A, since A has to end before %m is known: reads %s or %e
+    %o = dot (%e / %t) %v  B, reads %s or something on the way from %s, in a kernel of its own
+
+A *station* is an op that is never computed inside others: a product, a reduction, a look-up, an update, an opaque
+kernel, and an elementwise op whose result leaves the program, a loop or a scope. What a station reads comes along a
+path of elementwise ops of its size from a *leaf*, which is no such op's result. Something on the path is in memory, so
+that the station's kernel reads at least as many bytes as the least on the path has. Leaf and path are the same from
+wherever they are looked at, so unlike leaves have paths apart, and a kernel that reads two pays both.
+
+    read once    stations that may run in one kernel read a leaf together: one of them counts, and more of them only
+                 where a reduction between two of them keeps their kernels apart. Products never share a kernel
+    not at all   by what may run inside the kernel that makes the leaf
+    written      what a product makes and a kernel apart reads, at the least on the path there; outputs
+
+Where arrays may stay on the chip, bytes count only if they exceed it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.costmodel.simulator.arrays import ProgramArrays
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, SLICING, UPDATE
+from autopart.search.ilp.fusion_regions import Regions, regions
+
+NARROW_BYTES = 2.0
+"""Bytes of an f32 element that only products read, where they read it as bf16."""
+
+
+class Traffic(NamedTuple):
+    """Certain traffic, in bytes for each element of a device's part.
+
+    reads     float64[uses]: of the array as the use reads it
+    writes    float64[values]: of the array as its op leaves it
+    """
+
+    reads: np.ndarray
+    writes: np.ndarray
+
+
+def certain_traffic(arrays: ProgramArrays) -> tuple[Traffic, Regions]:
+    """The certain traffic of a program, for any partitioning of it, and the regions that it follows from."""
+    walk = _Walk(arrays)
+    return walk.traffic(), walk.regions
+
+
+class _Walk:
+    """A walk over one program: `leaf[v]` and `least[v]` of the path that ends in value v."""
+
+    def __init__(self, arrays: ProgramArrays):
+        self.arrays = arrays
+        self.regions: Regions = regions(arrays)
+        self.operand_ptr, self.result_ptr = arrays.operand_ptr.tolist(), arrays.result_ptr.tolist()
+        self.operands, self.maker = arrays.uses["operands"].tolist(), arrays.values["value_op"].tolist()
+        self.op_class, self.scope = arrays.ops["op_class"].tolist(), arrays.ops["op_scope"].tolist()
+        self.narrows, self.is_argument = arrays.ops["narrows"].tolist(), arrays.ops["is_argument"].tolist()
+        self.element_bytes = arrays.values["element_bytes"].tolist()
+        self.elements = arrays.values["elements"].tolist()
+        self.leaf, self.least = self._paths()
+
+    def _paths(self) -> tuple[list[int], list[float]]:
+        """Per value the leaf of its path (-1: there is none), and the least bytes of an element on it."""
+        count = len(self.maker)
+        leaf, least = [-1] * count, [0.0] * count
+        fused, base = self.regions.fusable.tolist(), self.regions.base.tolist()
+        is_splat = self.arrays.values["is_splat"].tolist()
+        for op in range(len(self.op_class)):
+            for value in range(self.result_ptr[op], self.result_ptr[op + 1]):
+                if base[value] != value:
+                    leaf[value], least[value] = leaf[base[value]], least[base[value]]
+                elif is_splat[value]:
+                    continue
+                elif not fused[op]:
+                    leaf[value], least[value] = value, self.element_bytes[value]
+                else:
+                    for use in range(self.operand_ptr[op], self.operand_ptr[op + 1]):
+                        operand = self.operands[use]
+                        on_path = min(self.element_bytes[value], least[operand])
+                        if self.elements[operand] == self.elements[value] and on_path > least[value]:
+                            leaf[value], least[value] = leaf[operand], on_path
+        return leaf, least
+
+    def traffic(self) -> Traffic:
+        """See `Traffic`."""
+        reads = np.zeros(len(self.operands))
+        shared: dict[tuple[int, int], list[int]] = {}
+        products: dict[tuple[int, int], list[int]] = {}
+        alone: list[int] = []
+        for op in np.flatnonzero(self.regions.station).tolist():
+            kind = self.op_class[op]
+            for use in self._leaves_of(op):
+                place = self.leaf[self.operands[use]], self.scope[op]
+                if kind in (REDUCE, ELEMENTWISE):
+                    shared.setdefault(place, []).append(use)
+                elif kind in (MATMUL, CONV):
+                    products.setdefault(place, []).append(use)
+                else:
+                    alone.append(use)
+        for place in {**shared, **products}:
+            by_products = products.get(place, [])
+            kept = self._apart(place[0], shared.get(place, []), [self._reader(use) for use in by_products])
+            for use in (*kept, *by_products):
+                reads[use] = self._read_bytes(use, kept)
+        for use in alone:
+            reads[use] = self._read_bytes(use, [])
+        return Traffic(reads, self._writes())
+
+    def _reader(self, use: int) -> int:
+        return int(self.arrays.uses["use_op"][use])
+
+    def _leaves_of(self, op: int) -> list[int]:
+        """One use of the op for each leaf that it reads; what an update changes in place is not read."""
+        first, is_update, changed = self.operand_ptr[op], self.op_class[op] == UPDATE, set[int]()
+        if is_update:
+            changed = {self.leaf[self.operands[first]], int(self.regions.base[self.operands[first]])}
+        best: dict[int, int] = {}
+        for use in range(first + is_update, self.operand_ptr[op + 1]):
+            value = self.operands[use]
+            if self.leaf[value] in changed:
+                continue
+            known = best.get(self.leaf[value])
+            more = known is None or self._whole(use) > self._whole(known)
+            if more and self.leaf[value] >= 0 and self.least[value] > 0:
+                best[self.leaf[value]] = use
+        return list(best.values())
+
+    def _whole(self, use: int) -> float:
+        return self.least[self.operands[use]] * self.elements[self.operands[use]]
+
+    def _read_bytes(self, use: int, beside: list[int]) -> float:
+        """Bytes of an element that a station reads along the path of a use; `beside`: uses that count for its leaf.
+
+        An array that only products read may be stored as bf16. Where one product reads it, and no kernel that is
+        counted can make it, whoever makes it reads the path before it.
+        """
+        op, value = self._reader(use), self.operands[use]
+        found, leaf, base = self.least[value], self.leaf[value], int(self.regions.base[value])
+        if self.op_class[op] == OPAQUE:
+            found *= float(self.arrays.specs["read_share"][self.arrays.ops["spec"][op]])
+        if not (self.narrows[op] and self.element_bytes[value] == 2 * NARROW_BYTES):
+            return found
+        made_by, source = self.maker[base], self.maker[leaf]
+        if self.regions.fusable[made_by]:
+            once = all(self.arrays.user_ptr[v + 1] - self.arrays.user_ptr[v] == 1 for v in {value, base})
+            apart = not self._joins(source) or self.regions.after(made_by, source)
+            if once and apart and all(self.regions.after(made_by, self._reader(other)) for other in beside):
+                return found
+        elif self.is_argument[made_by]:
+            return found
+        return min(found, NARROW_BYTES)
+
+    def _joins(self, maker: int) -> bool:
+        """True where elementwise ops may run in the kernel that makes an op's result."""
+        return self.op_class[maker] in (ELEMENTWISE, MATMUL, CONV)
+
+    def _apart(self, leaf: int, uses: list[int], products: list[int]) -> list[int]:
+        """Of uses by stations that may share kernels, those that read the leaf in kernels apart."""
+        maker = self.maker[leaf]
+        joins = self._joins(maker)
+        touched = {region for product in products for region in self.regions.read_by(product)}
+        kept: list[int] = []
+        for use in uses:
+            op = self._reader(use)
+            if int(self.regions.of_op[op]) in touched or (joins and not self.regions.after(op, maker)):
+                continue
+            if all(self.regions.after(op, self._reader(other)) for other in kept):
+                kept.append(use)
+        return kept
+
+    def _writes(self) -> np.ndarray:
+        """Bytes of an element of each value that are certainly written."""
+        writes, on_path = np.zeros(len(self.maker)), self._least_until_read()
+        is_output = self.arrays.values["is_output"].tolist()
+        for op in np.flatnonzero(self.regions.station).tolist():
+            kind = self.op_class[op]
+            for value in range(self.result_ptr[op], self.result_ptr[op + 1]):
+                if kind != UPDATE and is_output[value]:
+                    writes[value] = self.element_bytes[value]
+                elif kind in (MATMUL, CONV, OPAQUE, SLICING, REDUCE):
+                    writes[value] = on_path[value]
+        return writes
+
+    def _least_until_read(self) -> list[float]:
+        """Per value, of the ways on which it comes to a station that reads in a kernel apart, the most of the least
+        bytes of an element on the way; 0 where there is none, or where an output is on the way."""
+        found = [0.0] * len(self.maker)
+        users, user = self.arrays.user_ptr.tolist(), self.arrays.user.tolist()
+        fusable, is_output = self.regions.fusable, self.arrays.values["is_output"].tolist()
+        for op in range(len(self.op_class) - 1, -1, -1):
+            for value in range(self.result_ptr[op], self.result_ptr[op + 1]):
+                for use in user[users[value] : users[value + 1]]:
+                    reader, here = self._reader(use), self.element_bytes[value]
+                    kind, view = self.op_class[reader], self.arrays.ops["is_view"][reader]
+                    if kind in (MATMUL, CONV):
+                        apart = fusable[op] and self.leaf[value] >= 0
+                        apart = apart and self.regions.after(op, self.maker[self.leaf[value]])
+                        if self.narrows[reader] and here == 2 * NARROW_BYTES and not apart:
+                            here = NARROW_BYTES
+                    elif kind in (OPAQUE, SLICING) or (kind == UPDATE and use > self.operand_ptr[reader]):
+                        pass
+                    elif view or (kind == ELEMENTWISE and fusable[reader]):
+                        into = self.result_ptr[reader] + (use - self.operand_ptr[reader] if view else 0)
+                        same = self.elements[into] == self.elements[value] and self.scope[reader] == self.scope[op]
+                        here = min(here, found[into]) if same and not is_output[into] else 0.0
+                    else:
+                        here = 0.0
+                    found[value] = max(found[value], here)
+        return found

@@ -1,0 +1,138 @@
+"""What a lowering's own moves cost at least: exact prices for the pairs of labels that decide a bound.
+
+    table     (1, 0) -> (0, 2)     0.4 ms     some sequence of collectives, whoever would emit it
+    exact     (1, 0) -> (0, 2)     3.1 ms     the very plan, the cheapest over the orders of axes on a dim
+
+A bound is only as good as the cheapest way around what a lowering must do, so the pairs of labels that a choice may
+use are priced as they are planned, as far as the time allows. A move before a use is one plan. After an op there may be
+two: to the layout in which the value waits, and from there to its reader.
+
+    (17, 2) -> (1, 0)     by way of (1, 2), (1, 0), (0, 2), (0, 0): what is pending is reduced into what the reader
+                          wants, or whole; other axes wait as they were left, or whole where an action keeps them
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from autopart.core.mesh import Mesh
+from autopart.core.op import TensorType
+from autopart.costmodel.hardware.links import Links, mesh_links
+from autopart.costmodel.lower_for_device import forms_for
+from autopart.costmodel.simulator.redistribution_costs import plan_cost
+from autopart.search.ilp.labels import Label, distributed_types, divides, is_pending
+from autopart.spmd.redistribution import plan
+from autopart.spmd.redistribution.forms import EmittedCost
+
+if TYPE_CHECKING:
+    from autopart.search.evaluator import SearchTask
+
+PAIRS_PER_JOB, LEAST_PER_JOB = 50, 1000
+"""Pairs that a worker prices at a time: a tenth of a second; and for a bound, where they have parts in common."""
+
+Pair = tuple[TensorType, Label, Label]
+"""A move of a value of a type from one label to another."""
+
+
+@dataclass(frozen=True)
+class PlannedMoves:
+    """Prices of the plans that a lowering makes of values of one type; make it with `PlannedMoves.of`."""
+
+    type_: TensorType
+    mesh: Mesh
+    links: Links
+    cost: Any
+    forms: EmittedCost | None
+    _known: dict[tuple[Label, Label], tuple[float, float]] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def of(type_: TensorType, task: SearchTask) -> PlannedMoves:
+        """Those of a search's lowerings."""
+        mesh = task.partitioning.mesh
+        return PlannedMoves(type_, mesh, mesh_links(mesh), task.options.redistribution_cost, forms_for(mesh))
+
+    def seconds(self, source: Label, target: Label) -> tuple[float, float]:
+        """(seconds, seconds without the latency of a reduction that may be combined) between the two layouts of two
+        labels between which they are least; infinite where the target awaits what the source does not."""
+        if (source, target) not in self._known:
+            self._known[source, target] = self._priced(source, target)
+        return self._known[source, target]
+
+    def _priced(self, source: Label, target: Label) -> tuple[float, float]:
+        if any(is_pending(t) and s != t for s, t in zip(source, target, strict=True)):
+            return math.inf, math.inf
+        whole = combined = math.inf
+        for from_ in distributed_types(self.type_.shape, source, self.mesh):
+            for to in distributed_types(self.type_.shape, target, self.mesh):
+                steps = plan(from_, to, element_bytes=self.type_.element_bytes, cost=self.cost, forms=self.forms)
+                priced = plan_cost(steps, self.type_.element_bytes, self.links)
+                found = priced.seconds + priced.copy_s
+                whole = min(whole, found)
+                combined = min(combined, found - (priced.latency_s if priced.combinable else 0.0))
+        return whole, combined
+
+    def after_op(self, source: Label, target: Label) -> float:
+        """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in."""
+        best, sizes = math.inf, self.mesh.axis_sizes
+        for waits in itertools.product(*map(_between, source, target)):
+            if divides(self.type_.shape, waits, sizes):
+                first = self.seconds(source, waits)[1] if waits != source else 0.0
+                second = self.seconds(waits, target)[0] if waits != target else 0.0
+                best = min(best, first + second)
+        return best
+
+
+def _between(source: int, target: int) -> list[int]:
+    """What an axis may do while a value waits that it leaves as `source` and reads as `target`."""
+    return list(dict.fromkeys((target, 0) if is_pending(source) and source != target else (source, target, 0)))
+
+
+@dataclass(frozen=True)
+class ExactJob:
+    """Moves of one type of value; a worker answers with the seconds of each as it is lowered."""
+
+    type_: TensorType
+    pairs: tuple[tuple[Label, Label], ...]
+
+    def answer(self, task: SearchTask) -> tuple[float, ...]:
+        """The prices on the task's mesh."""
+        moves = PlannedMoves.of(self.type_, task)
+        return tuple(moves.seconds(source, target)[0] for source, target in self.pairs)
+
+
+@dataclass(frozen=True)
+class LeastJob:
+    """Moves of one type of value; a worker answers with the least seconds of each before a use, and after an op."""
+
+    type_: TensorType
+    pairs: tuple[tuple[Label, Label], ...]
+
+    def answer(self, task: SearchTask) -> tuple[tuple[float, float], ...]:
+        """The prices on the task's mesh."""
+        moves = PlannedMoves.of(self.type_, task)
+        return tuple((moves.seconds(*pair)[0], moves.after_op(*pair)) for pair in self.pairs)
+
+
+def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:
+    """What workers are asked for: each pair once, in an order that depends on nothing else."""
+    return [ExactJob(type_, part) for type_, part in _parts(pairs, PAIRS_PER_JOB)]
+
+
+def least_jobs(pairs: Iterable[Pair]) -> list[LeastJob]:
+    """The same for the bound."""
+    return [LeastJob(type_, part) for type_, part in _parts(pairs, LEAST_PER_JOB)]
+
+
+def _parts(pairs: Iterable[Pair], most: int) -> list[tuple[TensorType, tuple[tuple[Label, Label], ...]]]:
+    of: dict[TensorType, dict[tuple[Label, Label], None]] = {}
+    for type_, source, target in pairs:
+        of.setdefault(type_, {})[source, target] = None
+    found: list[tuple[TensorType, tuple[tuple[Label, Label], ...]]] = []
+    for type_, pairs_of in of.items():
+        wanted: Sequence[tuple[Label, Label]] = sorted(pairs_of)
+        found += [(type_, tuple(wanted[i : i + most])) for i in range(0, len(wanted), most)]
+    return found

@@ -1,0 +1,203 @@
+"""Does a bound's part of any state cost no more than the state: its kernels, its moves, its traffic?"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import autopart as ap
+from autopart.core.actions import Atomic, Propagate, Tile
+from autopart.core.layout import LAST_TILE
+from autopart.core.op import TensorType
+from autopart.core.partitioning import Partitioning
+from autopart.costmodel.lower_for_device import lower_for_device
+from autopart.costmodel.simulator.arrays import program_arrays
+from autopart.costmodel.simulator.kernel_graph import KERNEL
+from autopart.costmodel.simulator.simulator import Simulator
+from autopart.search.contract import MESH, two_matrices
+from autopart.search.cost import StepSeconds
+from autopart.search.ilp.bound import each_apart, lower_bound
+from autopart.search.ilp.certain_traffic import certain_traffic
+from autopart.search.ilp.incumbent import choice_of
+from autopart.search.ilp.labels import legal_labels
+from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, least_jobs
+from autopart.search.ilp.prices import PriceJob
+from experiments.ilp.small import SMALL, f32
+from tests.property.random_programs import RandomProgram
+from tests.search.test_ilp import WALKED, model_of, task_of
+
+SUM = LAST_TILE + 1
+DEVICES = ("tpu_v3", "tpu_v5e", "h100")
+
+
+def layer(params, x):
+    """A transformer layer with its update: normalisation, attention, a gelu, all backwards too."""
+
+    def normal(x, gain):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain
+
+    def loss(p):
+        q, k, v = (jnp.einsum("btd,dnh->btnh", normal(x, p["g"]), p[n]) for n in "qkv")
+        weights = jax.nn.softmax(jnp.einsum("bqnh,bknh->bnqk", q, k))
+        h = x + jnp.einsum("bqnh,nhd->bqd", jnp.einsum("bnqk,bknh->bqnh", weights, v), p["o"])
+        return ((h + jax.nn.gelu(normal(h, p["g"]) @ p["up"]) @ p["down"]) ** 2).mean()
+
+    return jax.tree.map(lambda p, g: p - 1e-3 * g / (jnp.sqrt(g * g) + 1e-8), params, jax.grad(loss)(params))
+
+
+def scanned(x, weights):
+    return jax.lax.scan(lambda h, w: (jax.nn.gelu(h @ w) + h, h.sum()), x, weights)
+
+
+LAYER = {name: f32(128, 8, 16) for name in "qkv"} | {"o": f32(8, 16, 128), "g": f32(128)}
+LAYER |= {"up": f32(128, 512), "down": f32(512, 128)}
+
+PROGRAMS = {name: (small.fun, small.args) for name, small in SMALL.items()} | WALKED
+PROGRAMS |= {
+    "layer": (layer, (LAYER, f32(16, 64, 128))),
+    "scanned": (scanned, (f32(512, 256), f32(4, 256, 256))),
+    "residual": (
+        lambda x, w, v: (lambda h: (h + jnp.tanh(h @ v), h.sum(-1), (h * 2).max(0)))(x + x @ w),
+        (f32(2048, 512), f32(512, 512), f32(512, 512)),
+    ),
+}
+
+
+def began(fun, args, device: str) -> Partitioning:
+    mesh = ap.Mesh({"a": 4, "b": 2}, device=device)
+    return Partitioning(ap.jit(fun, mesh, []).lower(*args).traced.program, mesh)
+
+
+def walk(state: Partitioning, random: np.random.Generator, length: int) -> None:
+    """Tiles, propagations and atomics wherever they are legal."""
+    for _ in range(length):
+        value, axis = int(random.integers(state.program.value_count)), "ab"[random.integers(2)]
+        rank = len(state.program.type_of(value).shape)
+        if random.random() < 0.3 and state.tiled_dim(value, axis) < 0:
+            state.apply(Atomic(value, axis))
+        elif rank and not state.why_not_tile(value, dim := int(random.integers(rank)), axis):
+            state.apply_all([Tile(value, dim, axis), Propagate(axis)])
+
+
+def shares_of_kernels(start: Partitioning, states: int, seed: int = 0) -> list[float]:
+    """For random states, the least seconds of their ops' strategies over the seconds of their kernels."""
+    model, simulator = model_of(task_of(start)), Simulator.of(start.program, start.mesh)
+    once, trips, random = model.least_once(), model.trips(), np.random.default_rng(seed)
+    found: list[float] = []
+    for _ in range(states):
+        state = start.copy()
+        walk(state, random, int(random.integers(0, 10)))
+        run = simulator.run(lower_for_device(state))
+        kernels = run.graph.nodes["kind"] == KERNEL
+        least = sum(n * costs[c] for n, costs, c in zip(trips, once, choice_of(model.nodes, run.local), strict=True))
+        found.append(least / max(1e-30, float((run.node_s * run.node_trips)[kernels].sum())))
+    return found
+
+
+# ---- ops
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["attention", "messages", "normalise", "layer", "scanned", "residual"])
+def test_ops_of_a_random_state_cost_no_more_than_its_kernels(name, device):
+    assert max(shares_of_kernels(began(*PROGRAMS[name], device), 12)) <= 1 + 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_ops_of_many_random_states_cost_no_more_than_their_kernels(name, device):
+    assert max(shares_of_kernels(began(*PROGRAMS[name], device), 100, seed=1)) <= 1 + 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 200, 10))
+def test_ops_of_random_programs_cost_no_more_than_their_kernels(first):
+    for seed in range(first, first + 10):
+        program = RandomProgram(seed, 16)
+        start = began(program, (program.inputs(),), DEVICES[seed % 3])
+        assert max(shares_of_kernels(start, 8, seed=seed), default=0.0) <= 1 + 1e-9, seed
+
+
+def test_softmax_reads_its_products_twice_and_writes_them_once_however_it_is_fused():
+    start = began(*PROGRAMS["attention"], "tpu_v3")
+    program = start.program
+    traffic, _ = certain_traffic(program_arrays(program))
+    scores, weighted = (op for op in range(program.op_count) if program.spec(op).kind == "dot_general")
+    largest, total = (op for op in range(program.op_count) if program.spec(op).kind == "reduce")
+    assert traffic.writes[int(program.result_ptr[scores])] == 4
+    assert traffic.reads[program.operand_ptr[largest]] == 0, "it may run in the product's kernel"
+    assert traffic.reads[program.operand_ptr[total]] == 4
+    assert 4 in traffic.reads[program.operand_ptr[weighted] : program.operand_ptr[weighted + 1]]
+
+
+def test_what_an_update_may_do_in_the_kernel_of_its_gradient_is_not_read_twice():
+    start = began(*PROGRAMS["perceptron"], "tpu_v3")
+    program = start.program
+    traffic, _ = certain_traffic(program_arrays(program))
+    for op in range(program.op_count):
+        if program.spec(op).kind == "subtract" and program.type_of(int(program.result_ptr[op])).shape[0] != 8192:
+            assert traffic.reads[program.operand_ptr[op]] == 4, "the parameter"
+            assert traffic.reads[program.operand_ptr[op] + 1] == 0, "the gradient, made in this kernel"
+            assert traffic.writes[int(program.result_ptr[op])] == 4
+
+
+def test_op_each_at_its_cheapest_is_a_bound_below_the_one_that_moves_are_part_of():
+    model = model_of(task_of(Partitioning(two_matrices(), MESH)))
+    assert 0 < each_apart(model) <= lower_bound(model, StepSeconds(), 20.0).score * (1 + 1e-6)
+
+
+# ---- moves
+
+
+@pytest.mark.parametrize(
+    ("axes", "device"),
+    [
+        ({"a": 16, "b": 4}, "h100"),
+        ({"a": 2, "b": 8}, "h100"),
+        ({"a": 6, "b": 4}, "tpu_v4"),
+        ({"a": 32, "b": 2}, "tpu_v3"),
+    ],
+    ids=str,
+)
+def test_no_move_costs_less_than_the_bound_says_where_axes_span_several_fabrics(axes, device):
+    mesh, type_ = ap.Mesh(axes, device=device), TensorType((192, 3072), "f32")
+    labels = tuple(legal_labels(type_.shape, [[0, 1, 2, SUM]] * 2, mesh.axis_sizes))
+    task = task_of(Partitioning(two_matrices(), mesh))
+    least = PriceJob(type_, labels).answer(task)[0]
+    for i, source in enumerate(labels):
+        exact = np.array(ExactJob(type_, tuple((source, target) for target in labels)).answer(task))
+        assert (least[i] <= exact * (1 + 1e-9)).all()
+
+
+def test_tiles_that_become_whole_cost_about_a_gather_though_another_axis_changes_its_dim():
+    mesh, type_ = ap.Mesh({"a": 16, "b": 2}, device="tpu_v3"), TensorType((48, 1024, 4096), "f32")
+    task, move = task_of(Partitioning(two_matrices(), mesh)), ((3, 1), (0, 2))
+    least = PriceJob(type_, move).answer(task)[0][0, 1]
+    ((exact,),) = (ExactJob(type_, (move,)).answer(task),)
+    assert 0.25 * exact < least <= exact
+
+
+def test_planned_moves_raise_the_bounds_tables_to_what_a_lowering_pays():
+    task = task_of(Partitioning(two_matrices(), ap.Mesh({"a": 4, "b": 2}, device="tpu_v3")))
+    model = model_of(task)
+    type_ = model.nodes.start.program.type_of(int(model.nodes.start.program.arguments[0]))
+    pair = (type_, (1, 1), (0, 2))
+    jobs = least_jobs([pair])
+    assert jobs == [LeastJob(type_, (pair[1:],))]
+    model.table.learn_least(jobs, [job.answer(task) for job in jobs])
+    (exact,) = ExactJob(type_, (pair[1:],)).answer(task)
+    source, target = ((pair[1],), (pair[2],))
+    assert model.table.seconds(type_, source, target, 0)[0, 0] == pytest.approx(exact)
+    assert model.table.seconds(type_, source, target, 1)[0, 0] <= exact * (1 + 1e-9)
+    assert pair in model.flow.pairs()
+
+
+def test_sum_that_waits_for_its_reader_costs_the_cheaper_of_both_ways():
+    task = task_of(Partitioning(two_matrices(), MESH))
+    type_ = TensorType((1024, 4096), "f32")
+    ((before_use, after_op),) = LeastJob(type_, (((SUM, 0), (1, 0)),)).answer(task)
+    assert 0 < after_op < before_use, "less a latency that it may share"
