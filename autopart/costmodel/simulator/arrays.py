@@ -218,6 +218,11 @@ def local_arrays(
     held.moves["moved_position"], held.moves["moves_nothing"] = place.position, moves_nothing
     held.uses["of_use"] = place.of_use
     _sizes(program, known, local.native, local.settled, local.required, place.target, sizes, layout_tile, held)
+    for r in np.flatnonzero(place.stretch).tolist():
+        value, layout = int(place.value[r]), int(place.target[r])
+        share = local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
+        held.moves["moved_bytes"][r] *= share
+        held.moves["moved_elements"][r] *= share
     _buffers(program, at_def, held)
     _op_work(program, local.mapping, local.passing, local.required, local.native, sizes, matmul_tile, held)
     return held
