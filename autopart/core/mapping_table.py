@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.op import SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import mappings_of
 from autopart.core.stretch import Stretch
 
@@ -95,8 +95,9 @@ def excluded(mappings: Sequence[TileMapping]) -> list[int]:
 
 
 def _share(one: TileMapping, other: TileMapping) -> bool:
-    pairs = zip((*one.operands, *one.results), (*other.operands, *other.results), strict=True)
-    return any(a == b != WHOLE for a, b in pairs)
+    """True if both slice a dim of an operand, or tile one of a result."""
+    sliced = any(a == b != WHOLE for a, b in zip(one.operands, other.operands, strict=True))
+    return sliced or any(a == b < SUM for a, b in zip(one.results, other.results, strict=True))
 
 
 def _before(mapping: TileMapping, mappings: Sequence[TileMapping]) -> set[int]:

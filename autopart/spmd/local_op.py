@@ -118,7 +118,7 @@ class MlirLocalOp(MlirValues):
         for result, type_ in zip(op.results, types, strict=True):
             result.set_type(type_)
         for name, value in attributes.items():
-            like = op.attributes[name] if name in op.attributes else _plain(self.spec.attributes[name])
+            like = op.attributes[name] if name in op.attributes else _plain(self.spec.attributes.get(name, value))
             op.attributes[name] = encode(value, like)
         for name in PLACEMENT_ATTRIBUTES:
             if name in op.attributes:
@@ -131,8 +131,10 @@ class MlirLocalOp(MlirValues):
         return splat_of(self.operands[operand])
 
 
-def _plain(value: bool | int) -> ir.Attribute:
+def _plain(value: bool | int | Sequence[Sequence[int]]) -> ir.Attribute:
     """The attribute of a default, which the op itself does not have."""
+    if isinstance(value, Sequence):
+        return ir.DenseIntElementsAttr(ir.DenseElementsAttr.get(np.array(value, np.int64)))
     return (
         ir.BoolAttr.get(value)
         if isinstance(value, bool)

@@ -313,7 +313,7 @@ def _misfit(mapping: TileMapping, spec: OpSpec, seen: set[tuple[int, int]]) -> s
             continue
         if not 0 <= dim < len(type_.shape) or type_.shape[dim] % mapping.extent:
             return f"operand {position} is {type_}: dim {dim} must exist and be a multiple of {mapping.extent}"
-        if (position, dim) in seen and not mapping.after:
+        if (position, dim) in seen and not (mapping.after or mapping.is_only_drawn):
             return f"dim {dim} of operand {position} is sliced by another mapping already"
         seen.add((position, dim))
     for position, (action, type_) in enumerate(zip(mapping.results, spec.results, strict=True)):

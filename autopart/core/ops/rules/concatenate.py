@@ -47,6 +47,7 @@ def _chosen(local: LocalOp) -> Value:
         op("concatenate", "4x6xf32, 4x2xf32 -> 4x8xf32", "dimension = 1 : i64"),
         op("concatenate", "4x2xf32, 4x2xf32, 4x2xf32 -> 12x2xf32", "dimension = 0 : i64"),
         op("concatenate", "4x6xf32 -> 4x6xf32", "dimension = 1 : i64"),
+        op("concatenate", "2x4xi32, 2x8xi32 -> 2x12xi32", "dimension = 1 : i64"),
     ),
 )
 def concatenate(spec: OpSpec) -> Iterable[TileMapping]:

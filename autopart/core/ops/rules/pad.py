@@ -47,6 +47,9 @@ def _localize(local: LocalOp) -> list[Value]:
         _pad("4x6xf32, f32 -> 4x18xf32", "0, 1", "0, 1", "0, 2"),
         _pad("4x6xf32, f32 -> 4x11xf32", "0, 0", "0, 0", "0, 1"),
         _pad("4x6xf32, f32 -> 4x6xf32", "0, -1", "0, 1", "0, 0"),
+        _pad("2x4xf32, f32 -> 2x8xf32", "0, 2", "0, 2", "0, 0"),
+        _pad("2x4xf32, f32 -> 2x12xf32", "0, 4", "0, 1", "0, 1"),
+        _pad("2x8xf32, f32 -> 2x4xf32", "0, -2", "0, -2", "0, 0"),
     ),
 )
 def pad(spec: OpSpec) -> Iterable[TileMapping]:

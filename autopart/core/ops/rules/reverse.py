@@ -20,7 +20,10 @@ from autopart.core.stretch import Stretch
 @rule(
     "reverse",
     traits=Elementwise(0, shown=("dimensions",), passes=moved()),
-    examples=(op("reverse", "4x6xf32 -> 4x6xf32", "dimensions = array<i64: 1>"),),
+    examples=(
+        op("reverse", "4x6xf32 -> 4x6xf32", "dimensions = array<i64: 1>"),
+        op("reverse", "4x2x8xi32 -> 4x2x8xi32", "dimensions = array<i64: 0, 2>"),
+    ),
 )
 def reverse(spec: OpSpec) -> Iterable[TileMapping]:
     """The dims that keep their order; those that are turned, with tiles that change places."""

@@ -52,6 +52,8 @@ def _slice(types: str, starts: str, limits: str, strides: str) -> Example:
         _slice("4x8xf32 -> 4x4xf32", "0, 0", "4, 7", "1, 2"),
         _slice("4x12xf32 -> 2x4xf32", "2, 2", "4, 12", "1, 3"),
         _slice("4x9xf32 -> 4x4xf32", "0, 0", "4, 8", "1, 2"),
+        _slice("2x12xf32 -> 2x4xf32", "0, 4", "2, 8", "1, 1"),
+        _slice("2x16xf32 -> 2x4xf32", "0, 3", "2, 10", "1, 2"),
     ),
 )
 def slice_(spec: OpSpec) -> Iterable[TileMapping]:

@@ -58,12 +58,14 @@ def reads_of(local: LocalOp) -> Iterator[Read]:
                 yield Read(k, mapping.operands[k], stretch, number, local.ways(number))
 
 
-def filled(local: LocalOp, value: Value, read: Read, fill: Value) -> Value:
-    """The stretch with a scalar in place of what is outside the dim."""
+def filled(local: LocalOp, value: Value, read: Read, fill: Value | float) -> Value:
+    """The stretch with `fill`, a scalar or a number, in place of the zeros outside the dim."""
     type_, size = local.type_of(value), local.spec.operands[read.operand].shape[read.dim]
     first = read.stretch.first(read.ways, 0)
     step = read.stretch.first(read.ways, 1) - first
     last = read.stretch.first(read.ways, read.ways - 1)
+    if np.isscalar(fill) and is_zero(np.asarray(fill)[()]):
+        return value
     if min(first, last) >= 0 and max(first, last) + type_.shape[read.dim] <= size:
         return value
     index = local.iota(type(type_)(type_.shape, "i32"), read.dim)
@@ -75,7 +77,9 @@ def filled(local: LocalOp, value: Value, read: Read, fill: Value) -> Value:
         local.compare(index, local.constant(0, "i32", type_.shape), "GE"),
         local.compare(index, local.constant(size, "i32", type_.shape), "LT"),
     )
-    return local.select(inside, value, local.broadcast(fill, type_.shape))
+    is_number = np.isscalar(fill)
+    other = local.constant(fill, type_.dtype, type_.shape) if is_number else local.broadcast(fill, type_.shape)
+    return local.select(inside, value, other)
 
 
 def is_zero(known: np.generic | None) -> bool:
