@@ -58,7 +58,12 @@ class Stretch:
         Rows and elements are cut evenly, and all iterations read alike, as many elements each.
         """
         elements = abs(self.rows * self.stride)
-        if elements % self.dilation or (self.reach < self.dilation and abs(self.stride) > 1):
+        if (
+            not elements
+            or not size
+            or elements % self.dilation
+            or (self.reach < self.dilation and abs(self.stride) > 1)
+        ):
             return 1
         ways = math.gcd(self.rows, size, elements // self.dilation)
         return ways if self.length(ways) > 0 else 1

@@ -31,11 +31,11 @@ from autopart.spmd.layouts import layouts, layouts_hash
 from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
 from autopart.spmd.pending import Given, pass_reductions
 from autopart.spmd.placement import Placement, place, stored_values, use_places
+from autopart.spmd.read_stretches import read_stretches, unpacked
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
 from autopart.spmd.redistribution.stretch_step import with_stretches
 from autopart.spmd.redistribution.types import SubAxis
-from autopart.spmd.stretches import read_stretches, unpacked
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute")
 """Kinds that communicate, in the order in which tables show them; all_slice is local and not counted."""
@@ -91,7 +91,7 @@ class DeviceLocal:
     native[value]         layout in which the op leaves the value
     settled[value]        layout in which the value waits for its uses
     required[use]         layout in which a use reads it
-    stretch[use]          the stretches that a use reads instead of the tile, packed (`spmd/stretches.py`); 0: none
+    stretch[use]          the stretches that a use reads instead of the tile, packed (`spmd/read_stretches.py`); 0: none
     passing[op]           bit a: the op does not loop over axis a, but works on parts of what is pending on it
     at_def                values that are redistributed from native to settled right after their op
     placement             redistributions for uses

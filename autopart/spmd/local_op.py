@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -134,7 +134,7 @@ class MlirLocalOp(MlirValues):
 def _plain(value: bool | int | Sequence[Sequence[int]]) -> ir.Attribute:
     """The attribute of a default, which the op itself does not have."""
     if isinstance(value, Sequence):
-        return ir.DenseIntElementsAttr(ir.DenseElementsAttr.get(np.array(value, np.int64)))
+        return ir.DenseIntElementsAttr(ir.DenseElementsAttr.get(cast(Any, np.array(value, np.int64))))
     return (
         ir.BoolAttr.get(value)
         if isinstance(value, bool)

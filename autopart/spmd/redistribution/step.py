@@ -54,7 +54,7 @@ class Step:
         """Elements on a device of the larger of what its collectives read and leave."""
         return max(self.source.local_elements, self.target.local_elements)
 
-    @property
+    @cached_property
     def left_shape(self) -> tuple[int, ...]:
         """The local shape that it leaves."""
         return self.target.local_shape

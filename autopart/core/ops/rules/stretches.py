@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def filled(local: LocalOp, value: Value, read: Read, fill: Value | float) -> Val
     first = read.stretch.first(read.ways, 0)
     step = read.stretch.first(read.ways, 1) - first
     last = read.stretch.first(read.ways, read.ways - 1)
-    if np.isscalar(fill) and is_zero(np.asarray(fill)[()]):
+    if np.isscalar(fill) and is_zero(fill):
         return value
     if min(first, last) >= 0 and max(first, last) + type_.shape[read.dim] <= size:
         return value
@@ -82,6 +82,6 @@ def filled(local: LocalOp, value: Value, read: Read, fill: Value | float) -> Val
     return local.select(inside, value, other)
 
 
-def is_zero(known: np.generic | None) -> bool:
+def is_zero(known: Any) -> bool:
     """True for the zero that a stretch holds outside the dim, which is not the negative one."""
     return known is not None and bool(known == 0) and not np.signbit(np.real(known))
