@@ -308,6 +308,7 @@ def test_passes_of_a_schedule_run_after_the_imports_own_and_before_the_tactics()
     assert [r.name for r in low.passes] == [
         "SplitArgmax()",
         "DeadCode()",
+        "FoldedPadding()",
         "IndexPositions()",
         "ScannedRows()",
         "Swapped()",
@@ -329,6 +330,7 @@ def test_passes_run_over_loaded_files_too(tmp_path):
     assert counted == [
         ("SplitArgmax()", 3, 3),
         ("DeadCode()", 3, 2),
+        ("FoldedPadding()", 2, 2),
         ("IndexPositions()", 2, 2),
         ("ScannedRows()", 2, 2),
         ("Swapped()", 2, 2),
