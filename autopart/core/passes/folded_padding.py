@@ -179,12 +179,12 @@ def _pad(array: TensorType, low: list[int], high: list[int], operands: tuple[tup
 
 
 def _constant(program: Program, op: int, operand: int) -> np.generic | None:
-    """The number that an operand is, if it is a constant, or one of another type."""
+    """The number that an operand is, if it is a constant, or one of another type or shape."""
     maker = int(program.value_op[program.operands_of(op)[operand]])
     spec = program.spec(maker)
-    if spec.kind != "convert":
+    if spec.kind not in ("convert", "broadcast_in_dim", "reshape"):
         return splat_value(spec)
-    known = splat_value(program.spec(int(program.value_op[program.operands_of(maker)[0]])))
+    known = _constant(program, maker, 0)
     return None if known is None else known.astype(numpy_dtype(spec.results[0].dtype))
 
 
