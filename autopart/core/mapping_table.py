@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.op import SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import mappings_of
+from autopart.core.stretch import Stretch
 
 
 class MappingArrays(NamedTuple):
@@ -27,6 +28,7 @@ class MappingArrays(NamedTuple):
     draws        like `entries`, bits by dim: which tiles of an operand draw the mapping
     drawn[s]     True for a spec of which something draws a mapping
     alone[m]     True for a mapping that is only taken where it is drawn
+    stretch      like `entries`: 1 + the number in `MappingTable.stretches` of what is read of an operand, 0 for a tile
     """
 
     first: np.ndarray
@@ -38,15 +40,20 @@ class MappingArrays(NamedTuple):
     draws: np.ndarray
     drawn: np.ndarray
     alone: np.ndarray
+    stretch: np.ndarray
 
 
 @dataclass(frozen=True)
 class MappingTable:
-    """Mappings of every spec: as objects (`of`) and as arrays. `unknown` lists the specs without a rule."""
+    """Mappings of every spec: as objects (`of`) and as arrays. `unknown` lists the specs without a rule.
+
+    stretches  (dim, stretch) of every operand of which an iteration reads a stretch, each once
+    """
 
     of: tuple[tuple[TileMapping, ...], ...]
     arrays: MappingArrays
     unknown: frozenset[int]
+    stretches: tuple[tuple[int, Stretch], ...] = ()
 
     def without_exchanges(self) -> MappingTable:
         """The table in which no tile draws a mapping: for loops that run in sequence, which exchange nothing."""
@@ -60,6 +67,8 @@ def mapping_table(specs: list[OpSpec]) -> MappingTable:
     of = tuple(tuple(m or ()) for m in found)
     flat = [m for mappings in of for m in mappings]
     rows = [(*m.operands, *m.results) for m in flat]
+    read = [_read(m) for m in flat]
+    stretches = tuple(dict.fromkeys(pair for row in read for pair in row if pair is not None))
     arrays = MappingArrays(
         first=np.cumsum([0, *map(len, of)]).astype(np.int32),
         start=np.cumsum([0, *map(len, rows)]).astype(np.int32),
@@ -70,8 +79,9 @@ def mapping_table(specs: list[OpSpec]) -> MappingTable:
         draws=np.array([bits for m in flat for bits in _draws(m)], np.int32),
         drawn=np.array([any(m.drawn_by for m in mappings) for mappings in of], np.bool_),
         alone=np.array([m.is_only_drawn for m in flat], np.bool_),
+        stretch=np.array([1 + stretches.index(pair) if pair else 0 for row in read for pair in row], np.int32),
     )
-    return MappingTable(of, arrays, frozenset(i for i, m in enumerate(found) if m is None))
+    return MappingTable(of, arrays, frozenset(i for i, m in enumerate(found) if m is None), stretches)
 
 
 def excluded(mappings: Sequence[TileMapping]) -> list[int]:
@@ -85,8 +95,9 @@ def excluded(mappings: Sequence[TileMapping]) -> list[int]:
 
 
 def _share(one: TileMapping, other: TileMapping) -> bool:
-    pairs = zip((*one.operands, *one.results), (*other.operands, *other.results), strict=True)
-    return any(a == b != WHOLE for a, b in pairs)
+    """True if both slice a dim of an operand, or tile one of a result."""
+    sliced = any(a == b != WHOLE for a, b in zip(one.operands, other.operands, strict=True))
+    return sliced or any(a == b < SUM for a, b in zip(one.results, other.results, strict=True))
 
 
 def _before(mapping: TileMapping, mappings: Sequence[TileMapping]) -> set[int]:
@@ -102,3 +113,9 @@ def _draws(mapping: TileMapping) -> list[int]:
     for operand, dim in mapping.drawn_by:
         bits[operand] |= 1 << dim
     return bits
+
+
+def _read(mapping: TileMapping) -> list[tuple[int, Stretch] | None]:
+    stretches = [mapping.stretch(k) for k in range(len(mapping.operands))]
+    pairs = [None if s is None else (dim, s) for dim, s in zip(mapping.operands, stretches, strict=True)]
+    return [*pairs, *[None] * len(mapping.results)]

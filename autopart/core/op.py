@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from autopart.core.stretch import Stretch
+
 WHOLE = -1
 """Operand entry of a mapping: the operand is not sliced."""
 
@@ -90,6 +92,7 @@ class TileMapping:
     after     a mapping that loops outside must have used up, to its whole extent, before this one is true
     drawn_by  (operand, dim) pairs: a tile there, which no mapping that can be taken slices, is moved to where this one
               slices the operand, by an exchange instead of a gather
+    reads     per operand the stretch that an iteration reads of the dim instead of its tile, or None; () for none
     """
 
     operands: tuple[int, ...]
@@ -97,11 +100,19 @@ class TileMapping:
     extent: int
     after: TileMapping | None = None
     drawn_by: tuple[tuple[int, int], ...] = ()
+    reads: tuple[Stretch | None, ...] = ()
 
     @property
     def is_only_drawn(self) -> bool:
-        """It slices no operand, so a reader that slices the result does as well without it."""
-        return bool(self.drawn_by) and all(dim == WHOLE for dim in self.operands)
+        """It is for a tile that is there: it slices no operand, or neighbours' elements are moved for it.
+
+        A reader that slices the result does as well without it.
+        """
+        return bool(self.drawn_by) and (bool(self.reads) or all(dim == WHOLE for dim in self.operands))
+
+    def stretch(self, operand: int) -> Stretch | None:
+        """What an iteration reads of an operand instead of a tile of it, if so."""
+        return self.reads[operand] if self.reads else None
 
 
 @dataclass(frozen=True)

@@ -247,7 +247,8 @@ def fitting_mappings(
         dim = tiling(graph, maps, state, graph.operands[first_operand + k], axis)
         if dim >= 0:
             for mapping in range(mappings):
-                if found[mapping] == 0 and maps.entries[maps.start[first + mapping] + k] == dim:
+                fits = found[mapping] == 0 and maps.entries[maps.start[first + mapping] + k] == dim
+                if fits and not maps.alone[first + mapping]:
                     found[mapping] = 1
                     agree += 1
     for r in range(result_count):

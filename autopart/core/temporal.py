@@ -26,6 +26,7 @@ from autopart.core.control_flow import Branches, Loop, Region, statements
 from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import ROOT
+from autopart.core.stretch import Stretch
 
 Nest = tuple[tuple[int, int], ...]
 """(axis, mapping) of an op's loops, outermost first."""
@@ -99,12 +100,24 @@ class _Interpreter:
                 return self._run_tile(op, nest, operands, place)
             axis, number = nest[depth]
             mapping, left = mappings[number], []
-            for i in range(int(sizes[axis])):
-                slices = [tile(x, d, i, int(sizes[axis])) for x, d in zip(operands, mapping.operands, strict=True)]
+            outside, ways = self._at(number, nest, place), int(sizes[axis])
+            for i in range(ways):
+                slices = [
+                    read(x, mapping.operands[k], mapping.stretch(k), i, ways, outside) for k, x in enumerate(operands)
+                ]
                 left.append(loop(depth + 1, slices, (*place, i)))
             return [combined(list(parts), a) for parts, a in zip(zip(*left, strict=True), mapping.results, strict=True)]
 
         return loop(0, operands, ())
+
+    def _at(self, mapping: int, nest: Nest, place: Sequence[int]) -> tuple[int, int]:
+        """(iteration, of how many) of the loops so far that use a mapping, taken together."""
+        at, ways = 0, 1
+        for (axis, number), i in zip(nest, place, strict=False):
+            if number == mapping:
+                size = int(self._partitioning.sizes[axis])
+                at, ways = at * size + i, ways * size
+        return at, ways
 
     # ---- control flow
 
@@ -134,6 +147,25 @@ class _Interpreter:
 
     def _read(self, use: int) -> np.ndarray:
         return self._values[int(self._program.operands[use])]
+
+
+def read(
+    array: np.ndarray, dim: int, stretch: Stretch | None, place: int, ways: int, outside: tuple[int, int]
+) -> np.ndarray:
+    """What iteration `place` of `ways` reads of an array: its tile, or a stretch with zeros outside the dim.
+
+    The array is what those loops around it read that use the same mapping; `outside` is (iteration, of how many).
+    """
+    if stretch is None:
+        return tile(array, dim, place, ways)
+    at, cut = outside
+    first = stretch.first(cut * ways, at * ways + place) - (stretch.first(cut, at) if cut > 1 else 0)
+    end, size = first + stretch.length(cut * ways), array.shape[dim]
+    inside = array[(slice(None),) * dim + (slice(min(max(first, 0), size), min(max(end, 0), size)),)]
+    before = min(max(-first, 0), end - first)
+    edges = [(0, 0)] * array.ndim
+    edges[dim] = (before, end - first - before - inside.shape[dim])
+    return np.pad(inside, edges)
 
 
 def tile(array: np.ndarray, dim: int, index: int, ways: int) -> np.ndarray:

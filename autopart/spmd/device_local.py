@@ -31,8 +31,10 @@ from autopart.spmd.layouts import layouts, layouts_hash
 from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
 from autopart.spmd.pending import Given, pass_reductions
 from autopart.spmd.placement import Placement, place, stored_values, use_places
+from autopart.spmd.read_stretches import read_stretches, unpacked
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
+from autopart.spmd.redistribution.stretch_step import with_stretches
 from autopart.spmd.redistribution.types import SubAxis
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute")
@@ -89,6 +91,7 @@ class DeviceLocal:
     native[value]         layout in which the op leaves the value
     settled[value]        layout in which the value waits for its uses
     required[use]         layout in which a use reads it
+    stretch[use]          the stretches that a use reads instead of the tile, packed (`spmd/read_stretches.py`); 0: none
     passing[op]           bit a: the op does not loop over axis a, but works on parts of what is pending on it
     at_def                values that are redistributed from native to settled right after their op
     placement             redistributions for uses
@@ -104,6 +107,7 @@ class DeviceLocal:
     native: np.ndarray
     settled: np.ndarray
     required: np.ndarray
+    stretch: np.ndarray
     passing: np.ndarray
     at_def: np.ndarray
     placement: Placement
@@ -127,26 +131,32 @@ class DeviceLocal:
         apart = tuple((SubAxis(name, self.mesh.shape[name]), codes[0] if codes else SUM) for name in names)
         return replace(type_, pending=(*apart, *type_.pending))
 
-    def plan_between(self, value: int, source: int, target: int) -> Plan:
-        """The sequence of collectives that takes `value` from one layout to another."""
-        return plan(
-            self._held_apart(value, self.distributed_type(value, source), source),
-            self._held_apart(value, self.distributed_type(value, target), source),
-            element_bytes=self.program.type_of(value).element_bytes,
-            cost=self.options.redistribution_cost,
-            forms=self.forms,
+    def plan_between(self, value: int, source: int, target: int, stretch: int = 0) -> Plan:
+        """The sequence of collectives that takes `value` from one layout to another, and to stretches of its tile."""
+        start, end = (
+            self._held_apart(value, self.distributed_type(value, layout), source) for layout in (source, target)
         )
+        element_bytes, cost = self.program.type_of(value).element_bytes, self.options.redistribution_cost
+
+        def plan_to(there: DistributedType) -> Plan:
+            return plan(start, there, element_bytes=element_bytes, cost=cost, forms=self.forms)
+
+        if stretch == 0:
+            return plan_to(end)
+        return with_stretches(plan_to, end, unpacked(self.table, stretch), element_bytes, cost, self.forms)
 
     @cached_property
     def def_plans(self) -> list[Plan]:
         """The plan of each entry of `at_def`."""
-        return self._plans(self.at_def, self.native[self.at_def], self.settled[self.at_def])
+        return self._plans(
+            self.at_def, self.native[self.at_def], self.settled[self.at_def], np.zeros(len(self.at_def), np.int64)
+        )
 
     @cached_property
     def use_plans(self) -> list[Plan]:
         """The plan of each redistribution of `placement`."""
         values = self.placement.value
-        return self._plans(values, self.settled[values], self.placement.target)
+        return self._plans(values, self.settled[values], self.placement.target, self.placement.stretch)
 
     @cached_property
     def first_reader(self) -> np.ndarray:
@@ -156,13 +166,13 @@ class DeviceLocal:
         reader[self.placement.of_use[moved]] = self.program.use_op[moved]
         return reader
 
-    def _plans(self, values: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> list[Plan]:
-        known: dict[tuple[int, int, int], Plan] = {}
+    def _plans(self, values: np.ndarray, sources: np.ndarray, targets: np.ndarray, stretches: np.ndarray) -> list[Plan]:
+        known: dict[tuple[int, int, int, int], Plan] = {}
         plans = []
-        for value, source, target in zip(values.tolist(), sources.tolist(), targets.tolist(), strict=True):
-            key = (int(self.program.value_type_id[value]), source, target)
+        for value, *way in zip(*(a.tolist() for a in (values, sources, targets, stretches)), strict=True):
+            key = (int(self.program.value_type_id[value]), *way)
             if key not in known:
-                known[key] = self.plan_between(value, source, target)
+                known[key] = self.plan_between(value, *way)
             plans.append(known[key])
         return plans
 
@@ -190,7 +200,7 @@ class DeviceLocal:
         for steps, _, scope in self.redistributions():
             for step in steps.steps:
                 if step.kind in COLLECTIVES:
-                    count[key(step)] += int(trips[scope])
+                    count[key(step)] += int(trips[scope]) * step.collectives
         return count
 
     @cached_property
@@ -202,6 +212,16 @@ class DeviceLocal:
         """What one device holds of a value in a layout."""
         type_ = self.program.type_of(value)
         return TensorType(local_shape(type_.shape, layout, self.mesh.axis_sizes), type_.dtype)
+
+    def read_type(self, value: int, layout: int, stretch: int) -> TensorType:
+        """What one device is given of a value: its tile in the layout, or the stretches that are read of it."""
+        type_ = self.local_type(value, layout)
+        if not stretch:
+            return type_
+        shape, whole = list(type_.shape), self.program.type_of(value).shape
+        for dim, read in unpacked(self.table, stretch):
+            shape[dim] = read.length(whole[dim] // shape[dim])
+        return TensorType(tuple(shape), type_.dtype)
 
     @cached_property
     def nests(self) -> list[tuple[tuple[int, int], ...]]:
@@ -238,10 +258,19 @@ def lower(
     )  # fmt: skip
     grows = np.zeros(len(program.operands), np.bool_)
     _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)
+    stretch = read_stretches(partitioning.graph, partitioning.table, state, passing)
     share_within = max(options.share_within, partitioning.share_within)
     gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
     placement = place(
-        program, statics.places, partitioning.sharded_loops, gathered_anew, settled, required, grows, share_within
+        program,
+        statics.places,
+        partitioning.sharded_loops,
+        gathered_anew,
+        settled,
+        required,
+        grows,
+        share_within,
+        stretch,
     )
     return DeviceLocal(
         program=program,
@@ -253,6 +282,7 @@ def lower(
         native=native,
         settled=settled,
         required=required,
+        stretch=stretch,
         passing=passing,
         at_def=np.flatnonzero(native != settled).astype(np.int32),
         placement=placement,

@@ -35,6 +35,7 @@ class DistinctOps:
         self._nests = local.nests
         self._native: list[int] = local.native.tolist()
         self._required: list[int] = local.required.tolist()
+        self._stretch: list[int] = local.stretch.tolist()
         self._constants: list[dict[int, list[ir.Value]]] = [{}]
         self._emitted: dict[tuple[object, ...], tuple[ir.Operation, bool]] = {}
         self.watched: list[ir.Operation] = []
@@ -81,7 +82,7 @@ class DistinctOps:
             local.table.of[spec],
             self._nests[op],
             operands,
-            [local.local_type(walk.operand(use), self._required[use]) for use in walk.uses(op)],
+            [local.read_type(walk.operand(use), self._required[use], self._stretch[use]) for use in walk.uses(op)],
             [local.local_type(value, self._native[value]) for value in walk.results(op)],
             self._positions,
         )

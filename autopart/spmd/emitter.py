@@ -30,7 +30,9 @@ from autopart.core.mesh import Mesh
 from autopart.core.op import REDUCTION_NAMES
 from autopart.spmd.redistribution import DistributedType, Step, SubAxis
 from autopart.spmd.redistribution.emission import Regroup, emission
+from autopart.spmd.redistribution.stretch_step import StretchStep
 from autopart.spmd.redistribution.types import device_strides
+from autopart.spmd.stretch_emission import StretchEmission
 
 REDUCERS = {"sum": "add", "max": "maximum", "min": "minimum", "mul": "multiply", "and": "and", "or": "or"}
 """Reduction -> the op that combines two parts."""
@@ -69,7 +71,9 @@ class Emitter:
         return self._position[axis]
 
     def emit(self, step: Step, value: ir.Value) -> ir.Value:
-        """The step on a local value of shape `step.source.local_shape`; one of `step.target.local_shape`."""
+        """The step on a local value of shape `step.source.local_shape`; one of `step.left_shape`."""
+        if isinstance(step, StretchStep):
+            return self._stretch(step, value)
         if step.kind == "all_slice":
             return self._all_slice(step, value)
         self.exchanges += 1
@@ -101,12 +105,14 @@ class Emitter:
         return value if how.after is None else _regrouped(value, how.after)
 
     def _all_permute(self, step: Step, value: ir.Value) -> ir.Value:
-        pairs = source_target_pairs(step)
-        attributes = {
-            "source_target_pairs": _dense(pairs),
-            "channel_handle": stablehlo.ChannelHandle.get(_CHANNEL, 1),
-        }
-        return _collective("collective_permute", value, step.target.local_shape, attributes)
+        return _permuted(value, source_target_pairs(step))
+
+    def _stretch(self, step: StretchStep, value: ir.Value) -> ir.Value:
+        self.exchanges += step.collectives if step.kind != "all_slice" else 0
+        emission = StretchEmission(step, self._mesh, self.axis_position, _permuted)
+        stretch = emission.emit(value)
+        self.slices += emission.slices
+        return stretch
 
     # ---- devices
 
@@ -171,6 +177,15 @@ def _tile_numbers(type_: DistributedType) -> np.ndarray:
 
 
 # ---- MLIR
+
+
+def _permuted(value: ir.Value, pairs: np.ndarray) -> ir.Value:
+    """What arrives if each device sends to another; zeros where nothing does."""
+    attributes = {
+        "source_target_pairs": _dense(pairs),
+        "channel_handle": stablehlo.ChannelHandle.get(_CHANNEL, 1),
+    }
+    return _collective("collective_permute", value, ir.RankedTensorType(value.type).shape, attributes)
 
 
 def _collective(

@@ -27,7 +27,7 @@ from autopart.spmd.compiled_right import compile_right
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.distinct_ops import DistinctOps
 from autopart.spmd.emitter import Emitter
-from autopart.spmd.local_op import mlir_type
+from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
 from autopart.spmd.scoped_values import ScopedValues
@@ -60,7 +60,7 @@ class _Exporter:
         self._ops = DistinctOps(local, self._walk, self._collectives)
         self._types: dict[TensorType, ir.Type] = {}
         self._first_use = _first_uses(local)
-        self._gathered: set[tuple[int, int]] = set()
+        self._gathered: set[tuple[int, int, int]] = set()
         self._barrier: list[int] = []
         self._last_parts = {parts.stop - 1 for parts in self._program.barriers}
 
@@ -132,7 +132,8 @@ class _Exporter:
 
     def _kept_apart(self, number: int, value: int) -> ir.Value:
         """The value to redistribute; behind a barrier if it has been redistributed so before, or is kept in a loop."""
-        program, key = self._program, (value, int(self._local.placement.target[number]))
+        program, places = self._program, self._local.placement
+        key = (value, int(places.target[number]), int(places.stretch[number]))
         loop = self._kept_in(number)
         if key not in self._gathered and loop < 0:
             self._gathered.add(key)

@@ -8,9 +8,10 @@
 
 One row per op and axis. The op has no loop over the axis, so the axis divides no work of it, for one of these reasons:
 no rule is known, a rule blocks by nature, the rule has no mapping for the tiled dim, the dim is not a multiple of the
-axis, several mappings fit (a conflict). Two rows are no gathers but as costly: a window that moves along a tiled dim
-(a scan over it), which every device receives by an all_reduce, of the window or of what is computed from it, and an op
-without mappings whose result is wanted in tiles (random bits), which every device makes whole.
+axis, several mappings fit (a conflict). Three rows are not that but as costly: a window that moves along a tiled dim
+(a scan over it), which every device receives by an all_reduce, of the window or of what is computed from it; an op
+without mappings whose result is wanted in tiles (random bits), which every device makes whole; and an op that reads
+pieces of other tiles, of which the whole is gathered since all the pieces cost more.
 
 What a tactic asked for is no row: a value kept whole by decision, and stored state (a parameter that the program
 updates) that is gathered on its way to the ops that use it (FSDP).
@@ -65,7 +66,7 @@ def gathered(partitioning: Partitioning, local: DeviceLocal, price: Price | None
     rows: list[Gathered] = []
     for axis in range(len(local.mesh.axis_names)):
         finder = _Finder(partitioning, local, price, axis)
-        rows += [*finder.gathers(), *finder.windows(), *finder.made_whole()]
+        rows += [*finder.gathers(), *finder.stretches(), *finder.windows(), *finder.made_whole()]
     return sorted(rows, key=lambda row: (row.op, row.axis))
 
 
@@ -95,6 +96,18 @@ class _Finder:
                 (self._local.use_plans[r], int(self._local.placement.value[r]), self._runs_of(r)) for r in moves
             )
             yield self._row(op, self._why(op, own[0]), in_bytes, seconds)
+
+    def stretches(self) -> Iterator[Gathered]:
+        """Ops that read stretches of an operand which is gathered for them, since that costs less than the pieces."""
+        places = self._local.placement
+        for r in np.flatnonzero(places.stretch).tolist():
+            value, plan = int(places.value[r]), self._local.use_plans[r]
+            is_gathered = any(step.kind == "all_gather" and self._name in step.mesh_axes for step in plan.steps)
+            if is_gathered and r not in self._paid and self._held[value] >= 0:
+                op, runs = int(self._local.first_reader[r]), self._runs_of(r)
+                dim, type_ = self._held[value], self._program.type_of(value)
+                why = f"{self._kind(op)} reads so many pieces of dim {dim} of {type_} that the whole costs less"
+                yield self._row(op, why, self._received(value) * runs, self._sum([(plan, value, runs)]))
 
     def windows(self) -> Iterator[Gathered]:
         """Windows that move along a tiled dim: their parts are summed on every device."""

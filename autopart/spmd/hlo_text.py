@@ -88,7 +88,7 @@ class _Printer:
         for step in plan.steps:
             fresh = f"{self._names[value].split('.r')[0]}.r{self._count[value]}"
             self._count[value] += 1
-            shape = "x".join([*map(str, step.target.local_shape), dtype])
+            shape = "x".join([*map(str, step.left_shape), dtype])
             self._line(f"{fresh} = {step.text()} {left} : tensor<{shape}>")
             left = fresh
         return left

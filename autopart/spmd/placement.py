@@ -29,6 +29,7 @@ class Placement:
     """Redistributions of values into the layouts that uses need.
 
     value[r], target[r]     what is redistributed, into which layout
+    stretch[r]              the stretches of it that are read, as in `DeviceLocal`
     scope[r], position[r]   the scope it runs in and the op before which it stands
     of_use[u]               the redistribution that use u reads, or -1 where it reads the settled value
     """
@@ -38,6 +39,7 @@ class Placement:
     scope: np.ndarray
     position: np.ndarray
     of_use: np.ndarray
+    stretch: np.ndarray
 
 
 def stored_values(program: Program, arguments: Sequence[int] | None = None) -> np.ndarray:
@@ -98,6 +100,7 @@ def place(
     required: np.ndarray,
     grows: np.ndarray,
     share_within: int,
+    stretch: np.ndarray,
 ) -> Placement:
     """Groups the uses that need a redistribution; `grows[u]` is True where use u needs more than is stored.
 
@@ -108,10 +111,10 @@ def place(
         at_use = stored[program.operands] & grows
         scope = np.where(at_use, program.use_scope, scope)
         position = np.where(at_use, program.use_position, position)
-    uses = np.flatnonzero(settled[program.operands] != required)
+    uses = np.flatnonzero((settled[program.operands] != required) | (stretch != 0))
     values = program.operands[uses]
     alone = stored[values] & grows[uses]
-    order = np.lexsort((position[uses], scope[uses], required[uses], values))
+    order = np.lexsort((position[uses], scope[uses], stretch[uses], required[uses], values))
     uses, values, alone = uses[order], values[order], alone[order]
     same = np.zeros(len(uses), np.bool_)
     if len(uses):
@@ -120,6 +123,7 @@ def place(
             (values[1:] == values[:-1])
             & (required[uses][1:] == required[uses][:-1])
             & (scope[uses][1:] == scope[uses][:-1])
+            & (stretch[uses][1:] == stretch[uses][:-1])
         )
         together = position[uses][1:] == position[uses][:-1]
         same[1:] = equal & (~alone[1:] | near | together)
@@ -128,4 +132,4 @@ def place(
     of_use = np.full(len(program.operands), -1, np.int32)
     of_use[uses] = group
     heads = uses[first]
-    return Placement(program.operands[heads], required[heads], scope[heads], position[heads], of_use)
+    return Placement(program.operands[heads], required[heads], scope[heads], position[heads], of_use, stretch[heads])

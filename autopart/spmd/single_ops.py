@@ -8,6 +8,7 @@ code runs at every place of the nest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -19,7 +20,8 @@ from autopart.core.ops.rule import localize, target_of
 from autopart.core.partitioning import Partitioning
 from autopart.core.temporal import Nest
 from autopart.spmd.called_functions import bring_called_functions
-from autopart.spmd.local_op import MlirLocalOp, mlir_type
+from autopart.spmd.local_op import MlirLocalOp
+from autopart.spmd.mlir_values import mlir_type
 
 _POSITION = TensorType((), "i32")
 
@@ -85,9 +87,20 @@ def _tile_types(spec: OpSpec, loops: Sequence[tuple[TileMapping, int]]) -> tuple
     """Types of the operands and results in the innermost of `loops`, (mapping, size) each."""
     inputs, outputs = list(spec.operands), list(spec.results)
     for mapping, size in loops:
-        inputs = [_tiled(t, d, size) for t, d in zip(inputs, mapping.operands, strict=True)]
+        ways = math.prod(n for other, n in loops if other == mapping)
+        inputs = [_given(t, mapping, k, size, ways) for k, t in enumerate(inputs)]
         outputs = [_tiled(t, d, size) for t, d in zip(outputs, mapping.results, strict=True)]
     return inputs, outputs
+
+
+def _given(type_: TensorType, mapping: TileMapping, operand: int, size: int, ways: int) -> TensorType:
+    """Of an operand, one of `size` slices, or the stretch that an iteration of all `ways` of the mapping's reads."""
+    dim, stretch = mapping.operands[operand], mapping.stretch(operand)
+    if stretch is None:
+        return _tiled(type_, dim, size)
+    shape = list(type_.shape)
+    shape[dim] = stretch.length(ways)
+    return TensorType(tuple(shape), type_.dtype)
 
 
 def _tiled(type_: TensorType, dim: int, ways: int) -> TensorType:

@@ -4,6 +4,9 @@ accumulated gradients   x.reshape(8, -1, ...) and a scan over microbatches, batc
 recurrent weights       an LSTM over 64 steps, batch parallel
 merged tokens           [B, S, D] -> [B*S, D] before a block of experts, the sequence tiled too
 greedy decoding         argmax over a tiled vocabulary
+fused projections       queries, keys and values of one matmul, and a gated block of one, split after it
+short convolutions      a causal convolution of four tokens, the sequence tiled
+U-Net in space          512 x 512 pixels, batch 1, tiled along both
 """
 
 from __future__ import annotations
@@ -91,6 +94,81 @@ def decoded(params: dict[str, jax.Array], state: jax.Array) -> jax.Array:
     return lax.scan(next_token, state, None, length=16)[1]
 
 
+def _image_conv(x: jax.Array, w: jax.Array) -> jax.Array:
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def fused(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> dict[str, jax.Array]:
+    """One step for attention and a gated block, x[batch, time, width], each with one matmul for what it projects."""
+
+    def loss(params: dict[str, jax.Array]) -> jax.Array:
+        q, k, v = (t.reshape(*t.shape[:2], 16, -1) for t in jnp.split(x @ params["qkv"], 3, axis=-1))
+        weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k), axis=-1)
+        h = x + jnp.einsum("bhqk,bkhd->bqhd", weights, v).reshape(x.shape) @ params["out"]
+        up, gate = jnp.split(h @ params["up"], 2, axis=-1)
+        return jnp.mean((h + (up * jax.nn.silu(gate)) @ params["down"] - y) ** 2)
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def convolved(params: dict[str, Any], x: jax.Array, y: jax.Array) -> dict[str, Any]:
+    """One step for blocks of a causal convolution over four tokens, each channel its own, and a gated product."""
+
+    def block(layer: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        before = jnp.pad(x @ layer["in"], ((0, 0), (3, 0), (0, 0)))
+        mixed = lax.conv_general_dilated(
+            before, layer["filter"], (1,), "VALID", dimension_numbers=("NWC", "WIO", "NWC"),
+            feature_group_count=before.shape[-1],
+        )  # fmt: skip
+        return x + jax.nn.silu(mixed) @ layer["out"]
+
+    def loss(params: dict[str, Any]) -> jax.Array:
+        h = x
+        for layer in params["layers"]:
+            h = block(layer, h)
+        return jnp.mean((h - y) ** 2)
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def denoised(params: dict[str, Any], x: jax.Array, y: jax.Array) -> dict[str, Any]:
+    """One step for a U-Net of four levels on images [batch, height, width, channels]."""
+
+    def block(layer: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        h = jax.nn.silu(_image_conv(x, layer["first"]))
+        h = (h - h.mean((1, 2), keepdims=True)) * lax.rsqrt(h.var((1, 2), keepdims=True) + 1e-5)
+        return jax.nn.silu(_image_conv(h, layer["second"]))
+
+    def loss(params: dict[str, Any]) -> jax.Array:
+        h, kept = x, []
+        for layer in params["down"]:
+            h = block(layer, h)
+            kept.append(h)
+            h = lax.reduce_window(h, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+        h = block(params["middle"], h)
+        for layer, skip in zip(params["up"], reversed(kept), strict=True):
+            h = jnp.repeat(jnp.repeat(h, 2, axis=1), 2, axis=2)
+            h = block(layer, jnp.concatenate([h, skip], axis=-1))
+        return jnp.mean((_image_conv(h, params["last"]) - y) ** 2)
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def _levels(channels: int, image: int) -> dict[str, Any]:
+    """Parameters of `denoised` for images of `image` channels; three times as wide halfway."""
+
+    def layer(before: int, after: int) -> dict[str, Any]:
+        return {"first": _f32(3, 3, before, after), "second": _f32(3, 3, after, after)}
+
+    wide = [channels, 2 * channels, 4 * channels]
+    return {
+        "down": [layer(a, b) for a, b in zip([image, *wide[:-1]], wide, strict=True)],
+        "middle": layer(wide[-1], 2 * wide[-1]),
+        "up": [layer(a + b, b) for a, b in ((8 * channels, wide[2]), (wide[2], wide[1]), (wide[1], wide[0]))],
+        "last": _f32(3, 3, channels, image),
+    }
+
+
 LAYER = {"up": _f32(WIDTH, HIDDEN), "down": _f32(HIDDEN, WIDTH)}
 BP = ap.ManualPartition({"x": 0, "y": 0}, axis="batch", name="BP")
 CASES = (
@@ -122,6 +200,38 @@ CASES = (
         (
             ap.ManualPartition({"state": 0}, axis="batch", name="BP"),
             ap.ManualPartition({"params": {"embedding": 0}}, axis="model", name="EMB"),
+        ),
+    ),
+    Case(
+        "fused projections",
+        fused,
+        (
+            {
+                "qkv": _f32(WIDTH, 3 * WIDTH),
+                "out": _f32(WIDTH, WIDTH),
+                "up": _f32(WIDTH, 2 * HIDDEN),
+                "down": _f32(HIDDEN, WIDTH),
+            },
+            *[_f32(16, 1024, WIDTH)] * 2,
+        ),
+        (BP, ap.ManualPartition({"params": {"qkv": 1, "up": 1}}, axis="model", name="MP")),
+    ),
+    Case(
+        "short convolutions",
+        convolved,
+        (
+            {"layers": [{"in": _f32(512, 1024), "filter": _f32(4, 1, 1024), "out": _f32(1024, 512)}] * 4},
+            *[_f32(4, 16384, 512)] * 2,
+        ),
+        (BP, ap.ManualPartition({"x": 1, "y": 1}, axis="model", name="SP")),
+    ),
+    Case(
+        "U-Net in space",
+        denoised,
+        (_levels(64, 4), *[_f32(1, 512, 512, 4)] * 2),
+        (
+            ap.ManualPartition({"x": 1, "y": 1}, axis="batch", name="ROWS"),
+            ap.ManualPartition({"x": 2, "y": 2}, axis="model", name="COLUMNS"),
         ),
     ),
 )

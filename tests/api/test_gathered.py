@@ -26,9 +26,15 @@ CASES = {
     "argmax": (lambda x: jnp.argmax(x, axis=0), (X,), "reduce", "reduce needs dim 0 of f32[64,16] whole", WHOLE),
     "cumsum": (lambda x: jnp.cumsum(x, axis=0), (X,), "reduce_window", "reduce_window needs dim 0 of", WHOLE),
     "top_k": (lambda x: lax.top_k(x.T, 4), (X,), "chlo.top_k", "chlo.top_k needs dim 1 of f32[16,64] whole", WHOLE),
-    "reverse": (lambda x: x[::-1], (X,), "reverse", "reverse needs dim 0 of f32[64,16] whole", WHOLE),
-    "slice": (lambda x: x[8:16], (X,), "slice", "slice needs dim 0 of f32[64,16] whole", WHOLE),
-    "concatenate": (lambda x: jnp.concatenate([x, x]), (X,), "concatenate", "concatenate needs dim 0 of", WHOLE),
+    "uneven slice": (lambda x: x[:62], (X,), "slice", "2 is not a multiple of 4", WHOLE),
+    "slice": (lambda x: x[8:15], (X,), "slice", "slice needs dim 0 of f32[64,16] whole", WHOLE),
+    "concatenate": (
+        lambda x: jnp.concatenate([x, x[0, None]]),
+        (X,),
+        "concatenate",
+        "concatenate needs dim 0 of",
+        None,
+    ),
     "axis does not divide": (lambda x: x.reshape(2, -1), (X,), "reshape", "2 is not a multiple of 4", WHOLE),
     "minor factor": (
         lambda x: x.T.reshape(2, 8, 64)[0, :3].reshape(-1),
@@ -104,6 +110,17 @@ def test_rows_are_priced_where_a_device_is_known_and_printed(case):
     assert f'{kind} on "batch"' in printed
     assert reason in printed
     assert ap.Metadata.from_json(low.metadata.to_json()) == low.metadata
+
+
+def test_a_gather_that_costs_less_than_its_pieces_is_listed():
+    mesh = ap.Mesh({"batch": 4}, device="cpu_host")
+    low = lowered(lambda x: x[8:16], (X,), mesh=mesh)
+    assert low.program.collectives() == {"all_gather": 1}
+    (row,) = low.metadata.gathered
+    assert (row.kind, row.axis, row.bytes) == ("slice", "batch", WHOLE)
+    assert row.reason == "slice reads so many pieces of dim 0 of f32[64,16] that the whole costs less"
+    assert row.seconds > 0
+    assert lowered(lambda x: x[8:16], (X,)).program.collectives() == {"all_permute": 3}
 
 
 def test_equal_rows_of_one_line_are_printed_once_with_their_number():

@@ -54,12 +54,14 @@ def test_prices_keep_their_rows_while_the_table_grows():
     types = np.repeat(np.arange(40, dtype=np.int32), 40)
     sources, targets = np.arange(1600, dtype=np.uint64) << np.uint64(5), np.arange(1600, dtype=np.uint64) % np.uint64(7)
 
+    stretches = np.arange(1600, dtype=np.int64) % 3
+
     def price(i):
         asked.append(i)
         return dataclasses.replace(NO_STEPS, seconds=float(i), steps=(i,) if i % 2 else ())
 
     for _ in range(2):
-        rows = known.rows(types, sources, targets, price)
+        rows = known.rows(types, sources, targets, stretches, price)
         assert known.figures[FIGURES.index("seconds"), rows].tolist() == list(range(1600))
         assert known.moves_nothing[rows].tolist() == [i % 2 == 0 for i in range(1600)]
         assert [known.costs[row].seconds for row in rows] == list(range(1600))
@@ -68,5 +70,7 @@ def test_prices_keep_their_rows_while_the_table_grows():
 
 
 def test_nothing_to_move_asks_for_nothing():
-    none = np.zeros(0, np.uint64)
-    assert len(KnownPlans().rows(np.zeros(0, np.int32), none, none, lambda i: pytest.fail(f"{i} was priced"))) == 0
+    none, tiles = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+    assert (
+        len(KnownPlans().rows(np.zeros(0, np.int32), none, none, tiles, lambda i: pytest.fail(f"{i} was priced"))) == 0
+    )

@@ -23,7 +23,9 @@ from autopart.core.op import AND, ANY, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, Te
 from autopart.core.op_spec_import import tensor_type
 from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import Example, localize
-from autopart.spmd.local_op import MlirLocalOp, mlir_type
+from autopart.core.stretch import Stretch
+from autopart.spmd.local_op import MlirLocalOp
+from autopart.spmd.mlir_values import mlir_type
 from tests.ops.stand_ins import replace_what_cpu_lacks
 
 DRAWS = 3
@@ -70,16 +72,42 @@ class Trial:
         types = list(spec.operands)
         for mapping, ways in self.nest:
             types = [sliced(t, d, ways) for t, d in zip(types, mapping.operands, strict=True)]
+        for mapping, ways, _ in self._stretched((0,) * len(self.nest)):
+            for i, stretch in enumerate(mapping.reads):
+                if stretch is not None:
+                    shape = list(types[i].shape)
+                    shape[mapping.operands[i]] = stretch.length(ways)
+                    types[i] = replace(types[i], shape=tuple(shape))
         return types
+
+    def _stretched(self, place: tuple[int, ...]) -> list[tuple[TileMapping, int, int]]:
+        """(mapping, ways, position) of each mapping whose iterations read stretches, all its loops taken together."""
+        found: dict[TileMapping, tuple[int, int]] = {}
+        for (mapping, ways), position in zip(self.nest, place, strict=True):
+            cut, at = found.get(mapping, (1, 0))
+            found[mapping] = cut * ways, at * ways + position
+        return [(mapping, *where) for mapping, where in found.items() if mapping.reads]
 
     def on_device(self, operands: Sequence[np.ndarray], place: tuple[int, ...]) -> list[np.ndarray]:
         """The operands' slices at `place`, one position per loop, and the positions."""
         held = list(operands)
+        for mapping, ways, position in self._stretched(place):
+            for i, stretch in enumerate(mapping.reads):
+                if stretch is not None:
+                    held[i] = stretch_of(held[i], mapping.operands[i], stretch, ways, position)
         for (mapping, ways), position in zip(self.nest, place, strict=True):
             for i, dim in enumerate(mapping.operands):
-                if dim != WHOLE:
+                if dim != WHOLE and mapping.stretch(i) is None:
                     held[i] = np.split(held[i], ways, axis=dim)[position]
         return [*held, *np.array(place, np.int32)]
+
+
+def stretch_of(array: np.ndarray, dim: int, stretch: Stretch, ways: int, position: int) -> np.ndarray:
+    """What an iteration reads: elements of the dim, one by one, and zeros where there are none."""
+    wanted = stretch.first(ways, position) + np.arange(stretch.length(ways))
+    taken = np.take(array, np.clip(wanted, 0, array.shape[dim] - 1), axis=dim)
+    there = ((wanted >= 0) & (wanted < array.shape[dim])).reshape([-1 if d == dim else 1 for d in range(array.ndim)])
+    return np.where(there, taken, np.zeros_like(taken))
 
 
 def subject_of(example: Example) -> Subject:

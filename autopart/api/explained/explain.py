@@ -258,13 +258,13 @@ class _Maker:
                 if step.kind not in COLLECTIVES:
                     continue
                 cost = next(costs, None)
-                in_bytes = trips * size * max(step.source.local_elements, step.target.local_elements)
+                in_bytes = trips * size * step.largest_elements
                 shape = ",".join(map(str, step.source.local_shape))
                 key = step.kind, tuple(step.mesh_axes), f"{self.program.type_of(moved).dtype}[{shape}]", where
                 known = rows.get(key)
                 rows[key] = CollectiveExplained(
                     *key[:2],
-                    trips + (known.count if known else 0),
+                    trips * step.collectives + (known.count if known else 0),
                     in_bytes + (known.bytes if known else 0.0),
                     None if cost is None else trips * cost.seconds + ((known.seconds or 0.0) if known else 0.0),
                     *key[2:],

@@ -89,6 +89,8 @@ def mapping_text(mapping: TileMapping) -> str:
     if mapping.after is not None:
         text += f", after {factor_text(mapping.after)} in {mapping.after.extent}"
     drawn = ", ".join(f"dim {dim}" + (f" of operand {k}" if k else "") for k, dim in mapping.drawn_by)
+    if mapping.reads:
+        return f"{text}, with what is read of neighbours"
     return f"{text}, by exchange for {drawn}" if drawn else text
 
 

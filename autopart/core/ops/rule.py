@@ -323,12 +323,14 @@ def _check(found: Rule, spec: OpSpec, mappings: tuple[TileMapping, ...]) -> None
 def _misfit(mapping: TileMapping, spec: OpSpec, seen: set[tuple[int, int]]) -> str:
     if len(mapping.operands) != len(spec.operands) or len(mapping.results) != len(spec.results):
         return f"the op has {len(spec.operands)} operands and {len(spec.results)} results"
+    if mapping.reads and (len(mapping.reads) != len(spec.operands) or not mapping.drawn_by):
+        return f"`reads` has an entry per operand, {len(spec.operands)}, and a mapping that has it is drawn"
     for position, (dim, type_) in enumerate(zip(mapping.operands, spec.operands, strict=True)):
         if dim == WHOLE:
             continue
         if not 0 <= dim < len(type_.shape) or type_.shape[dim] % mapping.extent:
             return f"operand {position} is {type_}: dim {dim} must exist and be a multiple of {mapping.extent}"
-        if (position, dim) in seen and not mapping.after:
+        if (position, dim) in seen and not (mapping.after or mapping.is_only_drawn):
             return f"dim {dim} of operand {position} is sliced by another mapping already"
         seen.add((position, dim))
     for position, (action, type_) in enumerate(zip(mapping.results, spec.results, strict=True)):

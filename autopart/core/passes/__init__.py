@@ -3,6 +3,7 @@
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.default_generators import DefaultGenerators
 from autopart.core.passes.expected_trips import ExpectedTrips
+from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
@@ -18,6 +19,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     SplitTopK(),
     SplitCumulative(),
     DeadCode(),
+    FoldedPadding(),
     IndexPositions(),
     ScannedRows(),
 )
@@ -31,6 +33,7 @@ __all__ = [
     "DeadCode",
     "DefaultGenerators",
     "ExpectedTrips",
+    "FoldedPadding",
     "IndexPositions",
     "InvalidProgramError",
     "Pass",

@@ -221,6 +221,11 @@ def local_arrays(
         program, known, local.mapping, local.passing, local.native, local.settled, local.required, at_def,
         place.target, sizes, layout_tile, matmul_tile, held,
     )  # fmt: skip
+    for r in np.flatnonzero(place.stretch).tolist():
+        value, layout = int(place.value[r]), int(place.target[r])
+        share = local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
+        held.moves["moved_bytes"][r] *= share
+        held.moves["moved_elements"][r] *= share
     return held
 
 

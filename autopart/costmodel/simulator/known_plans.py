@@ -1,6 +1,6 @@
 """Prices of the redistributions that a program's lowerings have asked for so far, by number.
 
-    (type, source layout, target layout)  ->  row  ->  seconds, bytes, ...: a column of `figures` each
+    (type, source layout, target layout, stretches)  ->  row  ->  seconds, bytes, ...: a column of `figures` each
 
 Row 0 is what costs nothing. A step of a deep model has thousands of redistributions of a few dozen kinds, so rows are
 looked up by a kernel; what it does not find is planned and priced once.
@@ -19,26 +19,38 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.redistribution_costs import FIGURES, NO_STEPS, PlanCost
 
 ROW_FIELDS = np.dtype(
-    [("source", np.uint64), ("target", np.uint64), ("type_id", np.int32), ("row", np.int32)], align=True
+    [
+        ("source", np.uint64),
+        ("target", np.uint64),
+        ("stretch", np.int64),
+        ("type_id", np.int32),
+        ("row", np.int32),
+    ],
+    align=True,
 )
 
 
 class KnownPlans:
-    """Prices by (type, source, target)."""
+    """Prices by (type, source, target, stretches)."""
 
     def __init__(self) -> None:
         self.costs: list[PlanCost] = [NO_STEPS]
-        self._keys: list[tuple[int, int, int]] = [(-1, 0, 0)]
+        self._keys: list[tuple[int, int, int, int]] = [(-1, 0, 0, 0)]
         self._grow(512)
 
     def rows(
-        self, types: np.ndarray, sources: np.ndarray, targets: np.ndarray, price: Callable[[int], PlanCost]
+        self,
+        types: np.ndarray,
+        sources: np.ndarray,
+        targets: np.ndarray,
+        stretches: np.ndarray,
+        price: Callable[[int], PlanCost],
     ) -> np.ndarray:
         """int32[n]: the row of each of n redistributions; `price(i)` costs the i-th if it is new."""
         rows = np.empty(len(types), np.int32)
-        while (first := _find(self._table, types, sources, targets, rows)) < len(rows):
+        while (first := _find(self._table, types, sources, targets, stretches, rows)) < len(rows):
             self.costs.append(price(first))
-            self._keys.append((int(types[first]), int(sources[first]), int(targets[first])))
+            self._keys.append(tuple(int(key[first]) for key in (types, sources, targets, stretches)))
             if 2 * len(self.costs) > len(self._table):
                 self._grow(2 * len(self._table))
             else:
@@ -55,31 +67,42 @@ class KnownPlans:
 
     def _enter(self, row: int) -> None:
         """Writes a row into the arrays."""
-        cost, (type_id, source, target) = self.costs[row], self._keys[row]
+        cost, (type_id, source, target, stretch) = self.costs[row], self._keys[row]
         self.figures[:, row], self.moves_nothing[row] = cost.figures, not cost.steps
         if row > 0:
-            place = _place(self._table, type_id, np.uint64(source), np.uint64(target))
-            self._table[place] = (source, target, type_id, row)
+            place = _place(self._table, type_id, np.uint64(source), np.uint64(target), stretch)
+            self._table[place] = (source, target, stretch, type_id, row)
 
 
 @kernel
-def _place(table: Any, type_id: int, source: np.uint64, target: np.uint64) -> int:
+def _place(table: Any, type_id: int, source: np.uint64, target: np.uint64, stretch: int) -> int:
     """Where in the hash table a redistribution stands, or would stand; the row of an empty place is 0."""
     last = table.shape[0] - 1
     mixed = (source * np.uint64(0x9E3779B97F4A7C15)) ^ (target * np.uint64(0xC2B2AE3D27D4EB4F))
+    mixed ^= np.uint64(stretch) * np.uint64(0xD6E8FEB86659FD93)
     place = np.int64((mixed + np.uint64(type_id) * np.uint64(0x165667B19E3779F9)) >> np.uint64(40)) & last
     while table.row[place] > 0 and (
-        table.type_id[place] != type_id or table.source[place] != source or table.target[place] != target
+        table.type_id[place] != type_id
+        or table.source[place] != source
+        or table.target[place] != target
+        or table.stretch[place] != stretch
     ):
         place = (place + 1) & last
     return place
 
 
 @kernel
-def _find(table: Any, types: np.ndarray, sources: np.ndarray, targets: np.ndarray, rows: np.ndarray) -> int:
+def _find(
+    table: Any,
+    types: np.ndarray,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    stretches: np.ndarray,
+    rows: np.ndarray,
+) -> int:
     """Writes the rows up to the first redistribution that is new; returns that, or how many there are."""
     for i in range(rows.shape[0]):
-        row = table.row[_place(table, types[i], sources[i], targets[i])]
+        row = table.row[_place(table, types[i], sources[i], targets[i], stretches[i])]
         if row == 0:
             return i
         rows[i] = row

@@ -25,6 +25,7 @@ class StepCost:
     """One collective: kind, mesh axes, seconds, and bytes of the larger of its operand and result on a device.
 
     copy_s, copied_bytes   its local copies: seconds, and bytes they read and write; not in `seconds`
+    count                  how many collectives it is: one, or the pieces of a stretch; `bytes` are of all
     """
 
     kind: str
@@ -33,6 +34,7 @@ class StepCost:
     bytes: float
     copy_s: float
     copied_bytes: float
+    count: int = 1
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,10 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
     for step in plan.steps:
         if step.kind != "all_slice":
             took = price.step_seconds(step, element_bytes)
-            size = max(step.source.local_elements, step.target.local_elements) * element_bytes
-            steps.append(StepCost(step.kind, step.mesh_axes, took.link_s, size, took.copy_s, took.copied_bytes))
+            size = step.largest_elements * element_bytes
+            steps.append(
+                StepCost(step.kind, step.mesh_axes, took.link_s, size, took.copy_s, took.copied_bytes, step.collectives)
+            )
             latency_s += took.latency_s
     return PlanCost(
         steps=tuple(steps),
@@ -125,7 +129,7 @@ def _arrays(plan: Plan, device: Device) -> Iterator[Shape]:
         if after:
             yield emission(step).shape
         yield from (copy.written.shape for copy in after[:-1])
-        yield step.target.local_shape
+        yield step.left_shape
 
 
 def _combination(plan: Plan, links: Links) -> int:

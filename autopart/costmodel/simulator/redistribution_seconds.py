@@ -26,6 +26,7 @@ from autopart.costmodel.simulator.collective_seconds import collective_s
 from autopart.costmodel.simulator.sizes import held_elements
 from autopart.spmd.redistribution import Step
 from autopart.spmd.redistribution.local_copies import Held, local_copies
+from autopart.spmd.redistribution.stretch_step import StretchStep
 
 
 class StepSeconds(NamedTuple):
@@ -75,6 +76,8 @@ class RedistributionSeconds:
     def step_seconds(self, step: Step, element_bytes: float) -> StepSeconds:
         """Seconds of a step's collective and of its local copies."""
         device = mesh_links(self.mesh).device
+        if isinstance(step, StretchStep):
+            return self._stretch_seconds(step, element_bytes, device)
         link_s = latency_s = 0.0
         if step.kind != "all_slice":
             before, after = step.source.local_elements, step.target.local_elements
@@ -86,6 +89,16 @@ class RedistributionSeconds:
         copied = sum(sum(held_bytes(held, element_bytes, device.layout_tile) for held in copy) for copy in copies)
         rate = device.hbm_bytes_per_s * device.hbm_efficiency
         return StepSeconds(link_s, latency_s, len(copies) * device.launch_s + copied / rate, copied)
+
+    def _stretch_seconds(self, step: StretchStep, element_bytes: float, device: Device) -> StepSeconds:
+        """An all_permute for each round of pieces; the stretch is written once, from as much."""
+        moved = [self.step_cost("all_permute", n, n, element_bytes, step.spanned) for n in step.moved_elements]
+        if not moved:
+            return StepSeconds(0.0, 0.0, 0.0, 0.0)
+        latency_s = len(moved) * min(min(moved), self.step_cost("all_permute", 1, 1, 1, step.spanned))
+        copied = 2 * held_elements(step.left_shape, element_bytes, device.layout_tile) * element_bytes
+        copy_s = device.launch_s + copied / (device.hbm_bytes_per_s * device.hbm_efficiency)
+        return StepSeconds(sum(moved), latency_s, copy_s, copied)
 
 
 def held_bytes(held: Held, element_bytes: float, layout_tile: tuple[int, int]) -> float:

@@ -163,8 +163,9 @@ class Simulator:
         """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
         program, device, place = self.arrays, self.links.device, local.placement
         matmul = device.around_matmul
-        def_plans = self._plan_rows(local, local.at_def, local.native[local.at_def], local.settled[local.at_def])
-        use_plans = self._plan_rows(local, place.value, local.settled[place.value], place.target)
+        tiles = np.zeros(len(local.at_def), np.int64)
+        def_plans = self._plan_rows(local, local.at_def, local.native[local.at_def], local.settled[local.at_def], tiles)
+        use_plans = self._plan_rows(local, place.value, local.settled[place.value], place.target, place.stretch)
         tile = device.layout_tile if self.options.layout_padding else (1, 1)
         unmoved = self.known_plans.moves_nothing[use_plans]
         held = local_arrays(local, program, self.known_sizes, tile, device.matmul_tile, unmoved)
@@ -259,15 +260,20 @@ class Simulator:
         return seconds
 
     def _plan_rows(
-        self, local: DeviceLocal, values: np.ndarray, sources: np.ndarray, targets: np.ndarray
+        self,
+        local: DeviceLocal,
+        values: np.ndarray,
+        sources: np.ndarray,
+        targets: np.ndarray,
+        stretches: np.ndarray,
     ) -> np.ndarray:
         """The rows of `known_plans` of some redistributions."""
 
         def price(i: int) -> PlanCost:
-            plan = local.plan_between(int(values[i]), int(sources[i]), int(targets[i]))
+            plan = local.plan_between(int(values[i]), int(sources[i]), int(targets[i]), int(stretches[i]))
             return plan_cost(plan, self.program.type_of(int(values[i])).element_bytes, self.links)
 
-        return self.known_plans.rows(self.program.value_type_id[values], sources, targets, price)
+        return self.known_plans.rows(self.program.value_type_id[values], sources, targets, stretches, price)
 
 
 def _in_all(figures: np.ndarray, trips: np.ndarray) -> float:

@@ -44,6 +44,21 @@ class Step:
     code: int = 0
     stacked: bool = False
 
+    @property
+    def collectives(self) -> int:
+        """How many it is emitted as."""
+        return 1
+
+    @property
+    def largest_elements(self) -> int:
+        """Elements on a device of the larger of what its collectives read and leave."""
+        return max(self.source.local_elements, self.target.local_elements)
+
+    @cached_property
+    def left_shape(self) -> tuple[int, ...]:
+        """The local shape that it leaves."""
+        return self.target.local_shape
+
     @cached_property
     def mesh_axes(self) -> tuple[str, ...]:
         """Names of the mesh axes it runs over, wholly or in part, in mesh order."""

@@ -6,16 +6,20 @@
     o  (_, 0) -> tile 1        output features
     f  (1, 1) -> sum           input features: partial sums
     g  (1, 0) -> tile 1        feature groups, instead of o and f, where there are any
-    x  (2, _) -> tile 2        space, where every window stays inside one slice
+    x  (2, _) -> tile 2        space, where every window stays inside one slice, or reads a halo of its neighbours'
+    x  (2, 2) -> sum           space of a weight's gradient, in which the window is as long as the space
 
 Windows stay inside where they do not overlap and nothing is padded: 1x1 kernels, patches (kernel no larger than the
-stride), and the two gradients of patches. Elsewhere neighbours would have to exchange borders: blocked.
+stride), and the two gradients of patches. Elsewhere a device is sent the borders of its neighbours' slices, and the op
+on what it then has pads nothing. A kernel that reaches over half the space would bring most of it to every device:
+blocked.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +28,7 @@ from autopart.core.ops.passages import linear_in
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
+from autopart.core.ops.rules.stretches import reads_of, stretched
 from autopart.core.ops.rules.windows import Window
 from autopart.core.ops.traits import Convolution
 
@@ -80,8 +85,13 @@ _LINES = "[b, f, 0]x[o, i, 0]->[b, f, 0]"
 
 
 def _localize(local: LocalOp) -> list[Value]:
-    """Groups are cut along with the features that they group."""
-    counts = {}
+    """Groups are cut along with the features that they group; what was padding is in the stretches."""
+    counts: dict[str, Any] = {}
+    space = local.spec.attributes["dimension_numbers"]["input_spatial_dimensions"]
+    padding = list(local.spec.attributes.get("padding") or ((0, 0),) * len(space))
+    for read in reads_of(local):
+        padding[space.index(read.dim)] = read.stretch.ahead(read.ways), read.stretch.behind(read.ways)
+        counts["padding"] = tuple(padding)
     for m, mapping in enumerate(local.mappings):
         if (name := _group_of(local.spec, mapping)) and local.ways(m) > 1:
             counts[name] = local.spec.attributes[name] // local.ways(m)
@@ -132,6 +142,32 @@ def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
         ),
         _conv("2x2x4xf32, 4x2x3xf32 -> 2x4x4xf32", _LINES, extra="padding = dense<1> : tensor<1x2xi64>"),
         _conv("4x6xi32, 6x8xi32 -> 4x8xi32", "[b, f]x[i, o]->[b, f]"),
+        _conv("2x2x12xf32, 4x2x3xf32 -> 2x4x12xf32", _LINES, extra="padding = dense<1> : tensor<1x2xi64>"),
+        _conv("2x2x8xf32, 4x2x8xf32 -> 2x4x3xf32", _LINES, extra="padding = dense<1> : tensor<1x2xi64>"),
+        _conv(
+            "2x2x8xf32, 4x2x3xf32 -> 2x4x4xf32",
+            _LINES,
+            extra="window_strides = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>",
+        ),
+        _conv(
+            "2x2x4xf32, 4x2x3xf32 -> 2x4x8xf32",
+            _LINES,
+            extra="lhs_dilation = array<i64: 2>, padding = dense<[[2, 1]]> : tensor<1x2xi64>, "
+            "window_reversal = array<i1: true>",
+        ),
+        _conv(
+            "2x2x8xf32, 4x2x4xf32 -> 2x4x3xf32",
+            _LINES,
+            extra="rhs_dilation = array<i64: 2>, padding = dense<[[0, 1]]> : tensor<1x2xi64>",
+        ),
+        _conv(
+            "2x2x8xf32, 4x2x8xf32 -> 2x4x3xf32",
+            _LINES,
+            extra="window_reversal = array<i1: true>, padding = dense<1> : tensor<1x2xi64>",
+        ),
+        _conv("2x2x8xf32, 4x2x3xf32 -> 2x4x6xf32", _LINES),
+        _conv("2x2x8xf32, 4x2x3xf32 -> 2x4x4xf32", _LINES, extra="rhs_dilation = array<i64: 2>"),
+        _conv("1x8x4x1xf32, 3x3x1x2xf32 -> 1x8x4x2xf32", _IMAGES, extra="padding = dense<1> : tensor<2x2xi64>"),
     ),
 )
 def convolution(spec: OpSpec) -> Iterable[TileMapping]:
@@ -157,3 +193,7 @@ def convolution(spec: OpSpec) -> Iterable[TileMapping]:
             yield TileMapping((space[i], WHOLE), (n["output_spatial_dimensions"][i],), window.extent)
         elif window.covers and code is not None:
             yield TileMapping((space[i], n["kernel_spatial_dimensions"][i]), (code,), window.window)
+        elif window.rows is not None:
+            yield stretched(spec, {0: (space[i], window.rows)}, n["output_spatial_dimensions"][i])
+        elif window.parts is not None and code is not None:
+            yield stretched(spec, {0: (space[i], window.parts)}, code, {1: n["kernel_spatial_dimensions"][i]})

@@ -36,13 +36,13 @@ _COMBINE = {SUM: "add", MUL: "multiply", MAX: "maximum", MIN: "minimum", AND: "a
 _COUNTED_ONCE = (SUM, MUL)
 
 
-def reduced_in_parts(local: LocalOp, **attributes: Any) -> list[Value]:
-    """The op on its parts, in which the initial values count once; `attributes` as in `clone`."""
+def reduced_in_parts(local: LocalOp, inputs: Sequence[Value] | None = None, **attributes: Any) -> list[Value]:
+    """The op on its parts, or on `inputs`, in which the initial values count once; `attributes` as in `clone`."""
     count = len(local.result_types)
-    inputs, inits = local.operands[:count], list(local.operands[count:])
+    inputs, inits = local.operands[:count] if inputs is None else inputs, list(local.operands[count:])
     split = [m for m, mapping in enumerate(local.mappings) if mapping.results[0] in _COMBINE and local.ways(m) > 1]
     if not split:
-        return local.clone(**attributes)
+        return local.clone([*inputs, *inits], **attributes)
     codes = local.mappings[split[0]].results
     late = [i for i, code in enumerate(codes) if not _is_identity(local, i, code)]
     for i in late:

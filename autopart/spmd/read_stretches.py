@@ -1,0 +1,62 @@
+"""Which uses read stretches instead of tiles: a number per use, from the loops of its op.
+
+    convolution, dims 1 and 2 of its input tiled      stretch[use] = (1 + s) << 20 | 1 + t
+                                                      s, t: numbers of (dim, stretch) in the table
+
+A use reads stretches of at most three dims, in the order of the op's mappings.
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.mapping_table import MappingArrays, MappingTable
+from autopart.core.propagation import GraphArrays, StateArrays
+from autopart.core.stretch import Stretch
+
+_BITS = 20
+_MASK = (1 << _BITS) - 1
+
+MOST_DIMS = 3
+"""Dims of one operand that may be read in stretches: so many numbers fit."""
+
+
+def read_stretches(graph: GraphArrays, table: MappingTable, state: StateArrays, passing: np.ndarray) -> np.ndarray:
+    """int64[uses]: the packed stretches that each reads, 0 where it reads its tile."""
+    stretch = np.zeros(len(graph.operands), np.int64)
+    if table.stretches:
+        _fill(graph, table.arrays, state, passing, stretch)
+    return stretch
+
+
+def unpacked(table: MappingTable, packed: int) -> tuple[tuple[int, Stretch], ...]:
+    """The (dim, stretch) pairs of a use."""
+    found = []
+    while packed:
+        found.append(table.stretches[(packed & _MASK) - 1])
+        packed >>= _BITS
+    return tuple(reversed(found))
+
+
+@kernel
+def _fill(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, passing: np.ndarray, stretch: np.ndarray
+) -> None:
+    """Fills in stretch[use] of every use."""
+    for op in range(state.mapping.shape[0]):
+        spec, taken = graph.op_spec[op], 0
+        for axis in range(state.mapping.shape[1]):
+            mapping = state.mapping[op, axis]
+            if mapping >= 0 and passing[op] >> axis & 1 == 0:
+                taken |= 1 << mapping
+        if taken == 0:
+            continue
+        for row in range(maps.first[spec], maps.first[spec + 1]):
+            if taken >> (row - maps.first[spec]) & 1:
+                for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+                    number = maps.stretch[maps.start[row] + use - graph.operand_ptr[op]]
+                    if number > 0:
+                        stretch[use] = stretch[use] << _BITS | number

@@ -1,0 +1,95 @@
+"""From tiles to stretches: which pieces of its tile each device sends to whom, in rounds.
+
+    tiles of 2     | 0 1 | 2 3 | 4 5 | 6 7 |         position 0 .. 3 along the axes of the dim
+    x[2:6], 1 each   2 <- position 1    3 <- position 1    4 <- position 2    5 <- position 2
+
+    round 0        keeps its own    1 has 3, 2 has 4
+    round 1        1 -> 0  [2]      2 -> 3  [5]
+
+In a round each device sends at most one piece and receives at most one, so a round is one all_permute. All pieces of a
+round are as long as its longest: what is sent beyond what is asked for lies in the sender's tile and belongs where the
+receiver puts it, so pieces may overlap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from autopart.core.stretch import Stretch
+
+
+@dataclass(frozen=True)
+class Round:
+    """Pieces that move at once.
+
+    pairs   (from, to) positions along the dim's axes
+    length  elements of each piece
+    taken   per position, where in its tile the piece begins that it sends; 0 for one that sends none
+    put     per position, where in its stretch the piece begins that it receives; `-length` for one that receives none.
+            A piece may begin before the stretch and end behind it.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    length: int
+    taken: tuple[int, ...]
+    put: tuple[int, ...]
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything goes from one device to another."""
+        return any(giver != taker for giver, taker in self.pairs)
+
+
+@lru_cache(maxsize=1 << 12)
+def rounds_of(stretch: Stretch, size: int, ways: int) -> tuple[Round, ...]:
+    """The rounds that assemble the stretches of a dim of `size`, tiled `ways` ways; elements outside it are zeros.
+
+    Where the receivers are as many as the devices, a device that keeps its own is part of the round; else the pieces
+    that devices keep are the first round, in which nothing moves.
+    """
+    tile = size // ways
+    wanted = [
+        (giver, taker, begin, end) for taker in range(ways) for giver, begin, end in _pieces(stretch, tile, taker, ways)
+    ]
+    if len({w[0] for w in wanted}) == len({w[1] for w in wanted}) == len(wanted) == ways:
+        return (_round(wanted, stretch, tile, ways),)
+    own = [w for w in wanted if w[0] == w[1]]
+    moved = _coloured([w for w in wanted if w[0] != w[1]], ways)
+    return tuple(_round(each, stretch, tile, ways) for each in (own, *moved) if each)
+
+
+def _pieces(stretch: Stretch, tile: int, taker: int, ways: int) -> Iterator[tuple[int, int, int]]:
+    """(position, begin, end) of the tiles that a stretch reaches into, and of what it reads there."""
+    first = stretch.first(ways, taker)
+    begin, end = max(first, 0), min(first + stretch.length(ways), tile * ways)
+    for giver in range(begin // tile, math.ceil(end / tile) if end > begin else 0):
+        yield giver, max(begin, giver * tile), min(end, (giver + 1) * tile)
+
+
+Piece = tuple[int, int, int, int]
+"""(from, to, begin, end): a piece of the dim that one position needs of another's tile."""
+
+
+def _coloured(pieces: list[Piece], ways: int) -> list[list[Piece]]:
+    """Pieces in rounds: each goes into the first in which its giver and its taker are free, by distance."""
+    rounds: list[list[Piece]] = []
+    for piece in sorted(pieces, key=lambda p: (p[0] - p[1], p[1])):
+        for one in rounds:
+            if all(piece[0] != other[0] and piece[1] != other[1] for other in one):
+                one.append(piece)
+                break
+        else:
+            rounds.append([piece])
+    return rounds
+
+
+def _round(pieces: list[Piece], stretch: Stretch, tile: int, ways: int) -> Round:
+    length = max(end - begin for _, _, begin, end in pieces)
+    taken, put = [0] * ways, [-length] * ways
+    for giver, taker, begin, _ in pieces:
+        taken[giver] = min(begin - giver * tile, tile - length)
+        put[taker] = giver * tile + taken[giver] - stretch.first(ways, taker)
+    return Round(tuple((p[0], p[1]) for p in pieces), length, tuple(taken), tuple(put))
