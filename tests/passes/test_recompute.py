@@ -147,7 +147,7 @@ def test_copies_of_a_tagged_value_carry_the_tag():
 
 def test_copies_are_behind_barriers_that_wait_for_late_values():
     program = lower("chain", ap.Recompute("blocks")).traced.program
-    assert len(program.barriers) == LAYERS - 1
+    assert len(program.barriers) == LAYERS
     for parts in program.barriers:
         made = [program.spec(int(program.value_op[program.operands_of(op)[0]])) for op in parts]
         assert len(made) > 1, "what is kept, and what the copies wait for"

@@ -3,6 +3,7 @@
 lifetimes.py     from when to when each value of a scope is there, and the point where most is: what is read across it
                  is kept between its early and its late uses
 policies.py      which of those are kept, as a user says it
+layers.py        where the early ops repeat themselves: the ends of layers
 blocks.py        where the early ops are cut into blocks, of which only what enters is kept
 again.py         copies of early ops before the late ops that read their results, behind barriers
 scans.py         the same for what one loop stacks up and a later loop reads row by row
