@@ -7,10 +7,11 @@ layers.py        where the early ops repeat themselves: the ends of layers
 blocks.py        where the early ops are cut into blocks, of which only what enters is kept
 again.py         copies of early ops before the late ops that read their results, behind barriers
 scans.py         the same for what one loop stacks up and a later loop reads row by row
+turns.py         which row of a stack each turn of a loop writes
 recomputation.py the pass
 """
 
-from autopart.core.passes.recompute.policies import POLICIES, Policy
+from autopart.core.passes.recompute.policies import POLICIES, Policy, result_name
 from autopart.core.passes.recompute.recomputation import KEEP, KEEP_ONE, Recomputation
 
-__all__ = ["KEEP", "KEEP_ONE", "POLICIES", "Policy", "Recomputation"]
+__all__ = ["KEEP", "KEEP_ONE", "POLICIES", "Policy", "Recomputation", "result_name"]
