@@ -58,6 +58,9 @@ FINALISTS = 2
 TRIALS = 6
 """Groups of results that are kept on trial."""
 
+ROOM = 0.9
+"""Share of the memory up to which results are kept because there is room: a compiler may need more than is estimated."""
+
 
 @dataclass(frozen=True)
 class NamedOnly:
@@ -255,6 +258,9 @@ def _kept_more(
     turns = 1 if microbatch is None else microbatch.steps
     for group in kept_instead(whole, best.traced.program, mesh, turns)[:TRIALS]:
         found = price(Rewriting(microbatch, Recompute([*keep, group.policy])))
+        estimate = found.scheduled.estimate if found.scheduled is not None else None
+        if estimate is not None and estimate.fits and estimate.peak_bytes > ROOM * device(estimate.device).hbm_bytes:
+            found = Tried(found.rewriting, why=f"it leaves less than {1 - ROOM:.0%} of the memory")
         yield found
         if found.rank < best.rank:
             best, keep = found, (*keep, group.policy)

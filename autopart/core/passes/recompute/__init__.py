@@ -7,6 +7,7 @@ layers.py        where the early ops repeat themselves: the ends of layers
 blocks.py        where the early ops are cut into blocks, of which only what enters is kept
 again.py         copies of early ops before the late ops that read their results, behind barriers
 scans.py         the same for what one loop stacks up and a later loop reads row by row
+broadcasts.py    what a loop only reads wider than it is, made in the loop
 turns.py         which row of a stack each turn of a loop writes
 recomputation.py the pass
 """

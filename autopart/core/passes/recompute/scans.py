@@ -25,6 +25,8 @@ from autopart.core.control_flow import Loop, loop_of
 from autopart.core.jax_internals import ir, make_context
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import View
 from autopart.core.passes.recompute.lifetimes import Lifetimes, lifetimes
 from autopart.core.passes.recompute.turns import Turns, is_zero
 from autopart.core.passes.rewriting import Rewriting
@@ -220,6 +222,7 @@ class _LateBody:
         self._life = lifetimes(program, number)
         self._reads = [(s.made, read) for s in rebuilt for read in s.reads if read.body == number]
         self._copies: dict[tuple[int, int], int] = {}
+        self._entered: set[int] = set()
         self._first = {
             row: min(r.op for _, r in self._reads if r.row == row) for row in {r.row for _, r in self._reads}
         }
@@ -239,8 +242,8 @@ class _LateBody:
 
     def _rebuilt(self, value: int, row: int, before: int) -> int:
         """What stands for an early body's value of turn `row`, in this body, from op `before` on."""
-        body, rewriting = self._body, self._body.owner.rewriting
-        program = rewriting.before
+        body = self._body
+        self._enter(row)
         if (row, value) in self._copies:
             return self._copies[row, value]
         ops, kept = body.needs([value])
@@ -248,13 +251,61 @@ class _LateBody:
             if (row, needed) not in self._copies:
                 self._copies[row, needed] = self._row(needed, row)
         for op in ops:
-            results = program.results_of(op)
-            if (row, results[0]) in self._copies:
-                continue
+            self._copy(op, row, before)
+        return self._copies[row, value]
+
+    def _copy(self, op: int, row: int, before: int) -> None:
+        program, rewriting = self._body.owner.life.program, self._body.owner.rewriting
+        results = program.results_of(op)
+        if (row, results[0]) not in self._copies:
             operands = [self._operand(v, row) for v in program.operands_of(op).tolist()]
             again = rewriting.again(op, operands, self._number, before)
             self._copies.update({(row, old): new for old, new in zip(results, again, strict=True)})
-        return self._copies[row, value]
+
+    def _enter(self, row: int) -> None:
+        """Takes the rows of outside that copies read, such as a layer's weights, behind one barrier for them all.
+
+        What is late in the turn reads them behind it too: they are gathered once, as with `jax.checkpoint`.
+        """
+        if row in self._entered:
+            return
+        self._entered.add(row)
+        program, rewriting, place = self._body.owner.life.program, self._body.owner.rewriting, self._first[row]
+        made = [made for made, read in self._reads if read.row == row]
+        ops, _ = self._body.needs(made)
+        slices = rows_of_outside(program, ops, self._body.turns.rows)
+        rest = [program.operands_of(op) for op in ops if op not in slices]
+        read = {int(v) for operands in rest for v in operands} | set(made)
+        entering = [v for op in sorted(slices) for v in program.results_of(op) if v in read]
+        starts = {int(program.value_op[v]) for op in slices for v in program.operands_of(op)[1:]}
+        for op in sorted(slices | starts.intersection(ops)):
+            self._copy(op, row, place)
+        if not entering:
+            return
+        behind = rewriting.barrier([self._copies[row, v] for v in entering], self._number, place, place)
+        for value, held in zip(entering, behind, strict=True):
+            twin = self._twin(value, row)
+            for use in _users(program, twin) if twin >= 0 else ():
+                if program.use_op[use] >= place:
+                    rewriting.read(use, held)
+            self._copies[row, value] = held
+
+    def _twin(self, value: int, row: int) -> int:
+        """The value of this body that takes the same row of outside in the same way; -1 where none does."""
+        program, early = self._body.owner.life.program, self._body.loop.body.number
+        op = int(program.value_op[value])
+        if program.op_scope[op] != early:
+            return value
+        first, *rest = program.operands_of(op).tolist()
+        taken = self._twin(first, row)
+        for use in _users(program, taken) if taken >= 0 else ():
+            other = int(program.use_op[use])
+            reads = program.operands_of(other).tolist()
+            if program.op_scope[other] == self._number and program.op_spec[other] == program.op_spec[op]:
+                pairs = zip(rest, reads[1:], strict=True)
+                if all(b == row if a in self._body.turns.rows else is_zero(program, b) for a, b in pairs):
+                    return program.results_of(other)[0]
+        return -1
 
     def _operand(self, value: int, row: int) -> int:
         turns = self._body.turns
@@ -284,6 +335,20 @@ class _LateBody:
 
 
 # ---- reading the program
+
+
+def rows_of_outside(program: Program, ops: Sequence[int], rows: frozenset[int]) -> set[int]:
+    """Of some ops of a body, those that take a row of an array from outside, at one of `rows`, and their views."""
+    found: set[int] = set()
+    for op in ops:
+        first, *rest = program.operands_of(op).tolist() or [-1]
+        source = int(program.value_op[first])
+        if program.spec(op).kind == "dynamic_slice" and rest[0] in rows:
+            if program.op_scope[source] != program.op_scope[op] and all(is_zero(program, v) for v in rest[1:]):
+                found.add(op)
+        elif source in found and isinstance(traits_of(program.spec(op)), View):
+            found.add(op)
+    return found
 
 
 def _users(program: Program, value: int) -> list[int]:
