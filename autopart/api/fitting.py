@@ -59,7 +59,7 @@ TRIALS = 6
 """Groups of results that are kept on trial."""
 
 ROOM = 0.9
-"""Share of the memory up to which results are kept because there is room: a compiler may need more than is estimated."""
+"""Share of the memory up to which results are kept since there is room: a compiler may need more than is estimated."""
 
 
 @dataclass(frozen=True)
