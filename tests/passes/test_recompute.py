@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,10 +119,10 @@ def test_matmuls_that_are_kept_are_not_computed_again():
 
 @pytest.mark.parametrize(
     "keep",
-    ["mixed", "mixer", "*/mixer/*", lambda op, size, flop: op.kind == "tanh"],
-    ids=["tag", "scope", "pattern", "function"],
+    ["mixed", "mixer", "*/mixer/*", "tanh f32[64,32]", lambda op, size, flop: op.kind == "tanh"],
+    ids=["tag", "scope", "pattern", "kind and type", "function"],
 )
-def test_what_a_tag_a_scope_or_a_function_keeps_is_not_computed_again(keep):
+def test_what_a_tag_a_scope_a_type_or_a_function_keeps_is_not_computed_again(keep):
     assert kinds_of(lower("chain", ap.Recompute(keep))).count("tanh") == LAYERS
     assert kinds_of(lower("chain", ap.Recompute("nothing"))).count("tanh") >= LAYERS
 
@@ -135,6 +137,12 @@ def test_a_function_is_given_the_op_its_bytes_and_its_flop():
     lower("chain", ap.Recompute(keep))
     assert seen["dot_general"][1] > 0
     assert seen["tanh"][0] == 64 * 32 * 4
+
+
+def test_a_program_whose_scan_stacks_more_is_emitted_after_all_garbage_is_gone():
+    lowered = lower("scan", ap.Recompute(["mixed", "blocks"]))
+    gc.collect()
+    assert lowered.as_text("stablehlo").count("dynamic_update_slice") > 0
 
 
 def test_copies_of_a_tagged_value_carry_the_tag():
@@ -247,6 +255,11 @@ def test_an_argument_cannot_be_recomputed(keep):
 def test_an_unknown_policy_names_the_nearest():
     with pytest.raises(UnknownNameError, match="'matmuls'"):
         lower("chain", ap.Recompute("matmul"))
+
+
+def test_a_type_that_no_result_has_names_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"tanh f32\[64,32\]"):
+        lower("chain", ap.Recompute("tanh f32[64,33]"))
 
 
 def test_a_tag_that_is_not_there_names_those_that_are():

@@ -61,6 +61,15 @@ def test_what_does_not_fit_is_rewritten_until_it_does():
     assert report["program"] in lowered.metadata.tactics[-1].notes[-1]
 
 
+def test_memory_that_is_left_keeps_the_results_that_save_most():
+    report = lower(MANY, recompute=True).metadata.tactics[-1].report
+    rows = {row["program"]: row for row in report["programs"]}
+    blocks, found = rows["ap.Recompute('blocks')"], rows[report["program"]]
+    assert report["program"].startswith("ap.Recompute(['blocks', ")
+    assert found["step_s"] < blocks["step_s"]
+    assert blocks["peak_bytes"] < found["peak_bytes"] <= 0.9 * 16 * 2**30
+
+
 def test_the_batch_is_found_and_the_numbers_stay():
     lowered = lower(64, microbatch=(4,))
     assert lowered.metadata.tactics[-1].report["program"] == "ap.Microbatch({'x': 0}, steps=4)"

@@ -207,9 +207,10 @@ class _Body:
     def specs(self, value: int) -> dict[str, int]:
         """Numbers of the specs of the ops that stack a value and read a row of the stack."""
         program, rewriting = self.owner.life.program, self.owner.rewriting
-        made = stack_ops(
+        made, module = stack_ops(
             program, program.type_of(value), self.loop.body.scope.trips, program.type_of(self.turns.counter)
         )
+        rewriting.modules.append(module)
         return {name: rewriting.spec(spec, op) for name, (spec, op) in made.items()}
 
 
@@ -377,8 +378,8 @@ def _shown(program: Program, use: int, shape: tuple[int, ...]) -> int | None:
 
 def stack_ops(
     program: Program, made: TensorType, trips: int, index: TensorType
-) -> dict[str, tuple[OpSpec, ir.Operation | None]]:
-    """By name, specs of the ops that stack values of type `made` and read rows, with MLIR ops for them."""
+) -> tuple[dict[str, tuple[OpSpec, ir.Operation | None]], ir.Module]:
+    """By name, specs of the ops that stack values of type `made` and read rows, with MLIR ops of a module for them."""
     rank = len(made.shape)
     stack, one = TensorType((trips, *made.shape), made.dtype), TensorType((1, *made.shape), made.dtype)
     starts, types = ", %start" * rank, f", {_text(index)}" * (rank + 1)
@@ -401,7 +402,7 @@ def stack_ops(
         module = ir.Module.parse(text)
     table = SpecTable()
     block = next(iter(module.body.operations)).regions[0].blocks[0]
-    return dict(_named(table, [op.operation for op in block.operations][:-1], source is not None))
+    return dict(_named(table, [op.operation for op in block.operations][:-1], source is not None)), module
 
 
 def _named(
