@@ -1,14 +1,15 @@
 """What a program that computes again could keep instead: results by kind and type, the most seconds for a byte first.
 
     computed again, 32 layers           seconds      bytes       seconds a byte
-    dot_general bf16[64,2048,4096]       0.11        4.3 GB      most: tried first
-    convert bf16[64,2048,11008]          0.23       11.5 GB
-    dot_general f32[64,32,2048,2048]     0.05       68.7 GB
+    dot_general bf16[64,2048,4096]       0.11        2.1 GB      most: tried first
+    dot_general bf16[64,2048,11008]      0.23        5.8 GB
+    convert f32[64,32,2048,2048]         0.05       34.4 GB
 
 Ops of one kind that leave one type play one part in equal layers, so a group is kept in all of them or in none, and the
-name of a group is a policy of `ap.Recompute`. An op's seconds are those of its flop or bytes on all devices at their
-peak rates, with those of what it only gives another form: a narrower copy of what a matmul leaves, if it is kept, saves
-the matmul. They order groups; what keeping one saves is what the schedule is priced at.
+name of a group is a policy of `ap.Recompute`. Its seconds are those of the matrix unit, on all devices at their peak
+rate, with those of what an op only gives another form: a narrower copy of what a matmul leaves, if it is kept, saves
+the matmul. What else is computed again is mostly part of what reads it, and kept it would be read instead. Seconds
+order groups; what keeping one saves is what the schedule is priced at.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def kept_instead(whole: Program, again: Program, mesh: Mesh, turns: int = 1) -> 
         if (more := runs - known.get(name, (0.0, 0.0))[0]) > 0
     ]
     least = LEAST_SHARE * sum(group.seconds for group in found)
-    return sorted((group for group in found if group.seconds >= least), key=lambda group: group.bytes / group.seconds)
+    return sorted((group for group in found if group.seconds > least), key=lambda group: group.bytes / group.seconds)
 
 
 def _runs(program: Program) -> dict[str, tuple[float, float]]:
@@ -90,9 +91,5 @@ def _changes_form(spec: OpSpec) -> bool:
 
 
 def _own_seconds(spec: OpSpec, on: Device) -> float:
-    if _is_free(spec):
-        return 0.0
     known = work(traits_of(spec), spec)
-    flop = 0.0 if known is None else known.matrix_flop
-    bytes_ = sum(type_.bytes for type_ in (*spec.operands, *spec.results))
-    return max(flop / max(on.peak_flop_per_s.values()), bytes_ / on.hbm_bytes_per_s)
+    return 0.0 if known is None else known.matrix_flop / max(on.peak_flop_per_s.values())
