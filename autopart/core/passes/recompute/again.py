@@ -69,6 +69,8 @@ class Again:
     block: np.ndarray
     _copy: dict[int, int] = field(default_factory=dict[int, int])
     _held: dict[int, int] = field(default_factory=dict[int, int])
+    _taken: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    """(block, argument) -> the argument behind the block's barrier."""
     _awaited: dict[int, int] = field(default_factory=dict[int, int])
     _opened: set[int] = field(default_factory=set[int])
 
@@ -105,11 +107,15 @@ class Again:
             awaited = self._awaited_by(at)
             now = [self._awaited.get(v, v) for v in awaited]
             behind = rewriting.barrier([*(self._now(v) for v in held), *now], self.life.scope, at, at)
-            self._held.update(zip(held, behind, strict=False))
+            after_barrier = dict(zip(held, behind, strict=False))
+            self._held.update(
+                {v: after for v, after in after_barrier.items() if v not in self._arguments or not opened}
+            )
+            self._taken.update({(b, v): after_barrier[v] for b in opened for v in held if v in self._arguments})
             for value, after in zip(awaited, behind[len(held) :], strict=True):
                 self._wait(value, after, at)
             if opened:
-                self._read_behind(held, at, int(self._last[list(opened)].max()))
+                self._read_behind(after_barrier, at, int(self._last[list(opened)].max()))
         for op in ops:
             operands = [self._read(use) for use in self._uses(op)]
             results = rewriting.again(op, operands, self.life.scope, at)
@@ -121,9 +127,7 @@ class Again:
         """The blocks of which some of these ops are the first to be computed again."""
         program = self.life.program
         opened = {int(self._block[v]) for op in ops for v in program.results_of(op)} - self._opened - {-1}
-        if opened:
-            self._opened |= opened
-            self._held = {v: held for v, held in self._held.items() if v not in self._arguments}
+        self._opened |= opened
         return opened
 
     def _of_blocks(self, blocks: set[int]) -> list[int]:
@@ -131,12 +135,12 @@ class Again:
         values = self.life.program.operands[self._late_uses]
         return self._needed(values[np.isin(self._block[values], list(blocks))].tolist())
 
-    def _read_behind(self, held: list[int], at: int, last: int) -> None:
+    def _read_behind(self, after_barrier: dict[int, int], at: int, last: int) -> None:
         """Lets the late ops from step `at` to `last` read what went through a block's barrier behind it."""
-        for value in held:
+        for value, after in after_barrier.items():
             for use in self._later_uses(value, at) if value < self.life.program.value_count else ():
                 if self.life.step[self.life.program.use_op[use]] <= last and self.rewriting.read_by(use) == value:
-                    self.rewriting.read(use, self._held[value])
+                    self.rewriting.read(use, after)
 
     def _uses(self, op: int) -> range:
         return range(int(self.life.program.operand_ptr[op]), int(self.life.program.operand_ptr[op + 1]))
@@ -145,8 +149,10 @@ class Again:
         return self._awaited.get(value, value)
 
     def _read(self, use: int) -> int:
-        value = self.rewriting.read_by(use)
-        return self._copy.get(value, self._held.get(value, value))
+        value, program = self.rewriting.read_by(use), self.life.program
+        block = int(self._block[program.result_ptr[program.use_op[use]]])
+        held = self._taken.get((block, value), self._held.get(value, value))
+        return self._copy.get(value, held)
 
     def _needed(self, values: Iterable[int]) -> list[int]:
         """The early ops to run for some values that are computed again, in order, without those that ran already."""
