@@ -23,6 +23,7 @@ from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.microbatch import Microbatch
 from autopart.api.mutation import MutationWarning
 from autopart.api.named import named_schedules
+from autopart.api.pad_tactic import Pad
 from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_diff import PlanDiff
@@ -113,6 +114,7 @@ __all__ = [
     "MutationWarning",
     "Optimizer",
     "OptimizerError",
+    "Pad",
     "Parallelism",
     "PartitionError",
     "PartitionedFunction",

@@ -25,7 +25,7 @@ API: dict[str, tuple[str, ...]] = {
         "tag", "load", "LoadedProgram", "Limits", "LoweringOptions",
     ),
     "Tactics": (
-        "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Recompute", "SharedGathers",
+        "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Recompute", "Pad", "SharedGathers",
         "ShardedLoops", "Replay", "FIRST_DIVISIBLE_DIM", "LARGEST_DIVISIBLE_DIM", "REPLICATED", "UNKNOWN", "Tactic",
         "TacticContext", "TacticResult",
     ),

@@ -1,6 +1,7 @@
 """Passes over the unpartitioned program: see `program_pass.py` for what one is and how to add one."""
 
 from autopart.core.passes.dead_code import DeadCode
+from autopart.core.passes.default_generators import DefaultGenerators
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
@@ -8,8 +9,17 @@ from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.run_passes import PassReport, run_passes
 from autopart.core.passes.scanned_rows import ScannedRows
 from autopart.core.passes.split_argmax import SplitArgmax
+from autopart.core.passes.split_cumulative import SplitCumulative
+from autopart.core.passes.split_top_k import SplitTopK
 
-IMPORT_PASSES: tuple[Pass, ...] = (SplitArgmax(), DeadCode(), IndexPositions(), ScannedRows())
+IMPORT_PASSES: tuple[Pass, ...] = (
+    SplitArgmax(),
+    SplitTopK(),
+    SplitCumulative(),
+    DeadCode(),
+    IndexPositions(),
+    ScannedRows(),
+)
 """What every imported program goes through, before the passes that a user asks for."""
 
 __all__ = [
@@ -18,6 +28,7 @@ __all__ = [
     "PASSES_KIND",
     "POLICIES",
     "DeadCode",
+    "DefaultGenerators",
     "IndexPositions",
     "InvalidProgramError",
     "Pass",
@@ -26,6 +37,8 @@ __all__ = [
     "Recomputation",
     "ScannedRows",
     "SplitArgmax",
+    "SplitCumulative",
+    "SplitTopK",
     "pass_of",
     "register_pass",
     "run_passes",
