@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
+from autopart.core.op import TensorType
+from autopart.core.program import ROOT
 
 MESH = ap.Mesh({"d": 4}, device="tpu_v3")
 BP = ap.ManualPartition({"x": 0}, axis="d")
@@ -98,3 +100,65 @@ def test_numbers_are_those_of_the_step_that_keeps_everything(name):
     x = np.random.default_rng(1).normal(size=(8, sizes[0])).astype("f4")
     found = lowered(layer, sizes, ap.Recompute("blocks"), rows=8).compile()(params, x)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), found, jax.jit(step)(params, x))
+
+
+def attending(w, x):
+    """A layer with a mask that is the same in all layers and for all of the batch."""
+    rows = x.reshape(-1, 128, x.shape[-1])
+    position = jnp.arange(128)
+    scores = jnp.einsum("bqd,bkd->bqk", rows @ w["a"], rows @ w["b"].T)
+    scores = jnp.where(position[:, None] >= position, scores, -1e30)
+    return x + jnp.einsum("bqk,bkd->bqd", jax.nn.softmax(scores), rows).reshape(x.shape)
+
+
+def in_a_scan(layer):
+    """A training step of four layers in one scan."""
+
+    def step(params, x):
+        def loss(params):
+            y, _ = jax.lax.scan(lambda y, w: (layer(w, y), None), x, params)
+            return jnp.mean(y**2)
+
+        value, gradients = jax.value_and_grad(loss)(params)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), value
+
+    f32 = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")  # noqa: E731
+    return step, {"a": f32(4, 16, WIDE), "b": f32(4, WIDE, 16)}
+
+
+def one_by_one(layer):
+    """The same of layers with parameters of their own."""
+    return stacked(layer, (16,) * 4)
+
+
+Z3 = ap.ManualPartition({"params": ap.FIRST_DIVISIBLE_DIM}, axis="d", name="Z3")
+
+
+def with_parts(make, layer, *extra):
+    step, params = make(layer)
+    x = jax.ShapeDtypeStruct((4096, 16), "float32")
+    return ap.jit(step, MESH, [BP, Z3, *extra], donate_argnums=0).lower(params, x)
+
+
+@pytest.mark.parametrize("make", [one_by_one, in_a_scan])
+def test_weights_stored_in_parts_are_gathered_as_often_as_with_a_checkpoint(make):
+    found, by_hand = with_parts(make, two_halves, ap.Recompute("blocks")), with_parts(make, jax.checkpoint(two_halves))
+    gathers = [low.program.collectives_by_axis()["d"]["all_gather"] for low in (found, by_hand)]
+    assert gathers[0] <= gathers[1]
+
+
+def test_a_mask_that_is_the_same_in_all_turns_of_a_scan_is_made_wide_in_the_turn():
+    found = with_parts(in_a_scan, attending, ap.Recompute("blocks"))
+    by_hand = with_parts(in_a_scan, jax.checkpoint(attending))
+    assert found.estimate.peak_bytes <= 1.1 * by_hand.estimate.peak_bytes
+    assert wide_masks(with_parts(in_a_scan, attending), of_scope=ROOT)
+    assert not wide_masks(found, of_scope=ROOT)
+
+
+def wide_masks(lowered, of_scope) -> list[int]:
+    """The ops of a scope that leave a mask for each of the batch."""
+    program = lowered.traced.program
+    mask = TensorType((32, 128, 128), "i1")
+    return [
+        op for op in range(program.op_count) if program.op_scope[op] == of_scope and mask in program.spec(op).results
+    ]

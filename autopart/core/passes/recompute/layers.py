@@ -6,9 +6,10 @@
 
 A layer is a shortest stretch of kinds of ops that comes again right behind itself. Kinds alone count, not sizes: blocks
 of a UNet are equal layers although each level has other channels. A stretch may begin anywhere in a layer; it begins
-where least flows, such as one residual stream. Not every repetition is one of layers: two convolutions in a row inside
-a block repeat, but between them flow their own result and what goes around both. So a stretch that is much wider at its
-ends than inside is none. What an op much further on reads, such as a UNet's skips, is no stream.
+where least flows, such as one residual stream, and where no weights are divided between two layers. Not every
+repetition is one of layers: two convolutions in a row inside a block repeat, but between them flow their result and what
+goes around both. So a stretch that is much wider at its ends than inside is none. What an op much further on reads,
+such as a UNet's skips, is no stream.
 
 The period whose layers make most residuals is taken first, then those of what lies between its layers. Where no period
 is, a block may end anywhere.
@@ -32,6 +33,9 @@ ALMOST = 0.8
 
 WIDER = 1.6
 """How many times more may flow at a layer's ends than at its narrowest place; twice as much is two streams for one."""
+
+ABOUT = 1.05
+"""Places through which up to so many times the least flows are as narrow."""
 
 SOON = 1.5
 """What is read within so many layers behind an op is a stream there."""
@@ -83,6 +87,7 @@ class _Repeats:
         self._word = np.array([numbers.setdefault(_kind(specs[n]), len(numbers)) for n in of_steps], np.uint64)
         self._residual = residual
         self._from, self._to, self._bytes = _flows(life, cut, steps, size)
+        self._arguments = _argument_reads(life, cut, steps)
 
     def between(self, start: int, end: int) -> Iterator[_Layers]:
         """All layers of the steps from `start` to `end`."""
@@ -128,8 +133,11 @@ class _Repeats:
         """The layers among repeating steps, which begin where least flows; None where they are too wide there."""
         count = (end - start) // period
         wide = streams[start : start + count * period].reshape(count, period).mean(axis=0)
-        whole = wide[: end - start - count * period + 1]
-        phase = int(whole.argmin()) if whole.min() <= 1.05 * wide.min() else int(wide.argmin())
+        split = self._split(period)[start : start + count * period].reshape(count, period).sum(axis=0)
+        is_less = np.arange(period) > end - start - count * period
+        phase = min(
+            np.flatnonzero(wide <= ABOUT * wide.min()).tolist(), key=lambda phase: (split[phase], is_less[phase])
+        )
         places = np.arange(start + phase, end + 1, period)
         flow = streams[places]
         from_outside = flow[0] < 0.25 * np.median(flow[1:])
@@ -141,6 +149,15 @@ class _Repeats:
         ):
             return None
         return _Layers(places - 1, float(self._residual[places[0] : places[-1]].sum()))
+
+    def _split(self, period: int) -> np.ndarray:
+        """int64[steps + 1]: arguments of a layer, such as weights, that are read before each step and from it on."""
+        first, last = self._arguments
+        near = last - first <= period
+        change = np.zeros(len(self._word) + 2, np.int64)
+        np.add.at(change, first[near] + 1, 1)
+        np.add.at(change, last[near] + 1, -1)
+        return np.cumsum(change)[:-1]
 
     def _streams(self, soon: int) -> np.ndarray:
         """float64[steps + 1]: bytes there before each step that one of the `soon` steps from it on reads."""
@@ -172,3 +189,18 @@ def _flows(life: Lifetimes, cut: int, steps: np.ndarray, size: np.ndarray) -> tu
     again = np.concatenate([[False], read[1:] == read[:-1]])[: len(read)]
     since = np.where(again, np.concatenate([[0], reader[:-1]])[: len(read)], made)
     return since, reader, size[read]
+
+
+def _argument_reads(life: Lifetimes, cut: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(first, last): numbers of the early steps that read each argument which any reads."""
+    program = life.program
+    reader = life.step[program.use_op]
+    number = np.full(program.value_count, -1, np.int64)
+    number[program.arguments] = np.arange(len(program.arguments))
+    read = number[shown_by_views(program)[program.operands]]
+    early = (reader >= 0) & (reader <= cut) & (read >= 0)
+    place = np.searchsorted(steps, reader[early])
+    first, last = np.full(len(program.arguments), len(steps)), np.full(len(program.arguments), -1)
+    np.minimum.at(first, read[early], place)
+    np.maximum.at(last, read[early], place)
+    return first[last >= 0], last[last >= 0]
