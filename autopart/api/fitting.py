@@ -9,7 +9,9 @@
     Microbatch(4), "blocks"       2.8 s  14 GB                  -
 
 Each program is partitioned by the whole schedule, in two rounds. In the first the search costs its named schedules and
-nothing else. The `FINALISTS` best go on to the second, each with its share of the search's budget. Costs are the
+nothing else. The best of those that compute again and fit then keeps what the memory that is left has room for: results
+by kind and type (`kept_results.py`), one group after another, each as long as the step gets shorter and fits. The
+`FINALISTS` best go on to the second round, each with its share of the search's budget. Costs are the
 schedule's own, so sharding, microbatches and recomputation are chosen together under the device's memory. A program
 whose arithmetic alone, divided by all devices at their peak rate, takes longer than a step that fits is left out: no
 sharding of it is faster.
@@ -27,6 +29,7 @@ from typing import Any, cast
 
 from autopart.api.automatic import AutomaticPartition, SearchWarning
 from autopart.api.does_not_fit import Priced, advice, larger_meshes
+from autopart.api.kept_results import kept_instead
 from autopart.api.microbatch import Microbatch, MicrobatchLoop
 from autopart.api.recompute import RecomputationOf, Recompute
 from autopart.api.schedule import Scheduled, run_schedule
@@ -50,6 +53,16 @@ from autopart.spmd.microbatch import AXIS
 
 FINALISTS = 2
 """Programs that the search's budget is divided among."""
+
+
+TRIALS = 6
+"""Groups of results that are kept on trial."""
+
+ROOM = 0.75
+"""Share of the memory up to which results are kept because there is room: a compiler may need more than is estimated.
+
+The TPU compiler needs up to 1.3 times as much (`python -m experiments.fitting compiler`).
+"""
 
 
 @dataclass(frozen=True)
@@ -228,7 +241,32 @@ def _first_round(
     for rewriting in rewritings(traced.program, search):
         fastest = min((t.rank[1] for t in tried if t.rank[0] == 0), default=math.inf)
         tried.append(_tried(rewriting, traced, setting, named, place, fastest))
+    if search.recompute is True:
+        price = lambda rewriting: _tried(rewriting, traced, setting, named, place)  # noqa: E731
+        tried += _kept_more(traced, tried, price, setting.mesh)
     return tried
+
+
+def _kept_more(
+    traced: Traced, tried: Sequence[Tried], price: Callable[[Rewriting], Tried], mesh: Mesh
+) -> Iterator[Tried]:
+    """The best program that computes again and fits, with more and more groups of results kept."""
+    best = min((t for t in tried if t.rewriting.recompute is not None), key=lambda t: t.rank, default=None)
+    if best is None or best.rewriting.recompute is None or best.traced is None or best.rank[0] > 0:
+        return
+    if not str(min(tried, key=lambda t: t.rank).rewriting):
+        return
+    microbatch, keep = best.rewriting.microbatch, best.rewriting.recompute.policies
+    whole = Rewriting(microbatch, None).of(traced).program
+    turns = 1 if microbatch is None else microbatch.steps
+    for group in kept_instead(whole, best.traced.program, mesh, turns)[:TRIALS]:
+        found = price(Rewriting(microbatch, Recompute([*keep, group.policy])))
+        estimate = found.scheduled.estimate if found.scheduled is not None else None
+        if estimate is not None and estimate.fits and estimate.peak_bytes > ROOM * device(estimate.device).hbm_bytes:
+            found = Tried(found.rewriting, why=f"it leaves less than {1 - ROOM:.0%} of the memory")
+        yield found
+        if found.rank < best.rank:
+            best, keep = found, (*keep, group.policy)
 
 
 def _tried(

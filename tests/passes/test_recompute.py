@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,10 +119,10 @@ def test_matmuls_that_are_kept_are_not_computed_again():
 
 @pytest.mark.parametrize(
     "keep",
-    ["mixed", "mixer", "*/mixer/*", lambda op, size, flop: op.kind == "tanh"],
-    ids=["tag", "scope", "pattern", "function"],
+    ["mixed", "mixer", "*/mixer/*", "tanh f32[64,32]", lambda op, size, flop: op.kind == "tanh"],
+    ids=["tag", "scope", "pattern", "kind and type", "function"],
 )
-def test_what_a_tag_a_scope_or_a_function_keeps_is_not_computed_again(keep):
+def test_what_a_tag_a_scope_a_type_or_a_function_keeps_is_not_computed_again(keep):
     assert kinds_of(lower("chain", ap.Recompute(keep))).count("tanh") == LAYERS
     assert kinds_of(lower("chain", ap.Recompute("nothing"))).count("tanh") >= LAYERS
 
@@ -137,6 +139,12 @@ def test_a_function_is_given_the_op_its_bytes_and_its_flop():
     assert seen["tanh"][0] == 64 * 32 * 4
 
 
+def test_a_program_whose_scan_stacks_more_is_emitted_after_all_garbage_is_gone():
+    lowered = lower("scan", ap.Recompute(["mixed", "blocks"]))
+    gc.collect()
+    assert lowered.as_text("stablehlo").count("dynamic_update_slice") > 0
+
+
 def test_copies_of_a_tagged_value_carry_the_tag():
     tile = ap.ManualPartition({"mixed": 1}, axis="d", name="MP")
     step = ap.jit(chain(), MESH, [tile, ap.Recompute("blocks")], donate_argnums=0)
@@ -147,7 +155,7 @@ def test_copies_of_a_tagged_value_carry_the_tag():
 
 def test_copies_are_behind_barriers_that_wait_for_late_values():
     program = lower("chain", ap.Recompute("blocks")).traced.program
-    assert len(program.barriers) == LAYERS - 1
+    assert len(program.barriers) == LAYERS
     for parts in program.barriers:
         made = [program.spec(int(program.value_op[program.operands_of(op)[0]])) for op in parts]
         assert len(made) > 1, "what is kept, and what the copies wait for"
@@ -181,20 +189,61 @@ def test_dropout_draws_the_same_numbers_again():
     assert_same(*(run(lower("chain", *extra, apply=apply), "chain") for extra in ([], [ap.Recompute("blocks")])))
 
 
-def test_what_a_scan_from_the_end_stacks_stays_and_the_report_says_so():
+def from_the_end(apply):
+    """A gradient through a scan that runs from the last row to the first."""
+
     def step(w, x):
         def loss(w):
-            y, _ = lax.scan(lambda y, w: (jnp.tanh(y @ w), None), x, w, reverse=True)
+            y, _ = lax.scan(lambda y, w: (apply(y, w), None), x, w, reverse=True)
             return jnp.mean(y**2)
 
         return jax.grad(loss)(w)
+
+    return step
+
+
+@pytest.mark.parametrize("counted", [False, True], ids=["rows alone", "the turn too"])
+def test_a_scan_from_the_end_is_computed_again_as_by_a_checkpoint(counted):
+    def apply(y, row):
+        i, w = row
+        return y + jnp.sin(jnp.tanh(y @ w) * (1 + i)) @ w.T
+
+    def step(w, x, apply=apply):
+        return from_the_end(apply)((jnp.arange(4.0) if counted else jnp.zeros(4), w), x)[1]
+
+    w = RNG.normal(size=(4, 8, 32)).astype("f4") / 4
+    run = lambda f, *extra: ap.jit(f, MESH, [BP, *extra])  # noqa: E731
+    found = run(step, ap.Recompute("blocks")).lower(w, X)
+    assert not found.passes[-1].remarks
+    assert_same(found.compile()(w, X), run(step).lower(w, X).compile()(w, X), 2e-5, 1e-5)
+    x = jax.ShapeDtypeStruct((8192, 8), "float32")
+    again = run(step, ap.Recompute("blocks")).lower(w, x).estimate
+    by_hand = run(lambda w, x: step(w, x, jax.checkpoint(apply))).lower(w, x).estimate
+    assert again.peak_bytes <= 1.1 * by_hand.peak_bytes < 0.8 * run(step).lower(w, x).estimate.peak_bytes
+    assert again.flop <= 1.03 * by_hand.flop
+
+
+def test_what_a_loop_stacks_in_another_order_stays_and_the_report_says_so():
+    def step(w, x):
+        def loss(w):
+            order = jnp.array([2, 0, 3, 1])
+
+            def turn(i, carry):
+                y, rows = carry
+                y = jnp.tanh(y @ w[i])
+                return y, lax.dynamic_update_index_in_dim(rows, y, order[i], 0)
+
+            y, rows = lax.fori_loop(0, 4, turn, (x, jnp.zeros((4, *x.shape))))
+            return jnp.mean(y**2) + jnp.sum(rows**2)
+
+        return jax.value_and_grad(loss)(w)
 
     w = RNG.normal(size=(4, 8, 8)).astype("f4")
     lowered = ap.jit(step, MESH, [BP, ap.Recompute("blocks")]).lower(w, X)
     remarks = lowered.passes[-1].remarks
     assert remarks
-    assert all("does not write row i in turn i" in remark and "test_recompute.py" in remark for remark in remarks)
-    assert_same(lowered.compile()(w, X), jax.jit(step)(w, X), 2e-5, 1e-6)
+    assert any("does not write its rows in order" in remark and "test_recompute.py" in remark for remark in remarks)
+    assert_same(lowered.compile()(w, X), jax.jit(step)(w, X), 2e-5, 2e-5)
 
 
 @pytest.mark.parametrize("keep", ["params/0/a", "x"])
@@ -206,6 +255,11 @@ def test_an_argument_cannot_be_recomputed(keep):
 def test_an_unknown_policy_names_the_nearest():
     with pytest.raises(UnknownNameError, match="'matmuls'"):
         lower("chain", ap.Recompute("matmul"))
+
+
+def test_a_type_that_no_result_has_names_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"tanh f32\[64,32\]"):
+        lower("chain", ap.Recompute("tanh f32[64,33]"))
 
 
 def test_a_tag_that_is_not_there_names_those_that_are():

@@ -27,15 +27,15 @@ def step(params, x):
     return jax.tree.map(lambda p, g: p - 0.1 * g, params, gradients), value
 
 
-def args(rows):
+def args(rows, width=WIDTH):
     f32 = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")  # noqa: E731
-    return {"a": f32(LAYERS, WIDTH, 4 * WIDTH), "b": f32(LAYERS, 4 * WIDTH, WIDTH)}, f32(rows, WIDTH)
+    return {"a": f32(LAYERS, width, 4 * width), "b": f32(LAYERS, 4 * width, width)}, f32(rows, width)
 
 
-def lower(rows, schedule=(), **wanted):
+def lower(rows, schedule=(), width=WIDTH, **wanted):
     auto = ap.AutomaticPartition("d", budget=ap.Budget(12), cache=False, name="auto", **wanted)
     mesh = ap.Mesh({"d": 2}, device="tpu_v3")
-    return ap.jit(step, mesh, [*schedule, auto], donate_argnums=0).lower(*args(rows))
+    return ap.jit(step, mesh, [*schedule, auto], donate_argnums=0).lower(*args(rows, width))
 
 
 BOTH = {"microbatch": (1, 2, 4), "recompute": True}
@@ -59,6 +59,15 @@ def test_what_does_not_fit_is_rewritten_until_it_does():
     assert report["programs"][0]["program"] == "as it is"
     assert len(report["programs"]) >= 9
     assert report["program"] in lowered.metadata.tactics[-1].notes[-1]
+
+
+def test_memory_that_is_left_keeps_the_results_that_save_most():
+    report = lower(2**17, width=1024, recompute=True).metadata.tactics[-1].report
+    rows = {row["program"]: row for row in report["programs"]}
+    found = rows[report["program"]]
+    assert report["program"].startswith("ap.Recompute([")
+    assert found["step_s"] < min(rows[f"ap.Recompute('{policy}')"]["step_s"] for policy in ("blocks", "matmuls"))
+    assert found["peak_bytes"] <= 0.75 * 16 * 2**30
 
 
 def test_the_batch_is_found_and_the_numbers_stay():

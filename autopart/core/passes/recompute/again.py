@@ -9,10 +9,14 @@
                                                    dw = dot r', dr'
 
 As `jax.checkpoint` does, a barrier holds what the copies read together with what the late op waits for: a compiler can
-neither merge a copy with its original nor run it before it is needed. An argument or another value of outside is there
-in any case, so it goes through the barrier only where a copy reads nothing else. Everything is computed again at most
-once, and a late op that reads several results has one barrier for them. A block has one barrier, where the first of its
-results is read: what late ops read behind a barrier cannot be fused with what made it.
+neither merge a copy with its original nor run it before it is needed. Everything is computed again at most once, and a
+late op that reads several results has one barrier for them. A block has one barrier, where the first of its results is
+read: what late ops read behind a barrier cannot be fused with what made it.
+
+The arguments that a block reads go through its barrier too, and what is late in the block reads them behind it, from
+the first to the last of its results that are read: so a weight is gathered and converted once for the copies and for
+what comes of them, as with `jax.checkpoint`. Other values of outside are there in any case; they, and arguments of
+copies that belong to no block, go through a barrier only where a copy reads nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +31,7 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import has_effect, traits_of
 from autopart.core.passes.recompute.lifetimes import Lifetimes
 from autopart.core.passes.rewriting import Rewriting
-from autopart.core.program import Program
+from autopart.core.program import ROOT, Program
 
 
 def repeatable(program: Program) -> np.ndarray:
@@ -65,6 +69,8 @@ class Again:
     block: np.ndarray
     _copy: dict[int, int] = field(default_factory=dict[int, int])
     _held: dict[int, int] = field(default_factory=dict[int, int])
+    _taken: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    """(block, argument) -> the argument behind the block's barrier."""
     _awaited: dict[int, int] = field(default_factory=dict[int, int])
     _opened: set[int] = field(default_factory=set[int])
 
@@ -80,6 +86,10 @@ class Again:
         self._block[life.values] = self.block
         late = life.step[program.use_op] > self.cut
         self._late_uses = np.flatnonzero(late & (self._again & ~self._free)[program.operands])
+        self._last = np.zeros(self.block.max(initial=0) + 1, np.int64)
+        of_uses = self._block[program.operands[self._late_uses]]
+        np.maximum.at(self._last, of_uses[of_uses >= 0], life.step[program.use_op[self._late_uses]][of_uses >= 0])
+        self._arguments = set(program.arguments) if life.scope == ROOT else set[int]()
 
     def write(self) -> None:
         """Puts the copies and their barriers in, and lets the late ops read them."""
@@ -91,14 +101,21 @@ class Again:
         """Computes again, before the step `at`, what it reads by `uses`."""
         program, rewriting = self.life.program, self.rewriting
         ops = self._needed(program.operands[uses].tolist())
-        held = self._to_hold(self._opened_by(ops))
+        opened = self._open(ops)
+        held = self._to_hold(ops if not opened else sorted({*ops, *self._of_blocks(opened)}), bool(opened))
         if held:
             awaited = self._awaited_by(at)
             now = [self._awaited.get(v, v) for v in awaited]
             behind = rewriting.barrier([*(self._now(v) for v in held), *now], self.life.scope, at, at)
-            self._held.update(zip(held, behind, strict=False))
+            after_barrier = dict(zip(held, behind, strict=False))
+            self._held.update(
+                {v: after for v, after in after_barrier.items() if v not in self._arguments or not opened}
+            )
+            self._taken.update({(b, v): after_barrier[v] for b in opened for v in held if v in self._arguments})
             for value, after in zip(awaited, behind[len(held) :], strict=True):
                 self._wait(value, after, at)
+            if opened:
+                self._read_behind(after_barrier, at, int(self._last[list(opened)].max()))
         for op in ops:
             operands = [self._read(use) for use in self._uses(op)]
             results = rewriting.again(op, operands, self.life.scope, at)
@@ -106,17 +123,24 @@ class Again:
         for use in uses:
             rewriting.read(use, self._copy[int(program.operands[use])])
 
-    def _opened_by(self, ops: list[int]) -> list[int]:
-        """The ops whose reads a barrier before some ops is for: with those of the blocks that they are the first of."""
+    def _open(self, ops: list[int]) -> set[int]:
+        """The blocks of which some of these ops are the first to be computed again."""
         program = self.life.program
-        of_ops = {int(self._block[v]) for op in ops for v in program.results_of(op)}
-        opened = of_ops - self._opened - {-1}
-        if not opened:
-            return ops
+        opened = {int(self._block[v]) for op in ops for v in program.results_of(op)} - self._opened - {-1}
         self._opened |= opened
-        values = program.operands[self._late_uses]
-        others = self._needed(values[np.isin(self._block[values], list(opened))].tolist())
-        return sorted({*ops, *others})
+        return opened
+
+    def _of_blocks(self, blocks: set[int]) -> list[int]:
+        """The ops to run again for all that late ops read of some blocks."""
+        values = self.life.program.operands[self._late_uses]
+        return self._needed(values[np.isin(self._block[values], list(blocks))].tolist())
+
+    def _read_behind(self, after_barrier: dict[int, int], at: int, last: int) -> None:
+        """Lets the late ops from step `at` to `last` read what went through a block's barrier behind it."""
+        for value, after in after_barrier.items():
+            for use in self._later_uses(value, at) if value < self.life.program.value_count else ():
+                if self.life.step[self.life.program.use_op[use]] <= last and self.rewriting.read_by(use) == value:
+                    self.rewriting.read(use, after)
 
     def _uses(self, op: int) -> range:
         return range(int(self.life.program.operand_ptr[op]), int(self.life.program.operand_ptr[op + 1]))
@@ -125,8 +149,10 @@ class Again:
         return self._awaited.get(value, value)
 
     def _read(self, use: int) -> int:
-        value = self.rewriting.read_by(use)
-        return self._copy.get(value, self._held.get(value, value))
+        value, program = self.rewriting.read_by(use), self.life.program
+        block = int(self._block[program.result_ptr[program.use_op[use]]])
+        held = self._taken.get((block, value), self._held.get(value, value))
+        return self._copy.get(value, held)
 
     def _needed(self, values: Iterable[int]) -> list[int]:
         """The early ops to run for some values that are computed again, in order, without those that ran already."""
@@ -145,13 +171,13 @@ class Again:
     def _again_at(self, value: int) -> bool:
         return value < len(self._again) and bool(self._again[value])
 
-    def _to_hold(self, ops: list[int]) -> list[int]:
+    def _to_hold(self, ops: list[int], with_arguments: bool) -> list[int]:
         """What goes through a barrier, so that no copy reads only what its original reads."""
         held: dict[int, None] = {}
         copied: set[int] = set()
         for op in ops:
             reads = [self.rewriting.read_by(use) for use in self._uses(op)]
-            kept = [v for v in reads if self._is_kept(v)]
+            kept = [v for v in reads if self._is_kept(v) or (with_arguments and v in self._arguments)]
             held.update(dict.fromkeys(v for v in kept if v not in self._held))
             if reads and not (kept or any(v in copied or v in self._copy or v in self._held for v in reads)):
                 held[min(reads, key=self._bytes)] = None

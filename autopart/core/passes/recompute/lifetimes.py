@@ -121,10 +121,23 @@ def _last_reads(program: Program, scope: int, step: np.ndarray, end: int) -> np.
 
 def read_through_views(program: Program, last: np.ndarray) -> None:
     """What reads a view reads what it shows: raises `last`, by value, accordingly."""
-    views = np.array([isinstance(traits_of(s), View) and len(s.operands) == 1 for s in program.specs], np.bool_)
-    for op in np.flatnonzero(views[program.op_spec])[::-1].tolist():
+    for op in _views(program)[::-1].tolist():
         shown, view = program.operands_of(op)[0], program.results_of(op)[0]
         last[shown] = max(last[shown], last[view])
+
+
+def shown_by_views(program: Program) -> np.ndarray:
+    """int64[values]: the value whose memory each is, itself where it is no view."""
+    shown = np.arange(program.value_count)
+    for op in _views(program).tolist():
+        shown[program.results_of(op)[0]] = shown[program.operands_of(op)[0]]
+    return shown
+
+
+def _views(program: Program) -> np.ndarray:
+    """The ops that show their one operand under another name, in order."""
+    views = np.array([isinstance(traits_of(s), View) and len(s.operands) == 1 for s in program.specs], np.bool_)
+    return np.flatnonzero(views[program.op_spec])
 
 
 def _sizes(program: Program) -> np.ndarray:

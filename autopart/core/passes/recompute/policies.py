@@ -5,6 +5,7 @@
     "nothing"            nothing but arguments, which are there anyway
     "attention_out"      values that carry this tag
     "*/attention/*"      results of ops under scopes that match: names of functions and of `jax.named_scope`
+    "tanh f32[64,32]"    results of ops of this kind and type, in every layer that has them
     f(op, bytes, flop)   results of ops for which it is true: `op` an `ap.OpSpec`, with kind, attributes and types
 
 Several may stand in a list: what any of them keeps is kept.
@@ -63,12 +64,20 @@ def _flop(spec: OpSpec) -> float:
     return 0.0 if known is None else known.matrix_flop + known.vector_flop
 
 
+def result_name(spec: OpSpec) -> str:
+    """The kind of an op and the type of its first result: what its results are called as a policy."""
+    return f"{spec.kind} {spec.results[0]}"
+
+
 def _named(program: Program, name: str) -> np.ndarray:
-    """bool[ops]: the ops that leave values with this tag, or that stand under scopes of this name."""
+    """bool[ops]: the ops that leave values with this tag or results of this name, or stand under scopes of it."""
     found = np.zeros(program.op_count, np.bool_)
     if name in program.tags:
         tagged = program.value_op[np.array(program.tags[name], np.int64)]
         found[tagged] = found[program.value_op[program.operands[program.operand_ptr[tagged]]]] = True
+        return found
+    found = _by_spec(program, lambda spec: bool(spec.results) and result_name(spec) == name)
+    if found.any():
         return found
     scopes = list(_scopes(program))
     for op, scope in scopes:
@@ -81,10 +90,12 @@ def _named(program: Program, name: str) -> np.ndarray:
             why="arguments are there for the whole step: nothing is saved by computing them again, and none can be",
             hint='name what is computed from it: "blocks", "matmuls", a tag, a pattern of scopes',
         )
-    parts = {part for _, scope in scopes for part in scope.split("/")}
+    known = {part for _, scope in scopes for part in scope.split("/")}
+    if " " in name:
+        known = {result_name(spec) for spec in program.specs if spec.results}
     raise UnknownNameError(
-        f"ap.Recompute: no policy, tag or scope is called {name!r}",
-        hint=closest(name, [*POLICIES, *program.tags, *sorted(parts)]),
+        f"ap.Recompute: no policy, tag, result or scope is called {name!r}",
+        hint=closest(name, [*POLICIES, *program.tags, *sorted(known)]),
     )
 
 

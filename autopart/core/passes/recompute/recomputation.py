@@ -17,6 +17,7 @@ from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.recompute.again import Again, repeatable
 from autopart.core.passes.recompute.blocks import kept_between_blocks
+from autopart.core.passes.recompute.broadcasts import with_broadcasts_in_loops
 from autopart.core.passes.recompute.lifetimes import Lifetimes, lifetimes
 from autopart.core.passes.recompute.policies import Policy, kept_ops
 from autopart.core.passes.recompute.scans import RebuiltStacks
@@ -39,6 +40,7 @@ class Recomputation(Pass):
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
+        program = with_broadcasts_in_loops(program)
         keeps, again = kept_ops(program, self.keep), repeatable(program)
         rewriting = Rewriting(program)
         halves: set[int] = set()
@@ -51,6 +53,7 @@ class Recomputation(Pass):
         """The stacks of loops that are kept although the policies do not ask for it, and why."""
         if not program.owners:
             return ()
+        program = with_broadcasts_in_loops(program)
         keeps, again, found = kept_ops(program, self.keep), repeatable(program), dict[str, None]()
         for number, scope in enumerate(program.scopes):
             if number == ROOT or scope.kind == "body":

@@ -4,13 +4,14 @@
       h = dot x, w[i]                             s = row j of H            h' = dot (row j of X), w[j]
       H = H with h written to row i               ... s ...                 ... h' ...
 
-A row of H is what the early loop's body computes in turn j. Its ops are copied into the late body: the turn's number is
-j there, what comes from outside both loops is read as it is, and what is kept is read from its own stack. The values
-that the early loop carries, such as the residual stream, are always kept; what is kept and was not stacked is stacked
-now. A stack that nobody reads any more is dead.
+A row of H is what the early loop's body computes in turn j, or in turn last - j where a scan runs from the end. Its ops
+are copied into the late body: what is the row's number in the early body is j there, what comes from outside both loops
+is read as it is, and what is kept is read from its own stack. The values that the early loop carries, such as the
+residual stream, are always kept; what is kept and was not stacked is stacked now. A stack that nobody reads any more is
+dead.
 
-That needs an early loop which counts from 0 by 1 and writes row i in turn i, as forward scans do, and late loops that
-read whole rows. Any other stack stays, with the residuals in it, and `problems` says why.
+That needs an early loop which counts from 0 by 1 and writes row i in turn i or all rows from the last to the first, as
+scans do, and late loops that read whole rows. Any other stack stays, with the residuals in it, and `problems` says why.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ import numpy as np
 
 from autopart.core.control_flow import Loop, loop_of
 from autopart.core.jax_internals import ir, make_context
-from autopart.core.op import OpSpec, TensorType, splat_value
+from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import View
 from autopart.core.passes.recompute.lifetimes import Lifetimes, lifetimes
+from autopart.core.passes.recompute.turns import Turns, is_zero
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import Program
 
@@ -72,12 +76,12 @@ class RebuiltStacks:
 
     def _loop(self, loop: Loop) -> None:
         program = self.life.program
-        counter, trips = _counter(program, loop), loop.body.scope.trips
-        stacks = [s for c in loop.carries if (s := self._stack(loop, c.inside, c.after, counter, trips)) is not None]
+        turns = Turns.of(program, loop)
+        stacks = [s for c in loop.carries if (s := self._stack(loop, c.inside, c.after, turns)) is not None]
         if not stacks:
             return
         rebuilt = [s for s in stacks if not self.is_kept(loop, s.made)]
-        body = _Body(self, loop, counter, {s.made: s for s in stacks if s not in rebuilt})
+        body = _Body(self, loop, turns, {s.made: s for s in stacks if s not in rebuilt})
         rebuilt = [s for s in rebuilt if body.saves(s, rebuilt)]
         for number in sorted({read.body for stack in rebuilt for read in stack.reads}):
             _LateBody(body, number, rebuilt).write()
@@ -87,7 +91,7 @@ class RebuiltStacks:
         op = int(self.life.program.value_op[value])
         return self.life.program.op_scope[op] != loop.body.number or bool(self.keeps[op] or not self.again[op])
 
-    def _stack(self, loop: Loop, inside: int, after: int, counter: int, trips: int) -> Stack | None:
+    def _stack(self, loop: Loop, inside: int, after: int, turns: Turns) -> Stack | None:
         """The stack that a carry is, if its rows are written and read as they have to be."""
         program = self.life.program
         carry = int(program.value_op[after])
@@ -100,10 +104,15 @@ class RebuiltStacks:
         array, row, index, *rest = program.operands_of(update).tolist()
         type_ = program.type_of(after)
         made = _without_leading_one(program, row, type_.shape[1:])
-        if array != inside or len(_users(program, inside)) != 1 or type_.shape[0] != trips or made is None:
+        if (
+            array != inside
+            or len(_users(program, inside)) != 1
+            or type_.shape[0] != loop.body.scope.trips
+            or made is None
+        ):
             return self._left(after, "it is no row that each turn writes")
-        if index != counter or not all(_is_zero(program, v) for v in rest):
-            return self._left(after, "the loop that writes it does not write row i in turn i, counting from 0")
+        if not turns.writes(index) or not all(is_zero(program, v) for v in rest):
+            return self._left(after, "the loop that writes it does not write its rows in order, one in each turn")
         reads = [self._row_read(use, type_) for use in _users(program, after)]
         known = [read for read in reads if read is not None]
         if len(known) < len(reads) or after in program.outputs:
@@ -131,7 +140,7 @@ class RebuiltStacks:
         if scope.parent != life.scope or life.step[op] <= self.cut:
             return None
         [row, *rest] = program.operands_of(op).tolist()[1:]
-        if program.spec(op).results[0].shape != (1, *stack.shape[1:]) or not all(_is_zero(program, v) for v in rest):
+        if program.spec(op).results[0].shape != (1, *stack.shape[1:]) or not all(is_zero(program, v) for v in rest):
             return None
         shown = [_shown(program, u, stack.shape[1:]) for u in _users(program, program.results_of(op)[0])]
         if len(shown) != 1 or shown[0] is None:
@@ -145,7 +154,7 @@ class _Body:
 
     owner: RebuiltStacks
     loop: Loop
-    counter: int
+    turns: Turns
     kept: dict[int, Stack]
     new: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -158,7 +167,7 @@ class _Body:
         while stack:
             value = stack.pop()
             op = int(program.value_op[value])
-            if value in seen or value == self.counter:
+            if value in seen or value in self.turns.rows or value == self.turns.counter:
                 continue
             seen.add(value)
             if value in inside or (program.op_scope[op] == scope and self.owner.is_kept(self.loop, value)):
@@ -186,7 +195,7 @@ class _Body:
             [zero] = rewriting.add(specs["zero"], [], scope, loop.op, loop.op)
             [empty] = rewriting.add(specs["empty"], [zero], scope, loop.op, loop.op)
             inside, after = rewriting.carry(loop.op, empty, loop.op)
-            starts = [self.counter]
+            starts = [self.turns.row]
             for _ in program.type_of(value).shape:
                 starts += rewriting.add(specs["start"], [], body.number, body.scope.end, loop.op)
             [row] = rewriting.add(specs["row"], [value], body.number, body.scope.end, loop.op)
@@ -198,7 +207,10 @@ class _Body:
     def specs(self, value: int) -> dict[str, int]:
         """Numbers of the specs of the ops that stack a value and read a row of the stack."""
         program, rewriting = self.owner.life.program, self.owner.rewriting
-        made = stack_ops(program, program.type_of(value), self.loop.body.scope.trips, program.type_of(self.counter))
+        made, module = stack_ops(
+            program, program.type_of(value), self.loop.body.scope.trips, program.type_of(self.turns.counter)
+        )
+        rewriting.modules.append(module)
         return {name: rewriting.spec(spec, op) for name, (spec, op) in made.items()}
 
 
@@ -211,6 +223,7 @@ class _LateBody:
         self._life = lifetimes(program, number)
         self._reads = [(s.made, read) for s in rebuilt for read in s.reads if read.body == number]
         self._copies: dict[tuple[int, int], int] = {}
+        self._entered: set[int] = set()
         self._first = {
             row: min(r.op for _, r in self._reads if r.row == row) for row in {r.row for _, r in self._reads}
         }
@@ -230,8 +243,8 @@ class _LateBody:
 
     def _rebuilt(self, value: int, row: int, before: int) -> int:
         """What stands for an early body's value of turn `row`, in this body, from op `before` on."""
-        body, rewriting = self._body, self._body.owner.rewriting
-        program = rewriting.before
+        body = self._body
+        self._enter(row)
         if (row, value) in self._copies:
             return self._copies[row, value]
         ops, kept = body.needs([value])
@@ -239,16 +252,76 @@ class _LateBody:
             if (row, needed) not in self._copies:
                 self._copies[row, needed] = self._row(needed, row)
         for op in ops:
-            results = program.results_of(op)
-            if (row, results[0]) in self._copies:
-                continue
+            self._copy(op, row, before)
+        return self._copies[row, value]
+
+    def _copy(self, op: int, row: int, before: int) -> None:
+        program, rewriting = self._body.owner.life.program, self._body.owner.rewriting
+        results = program.results_of(op)
+        if (row, results[0]) not in self._copies:
             operands = [self._operand(v, row) for v in program.operands_of(op).tolist()]
             again = rewriting.again(op, operands, self._number, before)
             self._copies.update({(row, old): new for old, new in zip(results, again, strict=True)})
-        return self._copies[row, value]
+
+    def _enter(self, row: int) -> None:
+        """Takes the rows of outside that copies read, such as a layer's weights, behind one barrier for them all.
+
+        What is late in the turn reads them behind it too: they are gathered once, as with `jax.checkpoint`.
+        """
+        if row in self._entered:
+            return
+        self._entered.add(row)
+        program, rewriting, place = self._body.owner.life.program, self._body.owner.rewriting, self._first[row]
+        made = [made for made, read in self._reads if read.row == row]
+        ops, _ = self._body.needs(made)
+        slices = rows_of_outside(program, ops, self._body.turns.rows)
+        rest = [program.operands_of(op) for op in ops if op not in slices]
+        read = {int(v) for operands in rest for v in operands} | set(made)
+        entering = [v for op in sorted(slices) for v in program.results_of(op) if v in read]
+        starts = {int(program.value_op[v]) for op in slices for v in program.operands_of(op)[1:]}
+        for op in sorted(slices | starts.intersection(ops)):
+            self._copy(op, row, place)
+        if not entering:
+            return
+        behind = rewriting.barrier([self._copies[row, v] for v in entering], self._number, place, place)
+        for value, held in zip(entering, behind, strict=True):
+            twin = self._twin(value, row)
+            for use in _users(program, twin) if twin >= 0 else ():
+                if program.use_op[use] >= place:
+                    rewriting.read(use, held)
+            self._copies[row, value] = held
+
+    def _twin(self, value: int, row: int) -> int:
+        """The value of this body that takes the same row of outside in the same way; -1 where none does."""
+        program, early = self._body.owner.life.program, self._body.loop.body.number
+        op = int(program.value_op[value])
+        if program.op_scope[op] != early:
+            return value
+        first, *rest = program.operands_of(op).tolist()
+        taken = self._twin(first, row)
+        for use in _users(program, taken) if taken >= 0 else ():
+            other = int(program.use_op[use])
+            reads = program.operands_of(other).tolist()
+            if program.op_scope[other] == self._number and program.op_spec[other] == program.op_spec[op]:
+                pairs = zip(rest, reads[1:], strict=True)
+                if all(b == row if a in self._body.turns.rows else is_zero(program, b) for a, b in pairs):
+                    return program.results_of(other)[0]
+        return -1
 
     def _operand(self, value: int, row: int) -> int:
-        return row if value == self._body.counter else self._copies.get((row, value), value)
+        turns = self._body.turns
+        if value in turns.rows:
+            return row
+        return self._turn(row) if value == turns.counter else self._copies.get((row, value), value)
+
+    def _turn(self, row: int) -> int:
+        """The turn of an early loop from the end that made a row."""
+        counter = self._body.turns.counter
+        if (row, counter) not in self._copies:
+            rewriting, specs, place = self._body.owner.rewriting, self._body.specs(counter), self._first[row]
+            [last] = rewriting.add(specs["last"], [], self._number, place, place)
+            [self._copies[row, counter]] = rewriting.add(specs["turn"], [last, row], self._number, place, place)
+        return self._copies[row, counter]
 
     def _row(self, value: int, row: int) -> int:
         """A row of a stack, read where the first one of this number was."""
@@ -265,14 +338,23 @@ class _LateBody:
 # ---- reading the program
 
 
+def rows_of_outside(program: Program, ops: Sequence[int], rows: frozenset[int]) -> set[int]:
+    """Of some ops of a body, those that take a row of an array from outside, at one of `rows`, and their views."""
+    found: set[int] = set()
+    for op in ops:
+        first, *rest = program.operands_of(op).tolist() or [-1]
+        source = int(program.value_op[first])
+        if program.spec(op).kind == "dynamic_slice" and rest[0] in rows:
+            if program.op_scope[source] != program.op_scope[op] and all(is_zero(program, v) for v in rest[1:]):
+                found.add(op)
+        elif source in found and isinstance(traits_of(program.spec(op)), View):
+            found.add(op)
+    return found
+
+
 def _users(program: Program, value: int) -> list[int]:
     pointer, uses = program.users
     return uses[pointer[value] : pointer[value + 1]].tolist()
-
-
-def _is_zero(program: Program, value: int) -> bool:
-    found = splat_value(program.spec(int(program.value_op[value])))
-    return found is not None and found == 0
 
 
 def _without_leading_one(program: Program, row: int, shape: tuple[int, ...]) -> int | None:
@@ -291,28 +373,13 @@ def _shown(program: Program, use: int, shape: tuple[int, ...]) -> int | None:
     return program.results_of(op)[0] if is_reshape else None
 
 
-def _counter(program: Program, loop: Loop) -> int:
-    """The value inside that is 0, 1, 2, ... in the turns of a loop; -1 where none is."""
-    if not loop.body.scope.trips_known:
-        return -1
-    for carry in loop.carries:
-        initial, following = program.operands_of(carry.op).tolist()
-        op = int(program.value_op[following])
-        if program.spec(op).kind == "add" and _is_zero(program, initial):
-            left, right = program.operands_of(op).tolist()
-            step = splat_value(program.spec(int(program.value_op[right])))
-            if left == carry.inside and step is not None and step == 1 and not program.type_of(left).shape:
-                return left
-    return -1
-
-
 # ---- ops that no program has yet
 
 
 def stack_ops(
     program: Program, made: TensorType, trips: int, index: TensorType
-) -> dict[str, tuple[OpSpec, ir.Operation | None]]:
-    """By name, specs of the ops that stack values of type `made` and read rows, with MLIR ops for them."""
+) -> tuple[dict[str, tuple[OpSpec, ir.Operation | None]], ir.Module]:
+    """By name, specs of the ops that stack values of type `made` and read rows, with MLIR ops of a module for them."""
     rank = len(made.shape)
     stack, one = TensorType((trips, *made.shape), made.dtype), TensorType((1, *made.shape), made.dtype)
     starts, types = ", %start" * rank, f", {_text(index)}" * (rank + 1)
@@ -320,6 +387,8 @@ def stack_ops(
       %zero = stablehlo.constant dense<{_zero(made.dtype)}> : {_text(TensorType((), made.dtype))}
       %empty = stablehlo.broadcast_in_dim %zero, dims = [] : ({_text(TensorType((), made.dtype))}) -> {_text(stack)}
       %start = stablehlo.constant dense<0> : {_text(index)}
+      %last = stablehlo.constant dense<{trips - 1}> : {_text(index)}
+      %turn = stablehlo.subtract %last, %start : {_text(index)}
       %row = stablehlo.broadcast_in_dim %made, dims = {[*range(1, rank + 1)]} : ({_text(made)}) -> {_text(one)}
       %put = stablehlo.dynamic_update_slice %stack, %row, %i{starts}
         : ({_text(stack)}, {_text(one)}{types}) -> {_text(stack)}
@@ -333,13 +402,13 @@ def stack_ops(
         module = ir.Module.parse(text)
     table = SpecTable()
     block = next(iter(module.body.operations)).regions[0].blocks[0]
-    return dict(_named(table, [op.operation for op in block.operations][:-1], source is not None))
+    return dict(_named(table, [op.operation for op in block.operations][:-1], source is not None)), module
 
 
 def _named(
     table: SpecTable, ops: Sequence[ir.Operation], is_kept: bool
 ) -> Iterator[tuple[str, tuple[OpSpec, ir.Operation | None]]]:
-    for name, op in zip(("zero", "empty", "start", "row", "put", "take", "shown"), ops, strict=True):
+    for name, op in zip(("zero", "empty", "start", "last", "turn", "row", "put", "take", "shown"), ops, strict=True):
         yield name, (table.specs[table.intern(op)], op if is_kept else None)
 
 
