@@ -141,7 +141,7 @@ def _plain(spec: OpSpec) -> Iterator[TileMapping]:
     if not _may_join(spec):
         return
     for mapping in mappings_of(spec) or ():
-        if mapping.after is None and not mapping.drawn_by and _keeps_apart(spec, mapping):
+        if mapping.after is None and not (mapping.drawn_by or mapping.reads) and _keeps_apart(spec, mapping):
             yield mapping
 
 
