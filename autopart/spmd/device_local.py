@@ -258,7 +258,7 @@ def lower(
     )  # fmt: skip
     grows = np.zeros(len(program.operands), np.bool_)
     _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)
-    stretch = read_stretches(partitioning.graph, partitioning.table, state, passing)
+    stretch = read_stretches(partitioning.graph, partitioning.table, state, passing, partitioning.sizes)
     share_within = max(options.share_within, partitioning.share_within)
     gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
     placement = place(

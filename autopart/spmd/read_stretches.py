@@ -24,11 +24,13 @@ MOST_DIMS = 3
 """Dims of one operand that may be read in stretches: so many numbers fit."""
 
 
-def read_stretches(graph: GraphArrays, table: MappingTable, state: StateArrays, passing: np.ndarray) -> np.ndarray:
-    """int64[uses]: the packed stretches that each reads, 0 where it reads its tile."""
+def read_stretches(
+    graph: GraphArrays, table: MappingTable, state: StateArrays, passing: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
+    """int64[uses]: the packed stretches that each reads, 0 where it reads its tile; an axis of size 1 reads all."""
     stretch = np.zeros(len(graph.operands), np.int64)
     if table.stretches:
-        _fill(graph, table.arrays, state, passing, stretch)
+        _fill(graph, table.arrays, state, passing, sizes, stretch)
     return stretch
 
 
@@ -43,14 +45,19 @@ def unpacked(table: MappingTable, packed: int) -> tuple[tuple[int, Stretch], ...
 
 @kernel
 def _fill(
-    graph: GraphArrays, maps: MappingArrays, state: StateArrays, passing: np.ndarray, stretch: np.ndarray
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    passing: np.ndarray,
+    sizes: np.ndarray,
+    stretch: np.ndarray,
 ) -> None:
     """Fills in stretch[use] of every use."""
     for op in range(state.mapping.shape[0]):
         spec, taken = graph.op_spec[op], 0
         for axis in range(state.mapping.shape[1]):
             mapping = state.mapping[op, axis]
-            if mapping >= 0 and passing[op] >> axis & 1 == 0:
+            if mapping >= 0 and sizes[axis] > 1 and passing[op] >> axis & 1 == 0:
                 taken |= 1 << mapping
         if taken == 0:
             continue
