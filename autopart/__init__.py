@@ -23,6 +23,7 @@ from autopart.api.metadata import Metadata, TacticReport
 from autopart.api.microbatch import Microbatch
 from autopart.api.mutation import MutationWarning
 from autopart.api.named import named_schedules
+from autopart.api.pad_tactic import Pad
 from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_diff import PlanDiff
@@ -53,6 +54,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
 from autopart.core.ops import register_custom_call, register_rule
 from autopart.core.ops import traits as op_traits
+from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.registry import RegistryError
 from autopart.costmodel import Device, register_cost_model, register_device
 from autopart.costmodel.estimate import CostModel, Estimate
@@ -97,6 +99,7 @@ __all__ = [
     "Device",
     "Estimate",
     "Exhaustive",
+    "ExpectedTrips",
     "FilteredFunction",
     "Greedy",
     "Hybrid",
@@ -113,6 +116,7 @@ __all__ = [
     "MutationWarning",
     "Optimizer",
     "OptimizerError",
+    "Pad",
     "Parallelism",
     "PartitionError",
     "PartitionedFunction",

@@ -19,6 +19,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from autopart.api.asked_passes import passes_asked
 from autopart.api.call_arguments import check_call, check_numbers, static_arguments
 from autopart.api.compiled import Compiled
 from autopart.api.fitting import Setting, scheduled_best
@@ -27,7 +28,7 @@ from autopart.api.kept import Kept
 from autopart.api.lowered import COMPILER_OPTIONS, Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.plan.plan import Plan
-from autopart.api.tactic import SCHEDULE, Tactic, passes_asked
+from autopart.api.tactic import SCHEDULE, Tactic
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
 from autopart.core.arguments import (
     ANYTHING,
@@ -130,7 +131,7 @@ def jit(
         static_argnames=_tuple(static_argnames),
         donate_argnums=_tuple(donate_argnums),
         donate_argnames=_tuple(donate_argnames),
-        passes=(*map(pass_of, passes), *passes_asked(schedule)),
+        passes=(*map(pass_of, passes), *passes_asked(schedule, [mesh])),
         constraints=constraints == "keep",
         keep_unused=keep_unused,
     )

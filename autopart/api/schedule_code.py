@@ -46,6 +46,8 @@ def schedule_code(metadata: Metadata) -> str:
             lines.append(f"    {_microbatch(tactic.report['microbatch'])},")
         if "recompute" in tactic.report:
             lines.append(f"    {_recompute(tactic.report['recompute'])},")
+        if "pad" in tactic.report:
+            lines.append(f"    ap.Pad({_pairs(tactic.report['pad']['inputs'])}),")
         keys: list[str] = []
         actions = [action_of(row, lambda key, keys=keys: _numbered(key, keys)) for row in tactic.decisions]
         for axis, decisions in _propagations(actions, keys):
@@ -80,6 +82,13 @@ def _dims(inputs: Any) -> str:
     if inputs in ("ap.FIRST_DIVISIBLE_DIM", "ap.LARGEST_DIVISIBLE_DIM"):
         return str(inputs)
     raise PartitionError(f"{one_line(str(inputs))} cannot be written as code", why="it decides when it is called")
+
+
+def _pairs(inputs: Any) -> str:
+    """Code of (dim, multiple) pairs below names."""
+    if isinstance(inputs, Mapping):
+        return "{" + ", ".join(f"{quoted(str(key))}: {_pairs(below)}" for key, below in inputs.items()) + "}"
+    return "[" + ", ".join(f"({int(dim)}, {int(multiple)})" for dim, multiple in inputs) + "]"
 
 
 def _parts(name: str) -> tuple[str, str]:

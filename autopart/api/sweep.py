@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autopart.api.asked_passes import passes_asked
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, jit, known_options
 from autopart.api.metadata import describe
 from autopart.api.plan.replay_tactic import Replay
-from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, actions_of, passes_asked
+from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, actions_of
 from autopart.api.trace import LoadedProgram
 from autopart.core.arguments import (
     ANYTHING,
@@ -200,7 +201,7 @@ def sweep(
     )  # fmt: skip
     jit_options, cost_model = known_options("ap.sweep", jit_options), cost_model_of(cost_model)
     found = list(meshes or (Mesh(sizes, device=device) for sizes in factorisations(devices or 1, axes)))
-    if asked := passes_asked(schedule):
+    if asked := passes_asked(schedule, found):
         jit_options = {**jit_options, "passes": [*jit_options.get("passes", ()), *asked]}
     function = jit(fun, found[0], [], **jit_options)
     traced = function.traced(args, {})

@@ -128,19 +128,6 @@ class RewritesProgram(Protocol):
         ...
 
 
-def passes_asked(schedule: Sequence[Tactic]) -> tuple[Pass, ...]:
-    """The passes that the tactics of a schedule ask for, in order. Raises `ArgumentError` for two of one kind."""
-    passes: dict[type, Pass] = {}
-    for position, tactic in enumerate(schedule, 1):
-        if isinstance(tactic, RewritesProgram):
-            context = TacticContext(position=position, count=len(schedule))
-            if type(tactic) in passes:
-                error = ArgumentError(f"a schedule has one ap.{type(tactic).__name__}", why="an earlier tactic is one")
-                raise context.blamed(error, tactic)
-            passes[type(tactic)] = tactic.program_pass(context)
-    return tuple(passes.values())
-
-
 def _is_tactic(value: object) -> bool:
     return isinstance(value, Tactic) and not isinstance(value, type) and takes(value.act, 2)
 

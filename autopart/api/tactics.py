@@ -23,9 +23,10 @@ import numpy as np
 from autopart.api.names import Named, dead_tags, named_values, resolve, select
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.core.actions import Action, Atomic, Propagate, Tile
-from autopart.core.arguments import ANYTHING, AXES, STRING, check_fields, mapping, shown, takes
+from autopart.core.arguments import ANYTHING, AXES, STRING, Kind, check_fields, mapping, shown, takes
 from autopart.core.errors import TileError, UnknownNameError
 from autopart.core.partitioning import Partitioning
+from autopart.core.passes.padding.twins import twin_of
 from autopart.search.space.priors import walked_dims
 
 
@@ -62,6 +63,8 @@ UNKNOWN = Choice.UNKNOWN
 INPUTS = mapping(STRING, ANYTHING, "a dict of names to decisions, such as {'x': 0}")
 """What a manual tactic is told about values."""
 
+_UNEVEN = Kind('"refuse" or "pad"', lambda v: isinstance(v, str) and v in ("refuse", "pad"))
+
 
 @dataclass(frozen=True)
 class ManualPartition:
@@ -74,6 +77,8 @@ class ManualPartition:
             names others too passes over them.
     axis    a mesh axis or a sequence of them, outermost first
     name    what the metadata calls the tactic
+    uneven  what becomes of a dim, given as a number, that the axis does not divide: "refuse" is a `TileError`; "pad"
+            makes it longer inside the program (see `ap.Pad`), and tiles that
 
     What a divisible dim was asked of and has none is left whole; the report's `left_whole` says which and why.
 
@@ -84,9 +89,10 @@ class ManualPartition:
     inputs: Mapping[str, Any]
     axis: str | Sequence[str]
     name: str = ""
+    uneven: str = "refuse"
 
     def __post_init__(self) -> None:
-        check_fields(self, inputs=INPUTS, axis=AXES, name=STRING)
+        check_fields(self, inputs=INPUTS, axis=AXES, name=STRING, uneven=_UNEVEN)
         if not self.name:
             object.__setattr__(self, "name", f"ManualPartition[{','.join(self.axes)}]")
 
@@ -99,14 +105,37 @@ class ManualPartition:
         """See `Tactic.act`."""
         actions: list[Action] = []
         left: list[dict[str, str]] = []
+        padded: dict[str, list[list[int]]] = {}
         for named, axis, asked in self.asked(partitioning):
             if isinstance(asked, str):
                 left.append({"name": named.name, "axis": axis, "why": asked})
-            else:
-                partitioning.apply(asked)
-                actions.append(asked)
+                continue
+            self._apply(partitioning, asked)
+            actions.append(asked)
+            if self.uneven == "pad" and isinstance(asked, Tile) and asked.value != named.value:
+                size = partitioning.program.type_of(asked.value).shape[asked.dim]
+                padded.setdefault(named.name, []).append([asked.dim, size])
         partitioning.propagate(self.axes)
-        return TacticResult([*actions, *map(Propagate, self.axes)], {"left_whole": left} if left else {})
+        report = ({"left_whole": left} if left else {}) | ({"pad": {"inputs": padded}} if padded else {})
+        return TacticResult([*actions, *map(Propagate, self.axes)], report)
+
+    def _apply(self, partitioning: Partitioning, asked: Action) -> None:
+        try:
+            partitioning.apply(asked)
+        except TileError as error:
+            if "is not a multiple of" not in error.why or self.uneven == "pad":
+                raise
+            raise TileError(error.what, why=error.why, hint=f'{error.hint}, or uneven="pad"'.lstrip(", ")) from None
+
+    def tiles(self, partitioning: Partitioning) -> dict[tuple[int, int], tuple[str, ...]]:
+        """(value, dim) -> axes, of what is to be tiled along a dim that is given as a number."""
+        found: dict[tuple[int, int], tuple[str, ...]] = {}
+        for value, _, decisions in self._decisions(partitioning):
+            rank = len(partitioning.program.type_of(value).shape)
+            for axis, dim in zip(self.axes, decisions, strict=True):
+                if isinstance(dim, int) and -rank <= dim < rank:
+                    found[value, dim % rank] = (*found.get((value, dim % rank), ()), axis)
+        return found
 
     def asked(self, partitioning: Partitioning) -> Iterator[tuple[Named, str, Action | str]]:
         """(value, axis, the action asked for, or why a dim that may be chosen is none) in order.
@@ -192,8 +221,17 @@ def _asked(
         case Choice.FIRST_DIVISIBLE_DIM | Choice.LARGEST_DIVISIBLE_DIM:
             return _chosen(partitioning, walked, value, axis, decision is Choice.LARGEST_DIVISIBLE_DIM)
         case dim:
-            rank = len(partitioning.program.type_of(value).shape)
-            return Tile(value, dim + rank if -rank <= dim < 0 else dim, axis)
+            shape = partitioning.program.type_of(value).shape
+            dim = dim + len(shape) if -len(shape) <= dim < 0 else dim
+            return Tile(_longer(partitioning, value, dim, axis) if dim in range(len(shape)) else value, dim, axis)
+
+
+def _longer(partitioning: Partitioning, value: int, dim: int, axis: str) -> int:
+    """The value, or its longer twin where the axis does not divide the dim, or others tile the twin already."""
+    twin = twin_of(partitioning.program, value, dim)
+    if twin is not None and (partitioning.why_not_tile(value, dim, axis) or partitioning.ways(twin, dim) > 1):
+        return twin
+    return value
 
 
 def _chosen(partitioning: Partitioning, walked: _WalkedDims, value: int, axis: str, largest: bool) -> Action | str:

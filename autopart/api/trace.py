@@ -31,7 +31,7 @@ from autopart.core.importer import (
 )
 from autopart.core.importer.host_calls import Collector
 from autopart.core.limits import Limits
-from autopart.core.passes import IMPORT_PASSES, Pass, PassReport, run_passes
+from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_passes
 from autopart.core.program import Program
 
 DEFAULT_LIMITS = Limits()
@@ -205,7 +205,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
         raise error.blamed_on(getattr(fun, "__name__", repr(fun))) from None
     again = functools.partial(_lowered, fun, options, traced)
     read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again)
-    return read.after((*IMPORT_PASSES, *options.passes))
+    return read.after((DefaultGenerators(platform), *IMPORT_PASSES, *options.passes))
 
 
 def _same_types(leaves: Sequence[Any], avals: Sequence[jax.ShapeDtypeStruct]) -> bool:

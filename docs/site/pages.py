@@ -22,10 +22,10 @@ LINK = re.compile(r"(\]\()([^)\s:#]+)((?:#[^)\s]*)?\))")
 API: dict[str, tuple[str, ...]] = {
     "Partitioning": (
         "jit", "filter_jit", "partition", "PartitionedFunction", "FilteredFunction", "Lowered", "Compiled", "Mesh",
-        "tag", "load", "LoadedProgram", "Limits", "LoweringOptions",
+        "tag", "load", "LoadedProgram", "Limits", "LoweringOptions", "ExpectedTrips",
     ),
     "Tactics": (
-        "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Recompute", "SharedGathers",
+        "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Recompute", "Pad", "SharedGathers",
         "ShardedLoops", "Replay", "FIRST_DIVISIBLE_DIM", "LARGEST_DIVISIBLE_DIM", "REPLICATED", "UNKNOWN", "Tactic",
         "TacticContext", "TacticResult",
     ),

@@ -57,6 +57,19 @@ def test_a_region_over_all_axes_runs_as_written_and_decides_the_arrays_around_it
     assert line.endswith(": over batch, model, takes P('batch', 'model'), P('model', None), leaves P('batch', None)")
 
 
+@jax.jit
+def summed_by_a_function(x, w):
+    return jax.lax.psum(jnp.where(x > 0, x, 0) @ w + jax.lax.axis_index("model"), "model")
+
+
+def test_a_region_may_call_functions_that_communicate():
+    @functools.partial(over_model, in_specs=(P(None, "model"), P("model")), out_specs=P())
+    def inside(x, w):
+        return summed_by_a_function(x, w) * summed_by_a_function(x + 1, w)
+
+    held_to_jax(lambda x, w: inside(x, w) + jnp.where(x > 0, x, 0)[:, :4], [BP], X, W)
+
+
 def test_other_axes_go_through_the_region():
     inside = over_model(summed, in_specs=(P(None, "model"), P("model")), out_specs=P())
     low = held_to_jax(lambda x, w: jnp.tanh(inside(jnp.sin(x), w)), [BP], X, W)

@@ -25,6 +25,7 @@ DOORS = {
     "ray": {"search/execution/ray.py"},
     "pulp": {"search/ilp/solver/pulp_model.py"},
     "highspy": {"search/ilp/solver/highs_process.py"},
+    "scipy": {"core/passes/padding/cheapest_cut.py"},
     "flax": {"api/nnx.py"},
     "matplotlib": {"api/sweep_plot.py"},
     "click": {path.relative_to(ROOT / "autopart").as_posix() for path in (ROOT / "autopart/cli").glob("*.py")},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.passes.split_argmax import LEAST
+from autopart.core.passes.groups import LEAST
 
 MESH = ap.Mesh({"a": 4, "b": 2})
 COLUMNS = ap.ManualPartition({"x": 1}, axis="a", name="columns")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autopart.api.microbatch import Microbatch
+from autopart.api.pad_tactic import Pad
 from autopart.api.recompute import Recompute
 from autopart.api.tactic import Tactic
 from autopart.api.tactics import Choice
@@ -51,7 +52,22 @@ def _recompute(settings: Mapping[str, Any], name: str) -> Tactic:
     return Recompute(tuple(keep), name)
 
 
-REWRITES: dict[str, Callable[[Mapping[str, Any], str], Tactic]] = {"microbatch": _microbatch, "recompute": _recompute}
+def _pad(settings: Mapping[str, Any], name: str) -> Tactic:
+    return Pad(_pairs(settings["inputs"]), name)
+
+
+def _pairs(given: Any) -> Any:
+    """(dim, multiple) pairs, or a dict below a key."""
+    if isinstance(given, Mapping):
+        return {str(key): _pairs(below) for key, below in given.items()}
+    return [(dim, multiple) for dim, multiple in given]
+
+
+REWRITES: dict[str, Callable[[Mapping[str, Any], str], Tactic]] = {
+    "microbatch": _microbatch,
+    "recompute": _recompute,
+    "pad": _pad,
+}
 """What makes each tactic of its settings and its name, by the word under which it reports them."""
 
 

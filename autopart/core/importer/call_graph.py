@@ -12,37 +12,37 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autopart.core.errors import ProgramError
-from autopart.core.importer.template import Block
+from autopart.core.importer.template import Block, Callee
 from autopart.core.limits import Gauge
 
 
 class CallGraph:
-    """Counts steps per function; `template(name)` reads a function."""
+    """Counts steps per function; `template(callee)` reads a function."""
 
-    def __init__(self, template: Callable[[str], Block], gauge: Gauge):
+    def __init__(self, template: Callable[[Callee], Block], gauge: Gauge):
         self._template, self._gauge = template, gauge
-        self._steps: dict[str, int] = {}
-        self._path: list[str] = []
+        self._steps: dict[Callee, int] = {}
+        self._path: list[Callee] = []
 
-    def steps(self, name: str) -> int:
-        """Ops and calls of function `name`, inlined, exactly.
+    def steps(self, callee: Callee) -> int:
+        """Ops and calls of a function, inlined, exactly.
 
         Raises `ProgramError` where a function calls itself, or calls nest too deeply.
         """
-        if name in self._steps:
-            return self._steps[name]
-        if name in self._path:
-            cycle = [*self._path[self._path.index(name) :], name]
+        if callee in self._steps:
+            return self._steps[callee]
+        if callee in self._path:
+            cycle = [f"@{c.name}" for c in (*self._path[self._path.index(callee) :], callee)]
             raise ProgramError(
-                f"function @{name} calls itself",
-                why=" -> ".join(f"@{n}" for n in (cycle if len(cycle) < 9 else [*cycle[:4], "...", cycle[-1]])),
+                f"function @{callee.name} calls itself",
+                why=" -> ".join(cycle if len(cycle) < 9 else [*cycle[:4], "@...", cycle[-1]]),
                 hint="calls are inlined; write the recursion as a stablehlo.while",
             )
-        self._path.append(name)
+        self._path.append(callee)
         self._gauge.check_depth(len(self._path) - 1, "calls")
-        self._steps[name] = self._block(self._template(name))
+        self._steps[callee] = self._block(self._template(callee))
         self._path.pop()
-        return self._steps[name]
+        return self._steps[callee]
 
     def _block(self, block: Block) -> int:
         count = len(block.ops)

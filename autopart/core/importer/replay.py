@@ -22,8 +22,9 @@ from autopart.core.host_callbacks import HostCallback
 from autopart.core.importer.call_graph import CallGraph
 from autopart.core.importer.host_calls import check_calls
 from autopart.core.importer.locations import Source
+from autopart.core.importer.manual_region import without_empty_constraints
 from autopart.core.importer.module_names import argument_location_names, checked_names, quoted_text
-from autopart.core.importer.template import Block, Op, Reader
+from autopart.core.importer.template import Block, Callee, Op, Reader
 from autopart.core.importer.ties import ALIASING, aliases, checked_ties
 from autopart.core.importer.trip_count import Lazy, trip_count
 from autopart.core.jax_internals import ir
@@ -85,7 +86,7 @@ class _Importer:
             for op in module.body.operations
             if op.operation.name == "func.func"
         }
-        self._templates: dict[str, Block] = {}
+        self._templates: dict[Callee, Block] = {}
         self._cloned: dict[int, bool] = {}
         self._op_spec: list[int] = []
         self._op_scope: list[int] = []
@@ -112,8 +113,8 @@ class _Importer:
         if name is None:
             raise ProgramError("the module has no function")
         main = self._functions[name]
-        template = self._template(name)
-        self._gauge.check_ops(CallGraph(self._template, self._gauge).steps(name))
+        template = self._template(Callee(name))
+        self._gauge.check_ops(CallGraph(self._template, self._gauge).steps(Callee(name)))
         inputs = _attributes_of(main, "arg_attrs", len(template.arguments))
         results = _attributes_of(main, "res_attrs", len(template.returned))
         if donated is None:
@@ -163,8 +164,9 @@ class _Importer:
 
     # ---- reading functions into templates
 
-    def _template(self, name: str) -> Block:
-        if name not in self._templates:
+    def _template(self, callee: Callee) -> Block:
+        if callee not in self._templates:
+            name, region = callee
             if name not in self._functions:
                 raise ProgramError(f"the module calls @{name}, which it does not define")
             function = self._functions[name]
@@ -174,10 +176,11 @@ class _Importer:
                     f"function @{name} has {blocks} blocks" if blocks else f"function @{name} has no body",
                     why="a StableHLO function is one block; its branches and loops are ops",
                 )
-            self._templates[name] = Reader(self._specs, self._gauge, self._constraints).read(
-                function.regions[0].blocks[0]
-            )
-        return self._templates[name]
+            if region is not None:
+                without_empty_constraints(function.regions[0])
+            reader = Reader(self._specs, self._gauge, self._constraints, region)
+            self._templates[callee] = reader.read(function.regions[0].blocks[0])
+        return self._templates[callee]
 
     # ---- replaying templates into the program
 
@@ -277,6 +280,7 @@ class _Importer:
         outermost = self._outer_call is None
         if outermost:
             self._outer_call = op.source
+        assert op.callee is not None
         results = self._replay(self._template(op.callee), operands, scope)
         if outermost:
             self._outer_call = None

@@ -13,7 +13,7 @@ between `to_local` and `to_global` (`core/manual_regions.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 
 from autopart.core.errors import ProgramError
 from autopart.core.importer.constraints import tag_of_constraint
@@ -59,6 +59,13 @@ class Block:
     returned: list[int] = field(default_factory=list)
 
 
+class Callee(NamedTuple):
+    """A function of the module as it is read in a region that the model partitions by hand, or outside of any."""
+
+    name: str
+    region: ManualRegion | None = None
+
+
 @dataclass(slots=True)
 class Op:
     """One op of a template. `spec` is -1 for a call, loop, branch or barrier; `blocks` holds what those contain."""
@@ -68,21 +75,21 @@ class Op:
     operands: list[int]
     results: list[int]
     source: ir.Operation
-    callee: str = ""
+    callee: Callee | None = None
     blocks: tuple[Block, ...] = ()
     tag: str = ""
 
 
 class Reader:
-    """Reads one function; local value numbers are shared with the regions inside it."""
+    """Reads one function, called in `region`; local value numbers are shared with the regions inside it."""
 
-    def __init__(self, specs: SpecTable, gauge: Gauge, constraints: bool = False):
+    def __init__(self, specs: SpecTable, gauge: Gauge, constraints: bool = False, region: ManualRegion | None = None):
         self._specs, self._gauge, self._depth = specs, gauge, 0
         self._constraints = constraints
         self._number: dict[ir.Value, int] = {}
         self._types: list[ir.Type] = []
         self._read_specially: dict[str, bool] = {}
-        self._region: ManualRegion | None = None
+        self._region = region
 
     def read(self, block: ir.Block) -> Block:
         """The block's ops in local numbers, up to its return."""
@@ -143,7 +150,8 @@ class Reader:
                 return self._position(op)
             case "func.call" | "stablehlo.composite":
                 attribute = "callee" if op.name == "func.call" else "decomposition"
-                return Op("call", -1, operands, [], op, callee=quoted_text(op.attributes[attribute]))
+                callee = Callee(quoted_text(op.attributes[attribute]), self._region)
+                return Op("call", -1, operands, [], op, callee=callee)
             case "stablehlo.while" | "stablehlo.case" | "stablehlo.if":
                 blocks = tuple(self.read(r.blocks[0]) for r in op.regions)
                 return Op("while" if op.name == "stablehlo.while" else "case", -1, operands, [], op, blocks=blocks)

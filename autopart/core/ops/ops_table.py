@@ -27,10 +27,11 @@ def ops_table() -> str:
     families: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     blocked: defaultdict[str, list[str]] = defaultdict(list)
     for rule in rules():
-        if rule.blocked_because:
+        if rule.blocks:
             blocked[rule.blocked_because].append(rule.kind)
         else:
-            families[rule.family][_mappings_text(rule)].append(rule.kind)
+            others = f"\n  in other forms none: {rule.blocked_because}" if rule.blocked_because else ""
+            families[rule.family][_mappings_text(rule) + others].append(rule.kind)
     lines = [
         "Tile mappings: (dim sliced per operand, _ is whole) -> action per result, on one example per kind.",
         "",

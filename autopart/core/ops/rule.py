@@ -63,7 +63,8 @@ class Rule:
     """What is registered for an op kind.
 
     family           the file it stands in
-    blocked_because  why the kind has no mappings at all, if so
+    blocked_because  why the kind, or a form of it, has no mappings at all, if so
+    blocks           no form of it has any
     omissions        which sound mappings are left out, and why
     traits           its work, and what others need to know of it
     defaults         values of attributes that a program may leave out; a spec has them all
@@ -77,6 +78,7 @@ class Rule:
     localize: Localize | None = None
     examples: tuple[Example, ...] = ()
     blocked_because: str = ""
+    blocks: bool = False
     omissions: tuple[Omission, ...] = ()
     traits: Traits = UNKNOWN_FLOP
     structural: bool = False
@@ -106,19 +108,21 @@ def rule(
     omissions: Sequence[Omission] = (),
     structural: bool = False,
     defaults: Mapping[str, Any] | None = None,
+    blocked_because: str | None = None,
 ) -> Callable[[Mappings], Mappings]:
     """Registers a function from `OpSpec` to tile mappings for op kinds ("add"; "chlo.erf" with its prefix).
 
     The order of the mappings is their identity. Factors shorter than two may be given; they are dropped. Each dim of
     an operand or result may be in one mapping only, besides those that come `after` another or are only drawn.
-    `traits` and `examples` may be functions of the kind. Raises `RegistryError` if a kind has a rule already, or for
-    arguments of other types than these.
+    `traits` and `examples` may be functions of the kind; `blocked_because` says why some forms have no mapping.
+    Raises `RegistryError` if a kind has a rule already, or for arguments of other types than these.
     """
     owner = "register_rule"
     check(owner, RegistryError, kinds=(kinds, sequence(TEXT, "the names of op kinds", least=1)))
     check(owner, RegistryError, traits=(traits, _TRAITS | FUNCTION), localize=(localize, FUNCTION | NONE))
     check(owner, RegistryError, examples=(examples, _MANY | FUNCTION), omissions=(omissions, _MANY))
     check(owner, RegistryError, structural=(structural, FLAG), defaults=(defaults, instance("a dict", Mapping) | NONE))
+    check(owner, RegistryError, blocked_because=(blocked_because, TEXT | NONE))
 
     def register(mappings: Mappings) -> Mappings:
         check(owner, RegistryError, mappings=(mappings, FUNCTION))
@@ -126,7 +130,18 @@ def rule(
             tested = tuple(examples(kind) if callable(examples) else examples)
             family = mappings.__module__.rpartition(".")[2]
             stated, known = traits if isinstance(traits, Traits) else traits(kind), dict(defaults or {})
-            new = Rule(kind, family, mappings, localize, tested, "", tuple(omissions), stated, structural, known)
+            new = Rule(
+                kind,
+                family,
+                mappings,
+                localize,
+                tested,
+                blocked_because or "",
+                omissions=tuple(omissions),
+                traits=stated,
+                structural=structural,
+                defaults=known,
+            )
             RULES.add(kind, new, mappings.__module__)
         return mappings
 
@@ -144,6 +159,7 @@ def blocked(
             lambda spec: (),
             examples=tuple(examples),
             blocked_because=reason,
+            blocks=True,
             traits=traits,
             effect=effect,
         )
@@ -181,7 +197,8 @@ def register_custom_call(
         check(owner, RegistryError, mappings=(mappings, FUNCTION))
         family = mappings.__module__.rpartition(".")[2]
         kind = f"custom_call @{target_name}"
-        new = Rule(kind, family, mappings, localize, tuple(examples), "", tuple(omissions), traits)
+        tested, omitted = tuple(examples), tuple(omissions)
+        new = Rule(kind, family, mappings, localize, tested, omissions=omitted, traits=traits)
         CUSTOM_CALLS.add(target_name, new, mappings.__module__)
         return mappings
 

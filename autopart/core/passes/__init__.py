@@ -1,6 +1,8 @@
 """Passes over the unpartitioned program: see `program_pass.py` for what one is and how to add one."""
 
 from autopart.core.passes.dead_code import DeadCode
+from autopart.core.passes.default_generators import DefaultGenerators
+from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
@@ -9,8 +11,18 @@ from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.run_passes import PassReport, run_passes
 from autopart.core.passes.scanned_rows import ScannedRows
 from autopart.core.passes.split_argmax import SplitArgmax
+from autopart.core.passes.split_cumulative import SplitCumulative
+from autopart.core.passes.split_top_k import SplitTopK
 
-IMPORT_PASSES: tuple[Pass, ...] = (SplitArgmax(), DeadCode(), FoldedPadding(), IndexPositions(), ScannedRows())
+IMPORT_PASSES: tuple[Pass, ...] = (
+    SplitArgmax(),
+    SplitTopK(),
+    SplitCumulative(),
+    DeadCode(),
+    FoldedPadding(),
+    IndexPositions(),
+    ScannedRows(),
+)
 """What every imported program goes through, before the passes that a user asks for."""
 
 __all__ = [
@@ -19,6 +31,8 @@ __all__ = [
     "PASSES_KIND",
     "POLICIES",
     "DeadCode",
+    "DefaultGenerators",
+    "ExpectedTrips",
     "FoldedPadding",
     "IndexPositions",
     "InvalidProgramError",
@@ -28,6 +42,8 @@ __all__ = [
     "Recomputation",
     "ScannedRows",
     "SplitArgmax",
+    "SplitCumulative",
+    "SplitTopK",
     "pass_of",
     "register_pass",
     "run_passes",

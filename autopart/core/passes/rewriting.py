@@ -43,6 +43,7 @@ class Rewriting:
     _new: list[_New] = field(default_factory=list[_New])
     _reads: dict[int, int] = field(default_factory=dict[int, int])
     _outputs: dict[int, int] = field(default_factory=dict[int, int])
+    _becomes: dict[int, int] = field(default_factory=dict[int, int])
     _specs: list[OpSpec] = field(default_factory=list[OpSpec])
     _representatives: list[ir.Operation | None] = field(default_factory=list["ir.Operation | None"])
     _tags: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
@@ -58,7 +59,7 @@ class Rewriting:
     @property
     def is_empty(self) -> bool:
         """Nothing was asked for."""
-        return not (self._new or self._reads)
+        return not (self._new or self._reads or self._becomes)
 
     def spec(self, spec: OpSpec, representative: ir.Operation | None = None) -> int:
         """The number of a spec: an equal one of the program, else a new one; `representative` as in its source."""
@@ -124,12 +125,20 @@ class Rewriting:
         """An entry of `operands` reads another value from now on."""
         self._reads[use] = value
 
+    def become(self, op: int, spec: int) -> None:
+        """An op has another spec from now on, with as many operands and results."""
+        self._becomes[op] = spec
+
+    def returns(self, value: int, by: int) -> None:
+        """Where the program returned a value, it returns another one from now on."""
+        self._outputs[value] = by
+
     def replace(self, value: int, by: int) -> None:
         """All that reads a value of the program, or returns it, has another one from now on."""
         pointer, uses = self.before.users
         for use in uses[pointer[value] : pointer[value + 1]].tolist():
             self.read(use, by)
-        self._outputs[value] = by
+        self.returns(value, by)
 
     def read_by(self, use: int) -> int:
         """What an entry of `operands` reads by now."""
@@ -153,6 +162,8 @@ class Rewriting:
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         specs = [*old.specs, *self._specs]
+        op_spec = old.op_spec.copy()
+        op_spec[list(self._becomes)] = list(self._becomes.values())
         results = np.concatenate([np.diff(old.result_ptr), [len(specs[n.spec].results) for n in new]]).astype(np.int64)
         reads = np.concatenate([np.diff(old.operand_ptr), [len(n.operands) for n in new]]).astype(np.int64)
         operands = np.concatenate([old_operands, np.array([v for n in new for v in n.operands], np.int64)])
@@ -165,7 +176,7 @@ class Rewriting:
         return replace(
             old,
             specs=specs,
-            op_spec=np.concatenate([old.op_spec, np.array([n.spec for n in new], np.int64)])[order].astype(np.int32),
+            op_spec=np.concatenate([op_spec, np.array([n.spec for n in new], np.int64)])[order].astype(np.int32),
             operand_ptr=_pointers(reads[order]),
             operands=value[operands[entries_of(_pointers(reads), order)]].astype(np.int32),
             result_ptr=_pointers(results[order]),
@@ -184,7 +195,7 @@ class Rewriting:
     def _like(self, op: int) -> tuple[int, int]:
         """(the op from whose line an op comes, the spec whose representative it is made like; -1: that op itself)."""
         if op < self.before.op_count:
-            return op, -1
+            return op, self._becomes.get(op, -1)
         new = self._new[op - self.before.op_count]
         return new.like, -1 if new.spec == self.before.op_spec[new.like] else new.spec
 

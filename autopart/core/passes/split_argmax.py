@@ -18,16 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.jax_internals import ir, numpy_dtype
-from autopart.core.op import MAX, MIN, OpSpec, TensorType, splat_value
-from autopart.core.op_spec_import import spec_of
+from autopart.core.jax_internals import numpy_dtype
+from autopart.core.op import MAX, MIN, OpSpec, TensorType
 from autopart.core.ops.rules.reduce import identity
+from autopart.core.passes.groups import LEAST
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
+from autopart.core.passes.rewritten_as import mlir_type, rewrite_as
 from autopart.core.program import Program
-
-LEAST = 1024
-"""The shortest dim along which it is worth it."""
+from autopart.core.splats import splat_behind
 
 _EXTREMES = {"argmax": (MAX, "maximum"), "argmin": (MIN, "minimum")}
 
@@ -45,7 +44,8 @@ class SplitArgmax(Pass):
         rewriting = Rewriting(program)
         for op in np.flatnonzero(wanted[program.op_spec]).tolist():
             if _is_plain(program, op):
-                _split(rewriting, op)
+                spec = program.spec(op)
+                rewrite_as(rewriting, op, lambda location, spec=spec: _text(spec, location))
         return rewriting.program()
 
 
@@ -63,34 +63,11 @@ def _is_split(spec: OpSpec) -> bool:
 def _is_plain(program: Program, op: int) -> bool:
     """True if the reduction begins with what changes nothing, and pairs each element with its own position."""
     spec, operands = program.spec(op), program.operands_of(op).tolist()
-    makers = [program.spec(int(program.value_op[value])) for value in operands]
-    code, start, first = _EXTREMES[spec.region][0], splat_value(makers[2]), splat_value(makers[3])
-    counts = makers[1].kind == "iota" and (makers[1].attributes["iota_dimension"],) == spec.attributes["dimensions"]
+    code, positions = _EXTREMES[spec.region][0], program.spec(int(program.value_op[operands[1]]))
+    start, first = (splat_behind(program, value) for value in operands[2:])
+    counts = positions.kind == "iota" and (positions.attributes["iota_dimension"],) == spec.attributes["dimensions"]
     least = identity(code, spec.operands[0].dtype)
     return counts and start is not None and bool(start == least) and first is not None and bool(first == 0)
-
-
-def _split(rewriting: Rewriting, op: int) -> None:
-    """Puts the two reductions in place of op number `op`."""
-    program = rewriting.before
-    spec, operands = program.spec(op), program.operands_of(op).tolist()
-    values: dict[str, int] = dict(zip(("%x", "%i", "%start", "%zero"), operands, strict=True))
-    scope, source = int(program.op_scope[op]), program.source
-    assert source is not None
-    representative = source.representatives[program.op_spec[op]]
-    assert representative is not None
-    with representative.context:
-        module = ir.Module.parse(_text(spec, str(representative.location)))
-    rewriting.modules.append(module)
-    names: dict[ir.Value, int] = {}
-    main = module.body.operations[0].regions[0].blocks[0]
-    names.update(zip(main.arguments, values.values(), strict=True))
-    *made, returned = (o.operation for o in main.operations)
-    for new in made:
-        reads = [names[value] for value in new.operands]
-        [names[new.results[0]]] = rewriting.add(rewriting.spec(spec_of(new), new), reads, scope, op, op)
-    for old, new in zip(program.results_of(op), returned.operands, strict=True):
-        rewriting.replace(int(old), names[new])
 
 
 def _text(spec: OpSpec, location: str) -> str:
@@ -99,7 +76,7 @@ def _text(spec: OpSpec, location: str) -> str:
     scalars = TensorType((), array.dtype), TensorType((), index.dtype)
     types = {"A": array, "I": index, "H": TensorType(array.shape, "i1"), "a": scalars[0], "i": scalars[1]}
     types |= {"V": spec.results[0], "P": spec.results[1]}
-    mlir = {name: f"tensor<{''.join(f'{n}x' for n in type_.shape)}{type_.dtype}>" for name, type_ in types.items()}
+    mlir = {name: mlir_type(type_) for name, type_ in types.items()}
     lines = "".join(f"{line} {location}\n" for line in _lines(spec, mlir))
     return (
         f"func.func @main(%x: {mlir['A']}, %i: {mlir['I']}, %start: {mlir['a']}, %zero: {mlir['i']})"

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.op import splat_value
-from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Traits, View
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.core.splats import splat_behind
 from autopart.search.space.repeated_reads import needs_gather
 from autopart.spmd.placement import stored_values, use_places
 
@@ -62,13 +60,5 @@ class LoopReads:
 
 def _begins_with_zeros(program: Program, carry: int) -> bool:
     """True if what the loop begins with is a constant of zeros, broadcast or not."""
-    op = int(program.value_op[program.operands_of(carry)[0]])
-    while len(program.operands_of(op)) == 1 and _repeats(traits_of(program.spec(op))):
-        op = int(program.value_op[program.operands_of(op)[0]])
-    found = splat_value(program.spec(op))
+    found = splat_behind(program, int(program.operands_of(carry)[0]))
     return found is not None and found == 0 and bool(program.type_of(program.results_of(carry)[0]).shape)
-
-
-def _repeats(traits: Traits) -> bool:
-    """True for a view, and for the broadcast of a scalar."""
-    return isinstance(traits, View) or traits.cloned_per_use

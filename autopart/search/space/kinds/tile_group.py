@@ -18,6 +18,7 @@ import numpy as np
 from autopart.core.actions import Action
 from autopart.core.layout import LAST_TILE
 from autopart.core.partitioning import Partitioning
+from autopart.core.passes.padding.twins import twins
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
 from autopart.search.space.open_tiles import open_tiles, pending_bytes
@@ -71,10 +72,13 @@ class TileGroup(DecisionKind):
         return value_decisions(values, decision)
 
     def probed(self, facts: ProgramFacts, axes: Sequence[str]) -> list[Decision]:
-        """Every dim of the groups of arguments and tags along every axis, the groups with the most bytes first."""
+        """Every dim of the groups of arguments and tags along every axis, the groups with the most bytes first.
+
+        So is every longer twin of an argument that axes do not divide.
+        """
         program = facts.program
         first: dict[int, int] = {}
-        for value in [*program.arguments, *(v for tagged in program.tags.values() for v in tagged)]:
+        for value in [*program.arguments, *twins(program), *(v for tagged in program.tags.values() for v in tagged)]:
             first.setdefault(int(facts.groups.of[value]), int(value))
         largest = sorted(first, key=lambda g: (-float(facts.value_bytes[facts.groups.values(g)].sum()), first[g]))
         ranks = program.value_rank

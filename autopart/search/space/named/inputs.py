@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from autopart.core.partitioning import Partitioning
+from autopart.core.passes.padding.twins import twins
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 from autopart.search.space.open_tiles import pending_bytes
@@ -50,7 +51,7 @@ class Inputs:
     """The data of a program, as one axis sees it.
 
     batch      decisions that tile every input on the dim that divides most: none if there is no such dim
-    dims       the arguments that these decisions tile, with the dim
+    dims       the arguments, or their longer twins, that these decisions tile, with the dim
     weights    the share of the weights that they take along
     """
 
@@ -76,11 +77,12 @@ class Inputs:
         best = _best(space, axis)
         if best is None:
             return Inputs((), {}, 0.0)
+        entrances = [*space.program.arguments, *twins(space.program)]
         with scratch(space) as partitioning:
-            before = {v: partitioning.tiled_dim(v, axis) for v in space.program.arguments}
+            before = {v: partitioning.tiled_dim(v, axis) for v in entrances}
             space.apply(partitioning, best.decision)
             found = [best.decision, *_others(space, partitioning, best)]
-            after = {v: partitioning.tiled_dim(v, axis) for v in space.program.arguments}
+            after = {v: partitioning.tiled_dim(v, axis) for v in entrances}
         return Inputs(tuple(found), {v: d for v, d in after.items() if d >= 0 and before[v] < 0}, best.weights)
 
 

@@ -1,0 +1,43 @@
+"""The passes that the tactics of a schedule ask for: another program, before the first of them acts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autopart.api.pad_tactic import Pad, PaddingAsked
+from autopart.api.tactic import RewritesProgram, Tactic, TacticContext
+from autopart.api.tactics import ManualPartition
+from autopart.core.errors import ArgumentError
+from autopart.core.mesh import Mesh
+from autopart.core.passes import Pass
+
+
+def passes_asked(schedule: Sequence[Tactic], meshes: Sequence[Mesh]) -> tuple[Pass, ...]:
+    """The passes, for a program that is partitioned over each of `meshes`: first what is padded, then in order.
+
+    Raises `ArgumentError` for two tactics of one kind that rewrite the program.
+    """
+    passes: dict[type, Pass] = {}
+    contexts = [TacticContext(position=n, count=len(schedule)) for n in range(1, len(schedule) + 1)]
+    for tactic, context in zip(schedule, contexts, strict=True):
+        if isinstance(tactic, RewritesProgram):
+            if type(tactic) in passes:
+                error = ArgumentError(f"a schedule has one ap.{type(tactic).__name__}", why="an earlier tactic is one")
+                raise context.blamed(error, tactic)
+            passes[type(tactic)] = tactic.program_pass(context)
+    return (*_padding(schedule, contexts, meshes), *passes.values())
+
+
+def _padding(schedule: Sequence[Tactic], contexts: Sequence[TacticContext], meshes: Sequence[Mesh]) -> tuple[Pass, ...]:
+    tiling = tuple(tactic for tactic in schedule if isinstance(tactic, ManualPartition))
+    asking = tuple(
+        (t, c) for t, c in zip(schedule, contexts, strict=True) if isinstance(t, Pad) or t in _padded(tiling)
+    )
+    axes = {name for mesh in meshes for name in mesh.axis_names}
+    sizes = {name: math.lcm(*(mesh.shape.get(name, 1) for mesh in meshes)) for name in sorted(axes)}
+    return (PaddingAsked(asking, tiling, sizes),) if asking else ()
+
+
+def _padded(tiling: Sequence[ManualPartition]) -> list[ManualPartition]:
+    return [tactic for tactic in tiling if tactic.uneven == "pad"]

@@ -1,0 +1,69 @@
+"""Which of the ops that could be longer are: those that leave the fewest bytes to slice.
+
+    gradient f32[50304,64] -> adam(m, v) -> m, v, table      longer up to the outputs: three arrays are sliced
+                           |                                 longer up to the gradient: one is
+
+A slice of a tiled dim is a gather, a pad of what is whole is nothing. So matmuls, convolutions and reductions over the
+dim, which are what tiles are for, stay longer, and of all ways to draw the line behind them that of least bytes is
+taken, and of equal ones the one that leaves most ops longer: a minimum cut, with an edge from each op over what it
+makes to those that read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Convolution, Matmul, Reduction
+from autopart.core.passes.padding.joined import Joined
+from autopart.core.program import Program
+
+_UNCUT = 2**30
+"""A capacity that no cut goes through; bytes are scaled to stay below it."""
+
+
+def cheapest_cut(program: Program, joined: list[Joined]) -> list[Joined]:
+    """Those of the joined ops that stay longer."""
+    makers = {(value, dim): n for n, one in enumerate(joined) for value, dim, _ in one.results(program)}
+    readers: dict[tuple[int, int], set[int]] = {key: set() for key in makers}
+    for n, one in enumerate(joined):
+        for value, dim, _ in one.operands(program):
+            if (value, dim) in readers:
+                readers[value, dim].add(n)
+    source, sink, count = len(joined), len(joined) + 1, len(joined) + 2
+    scale = (_UNCUT // 2) / max(1.0, sum(program.type_of(value).bytes for value, _ in makers))
+    edges = [(source, n, _UNCUT) for n, one in enumerate(joined) if _is_wanted(program, one)]
+    for (value, dim), maker in makers.items():
+        edges.append((maker, count, max(1, int(program.type_of(value).bytes * scale))))
+        edges += [(count, reader, _UNCUT) for reader in sorted(readers[value, dim])]
+        if set(_uses(program, value)) - {joined[n].op for n in readers[value, dim]}:
+            edges.append((count, sink, _UNCUT))
+        count += 1
+    cut_off = _sink_side(edges, count, source, sink)
+    return [one for n, one in enumerate(joined) if n not in cut_off]
+
+
+def _is_wanted(program: Program, one: Joined) -> bool:
+    return isinstance(traits_of(program.spec(one.op)), Matmul | Convolution | Reduction)
+
+
+def _uses(program: Program, value: int) -> Iterator[int]:
+    """The ops that read a value; -1 where the program returns it."""
+    pointer, uses = program.users
+    yield from program.use_op[uses[pointer[value] : pointer[value + 1]]].tolist()
+    if value in program.outputs:
+        yield -1
+
+
+def _sink_side(edges: list[tuple[int, int, int]], count: int, source: int, sink: int) -> set[int]:
+    """The nodes from which more could flow to the sink when as much flows as can."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    tails, heads, capacities = np.array(edges, np.int32).reshape(-1, 3).T
+    graph = csr_array((capacities, (tails, heads)), shape=(count, count), dtype=np.int32)
+    left = graph - maximum_flow(graph, source, sink).flow
+    left.eliminate_zeros()
+    return set(breadth_first_order(left.T.tocsr(), sink, return_predecessors=False).tolist())

@@ -1,0 +1,231 @@
+"""The pass `Padding`: dims that an axis does not divide are longer inside the program, and as they were outside.
+
+    %logits = dot_general(%h, %table)         f32[8,50257]     ->     %t = pad(%table)                   f32[50304,64]
+    %total = reduce(%logits) by add                                    %logits = dot_general(%h, %t)      f32[8,50304]
+                                                                       %m = select(iota < 50257, %logits, 0)
+                                                                       %total = reduce(%m) by add
+
+What is longer is a whole number of tiles, so everything after this pass treats it as any other dim. `padded_dims.py`
+says which ops join. What lies behind the old end is never read by anything that counts: a reduction over the dim masks
+it, an index is held back to the old last place, and an op that does not join is given a slice. Arguments and outputs
+keep their sizes: they are padded where they enter and sliced where they leave.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from autopart.core.jax_internals import ir, numpy_dtype
+from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
+from autopart.core.ops.rule import rule_of, traits_of
+from autopart.core.ops.rules.reduce import identity
+from autopart.core.ops.traits import Reduction
+from autopart.core.passes.padding.joined import Joined
+from autopart.core.passes.padding.padded_dims import PaddedDims, is_gather, is_reduced
+from autopart.core.passes.padding.padding_text import cut, hold_back, mask, pad
+from autopart.core.passes.program_pass import Pass
+from autopart.core.passes.rewriting import Rewriting
+from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
+from autopart.core.program import Program
+
+Sizes = dict[int, int]
+"""dim -> new size."""
+
+
+@dataclass(frozen=True)
+class Padding(Pass):
+    """Makes dims of arguments, or of tagged values, longer: ((value, dim, new size), ...)."""
+
+    wanted: tuple[tuple[int, int, int], ...]
+
+    def apply(self, program: Program) -> Program:
+        """See `Pass.apply`."""
+        if not self.wanted or program.source is None:
+            return program
+        dims = PaddedDims(program)
+        dims.ask({(value, dim): size for value, dim, size in self.wanted})
+        return _Writer(program, dims).written()
+
+
+class _Writer:
+    def __init__(self, program: Program, dims: PaddedDims):
+        self._program, self._dims = program, dims
+        self._rewriting = Rewriting(program)
+        self._twins: dict[int, int] = {}
+        self._sliced: dict[tuple[int, int, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
+        self._barrier = {op: barrier.start for barrier in program.barriers for op in barrier}
+
+    def written(self) -> Program:
+        """The program with what joined longer."""
+        for value, sizes in self._dims.seeds.items():
+            op = int(self._program.value_op[value])
+            place = Place(int(self._program.op_scope[op]), max(op + 1, len(self._program.arguments)), op)
+            self._twins[value] = self._padded(value, value, {}, sizes, place)
+        for op, joined in self._dims.joined.items():
+            self._rewriting.become(op, self._longer_spec(op, joined))
+        for op in range(self._program.op_count):
+            self._reads(op, self._dims.joined.get(op, []))
+        self._outputs()
+        return self._rewriting.program()
+
+    # ---- ops that join
+
+    def _longer_spec(self, op: int, joined: list[Joined]) -> int:
+        """The number of an op's spec with its longer factors."""
+        spec = self._program.spec(op)
+        operands = [self._longer_type(t, _sizes_at(joined, spec, k, False)) for k, t in enumerate(spec.operands)]
+        results = [self._longer_type(t, _sizes_at(joined, spec, k, True)) for k, t in enumerate(spec.results)]
+        changed = _attributes(spec, _sizes_at(joined, spec, 0, False)) if operands else {}
+        longer = dataclasses.replace(
+            spec, attributes={**spec.attributes, **changed}, operands=tuple(operands), results=tuple(results)
+        )
+        return self._rewriting.spec(longer, self._representative(op, longer, changed))
+
+    def _longer_type(self, type_: TensorType, sizes: Sizes) -> TensorType:
+        return TensorType(tuple(sizes.get(d, n) for d, n in enumerate(type_.shape)), type_.dtype)
+
+    def _representative(self, op: int, spec: OpSpec, changed: Mapping[str, tuple[int, ...]]) -> ir.Operation | None:
+        """The op itself, cloned with other types; None for what no module has."""
+        rule, source = rule_of(spec), self._program.source.source_of(op)
+        if rule is None or rule.structural or source is None or source.name.endswith("optimization_barrier"):
+            return None
+        operands = ", ".join(f"%{k}: {mlir_type(t)}" for k, t in enumerate(spec.operands))
+        with source.context:
+            module = ir.Module.parse(f"func.func @main({operands}) {{\nreturn\n}}")
+            block = module.body.operations[0].regions[0].blocks[0]
+            cloned = source.clone(ip=ir.InsertionPoint.at_block_terminator(block)).operation
+            for number, argument in enumerate(block.arguments):
+                cloned.operands[number] = argument
+            for result, type_ in zip(cloned.results, spec.results, strict=True):
+                result.set_type(ir.Type.parse(mlir_type(type_)))
+            for name, value in changed.items():
+                cloned.attributes[name] = ir.DenseI64ArrayAttr.get(list(value))
+            if "value" in cloned.attributes and not operands:
+                splat = ir.DenseElementsAttr(cloned.attributes["value"]).get_splat_value()
+                cloned.attributes["value"] = ir.DenseElementsAttr.get_splat(cloned.results[0].type, splat)
+        self._rewriting.modules.append(module)
+        return cloned
+
+    # ---- what an op reads
+
+    def _reads(self, op: int, joined: list[Joined]) -> None:
+        program = self._program
+        spec = program.spec(op)
+        for number, value in enumerate(program.operands_of(op).tolist()):
+            place = self._place(op, number)
+            wanted = _sizes_at(joined, spec, number, False)
+            has, by = self._has(value, bool(wanted))
+            if spec.kind == "argument":
+                continue
+            if has != wanted:
+                by, has = self._converted(value, by, has, wanted, place)
+            for one in joined:
+                dim = one.mapping.operands[number]
+                if is_reduced(one.mapping) and dim != WHOLE and not is_gather(spec):
+                    by = self._masked(by, spec, number, dim, wanted, one, place)
+            if is_gather(spec) and number == 1:
+                by = self._held_back(by, spec, joined, wanted, place)
+            if by != value:
+                self._rewriting.read(int(program.operand_ptr[op]) + number, by)
+
+    def _place(self, op: int, number: int) -> Place:
+        """Where an operand of an op is made longer or shorter: before it, or where the loop or branch hands it over."""
+        program, scope = self._program, int(self._program.op_scope[op])
+        owner = program.owners.get(op)
+        if owner is None:
+            return Place(scope, self._barrier.get(op, op), op)
+        if program.spec(owner).kind == "while" and number == 0:
+            return Place(int(program.op_scope[owner]), owner, op)
+        inner = program.inner_scopes[owner][number]
+        return Place(inner, program.scopes[inner].end, op)
+
+    def _has(self, value: int, longer: bool) -> tuple[Sizes, int]:
+        """The longer dims of a value where it is made, and the value that has them."""
+        if longer and value in self._twins:
+            return self._dims.seeds[value], self._twins[value]
+        return self._dims.sizes.get(value, {}), value
+
+    def _converted(self, value: int, by: int, has: Sizes, wanted: Sizes, place: Place) -> tuple[int, Sizes]:
+        """A value with other longer dims than it has: sliced, then padded."""
+        kept = {d: n for d, n in has.items() if wanted.get(d) == n}
+        if kept != has:
+            key = (by, place.scope, tuple(sorted(kept.items())))
+            if key not in self._sliced or self._sliced[key][0] > place.before:
+                self._sliced[key] = place.before, self._cut(value, by, has, kept, place)
+            by = self._sliced[key][1]
+        return (by if kept == wanted else self._padded(value, by, kept, wanted, place)), wanted
+
+    def _cut(self, value: int, by: int, has: Sizes, kept: Sizes, place: Place) -> int:
+        before, after = (self._longer_type(self._program.type_of(value), sizes) for sizes in (has, kept))
+        return self._put_in(cut(before, after), by, before, after, place)
+
+    def _padded(self, value: int, by: int, has: Sizes, wanted: Sizes, place: Place) -> int:
+        before, after = (self._longer_type(self._program.type_of(value), sizes) for sizes in (has, wanted))
+        return self._put_in(pad(before, after), by, before, after, place)
+
+    def _masked(self, by: int, spec: OpSpec, number: int, dim: int, wanted: Sizes, one: Joined, place: Place) -> int:
+        """The operand with what a reduction leaves as it is behind the old end of a dim."""
+        old = spec.operands[number]
+        type_, code = self._longer_type(old, wanted), one.mapping.results[min(number, len(spec.results) - 1)]
+        least = identity(code, old.dtype) if isinstance(traits_of(spec), Reduction) else 0
+        return self._put_in(mask(type_, dim, old.shape[dim], least), by, type_, type_, place)
+
+    def _held_back(self, by: int, spec: OpSpec, joined: list[Joined], wanted: Sizes, place: Place) -> int:
+        """The indices, none past the old end of a dim that is longer."""
+        numbers, (table, old) = spec.attributes["dimension_numbers"], spec.operands
+        chosen = {one.mapping.operands[0] for one in joined if is_reduced(one.mapping)}
+        most = int(np.iinfo(numpy_dtype(old.dtype)).max)
+        last = {d: min(most, table.shape[d] - spec.attributes["slice_sizes"][d]) for d in chosen}
+        bounds = [last.get(d, most) for d in numbers["start_index_map"]]
+        if all(bound == most for bound in bounds):
+            return by
+        type_ = self._longer_type(old, wanted)
+        return self._put_in(hold_back(type_, bounds, numbers["index_vector_dim"]), by, type_, type_, place)
+
+    def _outputs(self) -> None:
+        """What the program returns, as long as it was; an argument's next value is what is returned."""
+        program = self._program
+        for value in dict.fromkeys(program.outputs):
+            sizes = self._dims.sizes.get(value, {})
+            if sizes:
+                op = int(program.value_op[value])
+                by = self._cut(value, value, sizes, {}, Place(0, program.op_count, op))
+                self._rewriting.returns(value, by)
+                for position in (p for p, v in enumerate(program.outputs) if v == value and p in program.ties):
+                    argument = int(program.value_op[program.arguments[program.ties[position]]])
+                    self._rewriting.read(int(program.operand_ptr[argument]), by)
+
+    def _put_in(self, lines: list[str], by: int, before: TensorType, after: TensorType, place: Place) -> int:
+        """Puts ops in that take one value and make another; its number."""
+        at, taken, made = location_of(self._rewriting, place.like), mlir_type(before), mlir_type(after)
+        body = "".join(f"{line} {at}\n" for line in lines)
+        text = f"func.func @main(%x: {taken}) -> {made} {{\n{body}return %y : {made}\n}}"
+        return put_in(self._rewriting, text, [by], place)[0]
+
+
+def _sizes_at(joined: list[Joined], spec: OpSpec, number: int, of_result: bool) -> Sizes:
+    """The new sizes of an operand's, or a result's, dims."""
+    found: Sizes = {}
+    for one in joined:
+        entry = (one.mapping.results if of_result else one.mapping.operands)[number]
+        if entry != WHOLE and entry not in REDUCTION_NAMES:
+            old = (spec.results if of_result else spec.operands)[number].shape[entry]
+            found[entry] = old * one.length // one.mapping.extent
+    return found
+
+
+def _attributes(spec: OpSpec, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """Attributes that hold the sizes of the first operand's dims, where those are taken whole."""
+    changed: dict[str, tuple[int, ...]] = {}
+    for name in ("limit_indices", "slice_sizes"):
+        if name in spec.attributes:
+            old = spec.operands[0].shape
+            has: tuple[int, ...] = tuple(spec.attributes[name])
+            now = tuple(sizes.get(d, n) if n == old[d] else n for d, n in enumerate(has))
+            if now != has:
+                changed[name] = now
+    return changed
