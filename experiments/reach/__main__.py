@@ -1,7 +1,9 @@
-"""What programs cost by estimate whose tiles meet reshapes, loops over microbatches and argmax.
+"""What programs cost by estimate whose tiles meet ops that had no mapping for them.
 
 python -m experiments.reach                     the table, and results.json
 python -m experiments.reach --base ../older     what another checkout says of the same programs, beside it
+python -m experiments.reach --bytes             what our programs and those of XLA's partitioner send, on host devices
+python -m experiments.reach --only U-Net        programs whose name contains this; of others, what is kept
 
 A minute. The estimates are the simulator's, for 32 cores of TPU v3.
 """
@@ -20,13 +22,13 @@ HERE = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).with_name("results.json")
 
 
-def measured() -> dict[str, dict[str, Any]]:
-    """Per program: seconds of a step, peak bytes, bytes that collectives take, their number, flop that axes divide."""
+def measured(only: str = "") -> dict[str, dict[str, Any]]:
+    """Of programs whose name contains `only`: seconds of a step, peak bytes, collectives, flop that axes divide."""
     import autopart as ap
     from experiments.reach.programs import CASES, MESH
 
     found = {}
-    for case in CASES:
+    for case in (case for case in CASES if only in case.name):
         low = ap.jit(case.fun, MESH, list(case.schedule)).lower(*case.args)
         estimate = low.estimate
         found[case.name] = {
@@ -44,22 +46,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments.reach", description=__doc__.splitlines()[0])
     parser.add_argument("--base", type=Path, help="a checkout whose package is asked too")
     parser.add_argument("--print", action="store_true", help="only print what this package says, as JSON")
+    parser.add_argument("--only", default="", help="programs whose name contains this")
+    parser.add_argument("--bytes", action="store_true", help="compile both programs for 8 host devices")
     options = parser.parse_args()
     if options.print:
-        print(json.dumps(measured()))
+        print(json.dumps(measured(options.only)))
         return
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    kept["now"] = measured()
+    if options.bytes:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
+        kept["bytes"] = kept.get("bytes", {}) | _bytes(options.only)
+    else:
+        kept["now"] = kept.get("now", {}) | measured(options.only)
     if options.base:
-        kept["before"] = _asked(options.base.resolve())
+        kept["before"] = kept.get("before", {}) | _asked(options.base.resolve(), options.only)
     RESULTS.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
     print(table(kept))
 
 
-def _asked(tree: Path) -> dict[str, Any]:
+def _bytes(only: str) -> dict[str, Any]:
+    from experiments.reach.bytes_moved import compared
+    from experiments.reach.programs import CASES
+
+    return {case.name: compared(case) for case in CASES if only in case.name}
+
+
+def _asked(tree: Path, only: str) -> dict[str, Any]:
     """What the package of another checkout says of this checkout's programs."""
     code = f"import sys; sys.path[:0] = [{str(tree)!r}, {str(HERE)!r}]; import experiments; "
-    code += f"experiments.__path__[:] = [{str(HERE / 'experiments')!r}]; sys.argv = ['reach', '--print']; "
+    code += f"experiments.__path__[:] = [{str(HERE / 'experiments')!r}]; "
+    code += f"sys.argv = ['reach', '--print', '--only', {only!r}]; "
     code += "from experiments.reach.__main__ import main; main()"
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     ended = subprocess.run(
@@ -81,6 +97,16 @@ def table(kept: dict[str, Any]) -> str:
             ", ".join(f"{n} {kind}" for kind, n in row["collectives"].items()) or "none" for row in rows
         )
         lines.append(f"| {name} | {' | '.join(cells)} | {peak} | {counts} |")
+    if "bytes" in kept:
+        lines += [
+            "",
+            "| program | MB sent | by XLA's partitioner | collectives | its collectives |",
+            "|---|---|---|---|---|",
+        ]
+    for name, row in kept.get("bytes", {}).items():
+        sent = [f"{row[side]['sent_bytes'] / 1e6:.2f}" for side in ("ours", "xla")]
+        kinds = [", ".join(f"{n} {kind}" for kind, n in row[side]["collectives"].items()) for side in ("ours", "xla")]
+        lines.append(f"| {name} | {' | '.join(sent + kinds)} |")
     return "\n".join(lines)
 
 
