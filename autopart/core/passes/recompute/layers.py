@@ -6,10 +6,10 @@
 
 A layer is a shortest stretch of kinds of ops that comes again right behind itself. Kinds alone count, not sizes: blocks
 of a UNet are equal layers although each level has other channels. A stretch may begin anywhere in a layer; it begins
-where least flows, such as one residual stream, and where no weights are divided between two layers. Not every
-repetition is one of layers: two convolutions in a row inside a block repeat, but between them flow their result and what
-goes around both. So a stretch that is much wider at its ends than inside is none. What an op much further on reads,
-such as a UNet's skips, is no stream.
+where least flows, such as one residual stream, and where no weights are divided between two layers. Not every stretch
+that repeats is a layer: two convolutions in a row inside a block do, but between them flow their result and what goes
+around both. So one that is much wider at its ends than inside is none. What an op much further on reads, such as a
+UNet's skips, is no stream.
 
 The period whose layers make most residuals is taken first, then those of what lies between its layers. Where no period
 is, a block may end anywhere.
