@@ -25,11 +25,11 @@ RESULTS = Path(__file__).with_name("results.json")
 def measured(only: str = "") -> dict[str, dict[str, Any]]:
     """Of programs whose name contains `only`: seconds of a step, peak bytes, collectives, flop that axes divide."""
     import autopart as ap
-    from experiments.reach.programs import CASES, MESH
+    from experiments.reach.programs import CASES
 
     found = {}
     for case in (case for case in CASES if only in case.name):
-        low = ap.jit(case.fun, MESH, list(case.schedule)).lower(*case.args)
+        low = ap.jit(case.fun, case.mesh, case.tactics).lower(*case.args)
         estimate = low.estimate
         found[case.name] = {
             "step_s": estimate.step_s,

@@ -27,7 +27,7 @@ HOST = ap.Mesh({"batch": 2, "model": 4})
 def compared(case: Case) -> dict[str, Any]:
     """Bytes sent by each program, and its collectives by kind."""
     mesh = jax_mesh(HOST, jax.devices())
-    low = ap.jit(case.fun, HOST, list(case.schedule)).lower(*case.args)
+    low = ap.jit(case.fun, HOST, case.tactics).lower(*case.args)
 
     def placed(tree: Any) -> Any:
         return jax.tree.map(lambda s: NamedSharding(mesh, s.spec), tree)

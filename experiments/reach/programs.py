@@ -7,6 +7,11 @@ greedy decoding         argmax over a tiled vocabulary
 fused projections       queries, keys and values of one matmul, and a gated block of one, split after it
 short convolutions      a causal convolution of four tokens, the sequence tiled
 U-Net in space          512 x 512 pixels, batch 1, tiled along both
+whole vocabulary        GPT-2's 50,257 tokens, Megatron in the blocks
+padded vocabulary       the same, the vocabulary tiled by a tactic that pads it
+sampled decoding        one of the 40 likeliest tokens of a tiled vocabulary
+routed tokens           places in the queues of experts, by a cumulative sum over tiled tokens
+drawn masks             dropout by keys of `rbg`, on GPUs
 """
 
 from __future__ import annotations
@@ -22,17 +27,24 @@ from jax import lax
 import autopart as ap
 
 MESH = ap.Mesh({"batch": 4, "model": 8}, device="tpu_v3")
+GPUS = ap.Mesh({"batch": 4, "model": 8}, device="h100")
 WIDTH, HIDDEN, VOCABULARY = 2048, 8192, 32000
 
 
 @dataclass(frozen=True)
 class Case:
-    """A function, its abstract arguments, and the schedule."""
+    """A function, its abstract arguments, and the schedule; a function, where an older package could not make it."""
 
     name: str
     fun: Callable[..., Any]
     args: tuple[Any, ...]
-    schedule: tuple[ap.Tactic, ...]
+    schedule: tuple[ap.Tactic, ...] | Callable[[], tuple[ap.Tactic, ...]]
+    mesh: ap.Mesh = MESH
+
+    @property
+    def tactics(self) -> list[ap.Tactic]:
+        """The schedule."""
+        return list(self.schedule() if callable(self.schedule) else self.schedule)
 
 
 def _f32(*shape: int) -> jax.ShapeDtypeStruct:
@@ -169,8 +181,55 @@ def _levels(channels: int, image: int) -> dict[str, Any]:
     }
 
 
+def predicted(params: dict[str, Any], x: jax.Array, y: jax.Array) -> dict[str, Any]:
+    """One step for blocks between an embedding and its transpose."""
+
+    def loss(params: dict[str, Any]) -> jax.Array:
+        h = params["table"][x]
+        for layer in params["layers"]:
+            h = _block(layer, h)
+        scores = jax.nn.log_softmax(h @ params["table"].T)
+        return -jnp.mean(jnp.take_along_axis(scores, y[..., None], -1))
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def sampled(params: dict[str, jax.Array], state: jax.Array, noise: jax.Array) -> jax.Array:
+    """Sixteen tokens, each one of the 40 likeliest after the last."""
+
+    def next_token(state: jax.Array, drawn: jax.Array) -> tuple[jax.Array, jax.Array]:
+        scores, tokens = lax.top_k(state @ params["embedding"].T, 40)
+        token = jnp.take_along_axis(tokens, jnp.argmax(scores + drawn, -1)[:, None], -1)[:, 0]
+        return jnp.tanh(state @ params["mix"] + params["embedding"][token]), token
+
+    return lax.scan(next_token, state, noise)[1]
+
+
+def routed(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+    """Each token's expert and its place in that expert's queue, by which it is kept or not."""
+    chosen = jax.nn.one_hot(jnp.argmax(x @ params["gate"], -1), 16, dtype=jnp.int32)
+    place = jnp.sum(jnp.cumsum(chosen, 0) * chosen, -1)
+    return jnp.where((place < 4096)[:, None], jax.nn.gelu(x @ params["up"]) @ params["down"], x)
+
+
+def masked(params: dict[str, Any], x: jax.Array, y: jax.Array, key: jax.Array) -> dict[str, Any]:
+    """One step with dropout behind each block."""
+
+    def loss(params: dict[str, Any]) -> jax.Array:
+        h = x
+        for number, layer in enumerate(params["layers"]):
+            own = jax.random.fold_in(jax.random.wrap_key_data(key, impl="rbg"), number)
+            h = _block(layer, h) * jax.random.bernoulli(own, 0.9, h.shape)
+        return jnp.mean((h - y) ** 2)
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
 LAYER = {"up": _f32(WIDTH, HIDDEN), "down": _f32(HIDDEN, WIDTH)}
 BP = ap.ManualPartition({"x": 0, "y": 0}, axis="batch", name="BP")
+TOKENS = jax.ShapeDtypeStruct((32, 1024), jnp.int32)
+GPT2 = ({"table": _f32(50257, 768), "layers": [{"up": _f32(768, 3072), "down": _f32(3072, 768)}] * 12}, TOKENS, TOKENS)
+MEGATRON = (BP, ap.ManualPartition({"params": {"*up": 1}}, axis="model", name="MP"))
 CASES = (
     Case(
         "accumulated gradients",
@@ -233,5 +292,37 @@ CASES = (
             ap.ManualPartition({"x": 1, "y": 1}, axis="batch", name="ROWS"),
             ap.ManualPartition({"x": 2, "y": 2}, axis="model", name="COLUMNS"),
         ),
+    ),
+    Case("whole vocabulary", predicted, GPT2, MEGATRON),
+    Case(
+        "padded vocabulary",
+        predicted,
+        GPT2,
+        lambda: (
+            *MEGATRON,
+            ap.ManualPartition({"params": {"table": 0}}, axis="model", uneven="pad", name="VOCABULARY"),
+        ),
+    ),
+    Case(
+        "sampled decoding",
+        sampled,
+        ({"embedding": _f32(VOCABULARY, WIDTH), "mix": _f32(WIDTH, WIDTH)}, _f32(64, WIDTH), _f32(16, 64, 40)),
+        (
+            ap.ManualPartition({"state": 0}, axis="batch", name="BP"),
+            ap.ManualPartition({"params": {"embedding": 0}}, axis="model", name="EMB"),
+        ),
+    ),
+    Case(
+        "routed tokens",
+        routed,
+        ({"gate": _f32(512, 16), "up": _f32(512, 2048), "down": _f32(2048, 512)}, _f32(65536, 512)),
+        (ap.ManualPartition({"x": 0}, axis=("batch", "model"), name="BP"),),
+    ),
+    Case(
+        "drawn masks",
+        masked,
+        ({"layers": [LAYER] * 4}, _f32(4096, WIDTH), _f32(4096, WIDTH), jax.ShapeDtypeStruct((4,), jnp.uint32)),
+        (BP, ap.ManualPartition({"params": {"*up": 1}}, axis="model", name="MP")),
+        GPUS,
     ),
 )

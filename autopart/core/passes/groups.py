@@ -12,11 +12,12 @@ import math
 LEAST = 1024
 """The shortest dim that is worth it."""
 
-_MOST = 128
+MOST = 128
+"""The most groups that are made: as many devices may share a dim."""
 
 
-def groups_of(size: int) -> int:
-    """Of the divisors up to 128, the one that most powers of two divide, then the largest; 1 where the dim is short."""
+def groups_of(size: int, most: int = MOST) -> int:
+    """Of the divisors up to `most`, the one that most powers of two divide, then the largest; 1 for a short dim."""
     if size < LEAST:
         return 1
-    return max((d for d in range(1, _MOST + 1) if size % d == 0), key=lambda d: (math.gcd(d, _MOST), d))
+    return max((d for d in range(1, max(1, most) + 1) if size % d == 0), key=lambda d: (math.gcd(d, MOST), d))

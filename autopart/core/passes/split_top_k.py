@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.op import OpSpec, TensorType
-from autopart.core.passes.groups import groups_of
+from autopart.core.passes.groups import MOST, groups_of
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import mlir_type, rewrite_as
@@ -48,9 +48,12 @@ class SplitTopK(Pass):
 def _is_split(spec: OpSpec) -> bool:
     if spec.kind != "chlo.top_k":
         return False
-    size, k = spec.operands[0].shape[-1], spec.results[0].shape[-1]
-    groups = groups_of(size)
-    return groups > 1 and groups * k * _SHARE <= size
+    return _groups(spec.operands[0].shape[-1], spec.results[0].shape[-1]) > 1
+
+
+def _groups(size: int, k: int) -> int:
+    """How many groups a row has that put `k` each forward."""
+    return groups_of(size, min(MOST, size // (_SHARE * max(1, k))))
 
 
 def _text(spec: OpSpec, location: str) -> str:
@@ -62,7 +65,7 @@ def _text(spec: OpSpec, location: str) -> str:
 
 def _lines(row: TensorType, counted: str, k: int) -> Iterator[str]:
     *batch, size = row.shape
-    groups, rank = groups_of(size), len(batch)
+    groups, rank = _groups(size, k), len(batch)
 
     def of(*shape: int, dtype: str = row.dtype) -> str:
         return mlir_type(TensorType((*batch, *shape), dtype))
