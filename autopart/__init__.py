@@ -54,6 +54,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
 from autopart.core.ops import register_custom_call, register_rule
 from autopart.core.ops import traits as op_traits
+from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.registry import RegistryError
 from autopart.costmodel import Device, register_cost_model, register_device
 from autopart.costmodel.estimate import CostModel, Estimate
@@ -98,6 +99,7 @@ __all__ = [
     "Device",
     "Estimate",
     "Exhaustive",
+    "ExpectedTrips",
     "FilteredFunction",
     "Greedy",
     "Hybrid",

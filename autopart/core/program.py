@@ -41,7 +41,8 @@ class Scope:
     """A region of ops `[start, end)` inside `parent`, run `trips` times each time `parent` runs once.
 
     kind is "program", "condition", "body" or "branch"; `op` is the while or case that owns it.
-    `trips_known` is False for a while loop whose length is not a constant; it then counts as one.
+    `trips_known` is False for a while loop whose length is not a constant; it then counts as one, or as often as the
+    pass `ExpectedTrips` was told.
     """
 
     kind: str

@@ -23,7 +23,7 @@ from autopart.core.ops.traits import Convolution, Elementwise, Matmul, Opaque
 from autopart.core.program import Program
 
 UNKNOWN_TRIPS = 2
-"""How often a loop of unknown length is taken to run: a reduction after it is cheaper than one inside."""
+"""How often a loop of unknown length is taken to run at least: a reduction after it is cheaper than one inside."""
 
 
 class PassageArrays(NamedTuple):
@@ -146,7 +146,7 @@ def _runs(program: Program) -> np.ndarray:
     """How often each scope runs when the program runs once."""
     runs = np.ones(len(program.scopes))
     for index, scope in enumerate(program.scopes):
-        trips = scope.trips if scope.trips_known else UNKNOWN_TRIPS
+        trips = scope.trips if scope.trips_known else max(UNKNOWN_TRIPS, scope.trips)
         runs[index] = trips * (runs[scope.parent] if index else 1)
     return runs
 

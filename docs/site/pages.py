@@ -22,7 +22,7 @@ LINK = re.compile(r"(\]\()([^)\s:#]+)((?:#[^)\s]*)?\))")
 API: dict[str, tuple[str, ...]] = {
     "Partitioning": (
         "jit", "filter_jit", "partition", "PartitionedFunction", "FilteredFunction", "Lowered", "Compiled", "Mesh",
-        "tag", "load", "LoadedProgram", "Limits", "LoweringOptions",
+        "tag", "load", "LoadedProgram", "Limits", "LoweringOptions", "ExpectedTrips",
     ),
     "Tactics": (
         "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Recompute", "Pad", "SharedGathers",

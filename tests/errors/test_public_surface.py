@@ -142,6 +142,8 @@ ROWS = {
     "Limits": ({}, ap.Limits, None),
     "Recompute": ({"keep": "blocks", "name": ""}, ap.Recompute, applied),
     "Microbatch": ({"inputs": {"x": 0}, "steps": 2, "loops": 1, "name": ""}, ap.Microbatch, applied),
+    "ExpectedTrips": ({"trips": 8}, ap.ExpectedTrips,
+                      lambda trips: ap.jit(function, MESH, passes=[trips]).lower(X)),
     "Pad": ({"inputs": {"x": (0, 3)}, "name": ""}, ap.Pad, applied),
     "ShardedLoops": ({"name": ""}, ap.ShardedLoops, applied),
     "SharedGathers": ({"within": 8, "name": ""}, ap.SharedGathers, applied),

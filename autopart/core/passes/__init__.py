@@ -2,6 +2,7 @@
 
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.default_generators import DefaultGenerators
+from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
@@ -29,6 +30,7 @@ __all__ = [
     "POLICIES",
     "DeadCode",
     "DefaultGenerators",
+    "ExpectedTrips",
     "IndexPositions",
     "InvalidProgramError",
     "Pass",

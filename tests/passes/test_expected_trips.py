@@ -1,0 +1,50 @@
+"""Does a loop that the data end count as often as it is told to run, and is nothing else changed?"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import autopart as ap
+
+MESH = ap.Mesh({"a": 4}, device="tpu_v3")
+BP = ap.ManualPartition({"x": 0}, axis="a")
+X = np.full((4096, 1024), 0.1, np.float32)
+W = np.full((1024, 1024), 1e-4, np.float32)
+
+
+def early_stop(x, w):
+    """Runs until the data say so; a loop of known length stands behind it."""
+    x = lax.while_loop(lambda x: jnp.max(x) > 1e-3, lambda x: jnp.tanh(x @ w), x)
+    return lax.fori_loop(0, 3, lambda _, x: x @ w, x)
+
+
+def step_s(*passes) -> float:
+    return ap.jit(early_stop, MESH, [BP], passes=passes).lower(X, W).estimate.step_s
+
+
+def test_the_loop_is_priced_as_often_as_it_is_told():
+    one, nine, seventeen = (step_s(*([ap.ExpectedTrips(n)] if n > 1 else [])) for n in (1, 9, 17))
+    assert nine - one == pytest.approx(seventeen - nine, rel=1e-6)
+    assert nine > 2.5 * one
+
+
+def test_a_pattern_names_the_loop():
+    assert step_s(ap.ExpectedTrips({"*test_expected_trips.py*": 9})) == step_s(ap.ExpectedTrips(9))
+    with pytest.raises(ap.UnknownNameError, match=r"no loop of unknown length matches \"\*decode\*\"[\s\S]*while"):
+        step_s(ap.ExpectedTrips({"*decode*": 9}))
+
+
+def test_numbers_and_programs_without_such_loops_stay_as_they_are():
+    mesh = ap.Mesh({"a": 4})
+    told, plain = (ap.jit(early_stop, mesh, [BP], passes=passes) for passes in ([ap.ExpectedTrips(9)], []))
+    np.testing.assert_array_equal(told(X, W), plain(X, W))
+    assert ap.jit(jnp.tanh, MESH, passes=[ap.ExpectedTrips(9)]).lower(X).estimate.step_s > 0
+
+
+def test_wrong_numbers_of_runs_are_refused():
+    for wrong in (0, -1, 1.5, "9", {"*": 0}, None):
+        with pytest.raises(ap.ArgumentError, match="trips"):
+            ap.ExpectedTrips(wrong)
