@@ -16,8 +16,9 @@ os.environ["XLA_FLAGS"] = " ".join(
 pytest.register_assert_rewrite("tests.golden.check")
 
 
-collect_ignore_glob = ["property/steps_*.py"]
-"""They register steps when they are imported, which doctests would do once more under another name."""
+collect_ignore_glob = ["property/steps_*.py", "data/*"]
+"""Steps are registered when they are imported, which doctests would do once more under another name; data need packages
+that tests do without."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -27,6 +27,7 @@ from numba.core import event
 from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
 
+from autopart.core import kernel_compiler
 from autopart.core.kernel_compiler import KernelDispatcher
 
 UNREADABLE = (
@@ -87,10 +88,10 @@ def _kept(function: Callable[..., Any], **options: Any) -> Any:
 
 @functools.cache
 def kernel_stamp(function: Any) -> str:
-    """Hex digest of all that a kernel is compiled from: its file, those of the kernels it calls, their constants."""
+    """Hex digest of all that makes a compiled kernel: how, its file, those of the kernels it calls, their constants."""
     digest = hashlib.sha256()
     functions = list(_called(function, set()))
-    for path in sorted({f.__code__.co_filename for f in functions}):
+    for path in (kernel_compiler.__file__, *sorted({f.__code__.co_filename for f in functions})):
         digest.update(_content(path))
     for f in functions:
         found = {name: f.__globals__.get(name) for name in f.__code__.co_names}

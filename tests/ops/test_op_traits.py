@@ -60,6 +60,7 @@ COMPUTES_WITH = {
     "core/importer/trip_count.py": "evaluates a loop's counter",
     "core/passes/recompute/again.py": "copies ops, but for those that cannot run twice",
     "core/passes/recompute/scans.py": "reads how a scan stacks what it leaves",
+    "core/passes/recompute/turns.py": "evaluates the index that a scan's turn writes",
     "core/passes/folded_padding.py": "folds padding into the ops that pad and cut",
     "core/passes/index_positions.py": "follows positions through the ops that keep them",
     "core/passes/scanned_rows.py": "follows a split batch to the slices that read a step of it",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
-from autopart.core.ops.passages import moved
+from autopart.core.ops.passages import Passage, moved
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.stretches import MOST_STRETCHED, filled, is_zero, reads_of, stretched
@@ -37,9 +37,16 @@ def _localize(local: LocalOp) -> list[Value]:
     return local.clone([value, local.operands[1]], edge_padding_low=low, edge_padding_high=high)
 
 
+def _passages(spec: OpSpec) -> Iterable[Passage]:
+    """Its elements only change places; a pad that is left out everywhere may be whole beside what is in parts."""
+    sides = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    adds = any(most > 0 for side in sides for most in spec.attributes[side])
+    return [*moved()(spec), *([] if adds else moved(1)(spec))]
+
+
 @rule(
     "pad",
-    traits=Elementwise(0, passes=moved()),
+    traits=Elementwise(0, passes=_passages),
     localize=_localize,
     examples=(
         _pad("4x6xf32, f32 -> 4x8xf32", "0, 1", "0, 1", "0, 0"),
