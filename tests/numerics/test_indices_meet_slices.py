@@ -110,6 +110,8 @@ WHERE = {
     ],
 }
 
+QUICK = ("inside", "result", "both")
+
 
 def program(positions: tuple[int, ...], indexed: int, divides: Callable[[tuple[int, ...]], bool]) -> Callable:
     """All kinds at all positions along dim `indexed`, those of one output shape that a tile divides."""
@@ -139,7 +141,7 @@ def check(where: str, devices: int, tiled: int, indexed: int, positions: tuple[i
 
 
 @pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.slow), 3])
-@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("where", [pytest.param(w, marks=[] if w in QUICK else [pytest.mark.slow]) for w in WHERE])
 def test_ops_with_indices_equal_plain_jax_wherever_a_tile_is_cut(where: str, level: int):
     check(where, 2, tiled=0, indexed=0, positions=FEW, level=level)
 

@@ -17,7 +17,7 @@ from tests.property.batches import PROGRAMS_PER_MODULE, Batch, judge
 
 def pytest_generate_tests(metafunc):
     if "number" in metafunc.fixturenames:
-        cases = metafunc.config.getoption("--property-cases") // 4
+        cases = metafunc.config.getoption("--property-cases") // 8
         metafunc.parametrize("number", range(max(1, cases // PROGRAMS_PER_MODULE)))
 
 
