@@ -168,7 +168,8 @@ class EntryLibrary(PartLibrary):
         self._codegen._check_llvm_bugs()
         wrapper = {function.name for function in self._final_module.functions if not function.is_declaration}
         for library in dict.fromkeys(self.called()):
-            self._reload_init.update(library._reload_init)
+            if hasattr(self, "_reload_init"):  # what is run when it is loaded; Numba 0.62 has none
+                self._reload_init.update(library._reload_init)
             is_part = isinstance(library, PartLibrary)
             module = library._final_module if is_part else library._get_module_for_linking()
             self._final_module.link_in(module, preserve=True)
