@@ -81,6 +81,14 @@ def run_batch(batch: Batch, tactics: Sequence[Tactic]) -> list[Finding]:
     return [finding for finding in judged if finding is not None]
 
 
+def wrong(batch: Batch, lowered: ap.Lowered) -> list[str]:
+    """The programs of a batch whose results, as lowered, are not those of plain jax, and how they differ."""
+    inputs = batch.inputs()
+    found, whole = lowered.compile()(inputs), jax.jit(batch.__call__)(inputs)
+    judged = {p.name: judge(p, inputs[p.name], whole[p.name], found[p.name]) for p in batch.programs}
+    return [f"{name}: {finding.message}" for name, finding in judged.items() if finding and not finding.excepted]
+
+
 def judge(
     program: RandomProgram, inputs: Mapping[str, np.ndarray], whole: Sequence[jax.Array], parts: Sequence[jax.Array]
 ) -> Finding | None:

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from autopart.core.op import OpSpec
 from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import mlir_type, rewrite_as
+from autopart.core.passes.rewritten_as import mlir_type, rewritten
 from autopart.core.program import Program
 
 _BY_PHILOX = ("cpu", "cuda", "rocm")
@@ -30,14 +27,7 @@ class DefaultGenerators(Pass):
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
-        wanted = np.array([_is_default(spec) for spec in program.specs], np.bool_)
-        if self.platform not in _BY_PHILOX or program.source is None or not wanted.any():
-            return program
-        rewriting = Rewriting(program)
-        for op in np.flatnonzero(wanted[program.op_spec]).tolist():
-            spec = program.spec(op)
-            rewrite_as(rewriting, op, lambda location, spec=spec: _by_philox(spec, location))
-        return rewriting.program()
+        return rewritten(program, _is_default, _by_philox) if self.platform in _BY_PHILOX else program
 
 
 def _is_default(spec: OpSpec) -> bool:

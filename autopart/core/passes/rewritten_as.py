@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from autopart.core.jax_internals import ir
-from autopart.core.op import TensorType
+from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import spec_of
 from autopart.core.passes.rewriting import Rewriting
+from autopart.core.program import Program
 
 
 class Place(NamedTuple):
@@ -43,17 +46,32 @@ def location_of(rewriting: Rewriting, op: int) -> str:
     return "" if found is None else str(found.location)
 
 
-def rewrite_as(rewriting: Rewriting, op: int, text: Callable[[str], str]) -> None:
-    """Puts the ops of `text(location)` in place of op number `op`.
+def rewritten(
+    program: Program,
+    wanted: Callable[[OpSpec], bool],
+    text: Callable[[OpSpec, str], str],
+    also: Callable[[Program, int], bool] = lambda program, op: True,
+) -> Program:
+    """The program with ops written anew: those of a spec that is `wanted` of which `also` holds, (program, op).
 
-    The text is a module with one function, of the op's operands, that returns its results; each of its lines ends with
-    the location that it is given.
+    `text(spec, location)` is a module with one function, of the op's operands, that returns its results; each of its
+    lines ends with the location that it is given.
     """
+    found = np.array([wanted(spec) for spec in program.specs], np.bool_)
+    if program.source is None or not found.any():
+        return program
+    rewriting = Rewriting(program)
+    for op in np.flatnonzero(found[program.op_spec]).tolist():
+        if also(program, op):
+            _write_anew(rewriting, op, text(program.spec(op), location_of(rewriting, op)))
+    return rewriting.program()
+
+
+def _write_anew(rewriting: Rewriting, op: int, text: str) -> None:
     program = rewriting.before
-    made = text(location_of(rewriting, op))
     place = Place(int(program.op_scope[op]), op, op)
-    found = put_in(rewriting, made, program.operands_of(op).tolist(), place)
-    for old, new in zip(program.results_of(op), found, strict=True):
+    made = put_in(rewriting, text, program.operands_of(op).tolist(), place)
+    for old, new in zip(program.results_of(op), made, strict=True):
         rewriting.replace(int(old), new)
 
 

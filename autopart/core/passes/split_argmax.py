@@ -23,8 +23,7 @@ from autopart.core.op import MAX, MIN, OpSpec, TensorType
 from autopart.core.ops.rules.reduce import identity
 from autopart.core.passes.groups import LEAST
 from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import mlir_type, rewrite_as
+from autopart.core.passes.rewritten_as import mlir_type, rewritten
 from autopart.core.program import Program
 from autopart.core.splats import splat_behind
 
@@ -38,15 +37,7 @@ class SplitArgmax(Pass):
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
-        wanted = np.array([_is_split(spec) for spec in program.specs], np.bool_)
-        if program.source is None or not wanted.any():
-            return program
-        rewriting = Rewriting(program)
-        for op in np.flatnonzero(wanted[program.op_spec]).tolist():
-            if _is_plain(program, op):
-                spec = program.spec(op)
-                rewrite_as(rewriting, op, lambda location, spec=spec: _text(spec, location))
-        return rewriting.program()
+        return rewritten(program, _is_split, _text, _is_plain)
 
 
 def _is_split(spec: OpSpec) -> bool:

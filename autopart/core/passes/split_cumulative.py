@@ -15,14 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from autopart.core.op import MAX, MIN, MUL, SUM, OpSpec, TensorType
 from autopart.core.ops.rules.reduce import identity
 from autopart.core.passes.groups import groups_of
 from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import mlir_type, rewrite_as
+from autopart.core.passes.rewritten_as import mlir_type, rewritten
 from autopart.core.program import Program
 from autopart.core.splats import splat_behind
 
@@ -36,15 +33,7 @@ class SplitCumulative(Pass):
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
-        wanted = np.array([_dim_of(spec) >= 0 for spec in program.specs], np.bool_)
-        if program.source is None or not wanted.any():
-            return program
-        rewriting = Rewriting(program)
-        for op in np.flatnonzero(wanted[program.op_spec]).tolist():
-            if _begins_with_nothing(program, op):
-                spec = program.spec(op)
-                rewrite_as(rewriting, op, lambda location, spec=spec: _text(spec, location))
-        return rewriting.program()
+        return rewritten(program, lambda spec: _dim_of(spec) >= 0, _text, _begins_with_nothing)
 
 
 def _dim_of(spec: OpSpec) -> int:

@@ -15,13 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.passes.groups import MOST, groups_of
 from autopart.core.passes.program_pass import Pass, register_pass
-from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import mlir_type, rewrite_as
+from autopart.core.passes.rewritten_as import mlir_type, rewritten
 from autopart.core.program import Program
 
 _SHARE = 8
@@ -35,14 +32,7 @@ class SplitTopK(Pass):
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
-        wanted = np.array([_is_split(spec) for spec in program.specs], np.bool_)
-        if program.source is None or not wanted.any():
-            return program
-        rewriting = Rewriting(program)
-        for op in np.flatnonzero(wanted[program.op_spec]).tolist():
-            spec = program.spec(op)
-            rewrite_as(rewriting, op, lambda location, spec=spec: _text(spec, location))
-        return rewriting.program()
+        return rewritten(program, _is_split, _text)
 
 
 def _is_split(spec: OpSpec) -> bool:
