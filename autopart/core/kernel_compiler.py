@@ -16,6 +16,7 @@ out anew in each kernel which of Numba's implementations of `+`, `<` and `[]` is
 # (Numba offers no other way to say how a function is optimised, and its classes carry no types)
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from numba.core.compiler import CompilerBase
 from numba.core.compiler_lock import require_global_compiler_lock
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.dispatcher import _FunctionCompiler
-from numba.core.environment import lookup_environment
+from numba.core.environment import Environment, lookup_environment
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import (
     AnnotateTypes,
@@ -101,14 +102,18 @@ class _EntryCompiler(_FunctionCompiler):
     def _compile_core(self, args: Any, return_type: Any) -> Any:
         self._part.compile(args)
         part = self._part.overloads[tuple(args)]
-        context, name = part.target_context, part.fndesc.qualname
-        library = EntryLibrary(context.codegen(), name)
+        context, entry = part.target_context, copy.copy(part.fndesc)
+        entry.env_name += (
+            "Entry"  # the wrapper keeps constants that the part, loaded within another entry, does not have
+        )
+        environment = Environment.from_fndesc(entry)
+        library = EntryLibrary(context.codegen(), entry.qualname)
         library.enable_object_caching()
         library.loops_become_vectors = "fastmath" in self.targetoptions
         library.add_linking_library(part.library)
-        context.create_cpython_wrapper(library, part.fndesc, part.environment, part.call_helper)
-        found = context.get_executable(library, part.fndesc, part.environment)
-        return part._replace(library=library, entry_point=found, metadata={})
+        context.create_cpython_wrapper(library, entry, environment, part.call_helper)
+        found = context.get_executable(library, entry, environment)
+        return part._replace(library=library, entry_point=found, metadata={}, fndesc=entry, environment=environment)
 
 
 class PartLibrary(JITCodeLibrary):
