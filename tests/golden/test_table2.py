@@ -45,7 +45,14 @@ def test_multi_query_attention_exchanges_where_the_paper_does_and_in_the_first_s
 
 
 @pytest.mark.parametrize(
-    ("model", "schedule"), [("UNet", "BP"), ("GNS", "ES"), ("IT32", "BP"), ("IT32", "BP+MP"), ("IT32", "MP")]
+    ("model", "schedule"),
+    [
+        pytest.param("UNet", "BP", marks=pytest.mark.slow),
+        ("GNS", "ES"),
+        pytest.param("IT32", "BP", marks=pytest.mark.slow),
+        ("IT32", "BP+MP"),
+        ("IT32", "MP"),
+    ],
 )
 def test_other_models_have_the_papers_collectives(model: str, schedule: str):
     row = ROW[model, schedule]

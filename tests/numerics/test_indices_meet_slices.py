@@ -110,7 +110,7 @@ WHERE = {
     ],
 }
 
-QUICK = ("inside", "result", "both")
+QUICK = ("result", "both")
 
 
 def program(positions: tuple[int, ...], indexed: int, divides: Callable[[tuple[int, ...]], bool]) -> Callable:

@@ -73,6 +73,7 @@ def test_a_graph_network_needs_its_nodes_whole_between_loops_and_says_where():
         ap.jit(case.step, MESH, [ap.Microbatch(GRAPH, STEPS)]).lower(*case.args)
 
 
+@pytest.mark.slow
 def test_a_step_in_microbatches_is_interpreted_as_it_is_partitioned():
     case = case_of("mixture_of_experts")
     _, looped = steps_of("mixture_of_experts", "BP+Z3")

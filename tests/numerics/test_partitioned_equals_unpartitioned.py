@@ -42,7 +42,9 @@ MODELS = {
 
 def is_slow(model: str, schedule: str) -> bool:
     """By default the richest schedule of each model, and no model that takes long or that another test runs."""
-    return model in ("diffusion_unet", "encoder_decoder_nnx", "mlp_equinox") or schedule != MODELS[model][-1]
+    return (
+        model in ("diffusion_unet", "encoder_decoder_nnx", "mlp_equinox", "cnn_flax") or schedule != MODELS[model][-1]
+    )
 
 
 RUNS = [

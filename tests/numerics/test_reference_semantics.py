@@ -19,7 +19,7 @@ from tests.numerics.test_partitioned_equals_unpartitioned import (
     whole_results,
 )
 
-QUICK = {"mlp_equinox", "mixture_of_experts"}
+QUICK = {"mixture_of_experts"}
 
 RUNS = [
     pytest.param(
