@@ -157,3 +157,9 @@ def test_wrong_decisions_say_what_is_right():
         lowered(ap.Pad({"y": (0, 4)}))
     with pytest.raises(ap.ArgumentError, match='"refuse" or "pad"'):
         ap.ManualPartition({"x": 0}, axis="a", uneven="stretch")
+
+
+def test_a_pad_that_the_model_writes_is_no_twin():
+    step = ap.jit(lambda x: jnp.sin(jnp.pad(x, ((0, 2), (0, 0)))), MESH, [ap.ManualPartition({"x": 0}, axis="a")])
+    with pytest.raises(ap.TileError, match="6 is not a multiple of 4"):
+        step.lower(X)

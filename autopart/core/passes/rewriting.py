@@ -125,6 +125,15 @@ class Rewriting:
         """An entry of `operands` reads another value from now on."""
         self._reads[use] = value
 
+    def mark(self, value: int, attribute: str) -> None:
+        """Gives the op that was put in and makes a value an attribute that no module knows."""
+        number = next(n for n, new in enumerate(self._new) if new.first_result == value)
+        old = self._new[number]
+        spec, known = self.spec_of(old.spec), old.spec - len(self.before.specs)
+        source = self._representatives[known] if known >= 0 else self.before.source.representatives[old.spec]
+        marked = replace(spec, attributes={**spec.attributes, attribute: True})
+        self._new[number] = old._replace(spec=self.spec(marked, source))
+
     def become(self, op: int, spec: int) -> None:
         """An op has another spec from now on, with as many operands and results."""
         self._becomes[op] = spec

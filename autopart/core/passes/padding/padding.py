@@ -27,6 +27,7 @@ from autopart.core.ops.traits import Reduction
 from autopart.core.passes.padding.joined import Joined
 from autopart.core.passes.padding.padded_dims import PaddedDims, is_gather, is_reduced
 from autopart.core.passes.padding.padding_text import cut, hold_back, mask, pad
+from autopart.core.passes.padding.twins import MARK
 from autopart.core.passes.program_pass import Pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
@@ -65,6 +66,7 @@ class _Writer:
             op = int(self._program.value_op[value])
             place = Place(int(self._program.op_scope[op]), max(op + 1, len(self._program.arguments)), op)
             self._twins[value] = self._padded(value, value, {}, sizes, place)
+            self._rewriting.mark(self._twins[value], MARK)
         for op, joined in self._dims.joined.items():
             self._rewriting.become(op, self._longer_spec(op, joined))
         for op in range(self._program.op_count):

@@ -10,6 +10,9 @@ from typing import Any
 
 from autopart.core.program import Program
 
+MARK = "twin"
+"""The attribute by which the pass marks its own pads: one that a model writes is no twin."""
+
 
 def twin_of(program: Program, value: int, dim: int) -> int | None:
     """The first value that is `value` with a longer `dim`; None where there is none."""
@@ -17,7 +20,7 @@ def twin_of(program: Program, value: int, dim: int) -> int | None:
     for use in uses[pointer[value] : pointer[value + 1]].tolist():
         op = int(program.use_op[use])
         spec = program.spec(op)
-        if spec.kind == "pad" and use == program.operand_ptr[op] and _is_longer(spec.attributes, dim):
+        if MARK in spec.attributes and use == program.operand_ptr[op] and _is_longer(spec.attributes, dim):
             return int(program.result_ptr[op])
     return None
 
