@@ -168,9 +168,36 @@ def rollout():
     return step, (params, f32(4096, 64)), (0, 1)
 
 
+def adapters():
+    """Tokens of a frozen embedding, with labels of its vocabulary: only what is small is trained."""
+    params = {"down": f32(256, 16), "up": f32(16, 256)}
+
+    def loss(p, embedding, w, tokens, labels):
+        h = embedding[tokens] @ w
+        h = h + jnp.tanh(h @ p["down"]) @ p["up"]
+        logits = jax.nn.log_softmax(h @ embedding.T)
+        return -jnp.take_along_axis(logits, labels[..., None], -1).mean()
+
+    return trained(loss, params, f32(4096, 256), f32(256, 256), i32(64, 128), i32(64, 128))
+
+
+def graph_attention():
+    """Scores along edges, whose work is less than that of the nodes."""
+    params = {"w": f32(256, 256), "score": f32(256)}
+
+    def loss(p, nodes, senders, receivers):
+        h = nodes @ p["w"] @ p["w"]
+        weights = jnp.exp(jnp.tanh((h @ p["score"])[senders] + (h @ p["score"])[receivers]))
+        return (jax.ops.segment_sum(h[senders] * weights[:, None], receivers, h.shape[0]) ** 2).sum()
+
+    return trained(loss, params, f32(4096, 256), i32(65536), i32(65536))
+
+
 PROGRAMS: dict[str, Callable] = {
     f.__name__: f
-    for f in (perceptron, inference, two_towers, gated, routed, graph, cached, stacked, rollout)
+    for f in (
+        perceptron, inference, two_towers, gated, routed, graph, graph_attention, cached, stacked, rollout, adapters,
+    )
 }  # fmt: skip
 
 

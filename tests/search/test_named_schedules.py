@@ -37,6 +37,7 @@ DATA = {
     "cached": {"cache": 0, "x": 0},
     "stacked": {"data0": 0},
     "rollout": {"env": 0},
+    "adapters": {"data2": 0, "data3": 0},
 }
 
 
@@ -52,7 +53,14 @@ def test_a_graph_has_edges_and_nodes_in_place_of_a_batch():
     assert tiles("graph", "Graph") == {"data0": 0, "data1": 0, "data2": 0}
 
 
-@pytest.mark.parametrize("name", [n for n in PROGRAMS if n != "graph"])
+def test_edges_are_called_edges_where_the_nodes_have_most_of_the_work():
+    assert tiles("graph_attention", "DP") == {}
+    assert tiles("graph_attention", "Edges") == {"data1": 0, "data2": 0}
+    assert tiles("graph_attention", "Nodes") == {"data0": 0}
+    assert tiles("graph_attention", "Graph") == {"data0": 0, "data1": 0, "data2": 0}
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if not n.startswith("graph")])
 def test_tokens_labels_and_positions_are_no_edges(name):
     found = program(name)
     assert not row_indices(found, space_of(name).facts.tied)

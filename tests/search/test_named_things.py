@@ -132,8 +132,8 @@ class Zero(NamedSchedule):
 
 def test_named_schedules_have_names():
     assert list(NAMED_SCHEDULES) == [
-        "DP", "Edges", "Nodes", "Graph", "Context", "Spatial", "Experts", "Megatron", "MegatronVocab", "MegatronSP",
-        "ZeRO2", "ZeRO3",
+        "DP", "Others", "Edges", "Nodes", "Graph", "Context", "Spatial", "Experts", "Megatron", "MegatronVocab",
+        "MegatronSP", "ZeRO2", "ZeRO3",
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Serial
 from autopart.search.jobs import Job
 from autopart.search.optimizers import refine as refinement
-from autopart.search.optimizers.refine import refine
+from autopart.search.optimizers.refine import SINGLE, by_prior, climb, refine
 from autopart.search.problem import Problem
 from autopart.search.space import Decision, DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
@@ -35,30 +35,31 @@ def offered(problem: Problem, axis: str) -> list[Decision]:
 
 def test_dropped_leaves_out_one_decision(problem):
     a, b = offered(problem, "a")[0], offered(problem, "b")[0]
-    assert set(refinement._dropped(problem, state_after(problem, a, b))) == {(a,), (b,)}
+    assert set(refinement.dropped(problem, state_after(problem, a, b), by_prior)) == {(a,), (b,)}
 
 
 def test_added_appends_each_option_of_the_state(problem):
     a = offered(problem, "a")[0]
     state = state_after(problem, a)
-    assert list(refinement._added(problem, state)) == [(a, o.decision) for o in state.options]
+    likeliest = sorted(state.options, key=by_prior, reverse=True)
+    assert list(refinement.added(problem, state, by_prior)) == [(a, o.decision) for o in likeliest]
 
 
 def test_exchanged_takes_another_decision_about_the_same_axis(problem):
     a, others = offered(problem, "a")[0], offered(problem, "a")[1:]
-    assert list(refinement._exchanged(problem, state_after(problem, a))) == [(other,) for other in others]
+    assert list(refinement.exchanged(problem, state_after(problem, a), by_prior)) == [(other,) for other in others]
 
 
 def test_reordered_moves_one_decision_forward(problem):
     a, b, c = offered(problem, "a")[0], offered(problem, "b")[0], offered(problem, "b")[1]
-    found = list(refinement._reordered(problem, state_after(problem, a, b, c)))
+    found = list(refinement.reordered(problem, state_after(problem, a, b, c), by_prior))
     assert found == [(b, a, c), (c, a, b), (a, c, b)]
 
 
 def test_refined_asks_the_kind_of_each_decision(problem):
     zero, other = Decision("zero3", 0, -1, "a"), offered(problem, "b")[0]
     space = problem.task.space
-    found = list(refinement._refined(problem, state_after(problem, other, zero)))
+    found = list(refinement.refined(problem, state_after(problem, other, zero), by_prior))
     assert found == [
         *((*instead, zero) for instead in space.refinements(other)),
         *((other, *instead) for instead in space.refinements(zero)),
@@ -69,9 +70,8 @@ def test_refinement_ends_where_no_neighbour_is_better(problem):
     found = refine(problem, problem.start)
     assert found.cost.rank < problem.start.cost.rank
     assert found == problem.best
-    neighbours = [refinement._dropped, refinement._added, refinement._exchanged, refinement._reordered]
-    for neighbour in [*neighbours, refinement._refined]:
-        for (state,) in problem.run([Job(d) for d in neighbour(problem, found)]):
+    for neighbours in refinement.ALL:
+        for (state,) in problem.run([Job(d) for d in neighbours(problem, found, by_prior)]):
             assert state.cost.rank >= found.cost.rank
 
 
@@ -101,13 +101,19 @@ def test_no_sequence_is_tried_twice(problem):
     assert len(set(tried)) == len(tried)
 
 
-def test_kinds_of_neighbours_are_tried_in_turn_and_the_first_with_a_better_one_ends_a_round(problem):
-    """From nothing: nothing to drop, then one more; the best of those, with nothing left in, is the next start."""
+def test_the_first_wave_with_a_better_neighbour_ends_a_round(problem):
+    """From nothing: nothing to drop, then one more; the best of that wave, with nothing left in, is the next start."""
     recorded = Recorded(problem)
-    refine(recorded, recorded.start)
-    dropped, added, after = recorded.waves[:3]
-    assert dropped == []
-    assert added == [(o.decision,) for o in problem.start.options]
-    assert after == []
-    best = min((state_after(problem, *d) for d in added), key=lambda state: state.cost.rank)
-    assert recorded.waves[3] == [(*best.decisions, o.decision) for o in best.options]
+    climb(recorded, recorded.start, SINGLE, wave=4)
+    offered = sorted(problem.start.options, key=by_prior, reverse=True)
+    assert recorded.waves[0] == [(o.decision,) for o in offered[:4]]
+    best = min((state_after(problem, *d) for d in recorded.waves[0]), key=lambda state: state.cost.rank)
+    assert best.cost.rank < problem.start.cost.rank
+    assert [d[:1] for d in recorded.waves[1]] == [best.decisions] * 4
+
+
+def test_a_climb_gives_up_after_so_many_neighbours(problem):
+    best = refine(problem, problem.start)
+    recorded = Recorded(problem)
+    assert climb(recorded, best, SINGLE, wave=4, patience=8) is best
+    assert [len(wave) for wave in recorded.waves] == [4, 4]

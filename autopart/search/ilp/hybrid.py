@@ -16,7 +16,8 @@ import numpy as np
 
 from autopart.core.arguments import check_fields, number, whole
 from autopart.search.ilp.planning import Planner
-from autopart.search.mcts.mcts import MCTS, SEEDS, Tree
+from autopart.search.mcts.mcts import MCTS, SEEDS
+from autopart.search.mcts.tree import Tree
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.optimizers.refine import refine
 from autopart.search.problem import Problem

@@ -2,8 +2,7 @@
 
     bound       of the least costs: before anything is tried
     round       plan after the best state, at first the best baseline; again, after what was found
-    refinement  neighbours of the best state, as other optimizers refine theirs
-    tree        from the best state and the best named schedules, while the budget lasts: what a plan does not see
+    search      as `ap.MCTS` from the best state and named schedules, while the budget lasts: what a plan does not see
 
 `planning.py` has the parts.
 """
@@ -14,9 +13,8 @@ from dataclasses import dataclass
 
 from autopart.core.arguments import FLAG, check_fields, number, whole
 from autopart.search.ilp.planning import Planner
-from autopart.search.mcts.mcts import MCTS, SEEDS, Tree
+from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.optimizer import register_optimizer
-from autopart.search.optimizers.refine import refine
 from autopart.search.problem import Problem
 
 
@@ -28,7 +26,7 @@ class ILP:
     grouped    repeated layers are planned alike, as one; the bound is about all states either way
     rounds     plans at most, each after the state that the one before led to
     seconds    of a solver at a time, at most
-    refined    go on with neighbours of the best state, and then with a tree search, while the budget lasts
+    refined    go on as `ap.MCTS` does, from the best state, while the budget lasts
     """
 
     grouped: bool = True
@@ -47,12 +45,4 @@ class ILP:
             if not planner.round():
                 break
         if self.refined:
-            refine(problem, problem.best)
-            settings = MCTS()
-            tree = Tree(problem, settings)
-            tree.seed([problem.best.decisions, *(decisions for _, decisions in problem.seeds[: SEEDS - 1])])
-            before = problem.best
-            while tree.idle < settings.idle and tree.wave():
-                pass
-            if problem.best is not before:
-                refine(problem, problem.best)
+            MCTS().search_from(problem, [problem.best.decisions, *(decisions for _, decisions in problem.seeds)])

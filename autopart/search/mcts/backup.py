@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autopart.search.space.decisions import Decision
+from autopart.search.space.decisions import Decision, Option
 
 if TYPE_CHECKING:
     from autopart.search.mcts.node import Edge, Node
+
+STRENGTH = 2.0
+"""How much of a decision's mean gain counts beside its prior."""
+
+LEAST_PRIOR = 1e-6
+"""A small stake is tried, too."""
 
 
 class RewardNormaliser:
@@ -57,10 +63,14 @@ class DecisionValues:
             gain = self._of[decision] = DecisionValue()
         return gain
 
-    def bias(self, strength: float) -> tuple[tuple[Decision, float], ...]:
-        """For rollouts: the gains of all decisions, times `strength`, in the order of the decisions."""
+    def bias(self) -> tuple[tuple[Decision, float], ...]:
+        """For rollouts: the gains of all decisions, times `STRENGTH`, in the order of the decisions."""
         seen = sorted(d for d, gain in self._of.items() if gain.count)
-        return tuple((d, strength * self._of[d].mean) for d in seen if math.isfinite(self._of[d].mean))
+        return tuple((d, STRENGTH * self._of[d].mean) for d in seen if math.isfinite(self._of[d].mean))
+
+    def promise(self, option: Option) -> float:
+        """What an option promises, as rollouts weigh it: its prior, times what it gained elsewhere."""
+        return max(option.prior, LEAST_PRIOR) * math.exp(STRENGTH * self.of(option.decision).mean)
 
 
 def back_up(nodes: Sequence[Node], edges: Sequence[Edge], reward: float) -> None:

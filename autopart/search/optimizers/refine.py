@@ -2,59 +2,98 @@
 
 BP, MP, Z3, sums   ->   without Z3            drop one
                    ->   BP, MP, Z3, sums, d   one more
+                   ->   BP, MP, d, sums       one for another
                    ->   MP, BP, Z3, sums      in another order: earlier decisions win
                    ->   ..., Z3 of all but params/embedding      take a decision apart (ungroup)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Callable, Iterator
 
 from autopart.search.jobs import Job, State
 from autopart.search.problem import Problem
-from autopart.search.space.decisions import Decision
+from autopart.search.space.decisions import Decision, Option
 
 Decisions = tuple[Decision, ...]
 
+Worth = Callable[[Option], float]
+"""What an option promises: of one more decision, those that promise most are tried first."""
 
-def refine(problem: Problem, state: State) -> State:
-    """Hill climbing by rank from `state`, all neighbours of a kind in one wave; returns the best found."""
+Neighbours = Callable[[Problem, State, Worth], Iterator[Decisions]]
+
+WAVE = 32
+"""Neighbours that are costed at a time; the best of them is taken at once if it is better."""
+
+
+def refine(problem: Problem, state: State, worth: Worth | None = None) -> State:
+    """Hill climbing by rank from `state` over neighbours of every kind; returns a state that none of them betters."""
+    return climb(problem, state, ALL, worth)
+
+
+def climb(
+    problem: Problem,
+    state: State,
+    kinds: tuple[Neighbours, ...],
+    worth: Worth | None = None,
+    *,
+    wave: int = WAVE,
+    patience: float = math.inf,
+) -> State:
+    """Hill climbing by rank over some kinds of neighbours, a step once `wave` of them hold a better one.
+
+    It ends where no neighbour is better, or the first `patience` of them are not.
+    """
     tried: set[Decisions] = {state.decisions}
     while True:
-        better = _best_neighbour(problem, state, tried)
+        better = _better_neighbour(problem, state, kinds, worth or by_prior, wave, patience, tried)
         if better is None:
             return state
         state = better
 
 
-def _best_neighbour(problem: Problem, state: State, tried: set[Decisions]) -> State | None:
-    """The best of the first kind of neighbours that has a better one; the cheaper kinds come first."""
-    for kind in (_dropped, _added, _exchanged, _reordered, _refined):
-        jobs = []
-        for decisions in kind(problem, state):
-            if decisions not in tried:
-                tried.add(decisions)
-                jobs.append(Job(decisions))
-        best = state
-        for (found,) in problem.run(jobs):
-            if found.cost.rank < best.cost.rank:
-                best = found
-        if best is not state:
-            return best
+def by_prior(option: Option) -> float:
+    """Where nothing was learned yet."""
+    return option.prior
+
+
+def _better_neighbour(
+    problem: Problem,
+    state: State,
+    kinds: tuple[Neighbours, ...],
+    worth: Worth,
+    wave: int,
+    patience: float,
+    tried: set[Decisions],
+) -> State | None:
+    """The best of the first wave that has a better one; the cheaper kinds come first."""
+    asked = 0
+    for kind in kinds:
+        untried = (decisions for decisions in kind(problem, state, worth) if decisions not in tried)
+        while (jobs := [Job(decisions) for decisions in itertools.islice(untried, wave)]) and asked < patience:
+            tried.update(job.decisions for job in jobs)
+            asked += len(jobs)
+            best = min((found for (found,) in problem.run(jobs)), key=lambda found: found.cost.rank)
+            if best.cost.rank < state.cost.rank:
+                return best
     return None
 
 
-def _dropped(problem: Problem, state: State) -> Iterator[Decisions]:
+def dropped(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]:
+    """All decisions but one."""
     for i in range(len(state.decisions)):
         yield (*state.decisions[:i], *state.decisions[i + 1 :])
 
 
-def _added(problem: Problem, state: State) -> Iterator[Decisions]:
-    for option in state.options:
+def added(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]:
+    """One decision more, of those that the state offers."""
+    for option in sorted(state.options, key=worth, reverse=True):
         yield (*state.decisions, option.decision)
 
 
-def _exchanged(problem: Problem, state: State) -> Iterator[Decisions]:
+def exchanged(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]:
     """Each decision replaced by another that the start offers on the same axis."""
     for i, old in enumerate(state.decisions):
         for option in problem.start.options:
@@ -62,16 +101,24 @@ def _exchanged(problem: Problem, state: State) -> Iterator[Decisions]:
                 yield (*state.decisions[:i], option.decision, *state.decisions[i + 1 :])
 
 
-def _reordered(problem: Problem, state: State) -> Iterator[Decisions]:
+def reordered(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]:
+    """Each decision moved before an earlier one."""
     d = state.decisions
     for i in range(len(d)):
         for j in range(i):
             yield (*d[:j], d[i], *d[j:i], *d[i + 1 :])
 
 
-def _refined(problem: Problem, state: State) -> Iterator[Decisions]:
+def refined(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]:
     """Each decision replaced by what its kind suggests: most of its parts, or itself after an exception."""
     d = state.decisions
     for i, old in enumerate(d):
         for instead in problem.task.space.refinements(old):
             yield (*d[:i], *instead, *d[i + 1 :])
+
+
+ALL = (dropped, added, exchanged, reordered, refined)
+"""Every kind of neighbour, the cheaper kinds first."""
+
+SINGLE = (added, dropped)
+"""One decision more or less."""

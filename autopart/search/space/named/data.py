@@ -6,12 +6,14 @@ Spatial  images on another dim                   where windows do not overlap; e
 Edges    the edges of a graph                    sums over a node's edges are all_reduced
 Nodes    its nodes                               what edges read of nodes is gathered
 Graph    both                                    both
+Others   inputs with rows of their own           as DP
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from autopart.core.layout import LAST_TILE
 from autopart.core.ops.rule import traits_of
@@ -22,6 +24,11 @@ from autopart.search.space.decisions import Decision
 from autopart.search.space.named.graphs import row_indices
 from autopart.search.space.named.inputs import Inputs, bytes_in_sums, other_dims, other_inputs, scratch
 from autopart.search.space.named_schedules import Decisions, Named, NamedSchedule, register_named_schedule
+
+_ROWS: WeakKeyDictionary[DecisionSpace, frozenset[int]] = WeakKeyDictionary()
+"""The arguments that say which rows of others to read, as long as somebody has the space."""
+
+NOTHING: tuple[Decisions, Decisions] = ((), ())
 
 MOST_CONFLICTS = 8
 """Groups of ops in conflict that a sequence dim is carried through, one after the other."""
@@ -35,8 +42,21 @@ class DataParallelism(NamedSchedule):
     def decisions(self, space: DecisionSpace) -> Iterator[Named]:
         """See `NamedSchedule`."""
         for axis in space.axes:
-            if not _is_graph(space, Inputs.of(space, axis)):
+            if _graph(space, axis) is None:
                 yield Named(f"DP({axis})", Inputs.of(space, axis).batch, (axis,))
+
+
+@register_named_schedule("Others")
+@dataclass(frozen=True)
+class OtherInputs(NamedSchedule):
+    """Each device computes on its share of inputs that the batch does not reach."""
+
+    def decisions(self, space: DecisionSpace) -> Iterator[Named]:
+        """See `NamedSchedule`."""
+        for axis in space.axes:
+            if _graph(space, axis) is None:
+                for probe in other_inputs(space, Inputs.of(space, axis), axis)[:1]:
+                    yield Named(f"Others({axis})", (probe.decision,), (axis,))
 
 
 @register_named_schedule("Edges")
@@ -47,20 +67,22 @@ class EdgeParallelism(NamedSchedule):
     def decisions(self, space: DecisionSpace) -> Iterator[Named]:
         """See `NamedSchedule`."""
         for axis in space.axes:
-            if _is_graph(space, Inputs.of(space, axis)):
-                yield Named(f"Edges({axis})", Inputs.of(space, axis).batch, (axis,))
+            edges, _ = _graph(space, axis) or NOTHING
+            if edges:
+                yield Named(f"Edges({axis})", edges, (axis,))
 
 
 @register_named_schedule("Nodes")
 @dataclass(frozen=True)
 class NodeParallelism(NamedSchedule):
-    """Each device computes on its share of inputs that the batch, or the edges, do not reach."""
+    """Each device computes on its share of a graph's nodes."""
 
     def decisions(self, space: DecisionSpace) -> Iterator[Named]:
         """See `NamedSchedule`."""
         for axis in space.axes:
-            for probe in other_inputs(space, Inputs.of(space, axis), axis)[:1]:
-                yield Named(f"Nodes({axis})", (probe.decision,), (axis,))
+            _, nodes = _graph(space, axis) or NOTHING
+            if nodes:
+                yield Named(f"Nodes({axis})", nodes, (axis,))
 
 
 @register_named_schedule("Graph")
@@ -71,9 +93,9 @@ class GraphParallelism(NamedSchedule):
     def decisions(self, space: DecisionSpace) -> Iterator[Named]:
         """See `NamedSchedule`."""
         for axis in space.axes:
-            inputs = Inputs.of(space, axis)
-            for probe in other_inputs(space, inputs, axis)[:1]:
-                yield Named(f"Graph({axis})", (*inputs.batch, probe.decision), (axis,))
+            edges, nodes = _graph(space, axis) or NOTHING
+            if edges and nodes:
+                yield Named(f"Graph({axis})", (*edges, *nodes), (axis,))
 
 
 @register_named_schedule("Context")
@@ -149,6 +171,17 @@ def _has_convolution(space: DecisionSpace) -> bool:
     return any(isinstance(traits_of(spec), Convolution) for spec in space.program.specs)
 
 
-def _is_graph(space: DecisionSpace, inputs: Inputs) -> bool:
-    """True if a whole-number input that the batch tiles says which rows of computed values to read and add to."""
-    return bool(inputs.arguments & row_indices(space.program, space.facts.tied))
+def _graph(space: DecisionSpace, axis: str) -> tuple[Decisions, Decisions] | None:
+    """What tiles a graph's edges, and what its nodes; None where the data is no graph.
+
+    Either may be what divides most work. Edges say which rows of the others to read.
+    """
+    if space not in _ROWS:
+        _ROWS[space] = row_indices(space.program, space.facts.tied)
+    rows, inputs = _ROWS[space], Inputs.of(space, axis)
+    others = [probe.decision for probe in other_inputs(space, inputs, axis)[:1]]
+    if inputs.arguments & rows:
+        return inputs.batch, tuple(others)
+    if any(rows.intersection(space.values(d).tolist()) for d in others):
+        return tuple(others), inputs.batch
+    return None
