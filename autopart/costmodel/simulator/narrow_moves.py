@@ -10,7 +10,7 @@ all_permute, through transposes and reshapes on the way, on v3 as on v5e (libtpu
 arrives, or the matmul asks for more precision, f32 is moved. Reductions add in f32.
 """
 
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportReturnType=false
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
