@@ -38,6 +38,7 @@ _ARRAY = re.compile(r"([a-z]+\d*\w*)\[([\d,]*)\]")
 _LISTED = re.compile(r"replica_groups=\{(\{[\d,{}]*\})\}")
 _IOTA = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}")
+_CHAIN = re.compile(r'chain_id="(\d+)"')
 _PAIRS = re.compile(r"source_target_pairs=\{(\{[\d,{}]*\})\}")
 
 
@@ -72,12 +73,18 @@ def class_of(module: OptimisedHlo, instruction: Instruction) -> str:
 
 
 def collectives(module: OptimisedHlo, mesh: ap.Mesh) -> Counter[Collective]:
-    """Each collective that runs, with how often; those inside a fusion belong to it."""
+    """Each collective that runs, with how often; those inside a fusion belong to it.
+
+    One that runs beside compute stands in several fusions, of its start, of each kernel beside it and of its end, with
+    one chain number: it counts once.
+    """
     found: Counter[Collective] = Counter()
+    chains: set[str] = set()
     for instruction, times in module.ran():
         for inner in (instruction, *module.inside(instruction)):
-            kind = KINDS.get(inner.kind.removesuffix("-start"))
-            if kind is not None:
+            kind, chain = KINDS.get(inner.kind.removesuffix("-start")), _CHAIN.search(inner.line)
+            if kind is not None and (chain is None or chain.group(1) not in chains):
+                chains.update(chain.groups() if chain else ())
                 if kind == "all_reduce" and "all-reduce-scatter" in inner.computation:
                     kind = "reduce_scatter"  # an all-reduce and a slice, run as one
                 found[(kind, _spanned(inner.line, mesh), _bytes_in(module, inner))] += times

@@ -3,8 +3,10 @@
     python -m experiments.simulator_accuracy.states             searches; writes `states.json`
     python -m experiments.simulator_accuracy.states vit mixer   in some of the programs
 
-A state is kept as the rows of its actions, so that a pair stays the same when the simulator changes. Searches of a
-program differ in optimizer, seed and budget; what short ones end with stands for the states that long ones pass.
+A state is kept as the rows of its actions, so that a pair stays the same when the simulator changes. Rows have numbers
+of values, so they are good for one program alone: its number of ops is kept too, and a state of another program raises.
+Searches of a program differ in optimizer, seed and budget; what short ones end with stands for the states that long
+ones pass.
 """
 
 from __future__ import annotations
@@ -34,12 +36,16 @@ SEARCHES = {
 
 @dataclass(frozen=True)
 class Kept:
-    """A tactic that takes actions that were written down."""
+    """A tactic that takes actions that were written down for a program of so many ops."""
 
     name: str
     rows: tuple[Any, ...]
+    ops: int
 
     def act(self, partitioning: Any, context: Any) -> ap.TacticResult:
+        if partitioning.program.op_count != self.ops:
+            found = partitioning.program.op_count
+            raise ValueError(f"{self.name}: kept for a program of {self.ops} ops, not of {found}; search again")
         actions: list[Action] = [action_of(row) for row in self.rows]
         partitioning.apply_all(actions)
         return ap.TacticResult(actions)
@@ -51,10 +57,11 @@ class Noting:
 
     tactic: ap.Tactic
     rows: tuple[Any, ...] = ()
+    ops: int = 0
     name: str = "found"
 
     def act(self, partitioning: Any, context: Any) -> ap.TacticResult:
-        result = self.tactic.act(partitioning, context)
+        result, self.ops = self.tactic.act(partitioning, context), partitioning.program.op_count
         self.rows = tuple(row_of(action) for action in result.actions)
         return result
 
@@ -65,12 +72,13 @@ def outside(model: str) -> Training:
 
 
 def search(model: str, mesh: ap.Mesh) -> dict[str, Any]:
-    """Rows of actions by search, those of equal cost once."""
-    found, seen, program = {}, set(), outside(model)
+    """The program's ops, and rows of actions by search, those of equal cost once."""
+    found, ops, seen, program = {}, 0, set(), outside(model)
     for name, (optimizer, evaluations, seed) in SEARCHES.items():
         axes, budget = list(mesh.axis_names), ap.Budget(evaluations)
         tactic = Noting(ap.AutomaticPartition(axes, optimizer, budget, seed, cache=False, progress=False))
         low = ap.jit(program.step, mesh, [tactic], donate_argnums=(0, 1)).lower(*program.args)
+        ops = tactic.ops
         key = (low.estimate.step_s, low.estimate.peak_bytes)
         if key not in seen:
             seen.add(key)
@@ -79,12 +87,13 @@ def search(model: str, mesh: ap.Mesh) -> dict[str, Any]:
                 f"{model} {name}: {low.estimate.step_s * 1e3:.1f} ms, {low.estimate.peak_bytes / 1e9:.2f} GB",
                 flush=True,
             )
-    return found
+    return {"ops": ops, "states": found}
 
 
 def kept_states(model: str) -> list[Kept]:
     """The states of a program that are on file."""
-    return [Kept(name, tuple(rows)) for name, rows in json.loads(KEPT.read_text()).get(model, {}).items()]
+    kept = json.loads(KEPT.read_text()).get(model, {"ops": 0, "states": {}})
+    return [Kept(name, tuple(rows), kept["ops"]) for name, rows in kept["states"].items()]
 
 
 def main() -> None:

@@ -154,3 +154,40 @@ def test_no_kernel_computes_more_than_so_many_ops(adds, count):
         return x
 
     assert len(roots(run(function))) == count
+
+
+def label_gradient(logits, labels, w):
+    """The gradient of a cross entropy, as its matmuls read it."""
+
+    def loss(logits):
+        picked = jnp.take_along_axis(logits, labels[:, None], axis=-1)
+        return (jnp.log(jnp.exp(logits).sum(-1)) - picked[:, 0]).sum()
+
+    gradient = jax.grad(loss)(logits)
+    return gradient @ w, gradient.T @ w
+
+
+def test_one_element_added_to_each_row_is_a_select_inside_the_gradient_where_the_compiler_makes_it_one():
+    args = (f32(N, N), jax.ShapeDtypeStruct((N,), "i4"), f32(N, N))
+    scatters = {}
+    for selects in (False, True):
+        name = plain_device(f"selects_updates_{selects}", around_matmul=XLA_TPU, selects_updates=selects)
+        found = simulated(label_gradient, *args, device=name)
+        scatters[selects], gradients = roots(found).count("scatter"), roots(found).count("add")
+        assert gradients == 1, "it reads the logits and what is added to them: written once for both matmuls"
+    assert scatters[False] == scatters[True] + 1
+
+
+def test_rows_that_positions_name_or_that_get_two_elements_are_scattered():
+    name = plain_device("selects_updates", selects_updates=True)
+    labels = jax.ShapeDtypeStruct((N,), "i4")
+
+    def by_position(x, labels):
+        return x + jnp.zeros((N, N)).at[jnp.arange(N), labels].add(x[0])
+
+    def two(x, labels):
+        both = jnp.stack([labels, labels], axis=-1)
+        return jax.vjp(lambda y: jnp.take_along_axis(y, both, axis=-1), x)[1](x[:, :2])[0]
+
+    for function in (by_position, two):
+        assert "scatter" in roots(simulated(function, f32(N, N), labels, device=name))

@@ -103,6 +103,16 @@ def test_groups_in_every_way_that_xla_writes_them(written, axes):
     assert [c[1] for c in collectives(OptimisedHlo(text), MESH) if c[0] == "all_gather"] == [axes]
 
 
+def test_a_collective_beside_compute_counts_once_though_several_fusions_hold_a_part_of_it():
+    gather = "all-gather(%x), replica_groups=[4,2]<=[8], dimensions={0}"
+    chained = f'{gather}, frontend_attributes={{chain_id="1"}}'
+    part = f"  %x = f32[8,128]{{1,0}} parameter(0)\n  %g = f32[16,128]{{1,0}} {chained}\n"
+    text = MODULE.replace(gather, f"{chained}\n  %c = f32[8,128]{{1,0}} fusion(%x), kind=kCustom, calls=%beside")
+    text = f"\n%beside (x: f32[8,128]) -> f32[16,128] {{\n{part}}}\n{text}"
+    assert text.count("all-gather(") == 2
+    assert collectives(OptimisedHlo(text), MESH)["all_gather", (("model", 2),), 8 * 128 * 4.0] == 5
+
+
 def test_links_are_priced_by_the_simulators_formulas():
     ours = collective_seconds(mesh_links(MESH), "all_gather", 4e6, ("batch",))
     assert np.isclose(seconds(("all_gather", (("batch", 4),), 4e6), MESH), ours)

@@ -166,7 +166,7 @@ def test_square_is_proved_to_be_within_a_few_percent_where_the_other_optimizers_
     start = partitioning("square", MESHES["{a:4,b:2}"])
     found = reported(start, ap.ILP(), 100)
     assert found["gap"] < 0.04
-    assert found["best"]["score"] < 0.5 * reported(start, ap.MCTS(), 400)["best"]["score"]
+    assert found["best"]["score"] < 0.6 * reported(start, ap.MCTS(), 400)["best"]["score"]
 
 
 def behind_transposes(x, w, v):

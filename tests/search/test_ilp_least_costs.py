@@ -125,7 +125,7 @@ def test_ops_of_random_programs_cost_no_more_than_their_kernels(first):
 def test_softmax_reads_its_products_twice_and_writes_them_once_however_it_is_fused():
     start = began(*PROGRAMS["attention"], "tpu_v3")
     program = start.program
-    traffic, _ = certain_traffic(program_arrays(program))
+    traffic, _ = certain_traffic(program_arrays(program, selects_updates=False))
     scores, weighted = (op for op in range(program.op_count) if program.spec(op).kind == "dot_general")
     largest, total = (op for op in range(program.op_count) if program.spec(op).kind == "reduce")
     assert traffic.writes[int(program.result_ptr[scores])] == 4
@@ -137,7 +137,7 @@ def test_softmax_reads_its_products_twice_and_writes_them_once_however_it_is_fus
 def test_what_an_update_may_do_in_the_kernel_of_its_gradient_is_not_read_twice():
     start = began(*PROGRAMS["perceptron"], "tpu_v3")
     program = start.program
-    traffic, _ = certain_traffic(program_arrays(program))
+    traffic, _ = certain_traffic(program_arrays(program, selects_updates=False))
     for op in range(program.op_count):
         if program.spec(op).kind == "subtract" and program.type_of(int(program.result_ptr[op])).shape[0] != 8192:
             assert traffic.reads[program.operand_ptr[op]] == 4, "the parameter"

@@ -38,7 +38,7 @@ from autopart.costmodel.breakdown import path
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.kernel_graph import KERNEL
-from autopart.costmodel.simulator.redistribution_costs import plan_cost
+from autopart.costmodel.simulator.redistribution_costs import StepCost, plan_cost
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.redistribution import Plan
@@ -244,6 +244,13 @@ class _Maker:
         is_argument = self.scheduled.partitioning.graph.is_argument[op]
         return int(self.local.first_reader[before_use]) if is_argument and before_use >= 0 else op
 
+    def _step_costs(self, number: int, plan: Plan, element_bytes: float) -> tuple[StepCost, ...]:
+        """Prices of a redistribution's collectives, as the estimate has them where there is a simulation behind it."""
+        if self.run is not None and self.run.local is self.local:
+            after, before = self.run.plans
+            return [*after, *before][number].steps
+        return plan_cost(plan, element_bytes, self.links).steps if self.links else ()
+
     def _collectives(self, value: int, name: str) -> list[CollectiveExplained]:
         """Its own, and those of values that belong to its path; equal ones are one row."""
         numbers = set(self._moved.get(name, ()))
@@ -252,13 +259,13 @@ class _Maker:
         for number in sorted(numbers):
             plan, moved, scope = self._redistributions[number]
             trips, size = int(self.program.scope_trips[scope]), self.program.type_of(moved).element_bytes
-            costs = iter(plan_cost(plan, size, self.links).steps if self.links else ())
+            costs = iter(self._step_costs(number, plan, size))
             where = self.program.where(self._line_op(number, moved))
             for step in plan.steps:
                 if step.kind not in COLLECTIVES:
                     continue
                 cost = next(costs, None)
-                in_bytes = trips * size * step.largest_elements
+                in_bytes = trips * (size * step.largest_elements if cost is None else cost.bytes)
                 shape = ",".join(map(str, step.source.local_shape))
                 key = step.kind, tuple(step.mesh_axes), f"{self.program.type_of(moved).dtype}[{shape}]", where
                 known = rows.get(key)

@@ -151,9 +151,13 @@ class Convolution(Traits):
 
 @dataclass(frozen=True)
 class Update(Traits):
-    """Changes part of its first operand, in place where that is not needed any more."""
+    """Changes part of its first operand, in place where that is not needed any more.
+
+    one_per_row  True for a spec that adds one element to each row, which XLA:TPU makes a select over all elements
+    """
 
     flop: Count
+    one_per_row: Callable[[OpSpec], bool] = lambda spec: False
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ _FIELDS = {
     "combine_bytes": number(0),
     "hides_latency": FLAG,
     "strided_collectives": FLAG,
+    "selects_updates": FLAG,
     "units_in_turn": FLAG,
     "unhidden_share": number(0),
 }
@@ -133,6 +134,7 @@ class Device:
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
+    selects_updates    its compiler makes a select of a scatter of one element to each row, which fuses
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.
@@ -163,6 +165,7 @@ class Device:
     combine_bytes: float = 0.0
     hides_latency: bool = True
     strided_collectives: bool = False
+    selects_updates: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self, DeviceError, **_FIELDS)

@@ -63,7 +63,9 @@ class ProgramArrays(NamedTuple):
     outputs: Records
 
 
-OP_COLUMNS = ("op_class", "matrix_dtype", "is_view", "fuses", "takes", "narrows", "turns", "matrix_flop", "weight")
+OP_COLUMNS = (
+    "op_class", "matrix_dtype", "is_view", "selects", "fuses", "takes", "narrows", "turns", "matrix_flop", "weight",
+)  # fmt: skip
 """Columns of `SpecCosts` that stand with each op."""
 
 
@@ -76,9 +78,9 @@ def records(**fields: np.ndarray) -> Records:
     return table
 
 
-def program_arrays(program: Program) -> ProgramArrays:
-    """Collects them; milliseconds for a training step."""
-    costs, spec = spec_costs(program)._asdict(), program.op_spec
+def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
+    """Collects them; milliseconds for a training step. `selects_updates` as in `Device`."""
+    costs, spec = spec_costs(program, selects_updates)._asdict(), program.op_spec
     user_ptr, user = program.users
     kinds = {"program": 0, "body": BODY, "condition": BODY, "branch": BRANCH}
     carry_body = np.full(program.op_count, -1, np.int32)

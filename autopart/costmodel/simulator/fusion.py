@@ -11,6 +11,8 @@ consumers count. What remains, the roots, are the kernels that run; `multi_outpu
 A value that several kernels read is computed again in each of them only where this moves no more bytes: if it is made
 from at most one large buffer. The sum of a residual stream is made from two, so it is written (XLA's
 `InstructionFusion::ComputeGloballyUnfusible`, which also lets through what is fused along all paths to one reader).
+An update that is compiled as a select counts as such a buffer, although it is never written: the gradient of logits,
+`softmax - one element per row`, is written once for the matmuls that read it.
 
     %x = add %y %z            written: two dots and a norm would read %y and %z each time
     %g = gelu %h              not written: forward and both backward dots read %h, and compute it
@@ -113,6 +115,9 @@ def _fuse_able(
             continue
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             _add_leaves(program, local, leaves, fused_away, value, use)
+        if program.ops.selects[op]:
+            held = local.values.native_elements[value]
+            _add_leaf(local, leaves, value, value, held, held * program.values.element_bytes[value])
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
         wasteful = splits[value] and _reads_more(program, local, leaves, value)
         fused_away[value] = not again and not wasteful

@@ -66,6 +66,10 @@ EXPENSIVE = 2
 """Elementwise ops of at least this weight are expensive: the compiler is reluctant to compute them twice."""
 
 
+SELECTED = Elementwise(weight=3)
+"""An update of one element in each row, compiled as a select: compare the place, add the element, take one of two."""
+
+
 class SpecCosts(NamedTuple):
     """Per distinct op; flop and elements are of the whole, unpartitioned op.
 
@@ -74,6 +78,7 @@ class SpecCosts(NamedTuple):
     weight            vector operations per element: of the result, of the update, or of the largest operand
     is_view           the result is the operand's memory
     is_constant       made inside its consumers
+    selects           an update that is compiled as a select
     fuses             may be computed inside a consumer
     takes             computes fusible operands inside itself; of a view, whether its readers do
     passes            how often the matrix unit runs through an f32 product
@@ -90,6 +95,7 @@ class SpecCosts(NamedTuple):
     weight: np.ndarray
     is_view: np.ndarray
     is_constant: np.ndarray
+    selects: np.ndarray
     fuses: np.ndarray
     takes: np.ndarray
     passes: np.ndarray
@@ -101,10 +107,13 @@ class SpecCosts(NamedTuple):
     columns: np.ndarray
 
 
-def spec_costs(program: Program) -> SpecCosts:
-    """Costs of every spec of `program`. Raises `RegistryError` for an op that is said to read more than it is given."""
+def spec_costs(program: Program, selects_updates: bool) -> SpecCosts:
+    """Costs of every spec of `program`; `selects_updates` as in `Device`.
+
+    Raises `RegistryError` for an op that is said to read more than it is given.
+    """
     specs = program.specs
-    traits = [traits_of(s) for s in specs]
+    traits = [_compiled_as(traits_of(s), s, selects_updates) for s in specs]
     views = [_is_view(t, s) for t, s in zip(traits, specs, strict=True)]
     classes = [FREE if view else _CLASSES[type(t)] for view, t in zip(views, traits, strict=True)]
     works = [_work(view, t, s) for view, t, s in zip(views, traits, specs, strict=True)]
@@ -118,6 +127,7 @@ def spec_costs(program: Program) -> SpecCosts:
         weight=np.array([_weight(c, w, s) for c, w, s in zip(classes, works, specs, strict=True)], float),
         is_view=np.array(views, np.bool_),
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
+        selects=np.array([t is SELECTED for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
         takes=np.array([_takes(*row) for row in zip(views, classes, traits, strict=True)], np.bool_),
         passes=np.array(passes, float),
@@ -128,6 +138,12 @@ def spec_costs(program: Program) -> SpecCosts:
         summed=np.array([_bits(side.summed) for side in sides], np.int64),
         columns=np.array([_bits(side.columns) for side in sides], np.int64),
     )
+
+
+def _compiled_as(traits: Traits, spec: OpSpec, selects_updates: bool) -> Traits:
+    """The traits of what the compiler makes of an op."""
+    selected = selects_updates and isinstance(traits, Update) and traits.one_per_row(spec)
+    return SELECTED if selected else traits
 
 
 def op_class(spec: OpSpec) -> int:

@@ -30,6 +30,7 @@ from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copi
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs, plain_sizes
 from autopart.costmodel.simulator.multi_output import join_kernels
+from autopart.costmodel.simulator.narrow_moves import NARROW_SHARE, narrow_moves, narrow_uses, rounded_bytes
 from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.order import order_neighbours
 from autopart.costmodel.simulator.own_collectives import OwnCollectives
@@ -142,6 +143,7 @@ class Simulator:
     known_plans: KnownPlans = field(repr=False)
     known_sizes: SizeTable = field(repr=False)
     read_beside: np.ndarray = field(repr=False)
+    narrow_uses: np.ndarray = field(repr=False)
     passed: np.ndarray = field(repr=False)
     own_collectives: OwnCollectives = field(repr=False)
     unknown_ops: tuple[str, ...] = ()
@@ -151,10 +153,12 @@ class Simulator:
     def of(program: Program, mesh: Mesh, options: SimulatorOptions | None = None) -> Simulator:
         """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
         links = mesh_links(mesh)
-        arrays, row = program_arrays(program), device_row(links.device)
+        arrays, row = program_arrays(program, links.device.selects_updates), device_row(links.device)
+        narrows = links.device.around_matmul.narrows_operands
+        narrow = narrow_uses(arrays) if narrows else np.zeros(len(arrays.uses), np.bool_)
         return Simulator(
             program, links, options or SimulatorOptions(), arrays, row,
-            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays),
+            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays), narrow,
             np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
             unknown_ops(program),
         )  # fmt: skip
@@ -163,12 +167,16 @@ class Simulator:
         """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
         program, device, place = self.arrays, self.links.device, local.placement
         matmul = device.around_matmul
-        tiles = np.zeros(len(local.at_def), np.int64)
-        def_plans = self._plan_rows(local, local.at_def, local.native[local.at_def], local.settled[local.at_def], tiles)
-        use_plans = self._plan_rows(local, place.value, local.settled[place.value], place.target, place.stretch)
+        tiles, wide = np.zeros(len(local.at_def), np.int64), np.zeros(len(local.at_def), np.bool_)
+        narrow = narrow_moves(self.narrow_uses, place.of_use, len(place.value))
+        def_plans = self._plan_rows(
+            local, local.at_def, local.native[local.at_def], local.settled[local.at_def], tiles, wide
+        )
+        use_plans = self._plan_rows(local, place.value, local.settled[place.value], place.target, place.stretch, narrow)
         tile = device.layout_tile if self.options.layout_padding else (1, 1)
         unmoved = self.known_plans.moves_nothing[use_plans]
         held = local_arrays(local, program, self.known_sizes, tile, device.matmul_tile, unmoved)
+        held.moves["moved_bytes"][narrow] *= NARROW_SHARE
         fused_away, members = fused_away_values(program, held, matmul.fuses_operands, self.options.recompute)
         graph = kernel_graph(program, held, fused_away, local.at_def)
         moves = _Moves.of(graph.nodes, use_plans, def_plans, self.known_plans.figures)
@@ -206,8 +214,9 @@ class Simulator:
         kernel_s, hbm = kernel_seconds(
             program, held, graph, order, slot, leader, copied, plain, buffers, self.device_row
         )
-        kernel_s += moves.copy_s + rewritten / (device.hbm_bytes_per_s * device.hbm_efficiency)
-        hbm += moves.copied_bytes + rewritten
+        rounded, rounding_s = rounded_bytes(program, held, graph, narrow, device)
+        kernel_s += moves.copy_s + rewritten / (device.hbm_bytes_per_s * device.hbm_efficiency) + rounding_s
+        hbm += moves.copied_bytes + rewritten + rounded
         live = live_bytes(buffers, slot_count(len(program.ops)), slot, extra_bytes)
 
         link_s = moves.seconds - saved_s + self._own_seconds(held, graph)
@@ -266,14 +275,17 @@ class Simulator:
         sources: np.ndarray,
         targets: np.ndarray,
         stretches: np.ndarray,
+        narrow: np.ndarray,
     ) -> np.ndarray:
-        """The rows of `known_plans` of some redistributions."""
+        """The rows of `known_plans` of some redistributions; what is `narrow` is of a type of its own."""
 
         def price(i: int) -> PlanCost:
             plan = local.plan_between(int(values[i]), int(sources[i]), int(targets[i]), int(stretches[i]))
-            return plan_cost(plan, self.program.type_of(int(values[i])).element_bytes, self.links)
+            share = NARROW_SHARE if narrow[i] else 1.0
+            return plan_cost(plan, self.program.type_of(int(values[i])).element_bytes * share, self.links)
 
-        return self.known_plans.rows(self.program.value_type_id[values], sources, targets, stretches, price)
+        types = self.program.value_type_id[values]
+        return self.known_plans.rows(np.where(narrow, -2 - types, types), sources, targets, stretches, price)
 
 
 def _in_all(figures: np.ndarray, trips: np.ndarray) -> float:

@@ -60,7 +60,7 @@ class _Walk:
         self.operand_ptr, self.result_ptr = arrays.operand_ptr.tolist(), arrays.result_ptr.tolist()
         self.operands, self.maker = arrays.uses["operands"].tolist(), arrays.values["value_op"].tolist()
         self.op_class, self.scope = arrays.ops["op_class"].tolist(), arrays.ops["op_scope"].tolist()
-        self.narrows, self.is_argument = arrays.ops["narrows"].tolist(), arrays.ops["is_argument"].tolist()
+        self.narrows = arrays.ops["narrows"].tolist()
         self.element_bytes = arrays.values["element_bytes"].tolist()
         self.elements = arrays.values["elements"].tolist()
         self.leaf, self.least = self._paths()
@@ -137,7 +137,7 @@ class _Walk:
     def _read_bytes(self, use: int, beside: list[int]) -> float:
         """Bytes of an element that a station reads along the path of a use; `beside`: uses that count for its leaf.
 
-        An array that only products read may be stored as bf16. Where one product reads it, and no kernel that is
+        What only products read may be stored or moved as bf16. Where one product reads it, and no kernel that is
         counted can make it, whoever makes it reads the path before it.
         """
         op, value = self._reader(use), self.operands[use]
@@ -152,8 +152,6 @@ class _Walk:
             apart = not self._joins(source) or self.regions.after(made_by, source)
             if once and apart and all(self.regions.after(made_by, self._reader(other)) for other in beside):
                 return found
-        elif self.is_argument[made_by]:
-            return found
         return min(found, NARROW_BYTES)
 
     def _joins(self, maker: int) -> bool:

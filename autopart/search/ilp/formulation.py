@@ -39,7 +39,7 @@ WAITS = -1
 class Move(NamedTuple):
     """A value on its way from node `maker`, as its `result`, to node `reader`, as its `operand` (`WAITS`: a value's).
 
-    type_row    of the program's types
+    type_row    of `Flow.types`
     stands      the reductions, as bits, for parts of which it may stand (`PendingWays.stands`)
     """
 
@@ -55,6 +55,7 @@ class Move(NamedTuple):
 class Flow:
     """What moves between nodes, with how often it does; make it with `Flow.of`.
 
+    types           the program's types, then each as bf16: what a narrow use moves
     moves           trips of each, added up over equal ones; a use counts its `share` of a move
     kind[i]         the number of the i-th single move in `moves`
     ends[i]         int64[2]: what it is between; an op by its number, a waiting value by its number after all ops
@@ -69,13 +70,17 @@ class Flow:
     trips: Floats
 
     @staticmethod
-    def of(nodes: Nodes, statics: LoweringContext, stands: np.ndarray, share: Floats) -> Flow:
-        """The flow between nodes; `stands` is int64[values] (`PendingWays`), `share` is float64[uses]."""
-        program = nodes.start.program
+    def of(nodes: Nodes, statics: LoweringContext, stands: np.ndarray, share: Floats, narrow: np.ndarray) -> Flow:
+        """The flow between nodes; `stands` is int64[values] (`PendingWays`), `share` is float64[uses].
+
+        narrow  bool[uses]: the use may be moved as bf16 (`narrow_moves.py`)
+        """
+        program, as_bf16 = nodes.start.program, narrow.tolist()
         by_scope, scope, shares = program.scope_trips.tolist(), statics.places[0].tolist(), share.tolist()
         of_op, of_value, readers = nodes.of_op.tolist(), nodes.of_value.tolist(), _readers(nodes)
         pointer, user, rows = program.users[0].tolist(), program.users[1].tolist(), program.value_type_row.tolist()
         result_ptr, op_scope, stand_ins = program.result_ptr.tolist(), program.op_scope.tolist(), stands.tolist()
+        types = _types(program)
         moves: dict[Move, float] = defaultdict(float)
         number: dict[Move, int] = {}
         single: list[tuple[int, int, int, float]] = []
@@ -94,14 +99,17 @@ class Flow:
                 for use in uses:
                     reader, operand, at = readers[use]
                     trips = shares[use] * by_scope[scope[use]]
-                    add(Move(waits, WAITS, reader, operand, row, stand_ins[value]), waiting, at, trips)
+                    moved_as = row + len(types) * as_bf16[use]
+                    add(Move(waits, WAITS, reader, operand, moved_as, stand_ins[value]), waiting, at, trips)
             elif uses:
                 reader, operand, at = readers[uses[0]]
                 trips = min(made_trips, float(by_scope[scope[uses[0]]]))
-                add(Move(made, result, reader, operand, row, stand_ins[value]), op, at, trips)
+                moved_as = row + len(types) * as_bf16[uses[0]]
+                add(Move(made, result, reader, operand, moved_as, stand_ins[value]), op, at, trips)
         columns = np.array(single, np.float64).reshape(-1, 4)
         whole = columns[:, :3].astype(np.int64)
-        return Flow(nodes, tuple(_types(program)), dict(moves), whole[:, 0], whole[:, 1:], columns[:, 3])
+        types += [TensorType(type_.shape, "bf16") for type_ in types]
+        return Flow(nodes, tuple(types), dict(moves), whole[:, 0], whole[:, 1:], columns[:, 3])
 
     def labels(self) -> dict[TensorType, dict[Label, None]]:
         """The labels that nodes give values of each type, without repetition."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from autopart.costmodel.hardware.devices import Device, device, device_row
 from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
+from autopart.costmodel.simulator.narrow_moves import narrow_uses
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
@@ -44,6 +45,7 @@ class Model:
 
     arrays, statics    of the program, as the simulator and the lowering have them
     ways               by which what is pending may pass
+    narrow             bool[uses]: the use may be moved as bf16
     flow               with shares of shared moves that add up to one: for the bound
     table              prices, once they are known
     """
@@ -53,6 +55,7 @@ class Model:
     statics: LoweringContext
     ways: PendingWays
     device: Device
+    narrow: np.ndarray
     flow: Flow
     table: Prices
 
@@ -60,12 +63,14 @@ class Model:
     def of(task: SearchTask, *, grouped: bool) -> Model:
         """The model of a search, without prices."""
         start = task.partitioning
-        arrays, statics = program_arrays(start.program), LoweringContext.of(start.program)
+        assert start.mesh.device is not None
+        chip = device(start.mesh.device)
+        arrays, statics = program_arrays(start.program, chip.selects_updates), LoweringContext.of(start.program)
         ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
         nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
-        flow = Flow.of(nodes, statics, ways.stands, least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0))
-        assert start.mesh.device is not None
-        return Model(nodes, arrays, statics, ways, device(start.mesh.device), flow, Prices({}))
+        narrow = narrow_uses(arrays) & chip.around_matmul.narrows_operands
+        flow = Flow.of(nodes, statics, ways.stands, least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0), narrow)
+        return Model(nodes, arrays, statics, ways, chip, narrow, flow, Prices({}))
 
     def jobs(self) -> list[PriceJob]:
         """What workers must price."""
@@ -111,7 +116,7 @@ class Model:
             if options is not None and len(ops):
                 seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options, sizes)
         shares = observed_shares(run, equal_shares(nodes, self.statics))
-        return PlanCosts(seconds, Flow.of(nodes, self.statics, self.ways.stands, shares))
+        return PlanCosts(seconds, Flow.of(nodes, self.statics, self.ways.stands, shares, self.narrow))
 
     def problem_of(self, costs: PlanCosts, held: Liveness) -> PairwiseProblem:
         """The problem of a plan, by the prices of moves that are known now."""

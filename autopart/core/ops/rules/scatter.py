@@ -139,6 +139,19 @@ def _with_margin(local: LocalOp, inputs: list[Value], indices: Value, margin: li
     return [local.slice(value, margin, limits) for value in results]
 
 
+def _one_per_row(spec: OpSpec) -> bool:
+    """True if one element is added to each row, and all dims before the row's are batching dims.
+
+    So jax writes the gradient of a loss by labels: zeros of f32[b,s,v] get one element per row of v. XLA:TPU (libtpu
+    0.0.51) leaves a scatter with another reducer, rows along another dim, two elements per row, or positions in place
+    of batching dims.
+    """
+    dims, rank = _Dims(spec), len(spec.operands[0].shape)
+    if spec.region != "add" or sorted(dims.numbers["input_batching_dims"]) != [*range(rank - 1)]:
+        return False
+    return elements(spec.operands[-1]) * spec.operands[0].shape[-1] == elements(spec.operands[0])
+
+
 def _scatter(types: str, numbers: str, steps: tuple[str, ...], *feed: tuple[int, int] | None) -> Example:
     attributes = (
         f"scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, indices_are_sorted = false, unique_indices = false"
@@ -174,6 +187,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
     "scatter",
     traits=Update(
         flop=_flop,
+        one_per_row=_one_per_row,
         by_index=True,
         passes=_passes,
         stops_sums="of updates that overwrite, any may come last; a product is linear, and never scales a sum",

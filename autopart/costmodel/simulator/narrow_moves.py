@@ -1,0 +1,88 @@
+"""Redistributions that move f32 values as bf16: those of which only matmuls at default precision read what arrives.
+
+    %w f32[1024,4096] [{B},{}]
+      convert         the shard becomes bf16, if no kernel makes it: an argument
+      all_gather      half the bytes, on the links and in memory
+      dot_general     reads bf16 in any case
+
+XLA:TPU rounds the operands of such a matmul to bf16, and moves the rounding before an all_gather, all_to_all or
+all_permute, through transposes and reshapes on the way, on v3 as on v5e (libtpu 0.0.51). Where anything else reads what
+arrives, or the matmul asks for more precision, f32 is moved. Reductions add in f32.
+"""
+
+# pyright: reportArgumentType=false, reportReturnType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.costmodel.hardware.devices import Device
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.kernel_graph import USE_MOVE, KernelGraph
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE
+
+WIDE_BYTES, NARROW_SHARE = 4, 0.5
+"""Bytes of an f32, and the share of them that a bf16 has."""
+
+
+def narrow_uses(program: ProgramArrays) -> np.ndarray:
+    """bool[uses]: the use reads an f32 value for matmuls that read bf16, at once or behind ops that only move it."""
+    narrow = np.zeros(len(program.uses), np.bool_)
+    _find_narrow(program, narrow)
+    return narrow
+
+
+@kernel
+def _find_narrow(program: ProgramArrays, narrow: np.ndarray) -> None:
+    """Fills in `narrow`, which begins with False."""
+    for op in range(program.ops.shape[0] - 1, -1, -1):
+        result, results = program.result_ptr[op], program.result_ptr[op + 1] - program.result_ptr[op]
+        reads_narrow = program.ops.narrows[op]
+        if not reads_narrow and results == 1 and not program.ops.is_argument[op]:
+            moves = program.ops.op_class[op] == ELEMENTWISE and program.ops.weight[op] == 0
+            reads_narrow = (program.ops.is_view[op] or moves) and _is_read_narrow(program, narrow, result)
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            operand = program.uses.operands[use]
+            as_it_is = program.ops.narrows[op] or program.values.elements[operand] == program.values.elements[result]
+            narrow[use] = reads_narrow and as_it_is and program.values.element_bytes[operand] == WIDE_BYTES
+
+
+@kernel
+def _is_read_narrow(program: ProgramArrays, narrow: np.ndarray, value: int) -> bool:
+    """True if all that reads an f32 value reads it as bf16."""
+    found = not program.values.is_output[value] and program.values.element_bytes[value] == WIDE_BYTES
+    found = found and program.user_ptr[value] < program.user_ptr[value + 1]
+    for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
+        found = found and narrow[program.user[i]]
+    return found
+
+
+def narrow_moves(narrow: np.ndarray, of_use: np.ndarray, moves: int) -> np.ndarray:
+    """bool[moves]: each redistribution before uses of which all uses are `narrow`; `of_use` as in `Placement`."""
+    found = np.ones(moves, np.bool_)
+    _all_narrow(narrow, of_use, found)
+    return found
+
+
+@kernel
+def _all_narrow(narrow: np.ndarray, of_use: np.ndarray, found: np.ndarray) -> None:
+    """Clears what is not narrow in `found`, which begins with True."""
+    for use in range(of_use.shape[0]):
+        if of_use[use] >= 0:
+            found[of_use[use]] &= narrow[use]
+
+
+def rounded_bytes(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, narrow: np.ndarray, device: Device
+) -> tuple[np.ndarray, np.ndarray]:
+    """(float64[nodes], float64[nodes]): bytes that are moved to round arguments before `narrow` moves, and seconds."""
+    nodes = graph.nodes
+    moved = np.flatnonzero(nodes["kind"] == USE_MOVE)
+    number = nodes["subject"][moved]
+    value = local.moves["moved_value"][number]
+    by_itself = program.ops["is_argument"][program.values["value_op"][value]]
+    rounds = narrow[number] & by_itself & ~local.moves["moves_nothing"][number]
+    in_bytes = np.zeros(len(nodes))
+    in_bytes[moved] = np.where(rounds, local.values["settled_bytes"][value] * (1 + NARROW_SHARE), 0.0)
+    return in_bytes, in_bytes / (device.hbm_bytes_per_s * device.hbm_efficiency * device.stream_share)
