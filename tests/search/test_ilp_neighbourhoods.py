@@ -122,6 +122,12 @@ def test_solver_without_seconds_leaves_the_start():
     assert report["best"] == report["start"]
 
 
+def test_where_there_is_no_time_for_a_bound_about_moves_each_op_is_bounded_by_itself():
+    report = run(ap.ILP(seconds=0, refined=False), baselines=False).report
+    assert 0 < report["lower_bound"] <= report["best"]["score"]
+    assert any("each op by itself" in note for note in report["notes"])
+
+
 def test_ctrl_c_in_a_solver_ends_the_search_with_the_best_and_the_bound(monkeypatch):
     from autopart.search.ilp import planning
 

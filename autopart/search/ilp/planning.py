@@ -52,6 +52,9 @@ CLOSE = 0.05
 BOUND_SHARE = 0.4
 """Of the seconds that a search has, the bound takes so many at most, half of them for prices."""
 
+BUILT_PER_S = 10_000
+"""Ops and values a second of which the problem about every op is built and reduced, which no deadline interrupts."""
+
 PLAN_SHARE, DECODE_SHARE = 0.15, 0.3
 """Of the seconds that are left, the solver of a plan takes so many at most, half of what it has each time, and so
 many are spent on making it decisions."""
@@ -115,8 +118,14 @@ class Planner:
             problem.lower_bound = each_apart(self.model)
             load_kernels()
             seconds = min(2 * self._seconds, BOUND_SHARE * problem.seconds_left)
-            began = time.monotonic()
-            self._raise_prices(seconds / 2)
+            began, program = time.monotonic(), self.model.nodes.start.program
+            built_s = (program.op_count + program.value_count) / BUILT_PER_S
+            if built_s > seconds:
+                self._note(
+                    [f"no time for a bound about moves, which takes {built_s:.1g} s to build: each op by itself"]
+                )
+                return
+            self._raise_prices(min(seconds / 2, seconds - built_s))
             left = max(0.0, seconds - (time.monotonic() - began))
             found = lower_bound(self.model, objective, left)
         problem.lower_bound = max(found.score, problem.lower_bound)
