@@ -2,6 +2,7 @@
 
     python -m experiments.ilp                     programs small enough to enumerate, on {a:4} and {a:4,b:2}
     python -m experiments.ilp --large T32 UNet    training steps on {batch:16,model:2}: gap, seconds by part
+    python -m experiments.ilp --bounds T32        their bounds without deadlines: CPU seconds of the parts
     python -m experiments.ilp --depth 12 24 48    decoders of so many layers: CPU seconds of the parts
     python -m experiments.ilp --gaps gnn_forces   every optimizer for the same seconds, against the one bound
 
@@ -23,6 +24,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 import autopart as ap
 from autopart.core.partitioning import Partitioning
+from autopart.core.program import Program
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.budget import Budget
@@ -57,6 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="experiments.ilp")
     parser.add_argument("--large", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
     parser.add_argument("--gaps", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    parser.add_argument("--bounds", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
     parser.add_argument("--depth", nargs="*", type=int, metavar="LAYERS", default=None)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each search but the small ones")
     options = parser.parse_args()
@@ -65,7 +68,10 @@ def main() -> None:
             record("gaps", [gaps(name, options.seconds)])
     elif options.depth is not None:
         for layers in options.depth or (12, 24, 48):
-            record("depth", [depth(layers)])
+            record("depth", [to_the_end(str(layers), deep(layers))])
+    elif options.bounds is not None:
+        for name in options.bounds or [c.name for c in CASES]:
+            record("bounds", [to_the_end(name, next(c for c in CASES if c.name == name).program)])
     elif options.large is None:
         record("small", [small(name, mesh) for name in SMALL for mesh in MESHES])
     else:
@@ -133,9 +139,14 @@ def large(name: str, wall_s: float) -> dict[str, Any]:
     return row
 
 
-def depth(layers: int) -> dict[str, Any]:
-    """A decoder of T32's width: nodes of the plan and of the bound, and CPU seconds of their parts in this process."""
-    start = Partitioning(traced(t32, dataclasses.replace(t32.Config(), layers=layers)), MESH)
+def deep(layers: int) -> Program:
+    """A training step of a decoder of T32's width."""
+    return traced(t32, dataclasses.replace(t32.Config(), layers=layers))
+
+
+def to_the_end(name: str, program: Program) -> dict[str, Any]:
+    """The bound without deadlines; nodes of the plan and of the bound, and CPU seconds of their parts."""
+    start = Partitioning(program, MESH)
     task = SearchTask(start, DecisionSpace.of(start, MESH.axis_names), LoweringOptions(), None, StepSeconds())
     state = Simulator.of(start.program, MESH).run(lower_for_device(start))
     load_kernels()
@@ -148,7 +159,7 @@ def depth(layers: int) -> dict[str, Any]:
     model = Model.of(task, grouped=True)
     jobs = model.jobs()
     model = model.priced(jobs, [job.answer(task) for job in jobs])
-    row: dict[str, Any] = {"name": str(layers), "ops": start.program.op_count, "build_s": passed()}
+    row: dict[str, Any] = {"name": name, "ops": start.program.op_count, "build_s": passed()}
     planned = model.planned(state, Liveness.of_peaks(model.nodes, [state]))
     solve(planned, seconds=30.0, gap=2e-3)
     row |= {"plan_nodes": planned.nodes, "plan_s": passed()}

@@ -37,6 +37,9 @@ from autopart.search.ilp.solver.anytime import load_kernels
 from autopart.search.jobs import Job, State
 from autopart.search.problem import Problem
 
+FEW_OPS = 400
+"""Of programs of at most so many ops the bound has the certain traffic of each op by itself, not of layers alike."""
+
 REPRICED = 3
 """How often moves that a solved plan uses are priced exactly and the plan is solved anew, at most."""
 
@@ -114,27 +117,29 @@ class Planner:
             problem.notes["no_bound"] = why
             return
         assert isinstance(objective, StepSeconds)
+        few = self.model.nodes.start.program.op_count <= FEW_OPS
+        model = self._model(grouped=False) if few and self._grouped else self.model
         with self._timed("bound"):
-            problem.lower_bound = each_apart(self.model)
+            problem.lower_bound = each_apart(model)
             load_kernels()
             seconds = min(2 * self._seconds, BOUND_SHARE * problem.seconds_left)
-            began, program = time.monotonic(), self.model.nodes.start.program
+            began, program = time.monotonic(), model.nodes.start.program
             built_s = (program.op_count + program.value_count) / BUILT_PER_S
             if built_s > seconds:
                 self._note(
                     [f"no time for a bound about moves, which takes {built_s:.1g} s to build: each op by itself"]
                 )
                 return
-            self._raise_prices(min(seconds / 2, seconds - built_s))
+            self._raise_prices(model, min(seconds / 2, seconds - built_s))
             left = max(0.0, seconds - (time.monotonic() - began))
-            found = lower_bound(self.model, objective, left)
+            found = lower_bound(model, objective, left)
         problem.lower_bound = max(found.score, problem.lower_bound)
         self._note(found.notes)
 
-    def _raise_prices(self, seconds: float) -> None:
+    def _raise_prices(self, model: Model, seconds: float) -> None:
         """Prices the moves that decide the bound as lowerings plan them, until none of them is new."""
-        deadline, table = time.monotonic() + seconds, self.model.table
-        while time.monotonic() < deadline and (jobs := least_jobs(decisive_moves(self.model))):
+        deadline, table = time.monotonic() + seconds, model.table
+        while time.monotonic() < deadline and (jobs := least_jobs(decisive_moves(model))):
             for first in range(0, len(jobs), PRICED_AT_A_TIME):
                 if time.monotonic() > deadline:
                     return
