@@ -190,12 +190,15 @@ def certificate(kept: dict[str, Any]) -> str:
     rows = [[g["name"], *(f"{g['optimizers'][n]['gap']:.0%}" for n in names)] for g in kept.get("gaps", [])]
     if rows:
         parts.append("\n\nGaps to that bound after equal seconds:\n\n" + table(["", *names], rows))
-    columns = {"ops": "ops", "build_s": "build", "plan_s": "plan", "prices_s": "prices", "bound_s": "bound"}
-    rows = [
-        [r["name"], *(f"{r[c]:,.1f}" if c != "ops" else f"{r[c]:,}" for c in columns)] for r in kept.get("depth", [])
-    ]
-    if rows:
-        parts.append("\n\nCPU seconds by depth:\n\n" + table(["layers", *columns.values()], rows))
+    timed = ("build_s", "plan_s", "prices_s", "bound_s")
+    for kind, title in (("bounds", "Bounds without deadlines"), ("depth", "Decoders by layers")):
+        head = ["", "ops", "bound", *(f"{part.removesuffix('_s')}, CPU s" for part in timed)]
+        rows = [
+            [r["name"], f"{r['ops']:,}", f"{r['bound']:.4g} s", *(f"{r[part]:.1f}" for part in timed)]
+            for r in kept.get(kind, [])
+        ]
+        if rows:
+            parts.append(f"\n\n{title}:\n\n" + table(head, rows))
     return "".join(parts)
 
 
