@@ -1,7 +1,9 @@
 """Is the integer program's answer optimal where that can be checked, and how far from its bound is it elsewhere?
 
     python -m experiments.ilp                     programs small enough to enumerate, on {a:4} and {a:4,b:2}
-    python -m experiments.ilp --large T32 UNet    training steps on {batch:16,model:2}, 60 s each: gap, seconds by part
+    python -m experiments.ilp --large T32 UNet    training steps on {batch:16,model:2}: gap, seconds by part
+    python -m experiments.ilp --bounds T32        their bounds without deadlines: CPU seconds of the parts
+    python -m experiments.ilp --depth 12 24 48    decoders of so many layers: CPU seconds of the parts
     python -m experiments.ilp --gaps gnn_forces   every optimizer for the same seconds, against the one bound
 
 Each run replaces its rows in `results.json`.
@@ -10,9 +12,11 @@ Each run replaces its rows in `results.json`.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +24,27 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 import autopart as ap
 from autopart.core.partitioning import Partitioning
+from autopart.core.program import Program
+from autopart.costmodel.lower_for_device import lower_for_device
+from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.budget import Budget
+from autopart.search.cost import StepSeconds
+from autopart.search.evaluator import SearchTask
+from autopart.search.ilp.decisive_moves import decisive_moves
+from autopart.search.ilp.every_op import every_op
+from autopart.search.ilp.held_bytes import Liveness
+from autopart.search.ilp.lowered_moves import least_jobs
+from autopart.search.ilp.sharding_model import Model
+from autopart.search.ilp.solver import solve
+from autopart.search.ilp.solver.anytime import load_kernels
 from autopart.search.search import Search, search
-from experiments.automatic.cases import CASES, MESH
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.spmd.device_local import LoweringOptions
+from experiments.automatic.cases import CASES, MESH, traced
 from experiments.ilp.small import MESHES, SMALL, partitioning
+from experiments.models import t32
 
 RESULTS = Path(__file__).with_name("results.json")
-LARGE_BUDGET = Budget(None, 60.0)
 COMPARED = {
     "greedy": ap.Greedy,
     "beam": ap.Beam,
@@ -41,15 +59,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="experiments.ilp")
     parser.add_argument("--large", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
     parser.add_argument("--gaps", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of each optimizer of --gaps")
+    parser.add_argument("--bounds", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    parser.add_argument("--depth", nargs="*", type=int, metavar="LAYERS", default=None)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each search but the small ones")
     options = parser.parse_args()
     if options.gaps is not None:
         for name in options.gaps or [c.name for c in CASES]:
             record("gaps", [gaps(name, options.seconds)])
+    elif options.depth is not None:
+        for layers in options.depth or (12, 24, 48):
+            record("depth", [to_the_end(str(layers), deep(layers))])
+    elif options.bounds is not None:
+        for name in options.bounds or [c.name for c in CASES]:
+            record("bounds", [to_the_end(name, next(c for c in CASES if c.name == name).program)])
     elif options.large is None:
         record("small", [small(name, mesh) for name in SMALL for mesh in MESHES])
     else:
-        record("large", [large(name) for name in options.large or [c.name for c in CASES]])
+        for name in options.large or [c.name for c in CASES]:
+            record("large", [large(name, options.seconds)])
 
 
 def reported(
@@ -69,7 +96,7 @@ def small(name: str, mesh: str) -> dict[str, Any]:
     plan, _, _ = reported(start, ap.ILP(refined=False), Budget(100), baselines=False)
     found, seconds, _ = reported(start, ap.ILP(), Budget(400))
     best = exhausted["best"]["score"]
-    row = {
+    row: dict[str, Any] = {
         "name": name,
         "mesh": mesh,
         "exhaustive_s": best,
@@ -90,10 +117,10 @@ def small(name: str, mesh: str) -> dict[str, Any]:
     return row
 
 
-def large(name: str) -> dict[str, Any]:
+def large(name: str, wall_s: float) -> dict[str, Any]:
     """One training step: the answer, the bound, and how the plan compares with its program."""
     start = Partitioning(next(c for c in CASES if c.name == name).program, MESH)
-    report, seconds, cpu_s = reported(start, ap.ILP(), LARGE_BUDGET)
+    report, seconds, cpu_s = reported(start, ap.ILP(seconds=wall_s / 6), Budget(None, wall_s))
     best = report["best"]
     row = {
         "name": name,
@@ -109,6 +136,39 @@ def large(name: str) -> dict[str, Any]:
         f"{report['seconds_by_part']}",
         flush=True,
     )
+    return row
+
+
+def deep(layers: int) -> Program:
+    """A training step of a decoder of T32's width."""
+    return traced(t32, dataclasses.replace(t32.Config(), layers=layers))
+
+
+def to_the_end(name: str, program: Program) -> dict[str, Any]:
+    """The bound without deadlines; nodes of the plan and of the bound, and CPU seconds of their parts."""
+    start = Partitioning(program, MESH)
+    task = SearchTask(start, DecisionSpace.of(start, MESH.axis_names), LoweringOptions(), None, StepSeconds())
+    state = Simulator.of(start.program, MESH).run(lower_for_device(start))
+    load_kernels()
+    at = [time.process_time()]
+
+    def passed() -> float:
+        at.append(time.process_time())
+        return at[-1] - at[-2]
+
+    model = Model.of(task, grouped=True)
+    jobs = model.jobs()
+    model = model.priced(jobs, [job.answer(task) for job in jobs])
+    row: dict[str, Any] = {"name": name, "ops": start.program.op_count, "build_s": passed()}
+    planned = model.planned(state, Liveness.of_peaks(model.nodes, [state]))
+    solve(planned, seconds=30.0, gap=2e-3)
+    row |= {"plan_nodes": planned.nodes, "plan_s": passed()}
+    while asked := least_jobs(decisive_moves(model)):
+        model.table.learn_least(asked, [job.answer(task) for job in asked])
+    row |= {"prices_s": passed()}
+    least = replace(every_op(model), usage_limit=None)
+    row |= {"bound_nodes": least.nodes, "bound": solve(least, seconds=60.0).bound, "bound_s": passed()}
+    print(row, flush=True)
     return row
 
 

@@ -85,7 +85,7 @@ def walk(state: Partitioning, random: np.random.Generator, length: int) -> None:
 def shares_of_kernels(start: Partitioning, states: int, seed: int = 0) -> list[float]:
     """For random states, the least seconds of their ops' strategies over the seconds of their kernels."""
     model, simulator = model_of(task_of(start)), Simulator.of(start.program, start.mesh)
-    once, trips, random = model.least_once(), model.trips(), np.random.default_rng(seed)
+    once, trips, random = model.least_once, model.trips(), np.random.default_rng(seed)
     found: list[float] = []
     for _ in range(states):
         state = start.copy()

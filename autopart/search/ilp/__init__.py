@@ -32,7 +32,8 @@ No strategy list holds what is not legal, so the last four are no rows of the pr
     planned    as a simulated state costs, scaled by what a strategy changes: the plan
 
 Equal layers are one node of the plan, that counts as often as there are layers; the bound is about every op, with what
-groups of them have in common computed once (`grouped_bound.py`).
+layers have in common computed once (`every_op.py`), and with the moves that decide it priced as lowerings plan them
+(`decisive_moves.py`).
 A plan's moves are priced exactly and it is solved anew; it becomes decisions whose propagation leads to it
 (`decode.py`); the lowered program is priced, and the next plan is made beside it (`planning.py`). A state is a choice
 too (`incumbent.py`): where a plan starts, and what large neighbourhoods change in part (`neighbourhood.py`).

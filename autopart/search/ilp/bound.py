@@ -2,7 +2,7 @@
 
     ops               work, and traffic that no fusion avoids, in shares in which they add up     `least_seconds.py`
     redistributions   the cheapest between two labels; a move that several uses share is paid once; no latency of
-                      reductions that may be combined; as a lowering plans them, as far as time allows
+                      reductions that may be combined; as a lowering plans them where that decides  `decisive_moves.py`
     memory            arguments alone
 
 Each of these is part of what the simulator adds up, or less, and no part is counted twice. What the bound leaves out is
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autopart.search.cost import StepSeconds
-from autopart.search.ilp.grouped_bound import GroupedBound
+from autopart.search.ilp.every_op import every_op
 from autopart.search.ilp.solver import PairwiseProblem, solve
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ def why_no_bound(task: SearchTask) -> str:
 
 def each_apart(model: Model) -> float:
     """A bound that takes no time: every op and value at its cheapest, whatever the others do. Layers may be grouped."""
-    pairs = zip(model.trips(), model.least_once(), strict=True)
+    pairs = zip(model.trips(), model.least_once, strict=True)
     return (1 - ROUNDING) * sum(float(trips * once.min()) for trips, once in pairs)
 
 
 def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBound:
-    """A bound on the score of every state, found in about so many seconds, from a model that is not grouped."""
-    least, notes = model.least(), list[str]()
+    """A bound on the score of every state, found in about so many seconds; layers of the model may be grouped."""
+    least, notes = every_op(model), list[str]()
 
     def bound(problem: PairwiseProblem, share: float) -> float:
         solved = solve(problem, seconds=share * seconds)
@@ -75,20 +75,6 @@ def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBo
     price = objective.penalty * free / limit
     over = bound(replace(least, usage_limit=None, cost=least.cost + price * least.usage), 0.25) - price * limit
     return LowerBound(_over_memory(free, over, bound(least, 0.25)), tuple(notes))
-
-
-def grouped_lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBound:
-    """The same from a grouped model of any size: about all states too, by messages alone, and so not quite as high."""
-    groups = GroupedBound(model)
-
-    def bound(share: float, *, price: float = 0.0, limited: bool = False) -> float:
-        return groups.bound(share * seconds, price=price, limited=limited) * (1 - ROUNDING)
-
-    free, limit = bound(0.5), groups.limit
-    if groups.most_held() <= limit:
-        return LowerBound(free)
-    price = objective.penalty * free / limit
-    return LowerBound(_over_memory(free, bound(0.25, price=price) - price * limit, bound(0.25, limited=True)))
 
 
 def _over_memory(free: float, over: float, fitting: float) -> float:

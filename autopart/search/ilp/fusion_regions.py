@@ -45,6 +45,7 @@ class Regions:
     computed: np.ndarray
     of_op: np.ndarray
     _behind: dict[int, frozenset[int]] = field(default_factory=dict, repr=False)
+    _breakers: dict[int, frozenset[int]] = field(default_factory=dict, repr=False)
 
     def read_from(self, op: int) -> set[int]:
         """The regions whose results an op reads."""
@@ -61,12 +62,17 @@ class Regions:
         """True where an op needs a breaker's result that needs the other op's, or the other's, if it is a breaker."""
         seen, front = set[int](), {op}
         for _ in range(DEEPEST):
-            breakers = {b for o in front for b in self.behind(o) if self.arrays.ops["op_class"][b] in BREAKERS}
-            front = breakers - seen
+            front = {b for o in front for b in self._breakers_behind(o)} - seen
             if other in front or any(other in self.behind(b) for b in front):
                 return True
             seen |= front
         return False
+
+    def _breakers_behind(self, op: int) -> frozenset[int]:
+        if op not in self._breakers:
+            op_class = self.arrays.ops["op_class"]
+            self._breakers[op] = frozenset(b for b in self.behind(op) if int(op_class[b]) in BREAKERS)
+        return self._breakers[op]
 
     def behind(self, op: int) -> frozenset[int]:
         """The ops in its scope that an op reads from, through elementwise ops and views; the nearest of many."""

@@ -23,8 +23,9 @@ from autopart.core.errors import MeshError
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.search.cost import StepSeconds
-from autopart.search.ilp.bound import each_apart, grouped_lower_bound, lower_bound, why_no_bound
+from autopart.search.ilp.bound import each_apart, lower_bound, why_no_bound
 from autopart.search.ilp.by_class import plan_by_class, program_by_class
+from autopart.search.ilp.decisive_moves import decisive_moves
 from autopart.search.ilp.decode import Decisions, Wanted, Weights, decode
 from autopart.search.ilp.held_bytes import Liveness
 from autopart.search.ilp.incumbent import choice_of
@@ -32,11 +33,12 @@ from autopart.search.ilp.lowered_moves import exact_jobs, least_jobs
 from autopart.search.ilp.neighbourhood import Neighbourhood, grown, model_of, restricted
 from autopart.search.ilp.sharding_model import Model, PlanCosts
 from autopart.search.ilp.solver import INTERRUPTED, PairwiseProblem, Solution, solve
+from autopart.search.ilp.solver.anytime import load_kernels
 from autopart.search.jobs import Job, State
 from autopart.search.problem import Problem
 
 FEW_OPS = 400
-"""Of programs of at most so many ops the bound is about each op, and solved to the end."""
+"""Of programs of at most so many ops the bound has the certain traffic of each op by itself, not of layers alike."""
 
 REPRICED = 3
 """How often moves that a solved plan uses are priced exactly and the plan is solved anew, at most."""
@@ -50,8 +52,11 @@ PLAN_GAP = 2e-3
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
 
-BOUND_SHARE = 0.25
+BOUND_SHARE = 0.4
 """Of the seconds that a search has, the bound takes so many at most, half of them for prices."""
+
+BUILT_PER_S = 10_000
+"""Ops and values a second of which the problem about every op is built and reduced, which no deadline interrupts."""
 
 PLAN_SHARE, DECODE_SHARE = 0.15, 0.3
 """Of the seconds that are left, the solver of a plan takes so many at most, half of what it has each time, and so
@@ -116,22 +121,30 @@ class Planner:
         model = self._model(grouped=False) if few and self._grouped else self.model
         with self._timed("bound"):
             problem.lower_bound = each_apart(model)
-            seconds = min(self._seconds, BOUND_SHARE * problem.seconds_left)
-            began = time.monotonic()
-            self._raise_prices(model, seconds / 2)
+            load_kernels()
+            seconds = min(2 * self._seconds, BOUND_SHARE * problem.seconds_left)
+            began, program = time.monotonic(), model.nodes.start.program
+            built_s = (program.op_count + program.value_count) / BUILT_PER_S
+            if built_s > seconds:
+                self._note(
+                    [f"no time for a bound about moves, which takes {built_s:.1g} s to build: each op by itself"]
+                )
+                return
+            self._raise_prices(model, min(seconds / 2, seconds - built_s))
             left = max(0.0, seconds - (time.monotonic() - began))
-            found = (lower_bound if few else grouped_lower_bound)(model, objective, left)
+            found = lower_bound(model, objective, left)
         problem.lower_bound = max(found.score, problem.lower_bound)
         self._note(found.notes)
 
     def _raise_prices(self, model: Model, seconds: float) -> None:
-        """Prices moves as lowerings plan them, those of the types that most bytes are moved of first."""
-        deadline, jobs = time.monotonic() + seconds, least_jobs(model.flow.pairs())
-        for first in range(0, len(jobs), PRICED_AT_A_TIME):
-            if time.monotonic() > deadline:
-                return
-            wave = jobs[first : first + PRICED_AT_A_TIME]
-            model.table.learn_least(wave, self.problem.ask(wave))
+        """Prices the moves that decide the bound as lowerings plan them, until none of them is new."""
+        deadline, table = time.monotonic() + seconds, model.table
+        while time.monotonic() < deadline and (jobs := least_jobs(decisive_moves(model))):
+            for first in range(0, len(jobs), PRICED_AT_A_TIME):
+                if time.monotonic() > deadline:
+                    return
+                wave = jobs[first : first + PRICED_AT_A_TIME]
+                table.learn_least(wave, self.problem.ask(wave))
 
     # ---- plans
 

@@ -73,13 +73,17 @@ class _Table:
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """Prices of redistributions between labels, by type of value; make them with `Prices.of`."""
+    """Prices of redistributions between labels, by type of value; make them with `Prices.of`.
+
+    exact, planned    the moves whose prices in the plan's table, and in the bound's, are those of lowered plans
+    """
 
     _tables: Mapping[TensorType, _Table]
     _known: dict[tuple[TensorType, int, int, int, int], np.ndarray] = field(default_factory=dict, repr=False)
     _places: dict[tuple[TensorType, int, int, int], np.ndarray] = field(default_factory=dict, repr=False)
     _kept: list[Sequence[Label]] = field(default_factory=list, repr=False)
     exact: set[Pair] = field(default_factory=set, repr=False)
+    planned: set[Pair] = field(default_factory=set, repr=False)
 
     @staticmethod
     def of(jobs: Sequence[PriceJob], answers: Sequence[np.ndarray]) -> Prices:
@@ -103,6 +107,7 @@ class Prices:
                 at = table.place[source], table.place[target]
                 table.seconds[USE][at] = max(table.seconds[USE][at], before_use)
                 table.seconds[DEF][at] = max(table.seconds[DEF][at], after_op)
+                self.planned.add((job.type_, source, target))
         self._known.clear()
 
     def seconds(

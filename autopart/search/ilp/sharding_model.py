@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -82,9 +83,10 @@ class Model:
 
     def least(self) -> PairwiseProblem:
         """The problem whose costs are never more than the simulator's, whatever is fused, combined and shared."""
-        seconds = [trips * once for trips, once in zip(self.trips(), self.least_once(), strict=True)]
+        seconds = [trips * once for trips, once in zip(self.trips(), self.least_once, strict=True)]
         return self._problem(seconds, self.flow, Liveness.of_arguments(self.nodes), least=True)
 
+    @cached_property
     def least_once(self) -> list[np.ndarray]:
         """Per node, for each strategy, the seconds that one run of one of its ops takes at least."""
         nodes, sizes = self.nodes, self.nodes.start.mesh.axis_sizes
