@@ -63,6 +63,7 @@ class WholeProgram:
     chain_of_op   int64[ops + 1]: its chain, or -1 - op
     value_layer   int64[values]: the layer of a value, `NOWHERE` for none
     value_part    float64[values]: equal for values that correspond in two layers
+    is_shared     bool[values]: a value in no layer that the typical layer reads, and so do its neighbours
     step          int64[slots]: one more at the corresponding slot of the next layer, and nowhere else
     gap           int64[slots]: the first slot after the layers that are left out, for slots in a layer
 
@@ -74,6 +75,7 @@ class WholeProgram:
     chain_of_op: np.ndarray = field(repr=False)
     value_layer: np.ndarray = field(repr=False)
     value_part: np.ndarray = field(repr=False)
+    is_shared: np.ndarray = field(repr=False)
     step: np.ndarray = field(repr=False)
     gap: np.ndarray = field(repr=False)
 
@@ -87,6 +89,9 @@ class WholeProgram:
         chain = np.where(has_layer, np.append(fewer.chain, 0), -1 - ops).astype(np.int64)
         layer = np.where(has_layer, np.append(fewer.layer, 0), NOWHERE).astype(np.int64)
         position = np.arange(program.value_count) - program.result_ptr[program.value_op]
+        is_shared = np.zeros(program.value_count, np.bool_)
+        is_shared[program.operands[layer[program.use_op] == fewer.typical]] = True
+        is_shared &= ~has_layer[program.value_op]
         runs_in = has_layer.copy()
         runs_in[program.value_op[program.arguments]] = False
         slot = np.arange(slot_count(program.op_count))
@@ -95,7 +100,7 @@ class WholeProgram:
             runs_in[op], (chain[op] * SLOTS_PER_OP + part) * SPAN + layer[op], -2 * SPAN * (slot + 1)
         )
         return WholeProgram(
-            fewer, layer, chain, layer[program.value_op], chain[program.value_op] + position / 1024.0,
+            fewer, layer, chain, layer[program.value_op], chain[program.value_op] + position / 1024.0, is_shared,
             corresponding, before(1) * fewer.gap[np.where(runs_in, chain, 0)][op].astype(np.int64),
         )  # fmt: skip
 
@@ -251,7 +256,8 @@ class _Things(NamedTuple):
         chain, ops, place = whole.chain_of_op, program.op_count + 1, local.placement
         maker, reader = program.value_op[place.value], np.minimum(place.position, program.op_count)
         of_value = whole.value_layer[place.value]
-        move_layer = np.where(of_value != NOWHERE, of_value, whole.layer_of_op[reader])
+        of_reader = np.where(whole.is_shared[place.value], whole.layer_of_op[reader], NOWHERE)
+        move_layer = np.where(of_value != NOWHERE, of_value, of_reader)
         move_part = 3.0 * ops * (chain[maker] + ops) + (chain[reader] + ops)
         def_layer, def_part = whole.value_layer[local.at_def], whole.value_part[local.at_def] + 0.5
         kind, subject = run.graph.nodes["kind"], run.graph.nodes["subject"]
