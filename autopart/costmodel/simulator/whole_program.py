@@ -267,10 +267,10 @@ def _at_once(slots: Sequence[np.ndarray]) -> np.ndarray:
 
 def _between(begin: np.ndarray, end: np.ndarray, in_bytes: np.ndarray, slots: int) -> np.ndarray:
     """float64[slots]: what lives at each slot, of buffers that live from `begin` to `end`."""
-    live, change = begin <= end, np.zeros(slots + 1)
-    np.add.at(change, begin[live], in_bytes[live])
-    np.add.at(change, np.minimum(end[live], slots - 1) + 1, -in_bytes[live])
-    return np.cumsum(change[:-1])
+    live = begin <= end
+    begun = np.bincount(begin[live], in_bytes[live], slots + 1)
+    ended = np.bincount(np.minimum(end[live], slots - 1) + 1, in_bytes[live], slots + 1)
+    return np.cumsum((begun - ended)[:-1])
 
 
 class _Things(NamedTuple):
