@@ -17,7 +17,7 @@ import numpy as np
 from autopart.core.passes.dead_code import kept_ops
 from autopart.core.program import ROOT, Program
 from autopart.core.ragged import entries_of
-from autopart.core.repeated_layers import RepeatedLayers, repeated_layers
+from autopart.core.repeated_layers import RepeatedLayers, like_specs, repeated_layers
 
 LEAST_LEFT_OUT = 2
 """Layers that are worth leaving out."""
@@ -74,7 +74,9 @@ def fewer_layers(program: Program) -> FewerLayers | None:
     operands = whole.operands()
     if gap is None or operands is None:
         return None
-    shorter = kept_ops(whole.without_ends(operands), ~dropped)
+    shorter = replace(
+        kept_ops(whole.without_ends(operands), ~dropped), specs=program.specs, op_spec=program.op_spec[~dropped]
+    )
     ops = np.flatnonzero(~dropped).astype(np.int32)
     number = np.cumsum(~dropped) - 1
     like = np.where(dropped, layers.table()[layers.chain, typical - layers.low], np.arange(program.op_count))
@@ -119,7 +121,8 @@ class _Whole:
         program, layer = self.program, self.layers.layer
         inner = np.flatnonzero(self.dropped & (layer < self.end - 1))
         after = self.moved(inner, 1)
-        if (after < 0).any() or (program.op_spec[inner] != program.op_spec[after]).any():
+        spec = like_specs(program)[program.op_spec]
+        if (after < 0).any() or (spec[inner] != spec[after]).any():
             return False
         nested = (program.op_scope[inner] != ROOT) != (program.op_scope[after] != ROOT)
         mine, theirs = (entries_of(program.operand_ptr, ops) for ops in (inner, after))

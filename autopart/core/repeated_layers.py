@@ -11,10 +11,18 @@ inside it, and belong to no chain.
 
 Chains that follow each other in the program are found along it, so that a layer's ops stand together: a *phase*. Two
 phases may differ by one in what they call layer 1; what holds for all is that every step to the next layer is one step.
+
+    update      u1 u10 u11 u2 u3 ...        layers by name, as in the dictionaries of flax
+
+What stands in no line is a chain all the same if each of its members reads, or is read by, another layer's member of a
+chain. Its layers come in an order of their own.
+
+Numbers that are written into a program tell no layers apart: the seeds of dropout differ from layer to layer.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -22,13 +30,18 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.colours import mixed, path_without_digits, refined, text_colour
+from autopart.core.op import splat_value
+from autopart.core.ops.rule import mappings_of
 from autopart.core.program import Program
 
 LEAST = 6
 """Layers that are worth finding."""
 
-ROUNDS = (4, 4, 8)
+ROUNDS = (4, 4, 8, 16)
 """Hops that tell ops apart: the second number for those that stay without a chain after the first, and so on."""
+
+ENOUGH = 0.9
+"""Share of a program's ops in chains at which nobody looks further."""
 
 LEAST_SHARE = 0.3
 """Share of a program's ops that its layers have, where they are worth finding."""
@@ -68,14 +81,20 @@ def repeated_layers(program: Program) -> RepeatedLayers | None:
     names = np.zeros(program.op_count, np.uint64)
     for value, name in zip(program.arguments, program.argument_names, strict=True):
         names[program.value_op[value]] = text_colour(path_without_digits(name))
-    colour = mixed(program.op_spec.astype(np.uint64), names)
+    colour = mixed(like_specs(program)[program.op_spec].astype(np.uint64), names)
     chain = layer = np.full(program.op_count, NO_CHAIN, np.int32)
-    for rounds in ROUNDS:
+    for stage, rounds in enumerate(ROUNDS):
         for _ in range(rounds):
-            colour = np.where(chain < 0, refined(program, colour), colour)
-        chain, layer = _Alike.of(program, colour).chains()
-        if np.count_nonzero(chain >= 0) < LEAST_SHARE * program.op_count:
+            colour = np.where(chain < 0, _with_owners(program, refined(program, colour)), colour)
+        alike = _Alike.of(program, colour)
+        chain, layer = alike.chains()
+        found = np.count_nonzero(chain >= 0) / max(program.op_count, 1)
+        if found < LEAST_SHARE * (stage + 1) / len(ROUNDS):
             return None
+        if stage + 1 == len(ROUNDS):
+            chain, layer = alike.beyond_lines(program, chain, layer)
+        elif stage + 2 == len(ROUNDS) and found > ENOUGH:
+            break
     member = np.flatnonzero(chain >= 0)
     if not len(member):
         return None
@@ -85,6 +104,36 @@ def repeated_layers(program: Program) -> RepeatedLayers | None:
     np.maximum.at(most, chain[member], layer[member])
     first, last = int(least.max()), int(most.min())
     return RepeatedLayers(chain, layer, first, last) if last - first + 1 >= LEAST else None
+
+
+def like_specs(program: Program) -> np.ndarray:
+    """int64[specs]: equal for specs that differ in nothing but the number that a constant has, or where a slice begins.
+
+    Zeros and ones are told from others, since they change nothing in a sum or a product; slices that are tiled in
+    different ways are told apart.
+    """
+    known: dict[object, int] = {}
+
+    def key(place: int) -> object:
+        spec = program.specs[place]
+        number = splat_value(spec)
+        if spec.kind == "slice":
+            return spec.operands, spec.results, spec.attributes["strides"], mappings_of(spec)
+        return place if number is None else (spec.results, bool(number == 0), bool(number == 1))
+
+    return np.array([known.setdefault(key(place), len(known)) for place in range(len(program.specs))], np.int64)
+
+
+def _with_owners(program: Program, colour: np.ndarray) -> np.ndarray:
+    """uint64[ops]: colours once loops and branches know what is carried and joined, and that knows them."""
+    if not program.owners:
+        return colour
+    parts, owners = np.array([*program.owners.items()], np.int64).T
+    above = np.zeros_like(colour)
+    np.add.at(above, owners, mixed(colour[parts], (parts - owners).astype(np.uint64)))
+    told = mixed(colour, above)
+    told[parts] = mixed(told[parts], told[owners])
+    return told
 
 
 class _Line(NamedTuple):
@@ -182,6 +231,37 @@ class _Alike:
             start[phase] -= _middle(least, self.sizes[phase], usual)
         chain = number[self.group]
         return chain, np.where(chain >= 0, start[self.group] + turn[self.group] * self.rank, 0).astype(np.int32)
+
+    def beyond_lines(self, program: Program, chain: np.ndarray, layer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(chain, layer) with the colours that stand in no line; see the module."""
+        chain, layer, many = chain.copy(), layer.copy(), self.sizes[self.group] >= LEAST
+        one, other = program.use_op, program.value_op[program.operands]
+        place = np.arange(len(one)) - program.operand_ptr[one]
+        some = many[one] & many[other]
+        one, other, place = one[some], other[some], place[some]
+        one, other, place = np.append(one, other), np.append(other, one), np.append(2 * place, 2 * place + 1)
+        found = True
+        while found:
+            ways = np.flatnonzero((chain[one] >= 0) & (chain[other] < 0))
+            found = False
+            for ops, layers in self._one_to_one(one[ways], other[ways], place[ways], layer):
+                if chain[ops[0]] < 0:
+                    chain[ops], layer[ops], found = int(chain.max()) + 1, layers, True
+        return chain, layer
+
+    def _one_to_one(
+        self, one: np.ndarray, other: np.ndarray, place: np.ndarray, layer: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(ops, layers) of the colours in `other` each of whose members meets one op in `one`, all of other layers."""
+        a, b = self.group[one], self.group[other]
+        order = np.lexsort((other, place, a, b))
+        a, b, place, other, of = a[order], b[order], place[order], other[order], layer[one[order]]
+        starts = np.flatnonzero(np.diff(b, prepend=-1) | np.diff(a, prepend=-1) | np.diff(place, prepend=-1)).tolist()
+        for start, end in itertools.pairwise([*starts, len(b)]):
+            ops, layers = other[start:end], of[start:end]
+            whole = end - start == self.sizes[b[start]] and (np.diff(ops) > 0).all()
+            if whole and len(np.unique(layers)) == len(layers):
+                yield ops, layers
 
     def _follow(self, one: int, found: dict[int, tuple[int, int]]) -> list[int]:
         """Finds the layers of what comes after a colour in the program, up to what is known; returns those colours."""

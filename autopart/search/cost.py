@@ -132,6 +132,8 @@ class StateCosts:
         """By a device-local program with fewer layers the cost of the whole one; None where that would not be exact."""
         if self._simulator is None or self._simulator.options.overlap:
             return None
+        if not whole.may_be_steady(local, self._simulator.links.device.combine_bytes):
+            return None
         totals = whole.totals(self._simulator.run(local))
         if totals is None:
             return None

@@ -71,8 +71,8 @@ class FewerLayersCosts:
         if not all(_alike(self.space.kind_of(decision)) for decision in decisions):
             return None
         actions, partitioning = self._walk.go_to(decisions), self._walk.partitioning
-        before, typical, after = (partitioning.state.mapping[ops] for ops in self.three)
-        alike = np.array_equal(before, typical) and np.array_equal(typical, after)
+        before, typical, after = partitioning.state.mapping[self.three]
+        alike = (before == typical).all() and (typical == after).all()
         if partitioning.share_within or self._options.share_within or not alike:
             return None
         local = lower_for_device(partitioning, self._options, self._statics)

@@ -5,6 +5,7 @@ from autopart.core.passes.default_generators import DefaultGenerators
 from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
+from autopart.core.passes.layer_order import LayerOrder
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
@@ -22,6 +23,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     FoldedPadding(),
     IndexPositions(),
     ScannedRows(),
+    LayerOrder(),
 )
 """What every imported program goes through, before the passes that a user asks for."""
 
@@ -36,6 +38,7 @@ __all__ = [
     "FoldedPadding",
     "IndexPositions",
     "InvalidProgramError",
+    "LayerOrder",
     "Pass",
     "PassReport",
     "Policy",

@@ -25,12 +25,14 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.fewer_layers import FewerLayers
+from autopart.core.layout import ACTION_MASK, LAST_TILE
 from autopart.core.repeated_layers import NO_CHAIN
 from autopart.costmodel.hardware.devices import ON_CHIP
-from autopart.costmodel.simulator.combine import MAX_COMBINED
+from autopart.costmodel.simulator.combine import MAX_COMBINED, NEVER, SOON_OPS
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before, slot_count
+from autopart.spmd.device_local import DeviceLocal
 
 LEAST_OPS = 100
 """Ops of a layer: what the simulator looks for within a hundred ops is then in the same layer or the next one."""
@@ -63,6 +65,10 @@ class WholeProgram:
     chain_of_op   int64[ops + 1]: its chain, or -1 - op
     value_layer   int64[values]: the layer of a value, `NOWHERE` for none
     value_part    float64[values]: equal for values that correspond in two layers
+    is_shared     bool[values]: a value in no layer that the typical layer reads, and so do its neighbours
+    waits         int8[values]: 1 where a reduction of the value waits for others, since nothing reads it soon; 2 in the
+                  typical layer where the next layer's has come before anything reads it; else 0
+    whole_bytes   float64[values]: bytes of whole values
     step          int64[slots]: one more at the corresponding slot of the next layer, and nowhere else
     gap           int64[slots]: the first slot after the layers that are left out, for slots in a layer
 
@@ -74,6 +80,9 @@ class WholeProgram:
     chain_of_op: np.ndarray = field(repr=False)
     value_layer: np.ndarray = field(repr=False)
     value_part: np.ndarray = field(repr=False)
+    is_shared: np.ndarray = field(repr=False)
+    waits: np.ndarray = field(repr=False)
+    whole_bytes: np.ndarray = field(repr=False)
     step: np.ndarray = field(repr=False)
     gap: np.ndarray = field(repr=False)
 
@@ -87,6 +96,18 @@ class WholeProgram:
         chain = np.where(has_layer, np.append(fewer.chain, 0), -1 - ops).astype(np.int64)
         layer = np.where(has_layer, np.append(fewer.layer, 0), NOWHERE).astype(np.int64)
         position = np.arange(program.value_count) - program.result_ptr[program.value_op]
+        is_shared = np.zeros(program.value_count, np.bool_)
+        is_shared[program.operands[layer[program.use_op] == fewer.typical]] = True
+        is_shared &= ~has_layer[program.value_op]
+        first_read = np.full(program.value_count, NEVER)
+        np.minimum.at(first_read, program.operands, program.use_position)
+        apart = first_read - program.value_op
+        layers = [np.flatnonzero(layer[:-1] == fewer.typical + n) for n in (0, 1)]
+        here, there = (ops_[np.argsort(chain[ops_])] for ops_ in layers)
+        period = np.zeros(program.op_count, np.int64)
+        period[here] = np.abs(there - here)
+        far = (layer[program.value_op] == fewer.typical) & (apart > period[program.value_op])
+        waits = np.where(apart >= SOON_OPS, 1 + far, 0).astype(np.int8)
         runs_in = has_layer.copy()
         runs_in[program.value_op[program.arguments]] = False
         slot = np.arange(slot_count(program.op_count))
@@ -95,8 +116,9 @@ class WholeProgram:
             runs_in[op], (chain[op] * SLOTS_PER_OP + part) * SPAN + layer[op], -2 * SPAN * (slot + 1)
         )
         return WholeProgram(
-            fewer, layer, chain, layer[program.value_op], chain[program.value_op] + position / 1024.0,
-            corresponding, before(1) * fewer.gap[np.where(runs_in, chain, 0)][op].astype(np.int64),
+            fewer, layer, chain, layer[program.value_op], chain[program.value_op] + position / 1024.0, is_shared,
+            waits, program.value_shape.prod(axis=1, dtype=np.float64) * program.element_bytes, corresponding,
+            before(1) * fewer.gap[np.where(runs_in, chain, 0)][op].astype(np.int64),
         )  # fmt: skip
 
     def totals(self, run: Simulation) -> Totals | None:
@@ -115,6 +137,27 @@ class WholeProgram:
         stays = self._bytes_of_arguments(run) + self._bytes_of_outputs(run)
         left_out = _between(begin[0], end[1] - 1, more * held.in_bytes[1], len(run.live))
         return Totals(serial_s, float(stays + (run.live + left_out).max()))
+
+    def may_be_steady(self, local: DeviceLocal, combine_bytes: float) -> bool:
+        """False if reductions of all layers wait for each other, and are too many for one collective.
+
+        The layers where one is full and the next begins are unlike the others. This is looked at before a run, and
+        comes close to what the run would find.
+        """
+        program, values = self.fewer.program, local.at_def[self.waits[local.at_def] > 0]
+        in_bytes, kind = self.whole_bytes[values], np.zeros(len(values), np.uint64)
+        for axis, size in enumerate(local.mesh.axis_sizes):
+            action = local.native[values] >> np.uint64(8 * axis) & np.uint64(ACTION_MASK)
+            kind |= np.where(action > LAST_TILE, action, 0).astype(np.uint64) << np.uint64(8 * axis)
+            in_bytes = np.where((action > 0) & (action <= LAST_TILE), in_bytes / size, in_bytes)
+        times = self.fewer.times[program.value_op[values]]
+        for each in np.unique(kind[kind > 0]).tolist():
+            one, typical = kind == each, (kind == each) & (times > 1)
+            of_several_layers = (self.waits[values[typical]] > 1).all() and 2 * in_bytes[typical].sum() <= combine_bytes
+            fit = times[one].sum() <= MAX_COMBINED and times[one] @ in_bytes[one] <= combine_bytes
+            if of_several_layers and not fit:
+                return False
+        return True
 
     def _is_small(self, run: Simulation, typical: np.ndarray) -> bool:
         """True if what a layer leaves on chip may still be there when a later pass comes to it."""
@@ -224,10 +267,10 @@ def _at_once(slots: Sequence[np.ndarray]) -> np.ndarray:
 
 def _between(begin: np.ndarray, end: np.ndarray, in_bytes: np.ndarray, slots: int) -> np.ndarray:
     """float64[slots]: what lives at each slot, of buffers that live from `begin` to `end`."""
-    live, change = begin <= end, np.zeros(slots + 1)
-    np.add.at(change, begin[live], in_bytes[live])
-    np.add.at(change, np.minimum(end[live], slots - 1) + 1, -in_bytes[live])
-    return np.cumsum(change[:-1])
+    live = begin <= end
+    begun = np.bincount(begin[live], in_bytes[live], slots + 1)
+    ended = np.bincount(np.minimum(end[live], slots - 1) + 1, in_bytes[live], slots + 1)
+    return np.cumsum((begun - ended)[:-1])
 
 
 class _Things(NamedTuple):
@@ -251,7 +294,8 @@ class _Things(NamedTuple):
         chain, ops, place = whole.chain_of_op, program.op_count + 1, local.placement
         maker, reader = program.value_op[place.value], np.minimum(place.position, program.op_count)
         of_value = whole.value_layer[place.value]
-        move_layer = np.where(of_value != NOWHERE, of_value, whole.layer_of_op[reader])
+        of_reader = np.where(whole.is_shared[place.value], whole.layer_of_op[reader], NOWHERE)
+        move_layer = np.where(of_value != NOWHERE, of_value, of_reader)
         move_part = 3.0 * ops * (chain[maker] + ops) + (chain[reader] + ops)
         def_layer, def_part = whole.value_layer[local.at_def], whole.value_part[local.at_def] + 0.5
         kind, subject = run.graph.nodes["kind"], run.graph.nodes["subject"]

@@ -22,12 +22,10 @@ from autopart.search.space.value_groups import ValueGroups
 
 
 def space_of_fewer(space: DecisionSpace, fewer: FewerLayers) -> DecisionSpace | None:
-    """The space; None where layers differ in the starting state, or kinds of op got lost with them."""
+    """The space; None where layers differ in the starting state."""
     start, program = space.start, space.program
     left_out = np.setdiff1d(np.arange(program.op_count), fewer.ops)
-    if len(fewer.program.specs) != len(program.specs) or not start.is_alike(
-        left_out, fewer.ops[fewer.stands_in[left_out]]
-    ):
+    if not start.is_alike(left_out, fewer.ops[fewer.stands_in[left_out]]):
         return None
     return replace(
         space,
