@@ -16,7 +16,6 @@ import jax
 import autopart as ap
 from tests.property.batches import PROGRAMS_PER_MODULE, Batch, difference, judge
 
-
 ENDS_THE_PROCESS = {315}
 """Seeds of programs that end the process in XLA's CPU compiler as they are, without any partitioning: a comparison of a
 reduction's second result with itself, "Failed to infer result type(s)"."""
