@@ -7,11 +7,13 @@
 Every program that computes again and fits is a *start*; a set of groups kept beside it is a program of its own. Sums of
 seconds and bytes predict every such program at once. The one that is predicted to be fastest of those that fit is
 priced by the schedule, whichever start it belongs to; what that says of its groups corrects the predictions of all
-sets with some of them. The next one follows, until none is predicted to be faster than what was found.
+sets with some of them. The next one follows, until none is predicted to be faster than what was found. Not every group
+is there at the peak, so what was found is then tried with one more group, though it is predicted to be too large.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -27,6 +29,9 @@ from autopart.costmodel.hardware.devices import device
 
 TRIALS = 10
 """Programs with groups of results kept that are priced at most."""
+
+BESIDE = 3
+"""Of these, how many are what was found with one more group."""
 
 GROUPS = 8
 """Groups of one start, the most seconds for a byte first: sets of them are 2**8."""
@@ -62,10 +67,26 @@ class Start:
 
     def best(self) -> tuple[float, int]:
         """(seconds, set) predicted to be fastest of those that fit and are open; infinity where none does."""
-        fits = self._open & (self._estimate.peak_bytes + self._kept @ self._bytes <= self.memory_bytes)
-        seconds = np.where(fits, self._estimate.step_s - self._kept @ self._seconds, np.inf)
+        fits = self._open & (self._bytes_with() <= self.memory_bytes)
+        seconds = np.where(fits, self._seconds_with(), np.inf)
         chosen = int(seconds.argmin())
         return float(seconds[chosen]), chosen
+
+    def smallest_beside(self, around: int, bound_s: float) -> int | None:
+        """Of the open sets with one group more than `around`, predicted below `bound_s`, the one that takes least."""
+        more = (self._kept & ~self._kept[around]).sum(axis=1)
+        among = self._open & (more == 1) & self._kept[:, self._kept[around]].all(axis=1)
+        takes = np.where(among & (self._seconds_with() <= bound_s), self._bytes_with(), np.inf)
+        chosen = int(takes.argmin())
+        return chosen if takes[chosen] < np.inf else None
+
+    def _seconds_with(self) -> np.ndarray:
+        """float64[sets]: predicted."""
+        return self._estimate.step_s - self._kept @ self._seconds
+
+    def _bytes_with(self) -> np.ndarray:
+        """float64[sets]: predicted."""
+        return self._estimate.peak_bytes + self._kept @ self._bytes
 
     def rewriting(self, chosen: int) -> Rewriting:
         """The program that keeps a set of groups."""
@@ -93,22 +114,30 @@ def kept_subsets(
     traced: Traced, tried: Sequence[Tried], price: Callable[[Rewriting], Tried], mesh: Mesh
 ) -> Iterator[Tried]:
     """Programs of `tried` that compute again, with groups of results kept, the one predicted to be fastest first."""
-    fastest = min((t.rank[1] for t in tried if t.rank[0] == 0), default=np.inf)
+    fastest = min((t.rank[1] for t in tried if t.rank[0] == 0), default=math.inf)
     return most_promising(list(_starts(traced, tried, mesh)), price, fastest)
 
 
 def most_promising(starts: Sequence[Start], price: Callable[[Rewriting], Tried], fastest: float) -> Iterator[Tried]:
     """Sets of groups beside their starts, each predicted to be faster than `fastest` and all that were priced."""
-    for _ in range(TRIALS if starts else 0):
-        (seconds, chosen), start = min(((s.best(), s) for s in starts), key=lambda found: found[0])
-        if seconds > (1 - LEAST_GAIN) * fastest:
+    if not starts:
+        return
+    best, around = min(starts, key=lambda start: start.tried.rank), 0
+    best_s, beside = best.tried.rank[1], 0
+    for _ in range(TRIALS):
+        bound_s = (1 - LEAST_GAIN) * min(fastest, best_s)
+        (seconds, chosen), start = min(((start.best(), start) for start in starts), key=lambda found: found[0])
+        if seconds > bound_s:
+            start, chosen, beside = best, best.smallest_beside(around, bound_s), beside + 1
+        if chosen is None or beside > BESIDE:
             return
         found = price(start.rewriting(chosen))
         start.learn(chosen, found.estimate)
         if found.estimate is not None and found.estimate.peak_bytes > start.memory_bytes:
             found = Tried(found.rewriting, why=f"it leaves less than {1 - ROOM:.0%} of the memory")
         yield found
-        fastest = min(fastest, found.rank[1])
+        if found.rank[1] < best_s:
+            best, around, best_s = start, chosen, found.rank[1]
 
 
 def _starts(traced: Traced, tried: Sequence[Tried], mesh: Mesh) -> Iterator[Start]:
