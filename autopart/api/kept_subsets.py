@@ -141,16 +141,18 @@ def most_promising(starts: Sequence[Start], price: Callable[[Rewriting], Tried],
 
 
 def _starts(traced: Traced, tried: Sequence[Tried], mesh: Mesh) -> Iterator[Start]:
-    """The programs that compute again and fit, each with its groups; none where the program fits as it is."""
+    """The programs that compute again and fit, each with its groups; none where the program fits as it is.
+
+    Where none fits, the one that needs least: results that are kept may take less than what they are computed from.
+    """
     if mesh.device is None or not str(min(tried, key=lambda t: t.rank).rewriting):
         return
     room_bytes = ROOM * device(mesh.device).hbm_bytes
-    for one in tried:
-        rewriting, estimate = one.rewriting, one.estimate
-        if rewriting.recompute is None or one.traced is None or estimate is None or not estimate.fits:
-            continue
-        loop = rewriting.microbatch
-        whole = Rewriting(loop, None).of(traced).program
-        groups = kept_instead(whole, one.traced.program, mesh, 1 if loop is None else loop.steps)[:GROUPS]
-        if groups:
-            yield Start(one, estimate, groups, room_bytes)
+    again = sorted((t for t in tried if t.rewriting.recompute is not None), key=lambda t: t.rank)
+    for one in [t for t in again if t.rank[0] == 0] or again[:1]:
+        if one.traced is not None and one.estimate is not None:
+            loop = one.rewriting.microbatch
+            whole = Rewriting(loop, None).of(traced).program
+            groups = kept_instead(whole, one.traced.program, mesh, 1 if loop is None else loop.steps)[:GROUPS]
+            if groups:
+                yield Start(one, one.estimate, groups, room_bytes)
