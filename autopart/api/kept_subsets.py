@@ -39,7 +39,8 @@ GROUPS = 8
 ROOM = 0.75
 """Share of the memory up to which results are kept because there is room: a compiler may need more than is estimated.
 
-The TPU compiler needs up to 1.3 times as much (`python -m experiments.fitting compiler`).
+The TPU compiler needs up to 1.3 times as much (`python -m experiments.fitting compiler`): conversions done before a
+loop, and f32 results that the simulator takes for part of the kernels that read them.
 """
 
 LEAST_GAIN = 0.001

@@ -152,9 +152,9 @@ def line(row: dict[str, Any]) -> str:
 
 def main(names: Sequence[str]) -> None:
     """Measures the cases whose names hold one of `names`, all without any."""
-    rows = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for case in CASES:
         if not names or any(name in case.name for name in names):
             print(case.name, flush=True)
-            rows[case.name] = measured(case)
-            KEPT.write_text(json.dumps(rows, indent=1) + "\n")
+            row = measured(case)
+            kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+            KEPT.write_text(json.dumps({**kept, case.name: row}, indent=1) + "\n")
