@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -89,3 +90,16 @@ def test_what_turns_out_too_large_rules_out_what_is_larger():
     seconds, chosen = start.best()
     assert chosen != everything
     assert seconds < 4.2
+
+
+def test_where_the_start_does_not_fit_results_that_take_less_than_their_operands_are_found():
+    def tried(keep, peak_bytes):
+        estimate = SimpleNamespace(step_s=2.0, peak_bytes=peak_bytes, fits=peak_bytes <= 10)
+        return Tried(Rewriting(None, ap.Recompute(keep)), None, SimpleNamespace(estimate=estimate))
+
+    one = tried(["blocks"], 12.0)
+    start = Start(one, one.estimate, [Group("large", 0.2, 6.0), Group("small", 0.1, 1.0)], 7.5)
+    priced = lambda program: tried([*program.recompute.policies], 9.0)  # noqa: E731
+    first = next(most_promising([start], priced, math.inf))
+    assert first.rewriting.recompute.policies == ("blocks", "small")
+    assert first.rank[0] == 0
