@@ -15,11 +15,20 @@ bytes of the f32 state of which no matmul reads anything.
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from autopart.api.automatic import AutomaticPartition, SearchWarning
+from autopart.api.microbatch import Microbatch
+from autopart.api.recompute import Recompute
+from autopart.api.rewritings import Rewriting, rewritings
+from autopart.api.schedule import Scheduled
+from autopart.api.trace import Traced
+from autopart.api.tried_programs import Setting, Tried, named_only, tried_program
 from autopart.core.mesh import Mesh
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise
@@ -27,6 +36,7 @@ from autopart.core.program import Program
 from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.estimate import Estimate
+from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.simulator.simulator import Simulation
 
 HELD = 64
@@ -101,3 +111,53 @@ def larger_meshes(mesh: Mesh) -> Iterator[tuple[str, Mesh]]:
     for axis, size in mesh.shape.items():
         shape = {**mesh.shape, axis: 2 * size}
         yield f"ap.Mesh({shape!r}, device={mesh.device!r})", Mesh(shape, mesh.device, dict(mesh.links))
+
+
+# ---- what a search over one program says
+
+LIKELY = {"microbatch": (1, 4), "recompute": ("blocks",)}
+"""The programs that are tried for a search which was not asked to choose one, once nothing fits."""
+
+
+def advised(traced: Traced, setting: Setting, scheduled: Scheduled, tried: Sequence[Tried]) -> Scheduled:
+    """Warns of a search's result that does not fit, with what would; the search's report then has the lines."""
+    estimate = scheduled.estimate
+    place = next((i for i, row in enumerate(scheduled.reports) if "does_not_fit" in row.report), None)
+    if place is None:
+        return scheduled
+    missing = scheduled.reports[place].report["does_not_fit"]
+    search = setting.schedule[place - setting.before(scheduled)]
+    if estimate is None or not isinstance(search, AutomaticPartition) or not _is_simulated(search, setting):
+        warnings.warn("\n  ".join(missing), SearchWarning, stacklevel=4)
+        return scheduled
+    if estimate.fits:
+        return scheduled
+    memory_bytes = device(estimate.device).hbm_bytes
+    lines = advice(
+        estimate, lambda: _changes(traced, setting, search, place - setting.before(scheduled), tried), memory_bytes
+    )
+    warnings.warn("\n  ".join([f"{missing[0]}; why, and what would:", *lines]), SearchWarning, stacklevel=4)
+    reports = list(scheduled.reports)
+    reports[place] = dataclasses.replace(reports[place], report={**reports[place].report, "advice": lines})
+    return dataclasses.replace(scheduled, reports=tuple(reports))
+
+
+def _is_simulated(search: AutomaticPartition, setting: Setting) -> bool:
+    """Whether the simulator alone said that nothing fits, so that it can say what would."""
+    return search.cost_model is None and search.referee is None and setting.cost_model is None
+
+
+def _changes(
+    traced: Traced, setting: Setting, search: AutomaticPartition, place: int, tried: Sequence[Tried]
+) -> Iterator[Priced]:
+    """Other programs, then other meshes, each with the named schedules."""
+    named = dataclasses.replace(named_only(search), microbatch=(), recompute=False)
+    if not tried and not any(isinstance(tactic, Microbatch | Recompute) for tactic in setting.schedule):
+        likely = rewritings(traced.program, dataclasses.replace(search, **LIKELY))
+        tried = [tried_program(r, traced, setting, named, place) for r in likely if str(r)]
+    for one in tried:
+        yield str(one.rewriting) or "the program as it is", one.scheduled.estimate if one.scheduled else None
+    for code, mesh in larger_meshes(setting.mesh):
+        larger = dataclasses.replace(setting, mesh=mesh)
+        found = tried_program(Rewriting(None, None), traced, larger, named, place)
+        yield code, found.scheduled.estimate if found.scheduled else None

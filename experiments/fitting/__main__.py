@@ -1,6 +1,7 @@
 """See the README. Prints rows and keeps them.
 
 python -m experiments.fitting [mesh ...]               the 7 B model by the simulator, in results.json
+python -m experiments.fitting limits [case ...]        beside trying everything, at several limits of memory
 python -m experiments.fitting compiler                 what the TPU compiler said, from compiler.json
 python -m experiments.fitting compile [case ...]       has it compile cases whose names hold a word; needs libtpu
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import autopart as ap
+from experiments.fitting import limits
 from experiments.fitting.compiler import compile_all, report
 from experiments.fitting.model import Config, abstract_args, step
 
@@ -73,6 +75,9 @@ def measured(mesh: ap.Mesh) -> dict[str, Any]:
 
 def main(names: list[str]) -> None:
     """Measures the meshes of these names, all without any; or asks the compiler."""
+    if names[:1] == ["limits"]:
+        limits.main(names[1:])
+        return
     if names[:1] == ["compile"]:
         compile_all(names[1:])
     if names[:1] in (["compile"], ["compiler"]):

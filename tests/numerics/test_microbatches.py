@@ -16,13 +16,15 @@ from tests.models.case import MESH
 from tests.numerics.test_partitioned_equals_unpartitioned import assert_same, case_of, run, whole_results
 
 STEPS = 2
+ON_DEVICE = ap.Mesh(MESH.shape, device="tpu_v3")
+ALL_AUTO = ap.AutomaticPartition(list(MESH.axis_names), budget=ap.Budget(30), cache=False, progress=False)
 GRAPH = {"graph": {"edges": 0, "senders": 0, "receivers": 0}}
 MODELS: dict[str, tuple[dict[str, Any], int, tuple[str, ...]]] = {
-    "decoder_unrolled": ({"batch": 0}, 1, ("alone", "BP", "BP+MP", "BP+Z3")),
-    "decoder_scan_flax": ({"tokens": 0}, 1, ("alone", "BP", "BP+MP", "BP+Z3")),
-    "mixture_of_experts": ({"batch": 0}, 1, ("alone", "BP", "BP+MP", "BP+Z3")),
-    "graph_network": (GRAPH, 6, ("alone", "ES")),
-    "diffusion_unet": ({"batch": 0}, 1, ("alone", "BP", "BP+Z3")),
+    "decoder_unrolled": ({"batch": 0}, 1, ("alone", "BP", "BP+MP", "AllAuto", "BP+Z3")),
+    "decoder_scan_flax": ({"tokens": 0}, 1, ("alone", "BP", "BP+MP", "AllAuto", "BP+Z3")),
+    "mixture_of_experts": ({"batch": 0}, 1, ("alone", "BP", "BP+MP", "AllAuto", "BP+Z3")),
+    "graph_network": (GRAPH, 6, ("alone", "AllAuto", "ES")),
+    "diffusion_unet": ({"batch": 0}, 1, ("alone", "BP", "BP+MP", "AllAuto", "BP+Z3")),
 }
 """What is cut, how many loops that takes, and the schedules it stands in."""
 
@@ -47,11 +49,11 @@ RUNS = [
 def steps_of(model: str, schedule: str) -> tuple[ap.PartitionedFunction, ap.PartitionedFunction]:
     """The step without microbatches, and with them, in the middle of the schedule."""
     case, (inputs, loops, _) = case_of(model), MODELS[model]
-    tactics = case.schedules.get(schedule, [])
+    tactics = [ALL_AUTO] if schedule == "AllAuto" else case.schedules.get(schedule, [])
     split = ap.Microbatch(inputs, STEPS, loops=loops)
     donated = tuple(range(case.state))
-    whole = ap.jit(case.step, MESH, tactics, donate_argnums=donated)
-    return whole, ap.jit(case.step, MESH, [*tactics[:1], split, *tactics[1:]], donate_argnums=donated)
+    whole = ap.jit(case.step, ON_DEVICE, tactics, donate_argnums=donated)
+    return whole, ap.jit(case.step, ON_DEVICE, [*tactics[:1], split, *tactics[1:]], donate_argnums=donated)
 
 
 def batch_all_reduces(step: ap.PartitionedFunction, args: tuple[Any, ...]) -> int:

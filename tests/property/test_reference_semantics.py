@@ -8,12 +8,17 @@ jax and the partitioned run does not, the lowering is wrong; where neither agree
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
 import jax
 
 import autopart as ap
 from tests.property.batches import PROGRAMS_PER_MODULE, Batch, difference, judge
+
+ENDS_THE_PROCESS = {315}
+"""Seeds of programs that end the process in XLA's CPU compiler as they are, without any partitioning: a comparison of a
+reduction's second result with itself, "Failed to infer result type(s)"."""
 
 
 def pytest_generate_tests(metafunc):
@@ -24,6 +29,8 @@ def pytest_generate_tests(metafunc):
 
 def test_loop_nests_in_sequence_compute_what_devices_and_plain_jax_compute(number):
     batch = Batch.numbered(number)
+    programs = tuple(program for program in batch.programs if program.seed not in ENDS_THE_PROCESS)
+    batch = dataclasses.replace(batch, programs=programs)
     inputs = batch.inputs()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ap.SearchWarning)

@@ -1,0 +1,97 @@
+"""The programs that a search chooses from: whole or in microbatches, everything kept or some of it computed again.
+
+    microbatch=(1, 4), recompute=True      as it is, "matmuls", "blocks", and the same in a loop over 4 microbatches
+
+The batch that is cut is the dim of the inputs that data parallelism would tile.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autopart.api.automatic import AutomaticPartition
+from autopart.api.microbatch import Microbatch, MicrobatchLoop
+from autopart.api.recompute import RecomputationOf, Recompute
+from autopart.api.tactic import TacticContext
+from autopart.api.trace import Traced
+from autopart.core.mesh import Mesh
+from autopart.core.partitioning import Partitioning
+from autopart.core.passes import Pass
+from autopart.core.program import Program
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.space.named.inputs import Inputs
+from autopart.spmd.microbatch import AXIS
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """How a program is rewritten before it is partitioned."""
+
+    microbatch: Microbatch | None
+    recompute: Recompute | None
+
+    def __str__(self) -> str:
+        """The tactics, as code."""
+        found = []
+        if self.microbatch is not None:
+            found.append(f"ap.Microbatch({dict(self.microbatch.inputs)!r}, steps={self.microbatch.steps})")
+        if self.recompute is not None:
+            found.append(f"ap.Recompute({self.recompute.keep!r})")
+        return ", ".join(found)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What its tactics say of themselves."""
+        tactics = [tactic for tactic in (self.microbatch, self.recompute) if tactic is not None]
+        return {key: said for tactic in tactics for key, said in tactic.report.items()}
+
+    def passes(self) -> list[Pass]:
+        """The passes that rewrite it."""
+        context, found = TacticContext(), list[Pass]()
+        if self.microbatch is not None:
+            found.append(MicrobatchLoop(self.microbatch, context))
+        if self.recompute is not None:
+            found.append(RecomputationOf(self.recompute, context))
+        return found
+
+    def of(self, traced: Traced) -> Traced:
+        """The rewritten program, on every platform it may be lowered for."""
+        passes, again = self.passes(), traced.again
+        made = traced.after(passes)
+        return made if again is None else dataclasses.replace(made, again=lambda name: again(name).after(passes))
+
+
+def rewritings(program: Program, search: AutomaticPartition) -> Iterator[Rewriting]:
+    """The programs that a search chooses from; the first is the one that costs least where it fits."""
+    policies = ("matmuls", "blocks") if search.recompute is True else tuple(search.recompute or ())
+    steps = tuple(search.microbatch) or (1,)
+    inputs = batch_inputs(program, [s for s in steps if s > 1])
+    for number in steps:
+        microbatch = None if number == 1 else Microbatch(inputs, number)
+        if microbatch is not None and not inputs:
+            continue
+        for policy in (None, *policies):
+            yield Rewriting(microbatch, None if policy is None else Recompute(policy))
+
+
+def batch_inputs(program: Program, steps: Sequence[int]) -> Mapping[str, Any]:
+    """The inputs that are data, with their batch dims, as `ap.Microbatch` takes them; empty where none is found."""
+    if not steps:
+        return {}
+    space = DecisionSpace.of(Partitioning(program, Mesh({AXIS: math.gcd(*steps)})), [AXIS])
+    below: dict[str, dict[str, int]] = {}
+    for value, dim in Inputs.of(space, AXIS).dims.items():
+        head, _, rest = program.value_name(value).partition("/")
+        below.setdefault(head, {})[rest] = dim
+    leaves = Counter(name.partition("/")[0] for name in program.argument_names)
+    return {head: _one_dim(dims, leaves[head]) for head, dims in below.items()}
+
+
+def _one_dim(dims: dict[str, int], leaves: int) -> Any:
+    """The dim of all leaves where it is the same for all, else a dim for each path."""
+    return next(iter(dims.values())) if len(dims) == leaves and len(set(dims.values())) == 1 else dims
