@@ -108,7 +108,7 @@ def _flop(spec: OpSpec) -> float:
 
 def _example(types: str, sizes: str, strides: str, padding: str = "") -> Example:
     attributes = f"window_dimensions = array<i64: {sizes}>, window_strides = array<i64: {strides}>"
-    padded = f", padding = dense<{padding}> : tensor<2x2xi64>" if padding else ""
+    padded = f", padding = dense<{padding}> : tensor<{len(sizes.split(','))}x2xi64>" if padding else ""
     return op("select_and_scatter", types, attributes + padded, f"{_SELECT}}}, {{{_ADD}")
 
 
@@ -117,6 +117,7 @@ def _example(types: str, sizes: str, strides: str, padding: str = "") -> Example
     traits=Reduction(flop=_flop, passes=lambda spec: combined_by_reducer(spec, whole=(0,))),
     localize=_localize,
     examples=(
+        _example("4x4x8xf32, 4x2x4xf32, f32 -> 4x4x8xf32", "1, 2, 3", "1, 2, 2", "[[0, 0], [0, 0], [1, 0]]"),
         _example("4x8xf32, 4x4xf32, f32 -> 4x8xf32", "1, 2", "1, 2"),
         _example("4x8xf32, 4x4xf32, f32 -> 4x8xf32", "1, 3", "1, 2", "[[0, 0], [0, 1]]"),
         _example("2x8xf32, 2x4xf32, f32 -> 2x8xf32", "1, 3", "1, 2", "[[0, 0], [1, 0]]"),

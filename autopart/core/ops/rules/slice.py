@@ -91,6 +91,7 @@ def _slice(types: str, starts: str, limits: str, strides: str) -> Example:
     traits=Slicing(cheap_to_regather=True, passes=moved()),
     localize=_localize,
     examples=(
+        _slice("4x8x4xf32 -> 4x4x1xf32", "0, 2, 3", "4, 6, 4", "1, 1, 1"),
         _slice("4x8xf32 -> 4x4xf32", "0, 2", "4, 6", "1, 1"),
         _slice("4x8xf32 -> 4x4xf32", "0, 1", "4, 8", "1, 2"),
         _slice("4x8xf32 -> 4x4xf32", "0, 0", "4, 7", "1, 2"),
