@@ -98,6 +98,8 @@ class SpecTable:
             _check_dialects(op)
             kind = name.removeprefix("stablehlo.")
             decoded = {n: self._decode(n, v) for n, v in attributes if _is_computed(n, name)}
+            if kind == "select_and_scatter" and (selected_by := comparison(op.regions[0])):
+                decoded["selected_by"] = selected_by
             spec = OpSpec(
                 kind,
                 {**default_attributes(kind), **decoded},
@@ -194,6 +196,14 @@ def summary(region: ir.Region) -> str:
     if "opaque" in reducers:
         return "opaque"
     return reducers[0] if len(set(reducers)) == 1 else ",".join(reducers)
+
+
+def comparison(region: ir.Region) -> str:
+    """The direction of the one comparison of its arguments that a region consists of, "GE"; "" if it is none."""
+    ops = [o.operation for block in region.blocks for o in block.operations]
+    if len(ops) != 2 or ops[0].name != "stablehlo.compare" or list(ops[0].operands) != list(region.blocks[0].arguments):
+        return ""
+    return str(decode(ops[0].attributes["comparison_direction"]))
 
 
 _PICKS = (

@@ -19,6 +19,7 @@ updates) that is gathered on its way to the ops that use it (FSDP).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -76,6 +77,7 @@ class _Finder:
     def __init__(self, partitioning: Partitioning, local: DeviceLocal, price: Price | None, axis: int):
         self._partitioning, self._local, self._program = partitioning, local, local.program
         self._price, self._axis, self._name = price, axis, local.mesh.axis_names[axis]
+        self._size = local.mesh.axis_sizes[axis]
         self._loops = (local.mapping[:, axis] >= 0) & ((local.passing >> axis & 1) == 0)
         self._keeps_part = _of_mapping(local, local.table.arrays.alone, axis)
         self._held = tiled_dims(local.settled, axis)
@@ -183,7 +185,17 @@ class _Finder:
         before = table.of[self._program.op_spec[op]][fitting[0]].after
         if before is not None:
             return f"{spec.kind} slices dim {dim} once dim {before.operands[operand]} is cut {before.extent} ways"
-        return f"{extent} is not a multiple of {ways}" if extent % ways else "propagation did not reach it"
+        if extent % ways == 0:
+            return "propagation did not reach it"
+        return f"{extent} is not a multiple of {ways}{self._two_axes(op, fitting[0], extent // (ways // self._size))}"
+
+    def _two_axes(self, op: int, mapping: int, room: int) -> str:
+        """Which two axes could tile a factor and the next one, where this axis is too large for what room there is."""
+        mappings = self._partitioning.table.of[self._program.op_spec[op]]
+        major = math.gcd(room, self._size)
+        minor = self._size // major
+        following = any(m.after == mappings[mapping] and m.extent % minor == 0 for m in mappings)
+        return f": axes of {major} and {minor} instead of {self._name} would fit" if following and major > 1 else ""
 
     def _no_mapping(self, op: int) -> str:
         found = rule_of(self._program.spec(op))

@@ -12,6 +12,10 @@ padded vocabulary       the same, the vocabulary tiled by a tactic that pads it
 sampled decoding        one of the 40 likeliest tokens of a tiled vocabulary
 routed tokens           places in the queues of experts, by a cumulative sum over tiled tokens
 drawn masks             dropout by keys of `rbg`, on GPUs
+next token              logits[:, :-1] against tokens[:, 1:], the sequence tiled too
+inputs without the last tokens[:, :-1] go in, tokens[:, 1:] are to come out
+pooled images           the beginning of a ResNet, its 3 x 3 max pool of stride 2, tiled in space
+pooled tokens           a classifier that reads the first token, the sequence tiled
 """
 
 from __future__ import annotations
@@ -225,11 +229,73 @@ def masked(params: dict[str, Any], x: jax.Array, y: jax.Array, key: jax.Array) -
     return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
 
 
+def next_token(params: dict[str, Any], tokens: jax.Array) -> dict[str, Any]:
+    """One step for the loss of the next token, cut off what the model says."""
+
+    def loss(params: dict[str, Any]) -> jax.Array:
+        scores = jax.nn.log_softmax(_scores(params, tokens)[:, :-1])
+        return -jnp.mean(jnp.take_along_axis(scores, tokens[:, 1:, None], -1))
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def without_last(params: dict[str, Any], tokens: jax.Array) -> dict[str, Any]:
+    """The same, cut off what the model is given."""
+
+    def loss(params: dict[str, Any]) -> jax.Array:
+        scores = jax.nn.log_softmax(_scores(params, tokens[:, :-1]))
+        return -jnp.mean(jnp.take_along_axis(scores, tokens[:, 1:, None], -1))
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def _scores(params: dict[str, Any], tokens: jax.Array) -> jax.Array:
+    h = params["table"][tokens]
+    for layer in params["layers"]:
+        h = _block(layer, h)
+    return h @ params["head"]
+
+
+def pooled_images(params: dict[str, jax.Array], x: jax.Array) -> dict[str, jax.Array]:
+    """One step for two convolutions with a max pool between them, as a ResNet begins."""
+
+    def loss(params: dict[str, jax.Array]) -> jax.Array:
+        h = jax.nn.relu(_image_conv(x, params["stem"]))
+        h = lax.reduce_window(h, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+        return jnp.mean(_image_conv(h, params["next"]) ** 2)
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def pooled_tokens(params: dict[str, Any], x: jax.Array) -> dict[str, Any]:
+    """One step for blocks and a classifier of the first token, x[batch, time, width]."""
+
+    def loss(params: dict[str, Any]) -> jax.Array:
+        h = x
+        for layer in params["layers"]:
+            h = _block(layer, h)
+        return jnp.mean((h[:, 0] @ params["head"]) ** 2)
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
 LAYER = {"up": _f32(WIDTH, HIDDEN), "down": _f32(HIDDEN, WIDTH)}
 BP = ap.ManualPartition({"x": 0, "y": 0}, axis="batch", name="BP")
 TOKENS = jax.ShapeDtypeStruct((32, 1024), jnp.int32)
 GPT2 = ({"table": _f32(50257, 768), "layers": [{"up": _f32(768, 3072), "down": _f32(3072, 768)}] * 12}, TOKENS, TOKENS)
 MEGATRON = (BP, ap.ManualPartition({"params": {"*up": 1}}, axis="model", name="MP"))
+LANGUAGE = (
+    {
+        "table": _f32(VOCABULARY, 1024),
+        "head": _f32(1024, VOCABULARY),
+        "layers": [{"up": _f32(1024, 4096), "down": _f32(4096, 1024)}] * 2,
+    },
+    jax.ShapeDtypeStruct((16, 2048), jnp.int32),
+)
+SEQUENCES = (
+    ap.ManualPartition({"tokens": 0}, axis="batch", name="BP"),
+    ap.ManualPartition({"tokens": 1}, axis="model", name="SP"),
+)
 CASES = (
     Case(
         "accumulated gradients",
@@ -324,5 +390,25 @@ CASES = (
         ({"layers": [LAYER] * 4}, _f32(4096, WIDTH), _f32(4096, WIDTH), jax.ShapeDtypeStruct((4,), jnp.uint32)),
         (BP, ap.ManualPartition({"params": {"*up": 1}}, axis="model", name="MP")),
         GPUS,
+    ),
+    Case("next token", next_token, LANGUAGE, SEQUENCES),
+    Case("inputs without the last", without_last, LANGUAGE, SEQUENCES),
+    Case(
+        "pooled images",
+        pooled_images,
+        ({"stem": _f32(7, 7, 3, 64), "next": _f32(3, 3, 64, 64)}, _f32(4, 1024, 1024, 3)),
+        (
+            ap.ManualPartition({"x": 1}, axis="batch", name="ROWS"),
+            ap.ManualPartition({"x": 2}, axis="model", name="COLUMNS"),
+        ),
+    ),
+    Case(
+        "pooled tokens",
+        pooled_tokens,
+        ({"layers": [LAYER] * 2, "head": _f32(WIDTH, 1000)}, _f32(32, 1024, WIDTH)),
+        (
+            ap.ManualPartition({"x": 0}, axis="batch", name="BP"),
+            ap.ManualPartition({"x": 1}, axis="model", name="SP"),
+        ),
     ),
 )

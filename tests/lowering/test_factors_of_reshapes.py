@@ -71,7 +71,9 @@ def test_a_minor_factor_is_gathered_and_the_merged_rows_tiled_if_the_major_one_h
 def test_an_axis_larger_than_the_first_factor_is_refused_and_reported():
     counts, low = run(split, (16, 3), [("c", 0)], ap.Mesh({"c": 8}))
     assert counts == {"all_gather": 1}
-    assert "4 is not a multiple of 8" in str(low.metadata)
+    assert "4 is not a multiple of 8: axes of 4 and 2 instead of c would fit" in str(low.metadata)
+    counts, _ = run(split, (16, 3), [("c0", 0), ("c1", 0)], ap.Mesh({"c0": 4, "c1": 2}))
+    assert not counts
 
 
 @pytest.mark.parametrize("tiles", [[("a", 0), ("b", 0)], [("b", 0), ("a", 0)], [("b", 1), ("a", 0)]])

@@ -136,3 +136,35 @@ def test_loops_run_in_sequence_give_the_same_numbers():
 def test_many_chains_are_equal(batch: int, mesh: str):
     same_everywhere(several(range(200 + 10 * batch, 210 + 10 * batch)), mesh)
     same_everywhere(several(range(200 + 10 * batch, 206 + 10 * batch), grad=True), mesh)
+
+
+POOLS = {
+    "as jax pads": ((1, 3, 1), (1, 2, 1), "SAME"),
+    "padded before": ((1, 3, 1), (1, 2, 1), ((0, 0), (1, 0), (0, 0))),
+    "around": ((1, 3, 1), (1, 1, 1), "SAME"),
+    "wide, of rows and features": ((1, 5, 2), (1, 3, 1), ((0, 0), (1, 1), (1, 0))),
+}
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_gradients_of_overlapping_pools_read_what_their_windows_do(pool):
+    def fun(x: jax.Array) -> jax.Array:
+        return jax.grad(lambda x: jnp.sum(lax.reduce_window(x, -np.inf, lax.max, *POOLS[pool]) ** 2))(x + 1)
+
+    sizes, tiles = MESHES["two axes on one dim"]
+    step = ap.jit(fun, ap.Mesh(sizes), [ap.ManualPartition({"x": d}, axis=a) for a, d in tiles])
+    low = step.lower(X)
+    assert not low.metadata.gathered
+    np.testing.assert_array_equal(step(X), jax.jit(fun)(X))
+    np.testing.assert_array_equal(low.interpret(X), jax.jit(fun)(X))
+
+
+def test_a_small_part_of_a_tiled_dim_is_summed_over_devices():
+    def fun(x: jax.Array) -> tuple[jax.Array, ...]:
+        return x[:, 0] * 2, x[:, -1] > 0, x[:, 5:8] + 1, x[2:3, 40:41, :1]
+
+    sizes, tiles = MESHES["a batch beside"]
+    step = ap.jit(fun, ap.Mesh(sizes), [ap.ManualPartition({"x": d}, axis=a) for a, d in tiles])
+    assert set(step.lower(X).program.collectives()) == {"all_reduce"}
+    for got, want in zip(step(X), fun(jnp.asarray(X)), strict=True):
+        np.testing.assert_array_equal(got, want)

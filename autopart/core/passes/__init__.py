@@ -2,13 +2,16 @@
 
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.default_generators import DefaultGenerators
+from autopart.core.passes.even_slices import EvenSlices
 from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.layer_order import LayerOrder
+from autopart.core.passes.pooling_gradients import PoolingGradients
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
+from autopart.core.passes.refilled_slices import RefilledSlices
 from autopart.core.passes.run_passes import PassReport, run_passes
 from autopart.core.passes.scanned_rows import ScannedRows
 from autopart.core.passes.split_argmax import SplitArgmax
@@ -19,6 +22,11 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     SplitArgmax(),
     SplitTopK(),
     SplitCumulative(),
+    DeadCode(),
+    RefilledSlices(),
+    EvenSlices(),
+    RefilledSlices(),
+    PoolingGradients(),
     DeadCode(),
     FoldedPadding(),
     IndexPositions(),
@@ -34,6 +42,7 @@ __all__ = [
     "POLICIES",
     "DeadCode",
     "DefaultGenerators",
+    "EvenSlices",
     "ExpectedTrips",
     "FoldedPadding",
     "IndexPositions",
@@ -42,7 +51,9 @@ __all__ = [
     "Pass",
     "PassReport",
     "Policy",
+    "PoolingGradients",
     "Recomputation",
+    "RefilledSlices",
     "ScannedRows",
     "SplitArgmax",
     "SplitCumulative",

@@ -4,6 +4,7 @@
     convolution %p, %w, no padding  ->  convolution %x, %w, 3 before
 
     slice (pad %x by 1 and 1) [2:]  ->  pad %x by -1 and 1                         a stencil's neighbour, a shift
+    pad (pad %x by 0 and 1) by -1   ->  pad %x by -1 and 1                         its gradient
     pad %y by -3 and 0, of the convolution that leaves %y  ->  a convolution that pads 3 less before
 
 What is in between is as long as no axis divides, so every tile would be gathered for it; compilers fold it too. It is
@@ -94,6 +95,8 @@ def _folded(program: Program, op: int, reader: int) -> _Folded | None:
     match outer.kind:
         case "slice":
             return _sliced_pad(inner, outer)
+        case "pad":
+            return _padded_pad(inner, outer, fill, _constant(program, reader, 1))
         case "convolution" if fill is not None and fill == 0:
             space = outer.attributes["dimension_numbers"]["input_spatial_dimensions"]
             return _with_padding(inner, outer, space, "lhs_dilation")
@@ -156,6 +159,24 @@ def _sliced_pad(pad: OpSpec, outer: OpSpec) -> _Folded | None:
     sizes = zip(limits, pad.attributes["edge_padding_low"], pad.operands[0].shape, strict=True)
     high = [limit - before - size for limit, before, size in sizes]
     return _pad(pad.operands[0], low, high, ((0, 0), (0, 1)))
+
+
+def _padded_pad(inner: OpSpec, outer: OpSpec, fill: np.generic | None, other: np.generic | None) -> _Folded | None:
+    """One pad of two: the second cuts off what the first put there, or both put the same there."""
+    if any((*inner.attributes["interior_padding"], *outer.attributes["interior_padding"])):
+        return None
+    cuts = max(_edges(outer)) <= 0
+    if not cuts and not (fill is not None and fill == other and min(*_edges(inner), *_edges(outer)) >= 0):
+        return None
+    low, high = ([a + b for a, b in zip(inner.attributes[s], outer.attributes[s], strict=True)] for s in _SIDES)
+    return _pad(inner.operands[0], low, high, ((0, 0), (0, 1)))
+
+
+_SIDES = ("edge_padding_low", "edge_padding_high")
+
+
+def _edges(pad: OpSpec) -> tuple[int, ...]:
+    return tuple(n for side in _SIDES for n in pad.attributes[side])
 
 
 def _padded_slice(inner: OpSpec, pad: OpSpec) -> _Folded | None:

@@ -50,27 +50,38 @@ def _localize(local: LocalOp) -> list[Value]:
     cut = list(cut_dims(local, whole_sizes))
     if not cut:
         return local.clone(slice_sizes=local.result_types[0].shape)
-    sizes = list(local.result_types[0].shape)
     starts = clamped_starts(local, list(local.operands[1:]), whole_sizes)
+    return [window_in_parts(local, local.operands[0], cut, starts, local.result_types[0].shape)]
+
+
+def window_in_parts(
+    local: LocalOp, value: Value, cut: list[tuple[int, int]], starts: list[Value], sizes: tuple[int, ...]
+) -> Value:
+    """What a device holds of a window of `sizes` that begins at `starts`, in its place, and zeros in all others.
+
+    cut     (mapping, dim) of the dims of `value` that are sliced and of which the window is a part
+    starts  i32 scalars, where the window begins in the whole dim
+    """
+    held_sizes, starts = list(sizes), list(starts)
     shifts: list[tuple[int, Value]] = []
     held: list[Value] = []
     for m, dim in cut:
-        length, window = local.operand_types[0].shape[dim], whole_sizes[dim]
+        length, window = local.type_of(value).shape[dim], sizes[dim]
         starts[dim] = shifted(local, starts[dim], offset(local, m, length))
         if window == 1:
             held.append(between(local, starts[dim], length))
             continue
-        sizes[dim] = min(window, length)
-        nearest = _clamp(local, starts[dim], length - sizes[dim])
+        held_sizes[dim] = min(window, length)
+        nearest = _clamp(local, starts[dim], length - held_sizes[dim])
         shifts.append((dim, local.binary("subtract", starts[dim], nearest)))
         starts[dim] = nearest
-    value = local.dynamic_slice(local.operands[0], starts, sizes)
+    value = local.dynamic_slice(value, starts, held_sizes)
     for dim, shift in shifts:
-        value = moved(local, value, dim, shift, whole_sizes[dim])
+        value = moved(local, value, dim, shift, sizes[dim])
     for mask in held:
-        zero = local.constant(0, local.result_types[0].dtype, local.result_types[0].shape)
-        value = local.select(mask, value, zero)
-    return [value]
+        type_ = local.type_of(value)
+        value = local.select(mask, value, local.constant(0, type_.dtype, type_.shape))
+    return value
 
 
 def _clamp(local: LocalOp, index: Value, highest: int) -> Value:

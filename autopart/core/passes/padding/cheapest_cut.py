@@ -11,10 +11,11 @@ makes to those that read it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import numpy as np
 
+from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Matmul, Reduction
 from autopart.core.passes.padding.joined import Joined
@@ -26,7 +27,8 @@ _UNCUT = 2**30
 
 def cheapest_cut(program: Program, joined: list[Joined]) -> list[Joined]:
     """Those of the joined ops that stay longer."""
-    makers = {(value, dim): n for n, one in enumerate(joined) for value, dim, _ in one.results(program)}
+    made = {(value, dim): (n, size) for n, one in enumerate(joined) for value, dim, size in one.results(program)}
+    makers = {key: n for key, (n, _) in made.items()}
     readers: dict[tuple[int, int], set[int]] = {key: set() for key in makers}
     for n, one in enumerate(joined):
         for value, dim, _ in one.operands(program):
@@ -38,11 +40,28 @@ def cheapest_cut(program: Program, joined: list[Joined]) -> list[Joined]:
     for (value, dim), maker in makers.items():
         edges.append((maker, count, max(1, int(program.type_of(value).bytes * scale))))
         edges += [(count, reader, _UNCUT) for reader in sorted(readers[value, dim])]
-        if set(_uses(program, value)) - {joined[n].op for n in readers[value, dim]}:
+        if is_cut(program, value, dim, made[value, dim][1], {joined[n].op for n in readers[value, dim]}):
             edges.append((count, sink, _UNCUT))
         count += 1
     cut_off = _sink_side(edges, count, source, sink)
     return [one for n, one in enumerate(joined) if n not in cut_off]
+
+
+def is_cut(program: Program, value: int, dim: int, size: int, joined: Set[int]) -> bool:
+    """True if a value with a longer dim has a use that needs it as it was: not one of the ops that `joined`."""
+    uses = set(_uses(program, value)) - joined
+    return any(op < 0 or not _refills(program.spec(op), dim, size) for op in uses)
+
+
+def _refills(spec: OpSpec, dim: int, size: int) -> bool:
+    """True for a pad that fills a dim up to the longer size: what is behind its old end is overwritten (see `mask`)."""
+    if spec.kind != "pad" or spec.results[0].shape[dim] != size:
+        return False
+    return not any(spec.attributes["interior_padding"]) and min(_edges(spec, dim)) >= 0
+
+
+def _edges(spec: OpSpec, dim: int) -> tuple[int, int]:
+    return spec.attributes["edge_padding_low"][dim], spec.attributes["edge_padding_high"][dim]
 
 
 def _is_wanted(program: Program, one: Joined) -> bool:

@@ -29,7 +29,7 @@ from autopart.core.ops.traits import (
     Update,
     View,
 )
-from autopart.core.passes.padding.cheapest_cut import cheapest_cut
+from autopart.core.passes.padding.cheapest_cut import cheapest_cut, is_cut
 from autopart.core.passes.padding.joined import Joined
 from autopart.core.program import Program
 
@@ -71,6 +71,13 @@ class PaddedDims:
             if dim in sizes.get(value, {}):
                 return sizes[value][dim]
         return self.program.type_of(value).shape[dim]
+
+    def is_cut(self, value: int, dim: int) -> bool:
+        """True if a use of a value that is longer needs it as it was."""
+        joined = {
+            op for op, k in self._readers(value) if any(j.mapping.operands[k] == dim for j in self.joined.get(op, ()))
+        }
+        return is_cut(self.program, value, dim, self.sizes[value][dim], joined)
 
     # ---- one op
 

@@ -49,7 +49,12 @@ class Padding(Pass):
             return program
         dims = PaddedDims(program)
         dims.ask({(value, dim): size for value, dim, size in self.wanted})
-        return _Writer(program, dims).written()
+        return written_longer(program, dims)
+
+
+def written_longer(program: Program, dims: PaddedDims) -> Program:
+    """The program with those of its dims longer that `dims` was asked for."""
+    return _Writer(program, dims).written()
 
 
 class _Writer:
@@ -58,21 +63,36 @@ class _Writer:
         self._rewriting = Rewriting(program)
         self._twins: dict[int, int] = {}
         self._sliced: dict[tuple[int, int, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
-        self._barrier = {op: barrier.start for barrier in program.barriers for op in barrier}
+        self._barrier = {op: barrier for barrier in program.barriers for op in barrier}
+        self._masks: dict[tuple[int, int, int, float], int] = {}
+        self._is_masked: dict[int, int] = {}
+        self._places: dict[int, Place] = {}
 
     def written(self) -> Program:
         """The program with what joined longer."""
         for value, sizes in self._dims.seeds.items():
             op = int(self._program.value_op[value])
             place = Place(int(self._program.op_scope[op]), max(op + 1, len(self._program.arguments)), op)
+            if self._program.spec(op).kind == "slice":
+                self._twins[value] = self._sliced_longer(op, sizes, place)
+                continue
             self._twins[value] = self._padded(value, value, {}, sizes, place)
             self._rewriting.mark(self._twins[value], MARK)
         for op, joined in self._dims.joined.items():
             self._rewriting.become(op, self._longer_spec(op, joined))
         for op in range(self._program.op_count):
             self._reads(op, self._dims.joined.get(op, []))
+        self._mask_for_all()
         self._outputs()
         return self._rewriting.program()
+
+    def _sliced_longer(self, op: int, sizes: Sizes, place: Place) -> int:
+        """A slice that goes on behind its end, to what follows there, then to zeros."""
+        spec, value = self._program.spec(op), int(self._program.operands_of(op)[0])
+        by, _ = self._converted(value, value, self._dims.sizes.get(value, {}), {}, place)
+        type_, made = spec.operands[0], self._longer_type(spec.results[0], sizes)
+        low = [-n for n in spec.attributes["start_indices"]]
+        return by if type_ == made and not any(low) else self._put_in(pad(type_, made, low), by, type_, made, place)
 
     # ---- ops that join
 
@@ -139,7 +159,7 @@ class _Writer:
         program, scope = self._program, int(self._program.op_scope[op])
         owner = program.owners.get(op)
         if owner is None:
-            return Place(scope, self._barrier.get(op, op), op)
+            return Place(scope, self._barrier[op].start if op in self._barrier else op, op)
         if program.spec(owner).kind == "while" and number == 0:
             return Place(int(program.op_scope[owner]), owner, op)
         inner = program.inner_scopes[owner][number]
@@ -174,7 +194,35 @@ class _Writer:
         old = spec.operands[number]
         type_, code = self._longer_type(old, wanted), one.mapping.results[min(number, len(spec.results) - 1)]
         least = identity(code, old.dtype) if isinstance(traits_of(spec), Reduction) else 0
-        return self._put_in(mask(type_, dim, old.shape[dim], least), by, type_, type_, place)
+        lines = mask(type_, dim, old.shape[dim], least)
+        maker = self._place_behind(by)
+        if maker is None:
+            return self._put_in(lines, by, type_, type_, place)
+        key = by, dim, old.shape[dim], float(np.real(least))
+        if key not in self._masks:
+            self._masks[key] = self._put_in(lines, by, type_, type_, maker)
+            self._places[self._masks[key]] = maker
+            self._is_masked.setdefault(by, self._masks[key])
+        return self._masks[key]
+
+    def _place_behind(self, value: int) -> Place | None:
+        """Behind the op that makes a value; None where nothing stands directly behind."""
+        if value >= self._program.value_count:
+            return self._places.get(value)
+        op = int(self._program.value_op[value])
+        rule = rule_of(self._program.spec(op))
+        if value in self._twins or (rule is not None and rule.structural) or op in self._barrier:
+            return None
+        return Place(int(self._program.op_scope[op]), op + 1, op)
+
+    def _mask_for_all(self) -> None:
+        """All that reads a longer value reads it as it is masked for one reader: one array, made in one go."""
+        program = self._program
+        pointer, uses = program.users
+        for value, masked in self._is_masked.items():
+            for use in uses[pointer[value] : pointer[value + 1]].tolist() if value < program.value_count else ():
+                if self._rewriting.read_by(use) == value and self._dims.joined.get(int(program.use_op[use])):
+                    self._rewriting.read(use, masked)
 
     def _held_back(self, by: int, spec: OpSpec, joined: list[Joined], wanted: Sizes, place: Place) -> int:
         """The indices, none past the old end of a dim that is longer."""

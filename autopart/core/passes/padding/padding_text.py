@@ -18,13 +18,14 @@ from autopart.core.op import TensorType
 from autopart.core.passes.rewritten_as import mlir_type
 
 
-def pad(before: TensorType, after: TensorType) -> list[str]:
-    """Zeros at the ends of the dims that are longer."""
+def pad(before: TensorType, after: TensorType, low: Sequence[int] = ()) -> list[str]:
+    """Zeros at the ends of the dims that are longer; `low` of them before the beginnings, or fewer elements there."""
+    low = low or [0] * len(before.shape)
     zeros = _list([0] * len(before.shape))
-    more = _list([n - m for n, m in zip(after.shape, before.shape, strict=True)])
+    more = _list([n - m - k for n, m, k in zip(after.shape, before.shape, low, strict=True)])
     return [
-        _constant("%z", before.dtype, 0),
-        f'%y = "stablehlo.pad"(%x, %z) {{edge_padding_low = {zeros}, edge_padding_high = {more},'
+        constant("%z", before.dtype, 0),
+        f'%y = "stablehlo.pad"(%x, %z) {{edge_padding_low = {_list(low)}, edge_padding_high = {more},'
         f" interior_padding = {zeros}}} : ({mlir_type(before)}, {_scalar(before.dtype)}) -> {mlir_type(after)}",
     ]
 
@@ -44,11 +45,11 @@ def mask(type_: TensorType, dim: int, size: int, value: Any) -> list[str]:
     spread = "broadcast_dimensions = array<i64>"
     return [
         f'%i = "stablehlo.iota"() {{iota_dimension = {dim} : i64}} : () -> {places}',
-        _constant("%n", "i32", size),
+        constant("%n", "i32", size),
         f'%m = "stablehlo.broadcast_in_dim"(%n) {{{spread}}} : (tensor<i32>) -> {places}',
         f'%p = "stablehlo.compare"(%i, %m) {{comparison_direction = #stablehlo<comparison_direction LT>}}'
         f" : ({places}, {places}) -> {flags}",
-        _constant("%z", type_.dtype, value),
+        constant("%z", type_.dtype, value),
         f'%w = "stablehlo.broadcast_in_dim"(%z) {{{spread}}} : ({_scalar(type_.dtype)}) -> {whole}',
         f'%y = "stablehlo.select"(%p, %x, %w) : ({flags}, {whole}, {whole}) -> {whole}',
     ]
@@ -74,7 +75,7 @@ def _scalar(dtype: str) -> str:
     return mlir_type(TensorType((), dtype))
 
 
-def _constant(name: str, dtype: str, value: Any) -> str:
+def constant(name: str, dtype: str, value: Any) -> str:
     """A line that makes a number."""
     type_ = _scalar(dtype)
     return f'{name} = "stablehlo.constant"() {{value = dense<{_literal(dtype, value)}> : {type_}}} : () -> {type_}'
