@@ -8,6 +8,7 @@ import pytest
 import autopart as ap
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
+from autopart.costmodel.simulator.narrow_moves import narrow_moves, rounded_bytes
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.search.budget import Budget
 from autopart.search.contract import OutOfOrder, run
@@ -20,6 +21,7 @@ from autopart.search.ilp.held_bytes import Liveness
 from autopart.search.ilp.incumbent import choice_of
 from autopart.search.ilp.lowered_moves import exact_jobs, least_jobs
 from autopart.search.ilp.neighbourhood import grown, restricted
+from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.solver import PairwiseProblem, solve
 from tests.pairwise.random_problems import random_problem
 from tests.search.test_ilp import MESHES, model_of, partitioning, task_of, walk, walked
@@ -35,6 +37,14 @@ def tiled(task: SearchTask) -> Partitioning:
     for _ in range(2):
         task.space.apply(state, task.space.options(state)[0].decision)
     return state
+
+
+def rounding_s(model: Model, run: Simulation) -> float:
+    """Seconds for the rounding of arguments that move as bf16, which plans leave out."""
+    place = run.local.placement
+    narrow = narrow_moves(model.narrow, place.of_use, len(place.value))
+    _, seconds = rounded_bytes(model.arrays, run.arrays, run.graph, narrow, model.device)
+    return float(seconds @ run.node_trips)
 
 
 # ---- a state as a choice
@@ -61,7 +71,7 @@ def test_choice_of_a_state_costs_about_what_the_state_does():
     jobs = exact_jobs(costs.flow.taken(choice))
     model.table.learn(jobs, [job.answer(task) for job in jobs])
     by_class = plan_by_class(model, costs, choice)
-    assert sum(by_class.values()) == pytest.approx(found.serial_s, rel=0.02)
+    assert sum(by_class.values()) + rounding_s(model, found) == pytest.approx(found.serial_s, rel=0.02)
     assert by_class["matmul"] == pytest.approx(program_by_class(model, found)["matmul"])
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from autopart.costmodel.hardware.devices import Device, device, device_row
 from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
-from autopart.costmodel.simulator.narrow_moves import narrow_uses
+from autopart.costmodel.simulator.narrow_moves import narrow_moves, narrow_uses
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
@@ -105,7 +105,10 @@ class Model:
         return self.problem_of(self.plan_costs(run), held)
 
     def plan_costs(self, run: Simulation) -> PlanCosts:
-        """What strategies cost beside a simulated state, without moves between them."""
+        """What strategies cost beside a simulated state, without moves between them.
+
+        Left out is the rounding of arguments before they move as bf16 (`narrow_moves.py`).
+        """
         nodes, row = self.nodes, device_row(self.device)
         done, program, sizes = SimulatedWork.of(run), nodes.start.program, nodes.start.mesh.axis_sizes
         trips = program.scope_trips[program.op_scope].astype(float)
@@ -118,7 +121,8 @@ class Model:
             if options is not None and len(ops):
                 seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options, sizes)
         shares = observed_shares(run, equal_shares(nodes, self.statics))
-        return PlanCosts(seconds, Flow.of(nodes, self.statics, self.ways.stands, shares, self.narrow))
+        narrow = observed_narrow(run, self.narrow)
+        return PlanCosts(seconds, Flow.of(nodes, self.statics, self.ways.stands, shares, narrow))
 
     def problem_of(self, costs: PlanCosts, held: Liveness) -> PairwiseProblem:
         """The problem of a plan, by the prices of moves that are known now."""
@@ -138,6 +142,18 @@ class Model:
         return PairwiseProblem.of(
             costs, usages, intervals, [(i, j, matrix) for (i, j), matrix in edges.items()], self.device.hbm_bytes
         )
+
+
+def observed_narrow(run: Simulation, otherwise: np.ndarray) -> np.ndarray:
+    """bool[uses]: of the moves that a lowered program makes, whether each is made as bf16, for all uses that share it.
+
+    A use that reads the value as it is is as `otherwise`.
+    """
+    of_use = run.local.placement.of_use
+    moved = of_use >= 0
+    narrow = otherwise.copy()
+    narrow[moved] = narrow_moves(otherwise, of_use, len(run.local.placement.value))[of_use[moved]]
+    return narrow
 
 
 def observed_shares(run: Simulation, otherwise: np.ndarray) -> np.ndarray:

@@ -62,13 +62,13 @@ class Recombination:
 
     def wave(self) -> None:
         """Makes states of the parents, and climbs from one of them; from a new best state in every direction."""
-        start = self._start()
+        best, start = self._problem.best, self._start()
         if start is None:
             self._stale += 1
             return
         self._stale = 0
         self._climbed.add(start.key)
-        self.climb_from(start)
+        self.climb_from(start if self._problem.best is best else self._problem.best)
 
     def climb_from(self, state: State) -> None:
         """Climbs by single decisions; where that finds a new best state, from there in every direction."""
