@@ -193,16 +193,32 @@ class _Exporter:
 
 
 def is_added_to_carry(program: Program, value: int) -> bool:
-    """True if all that reads the value is an add to what a loop carries and nothing else reads."""
+    """True if all that reads the value, transposed or not, is an add to what a loop carries, and nothing reads that."""
     pointer, uses = program.users
-    if pointer[value + 1] != pointer[value] + 1:
+    if not _is_read_once(program, value):
         return False
     op = int(program.use_op[uses[pointer[value]]])
-    if program.spec(op).kind != "add":
+    if program.spec(op).kind == "transpose":
+        return is_added_to_carry(program, program.results_of(op)[0])
+    if program.spec(op).kind != "add" or program.op_scope[op] == ROOT:
         return False
     other = next((v for v in program.operands_of(op).tolist() if v != value), value)
-    is_carried = program.spec(int(program.value_op[other])).kind == "carry"
-    return is_carried and program.op_scope[op] != ROOT and pointer[other + 1] == pointer[other] + 1
+    return _is_accumulator(program, other)
+
+
+def _is_accumulator(program: Program, value: int) -> bool:
+    """True if one op reads the value, and a loop carries it, or it adds to such a value: sums share an accumulator."""
+    if not _is_read_once(program, value):
+        return False
+    op = int(program.value_op[value])
+    kind = program.spec(op).kind
+    return kind == "carry" or (kind == "add" and _is_accumulator(program, int(program.operands_of(op)[0])))
+
+
+def _is_read_once(program: Program, value: int) -> bool:
+    """True if one entry of `operands` reads the value."""
+    pointer, _ = program.users
+    return bool(pointer[value + 1] == pointer[value] + 1)
 
 
 def _first_uses(local: DeviceLocal) -> dict[int, int]:

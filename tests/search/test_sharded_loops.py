@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -88,6 +90,25 @@ def test_a_compiler_can_move_no_collective_of_the_loop_out_of_it():
     assert text.count("stablehlo.reduce_scatter") == 3
     assert text.count("optimization_barrier") == 5 + 3
     assert "optimization_barrier" not in lowered(BP, Z3, LOOP).as_text("stablehlo")
+
+
+def test_reductions_of_sums_that_share_an_accumulator_stay_in_the_loop_too():
+    def tied(params, state, x):
+        def loss(params):
+            w = params["w0"]
+            return jnp.mean((jnp.tanh(jnp.tanh(x @ w) @ w.T) @ w) ** 2)
+
+        gradients = jax.grad(loss)(params)
+        state = jax.tree.map(lambda m, g: 0.9 * m + g, state, gradients)
+        return jax.tree.map(lambda p, m: p - 0.1 * m, params, state), state
+
+    low = lowered(BP, Z3, LOOP, SHARDED, fun=tied)
+    text = low.as_text("stablehlo")
+    assert text.count("stablehlo.reduce_scatter") == 3
+    assert len(re.findall(r"%\w+ = stablehlo.optimization_barrier %\w+ :", text)) == 3
+    expected = tied(PARAMS, STATE, X)
+    same = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)  # noqa: E731
+    jax.tree.map(same, low.compile()(*jax.tree.map(jnp.array, (PARAMS, STATE, X))), expected)
 
 
 def test_an_invariant_read_without_another_operand_is_held_by_the_loop_counter():

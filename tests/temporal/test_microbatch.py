@@ -51,6 +51,38 @@ def test_gradients_are_reduced_once_after_the_loop():
     assert looped.program.collectives() == whole.program.collectives() == {"all_reduce": 3}
 
 
+def tied(w, x, y):
+    """Reads `a` three times: its gradient adds up three sums over the batch."""
+
+    def loss(w):
+        a = w["a"]
+        return jnp.mean((jnp.tanh(jnp.tanh(x @ a) @ a.T) @ a @ w["b"] - y) ** 2)
+
+    gradients = jax.grad(loss)(w)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, w, gradients)
+
+
+@pytest.mark.parametrize("schedule", [[], [BP]], ids=["alone", "BP"])
+def test_sums_that_are_only_added_to_each_other_share_an_accumulator(schedule):
+    lowered = ap.jit(tied, MESH, [*schedule, ap.Microbatch({"x": 0, "y": 0}, 4)]).lower(W, X, Y)
+    program = lowered.traced.program
+    carries = [program.spec(op).kind for op in range(program.op_count)].count("carry")
+    assert carries == 1 + len(W)  # the step, and one for each gradient
+    assert_same(lowered.compile()(W, X, Y), tied(W, X, Y))
+    assert_same(lowered.interpret(W, X, Y), tied(W, X, Y))
+
+
+def test_a_sum_that_is_read_elsewhere_too_keeps_its_accumulator():
+    def sums(x):
+        one, two = jnp.sum(x), jnp.sum(jnp.square(x))
+        return one, one + two, jnp.sqrt(two)
+
+    lowered = ap.jit(sums, MESH, [ap.Microbatch({"x": 0}, 4)]).lower(X)
+    program = lowered.traced.program
+    assert [program.spec(op).kind for op in range(program.op_count)].count("carry") == 1 + 2
+    assert_same(lowered.compile()(X), sums(X))
+
+
 def test_wherever_the_tactic_stands_the_result_is_the_same():
     split = ap.Microbatch({"x": 0, "y": 0}, 4)
     texts = {ap.jit(step, MESH, order).lower(W, X, Y).as_text("hlo") for order in ([BP, split], [split, BP])}

@@ -10,6 +10,9 @@ A *unit* is an op of the program's own scope, or a whole loop or case of its. A 
 temporal axis gave a mapping to an op of it. Inside a looped unit, sums over the batch may stay pending as far as ops
 pass them on (a scan that stacks each layer's gradient); a unit in which one cannot be passed on runs whole.
 
+Sums that leave a loop for nothing but to be added to each other share an accumulator: the two gradients of an embedding
+that also makes the logits.
+
 Where a looped unit needs what an earlier one leaves in another way than as its own microbatch (a mean over the batch),
 it must wait for a second loop. Every unit runs in the last loop, or before the last loop, that does for those who read
 it, so that as little as possible is kept from one loop to the next.
@@ -19,9 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from autopart.core.control_flow import statements
-from autopart.core.op import REDUCTION_NAMES, WHOLE, TileMapping
+from autopart.core.op import REDUCTION_NAMES, SUM, WHOLE, TileMapping
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import passages_of
 from autopart.core.partitioning import Partitioning
@@ -69,6 +73,7 @@ class LoopPlan:
     parts[v]      the reduction by which value v is combined over microbatches where it is made in a loop
     passage[op]   how what is pending passes through an op of a looped unit that has no mapping
     leaving[l]    the values that loop l leaves for others
+    joined[v]     the two sums that v adds, or the one that it transposes, where v leaves the loop in place of them
     middles       where one loop does not do, the ops for which it does not, in program order
     """
 
@@ -79,6 +84,7 @@ class LoopPlan:
     parts: dict[int, int]
     passage: dict[int, Passage]
     leaving: tuple[tuple[int, ...], ...]
+    joined: dict[int, tuple[int, ...]]
     middles: tuple[Middle, ...]
 
     def tiled(self, value: int) -> int:
@@ -128,7 +134,50 @@ def plan_loops(partitioning: Partitioning) -> LoopPlan:
         maker = unit_of.get(int(program.value_op[value]), -1)
         if maker >= 0 and units[maker].looped:
             leaving[place[maker]][value] = None
-    return LoopPlan(partitioning, units, place, loops, parts, passage, tuple(map(tuple, leaving)), tuple(middles))
+    joined = _join_sums(program, units, parts, leaving)
+    return LoopPlan(
+        partitioning, units, place, loops, parts, passage, tuple(map(tuple, leaving)), joined, tuple(middles)
+    )
+
+
+def _join_sums(
+    program: Program, units: Sequence[Unit], parts: dict[int, int], leaving: Sequence[dict[int, None]]
+) -> dict[int, tuple[int, ...]]:
+    """Lets adds of two sums leave a loop in place of these, where nothing else reads them: value -> what it is made of.
+
+    A sum may be transposed first, as the gradient of a matrix is; then it is transposed in the loop.
+    """
+    pointer, _ = program.users
+    outputs, joined = set(program.outputs), dict[int, tuple[int, ...]]()
+    after = {unit.start for unit in units if not unit.looped}
+
+    def is_read_once(value: int) -> bool:
+        return value not in outputs and int(pointer[value + 1] - pointer[value]) == 1
+
+    def before_transposes(value: int) -> list[int]:
+        """The value, what it transposes, and so on."""
+        op = int(program.value_op[value])
+        if op not in after or program.spec(op).kind != "transpose":
+            return [value]
+        return [value, *before_transposes(int(program.operands_of(op)[0]))]
+
+    for start in sorted(after):
+        if program.spec(start).kind != "add":
+            continue
+        added = program.operands_of(start).tolist()
+        chains = [before_transposes(value) for value in added]
+        sums = [chain[-1] for chain in chains]
+        left = next((of for of in leaving if all(value in of for value in sums)), None)
+        if left is None or not all(is_read_once(value) for chain in chains for value in chain):
+            continue
+        if any(parts.get(v) != SUM and (v not in joined or len(c) > 1) for v, c in zip(sums, chains, strict=True)):
+            continue
+        for chain in chains:
+            joined.update((value, (of,)) for value, of in pairwise(chain))
+            del left[chain[-1]]
+        result = program.results_of(start)[0]
+        joined[result], left[result] = tuple(added), None
+    return joined
 
 
 def _spans(program: Program) -> Iterator[tuple[int, int]]:

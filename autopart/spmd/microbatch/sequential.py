@@ -83,6 +83,7 @@ class _Sequential:
         self._inside: set[int] = set()
         self._barrier: list[int] = []
         self._last_part = _last_parts(plan)
+        self._joined = {int(self._program.value_op[v]) for v in plan.joined}
         nothing = OpSpec("", {}, (), ())
         self._make = MlirLocalOp(nothing, None, (), (), (), (), (), _Step(0, cast(ir.Value, None)))
 
@@ -109,7 +110,8 @@ class _Sequential:
 
     def _whole(self, place: int) -> None:
         for unit in self._units(place, looped=False):
-            self._range(unit.start, unit.end)
+            if unit.start not in self._joined:
+                self._range(unit.start, unit.end)
 
     # ---- the loop over microbatches
 
@@ -145,6 +147,13 @@ class _Sequential:
 
     def _kept(self, value: int, before: ir.Value, step: ir.Value) -> ir.Value:
         """What the loop carries of a value that leaves it, after a step."""
+        made_of = self._plan.joined.get(value, ())
+        if len(made_of) > 1:
+            for summand in made_of:
+                before = self._kept(summand, before, step)
+            return before
+        if made_of:
+            return self._make.binary("add", before, self._transposed(value))
         left, dim, code = self._values[value], self._plan.tiled(value), self._plan.parts.get(value, 0)
         if dim != WHOLE:
             return self._rows.put(self._make, before, left, dim, step)
@@ -152,6 +161,14 @@ class _Sequential:
             return left
         after = self._make.binary(REDUCERS[REDUCTION_NAMES[code]], before, left)
         return after if code == SUM else self._make.select(self._is_first(), left, after)
+
+    def _transposed(self, value: int) -> ir.Value:
+        """A sum of the loop that is transposed, or transposed again."""
+        if value in self._plan.joined:
+            self._transposed(self._plan.joined[value][0])
+            op = int(self._program.value_op[value])
+            self._op(op, self._program.spec(op).kind)
+        return self._values[value]
 
     def _is_first(self) -> ir.Value:
         assert self._step is not None
