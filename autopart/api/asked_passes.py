@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autopart.api.pad_tactic import Pad, PaddingAsked
+from autopart.api.pad_tactic import PaddingAsked, pads
 from autopart.api.tactic import RewritesProgram, Tactic, TacticContext
 from autopart.api.tactics import ManualPartition
 from autopart.core.errors import ArgumentError
@@ -31,13 +31,7 @@ def passes_asked(schedule: Sequence[Tactic], meshes: Sequence[Mesh]) -> tuple[Pa
 
 def _padding(schedule: Sequence[Tactic], contexts: Sequence[TacticContext], meshes: Sequence[Mesh]) -> tuple[Pass, ...]:
     tiling = tuple(tactic for tactic in schedule if isinstance(tactic, ManualPartition))
-    asking = tuple(
-        (t, c) for t, c in zip(schedule, contexts, strict=True) if isinstance(t, Pad) or t in _padded(tiling)
-    )
+    asking = tuple((t, c) for t, c in zip(schedule, contexts, strict=True) if pads(t))
     axes = {name for mesh in meshes for name in mesh.axis_names}
     sizes = {name: math.lcm(*(mesh.shape.get(name, 1) for mesh in meshes)) for name in sorted(axes)}
     return (PaddingAsked(asking, tiling, sizes),) if asking else ()
-
-
-def _padded(tiling: Sequence[ManualPartition]) -> list[ManualPartition]:
-    return [tactic for tactic in tiling if tactic.uneven == "pad"]

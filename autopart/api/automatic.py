@@ -18,6 +18,7 @@ from typing import Any
 
 from autopart.api.plan.hosts import all_processes, by_the_first
 from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, TacticResult, actions_of
+from autopart.api.tactics import UNEVEN
 from autopart.core.actions import Action, action_of, row_of
 from autopart.core.arguments import (
     AXES,
@@ -77,6 +78,7 @@ _FIELDS = {
     "finalists": whole(1),
     "microbatch": sequence(whole(1, 2**20), "a list of numbers of microbatches, such as (1, 2, 4)"),
     "recompute": FLAG | sequence(KEEP_ONE, 'a list of policies of ap.Recompute, such as ["blocks"]'),
+    "uneven": UNEVEN,
 }
 """What each field may be."""
 
@@ -108,7 +110,11 @@ class AutomaticPartition:
     microbatch  numbers of microbatches to choose from, such as (1, 2, 4, 8), 1 being the whole batch; the batch is the
                 dim of the inputs that data parallelism would tile. Empty: the program stays as it is
     recompute   True: choose what is kept for late uses too: everything, `ap.Recompute("matmuls")` or `("blocks")`; or a
-                list of policies. With either, the report says which programs there were, and the notes which it is
+                list of policies
+    uneven      what becomes of dims of arguments that an axis does not divide: "refuse" leaves them whole; "pad" makes
+                those longer inside the program, as `ap.Pad` does, with which the named schedules are faster
+
+    With any of the last three, the report says which programs there were, and the notes which one was taken.
 
     Over several hosts (`jax.distributed`), a search with a limit in seconds runs on process 0, and the others do what
     it found. Ctrl-C ends the search with the best so far. Raises, when applied: `MeshError` for an axis not in the mesh
@@ -136,6 +142,7 @@ class AutomaticPartition:
     finalists: int = DEFAULT_FINALISTS
     microbatch: Sequence[int] = ()
     recompute: bool | Sequence[Policy] = False
+    uneven: str = "refuse"
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)
@@ -145,14 +152,24 @@ class AutomaticPartition:
         if not self.name:
             object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
 
+    @property
+    def chooses_program(self) -> bool:
+        """True if it decides how the program is rewritten, too."""
+        return bool(self.microbatch or self.recompute) or self.uneven == "pad"
+
+    def on_one_program(self) -> AutomaticPartition:
+        """The search that takes a program as it is."""
+        return dataclasses.replace(self, microbatch=(), recompute=False, uneven="refuse")
+
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`. Searches by the schedule's options and cost model, unless it has its own.
 
         Raises `ArgumentError` where it was to choose the program, and nobody can change that any more.
         """
-        if self.microbatch or self.recompute:
+        if self.chooses_program:
+            where = context.schedule or "a schedule that is run by itself"
             raise ArgumentError(
-                f"microbatch= and recompute= cannot stand in {context.schedule or 'a schedule that is run by itself'}",
+                f"microbatch=, recompute= and uneven= cannot stand in {where}",
                 why="they choose between programs, and this one is given",
                 hint="ap.jit(fun, mesh, schedule)",
             )

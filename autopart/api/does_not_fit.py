@@ -151,7 +151,7 @@ def _changes(
     traced: Traced, setting: Setting, search: AutomaticPartition, place: int, tried: Sequence[Tried]
 ) -> Iterator[Priced]:
     """Other programs, then other meshes, each with the named schedules."""
-    named = dataclasses.replace(named_only(search), microbatch=(), recompute=False)
+    named = named_only(search.on_one_program())
     if not tried and not any(isinstance(tactic, Microbatch | Recompute) for tactic in setting.schedule):
         likely = rewritings(traced.program, dataclasses.replace(search, **LIKELY))
         tried = [tried_program(r, traced, setting, named, place) for r in likely if str(r)]

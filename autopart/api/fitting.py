@@ -1,4 +1,4 @@
-"""Which program a schedule with a search is given: whole or in microbatches, with what is kept or computed again.
+"""Which program a schedule with a search is given: padded or not, in microbatches or not, what is kept.
 
     ap.AutomaticPartition(axes, microbatch=(1, 4), recompute=True)
 
@@ -14,6 +14,9 @@ nothing else. Those that compute again and fit then keep what the memory that is
 type: which of them, and beside which program, is found by a few prices (`kept_subsets.py`). The `FINALISTS` best go on
 to the second round, each with its share of the search's budget. Costs are the schedule's own, so sharding, microbatches
 and recomputation are chosen together under the device's memory.
+
+With `uneven="pad"` dims that an axis does not divide are made longer first, where that pays (`chosen_padding.py`). All
+other programs are then padded alike; one that cannot be is tried without.
 """
 
 from __future__ import annotations
@@ -24,15 +27,18 @@ from collections.abc import Sequence
 from typing import cast
 
 from autopart.api.automatic import AutomaticPartition
+from autopart.api.chosen_padding import chosen_padding
 from autopart.api.does_not_fit import advised
 from autopart.api.kept_subsets import kept_subsets
 from autopart.api.microbatch import Microbatch
+from autopart.api.pad_tactic import pads
 from autopart.api.recompute import Recompute
 from autopart.api.rewritings import rewritings
 from autopart.api.schedule import Scheduled
 from autopart.api.tactic import Tactic, TacticContext
 from autopart.api.trace import Traced
 from autopart.api.tried_programs import Setting, Tried, named_only, tried_program
+from autopart.api.uneven_dims import uneven_dims
 from autopart.core.errors import ArgumentError
 from autopart.search.budget import Budget
 
@@ -49,7 +55,7 @@ def scheduled_best(traced: Traced, setting: Setting) -> tuple[Traced, Scheduled]
     search = setting.schedule[place]
     assert isinstance(search, AutomaticPartition)
     _check_alone(setting, search, place)
-    plain = dataclasses.replace(search, microbatch=(), recompute=False)
+    plain = search.on_one_program()
     tried = _first_round(traced, setting, search, plain, place)
     finalists = _usable(tried, setting, place)[:FINALISTS]
     again = dataclasses.replace(plain, budget=_share(search.budget, len(finalists)))
@@ -73,7 +79,7 @@ def _usable(tried: Sequence[Tried], setting: Setting, place: int) -> list[Tried]
 
 
 def _chooses(tactic: Tactic) -> bool:
-    return isinstance(tactic, AutomaticPartition) and bool(tactic.microbatch or tactic.recompute)
+    return isinstance(tactic, AutomaticPartition) and tactic.chooses_program
 
 
 def _goes_on(budget: Budget) -> bool:
@@ -91,14 +97,16 @@ def _share(budget: Budget, among: int) -> Budget:
 def _check_alone(setting: Setting, search: AutomaticPartition, place: int) -> None:
     """One search chooses the program, and nothing else in the schedule says the same."""
     for other, tactic in enumerate(setting.schedule):
-        said = (isinstance(tactic, Microbatch) and search.microbatch) or (
-            isinstance(tactic, Recompute) and search.recompute
+        said = (
+            (isinstance(tactic, Microbatch) and search.microbatch)
+            or (isinstance(tactic, Recompute) and search.recompute)
+            or (pads(tactic) and search.uneven == "pad")
         )
         if said or (other != place and _chooses(tactic)):
             raise TacticContext(position=other + 1, count=len(setting.schedule)).blamed(
                 ArgumentError(
                     f"{search.name} chooses the program too",
-                    why="it was given microbatch= or recompute=, and a program is rewritten once",
+                    why="it was given microbatch=, recompute= or uneven=, and a program is rewritten once",
                     hint="leave one of them out",
                 ),
                 tactic,
@@ -110,14 +118,24 @@ def _first_round(
 ) -> list[Tried]:
     """Every program with the named schedules on it, those left out that cannot be faster."""
     named = named_only(plain)
-    tried: list[Tried] = []
-    for rewriting in rewritings(traced.program, search):
-        fastest = min((t.rank[1] for t in tried if t.rank[0] == 0), default=math.inf)
-        tried.append(tried_program(rewriting, traced, setting, named, place, fastest))
+    price = lambda rewriting, fastest=math.inf: tried_program(rewriting, traced, setting, named, place, fastest)  # noqa: E731
+    wanted = list(rewritings(traced.program, search))
+    tried = [price(rewriting) for rewriting in wanted[:1]]
+    if tried and search.uneven == "pad":
+        tried += chosen_padding(tried[0], uneven_dims(traced.program, setting.mesh, search.axes), price)
+    pad = min(tried, key=lambda t: t.rank).rewriting.pad if tried else None
+    for rewriting in wanted[1:]:
+        tried.append(price(dataclasses.replace(rewriting, pad=pad), _fastest(tried)))
+        if pad is not None and tried[-1].error is not None:
+            tried.append(price(rewriting, _fastest(tried)))
     if search.recompute is True:
-        price = lambda rewriting: tried_program(rewriting, traced, setting, named, place)  # noqa: E731
         tried += kept_subsets(traced, tried, price, setting.mesh)
     return tried
+
+
+def _fastest(tried: Sequence[Tried]) -> float:
+    """Seconds of the fastest step that fits."""
+    return min((t.rank[1] for t in tried if t.rank[0] == 0), default=math.inf)
 
 
 def _reported(scheduled: Scheduled, place: int, best: Tried, tried: Sequence[Tried]) -> Scheduled:

@@ -13,6 +13,7 @@ is there at the peak, so what was found is then tried with one more group, thoug
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -93,7 +94,8 @@ class Start:
         """The program that keeps a set of groups."""
         found = self.tried.rewriting
         policies = [self.groups[g].policy for g in np.flatnonzero(self._kept[chosen]).tolist()]
-        return Rewriting(found.microbatch, Recompute([*found.recompute.policies, *policies]))  # pyright: ignore
+        again = Recompute([*found.recompute.policies, *policies])  # pyright: ignore
+        return dataclasses.replace(found, recompute=again)
 
     def learn(self, chosen: int, found: Estimate | None) -> None:
         """Corrects the groups of a set by its price; where it does not fit, no larger set is tried."""
@@ -146,14 +148,14 @@ def _starts(traced: Traced, tried: Sequence[Tried], mesh: Mesh) -> Iterator[Star
 
     Where none fits, the one that needs least: results that are kept may take less than what they are computed from.
     """
-    if mesh.device is None or not str(min(tried, key=lambda t: t.rank).rewriting):
+    if mesh.device is None or min(tried, key=lambda t: t.rank).rewriting.is_whole:
         return
     room_bytes = ROOM * device(mesh.device).hbm_bytes
     again = sorted((t for t in tried if t.rewriting.recompute is not None), key=lambda t: t.rank)
     for one in [t for t in again if t.rank[0] == 0] or again[:1]:
         if one.traced is not None and one.estimate is not None:
             loop = one.rewriting.microbatch
-            whole = Rewriting(loop, None).of(traced).program
+            whole = dataclasses.replace(one.rewriting, recompute=None).of(traced).program
             groups = kept_instead(whole, one.traced.program, mesh, 1 if loop is None else loop.steps)[:GROUPS]
             if groups:
                 yield Start(one, one.estimate, groups, room_bytes)

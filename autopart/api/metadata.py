@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +22,12 @@ from autopart.api.explained.priced_conflict import PricedConflict, Resolution
 from autopart.api.names import dead_tags
 from autopart.api.schedule_code import schedule_code
 from autopart.api.tactic import TacticResult
-from autopart.core.actions import Action, row_of, text_of
+from autopart.core.actions import Action, Tile, row_of, text_of
 from autopart.core.errors import ArgumentError
 from autopart.core.html import lines_html, table_html
 from autopart.core.partitioning import Partitioning
+from autopart.core.passes.padding.twins import twin_of
+from autopart.core.program import Program
 from autopart.core.quoting import one_line
 from autopart.core.units import bytes_text, columns, seconds_text
 from autopart.costmodel.estimate import Estimate
@@ -220,8 +222,14 @@ def report_tactic(
             *map(_dead_tag, dead_tags(program)),
             *_left_whole(did.report.get("left_whole", ())),
         ),
-        decisions=tuple(tuple(row_of(action, lambda v: named.get(v, f"%{v}"))) for action in did.actions),
+        decisions=tuple(tuple(row_of(action, _key_of(action, partitioning.program, named))) for action in did.actions),
     )
+
+
+def _key_of(action: Action, program: Program, named: Mapping[int, str]) -> Callable[[int], str]:
+    """How a value is written: by name, or by number where it has none or the name may stand for its longer twin."""
+    is_short = isinstance(action, Tile) and twin_of(program, action.value, action.dim) is not None
+    return lambda value: f"%{value}" if is_short else named.get(value, f"%{value}")
 
 
 def describe(action: Action, partitioning: Partitioning) -> str:

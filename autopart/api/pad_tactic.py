@@ -66,6 +66,11 @@ class Pad:
                     yield target.value, dim, multiple
 
 
+def pads(tactic: Tactic) -> bool:
+    """True if it asks for longer dims."""
+    return isinstance(tactic, Pad) or (isinstance(tactic, ManualPartition) and tactic.uneven == "pad")
+
+
 def _plain(decision: Any) -> Any:
     if isinstance(decision, Mapping):
         return {str(key): _plain(below) for key, below in decision.items()}

@@ -1,6 +1,7 @@
 """The programs that a search chooses from: whole or in microbatches, everything kept or some of it computed again.
 
     microbatch=(1, 4), recompute=True      as it is, "matmuls", "blocks", and the same in a loop over 4 microbatches
+    uneven="pad"                           each of them with the dims longer that `uneven_dims.py` names, where it pays
 
 The batch that is cut is the dim of the inputs that data parallelism would tile.
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.microbatch import Microbatch, MicrobatchLoop
+from autopart.api.pad_tactic import Pad, PaddingAsked
 from autopart.api.recompute import RecomputationOf, Recompute
 from autopart.api.tactic import TacticContext
 from autopart.api.trace import Traced
@@ -34,10 +36,18 @@ class Rewriting:
 
     microbatch: Microbatch | None
     recompute: Recompute | None
+    pad: Pad | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if it is one piece and keeps everything."""
+        return self.microbatch is None and self.recompute is None
 
     def __str__(self) -> str:
         """The tactics, as code."""
         found = []
+        if self.pad is not None:
+            found.append(f"ap.Pad({dict(self.pad.inputs)!r})")
         if self.microbatch is not None:
             found.append(f"ap.Microbatch({dict(self.microbatch.inputs)!r}, steps={self.microbatch.steps})")
         if self.recompute is not None:
@@ -47,12 +57,14 @@ class Rewriting:
     @property
     def report(self) -> dict[str, Any]:
         """What its tactics say of themselves."""
-        tactics = [tactic for tactic in (self.microbatch, self.recompute) if tactic is not None]
+        tactics = [tactic for tactic in (self.pad, self.microbatch, self.recompute) if tactic is not None]
         return {key: said for tactic in tactics for key, said in tactic.report.items()}
 
     def passes(self) -> list[Pass]:
         """The passes that rewrite it."""
         context, found = TacticContext(), list[Pass]()
+        if self.pad is not None:
+            found.append(PaddingAsked(((self.pad, context),), (), {}))
         if self.microbatch is not None:
             found.append(MicrobatchLoop(self.microbatch, context))
         if self.recompute is not None:

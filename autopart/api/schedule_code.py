@@ -9,25 +9,24 @@
     a report of microbatches
       ->  ap.Microbatch({"x": 0}, steps=4)
 
-One manual tactic per propagation. Names that differ in their numbers alone become a glob, if it matches nothing else.
-Names come from files too: all of them pass through `quoted` on their way into code.
+One manual tactic per propagation; names that differ in their numbers alone become a glob (`globs.py`). Names come from
+files too: all of them pass through `quoted` on their way into code.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from autopart.api.names import Named, is_glob, select
+from autopart.api.globs import with_globs
+from autopart.api.names import Named
 from autopart.core.actions import Action, ActionError, Atomic, Propagate, ShardLoops, ShareGathers, Tile, action_of
-from autopart.core.errors import PartitionError, UnknownNameError
+from autopart.core.errors import PartitionError
 from autopart.core.quoting import one_line, quoted
 
 if TYPE_CHECKING:
     from autopart.api.metadata import Metadata
 
-_DIGITS = re.compile(r"\d+")
 WIDTH = 110
 
 
@@ -51,7 +50,7 @@ def schedule_code(metadata: Metadata) -> str:
         keys: list[str] = []
         actions = [action_of(row, lambda key, keys=keys: _numbered(key, keys)) for row in tactic.decisions]
         for axis, decisions in _propagations(actions, keys):
-            lines += _tactic_lines(_with_globs(decisions, named), axis)
+            lines += _tactic_lines(with_globs(decisions, named), axis)
         lines += [f"    ap.SharedGathers(within={a.within})," for a in actions if isinstance(a, ShareGathers)]
         lines += ["    ap.ShardedLoops()," for a in actions if isinstance(a, ShardLoops)]
     return "\n".join([*lines, "]"])
@@ -118,27 +117,6 @@ def _propagations(actions: Sequence[Action], keys: Sequence[str]) -> Iterator[tu
             case _:
                 pass
     yield from waiting.items()
-
-
-def _with_globs(decisions: list[tuple[str, str]], named: list[Named]) -> dict[str, str]:
-    """Keys, or globs over them, with their decisions."""
-    alike: dict[tuple[str, str], list[str]] = {}
-    for key, decision in decisions:
-        alike.setdefault((key if is_glob(key) else _DIGITS.sub("*", key), decision), []).append(key)
-    found: dict[str, str] = {}
-    for (glob, decision), keys in alike.items():
-        if len(keys) > 1 and not keys[0].startswith("%") and _matched(glob, named) == set(keys):
-            found[glob] = decision
-        else:
-            found |= dict.fromkeys(keys, decision)
-    return found
-
-
-def _matched(glob: str, named: list[Named]) -> set[str]:
-    try:
-        return {n.name for n, _ in select(named, glob)} if is_glob(glob) else set()
-    except UnknownNameError:
-        return set()
 
 
 def _tactic_lines(decisions: dict[str, str], axis: str) -> list[str]:

@@ -63,7 +63,8 @@ UNKNOWN = Choice.UNKNOWN
 INPUTS = mapping(STRING, ANYTHING, "a dict of names to decisions, such as {'x': 0}")
 """What a manual tactic is told about values."""
 
-_UNEVEN = Kind('"refuse" or "pad"', lambda v: isinstance(v, str) and v in ("refuse", "pad"))
+UNEVEN = Kind('"refuse" or "pad"', lambda v: isinstance(v, str) and v in ("refuse", "pad"))
+"""What becomes of dims that an axis does not divide."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class ManualPartition:
     uneven: str = "refuse"
 
     def __post_init__(self) -> None:
-        check_fields(self, inputs=INPUTS, axis=AXES, name=STRING, uneven=_UNEVEN)
+        check_fields(self, inputs=INPUTS, axis=AXES, name=STRING, uneven=UNEVEN)
         if not self.name:
             object.__setattr__(self, "name", f"ManualPartition[{','.join(self.axes)}]")
 
@@ -147,7 +148,7 @@ class ManualPartition:
         walked = _WalkedDims(partitioning)
         for value, named, decisions in self._decisions(partitioning):
             for axis, decision in zip(self.axes, decisions, strict=True):
-                asked = _asked(partitioning, walked, value, axis, decision)
+                asked = _asked(partitioning, walked, value, axis, decision, exact=named.name == f"%{value}")
                 if asked is not None:
                     yield named, axis, asked
 
@@ -210,9 +211,12 @@ class _WalkedDims:
 
 
 def _asked(
-    partitioning: Partitioning, walked: _WalkedDims, value: int, axis: str, decision: Any
+    partitioning: Partitioning, walked: _WalkedDims, value: int, axis: str, decision: Any, exact: bool
 ) -> Action | str | None:
-    """The action that a decision asks for, why there is none, or None where nothing is asked."""
+    """The action that a decision asks for, why there is none, or None where nothing is asked.
+
+    A name stands for the value and its longer twin, a number for exactly that value.
+    """
     match decision:
         case None | Choice.UNKNOWN:
             return None
@@ -223,7 +227,8 @@ def _asked(
         case dim:
             shape = partitioning.program.type_of(value).shape
             dim = dim + len(shape) if -len(shape) <= dim < 0 else dim
-            return Tile(_longer(partitioning, value, dim, axis) if dim in range(len(shape)) else value, dim, axis)
+            is_choice = dim in range(len(shape)) and not exact
+            return Tile(_longer(partitioning, value, dim, axis) if is_choice else value, dim, axis)
 
 
 def _longer(partitioning: Partitioning, value: int, dim: int, axis: str) -> int:

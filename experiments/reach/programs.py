@@ -9,6 +9,8 @@ short convolutions      a causal convolution of four tokens, the sequence tiled
 U-Net in space          512 x 512 pixels, batch 1, tiled along both
 whole vocabulary        GPT-2's 50,257 tokens, Megatron in the blocks
 padded vocabulary       the same, the vocabulary tiled by a tactic that pads it
+searched tokens         sampled decoding of 50,257 tokens, found by a search
+searched padded tokens  the same, by a search that may pad
 sampled decoding        one of the 40 likeliest tokens of a tiled vocabulary
 routed tokens           places in the queues of experts, by a cumulative sum over tiled tokens
 drawn masks             dropout by keys of `rbg`, on GPUs
@@ -49,6 +51,11 @@ class Case:
     def tactics(self) -> list[ap.Tactic]:
         """The schedule."""
         return list(self.schedule() if callable(self.schedule) else self.schedule)
+
+    @property
+    def is_searched(self) -> bool:
+        """True if a search decides, by estimates for the case's own mesh."""
+        return any(isinstance(tactic, ap.AutomaticPartition) for tactic in self.tactics)
 
 
 def _f32(*shape: int) -> jax.ShapeDtypeStruct:
@@ -283,6 +290,7 @@ LAYER = {"up": _f32(WIDTH, HIDDEN), "down": _f32(HIDDEN, WIDTH)}
 BP = ap.ManualPartition({"x": 0, "y": 0}, axis="batch", name="BP")
 TOKENS = jax.ShapeDtypeStruct((32, 1024), jnp.int32)
 GPT2 = ({"table": _f32(50257, 768), "layers": [{"up": _f32(768, 3072), "down": _f32(3072, 768)}] * 12}, TOKENS, TOKENS)
+TOKENS_OF_GPT2 = ({"embedding": _f32(50257, WIDTH), "mix": _f32(WIDTH, WIDTH)}, _f32(64, WIDTH), _f32(16, 64, 40))
 MEGATRON = (BP, ap.ManualPartition({"params": {"*up": 1}}, axis="model", name="MP"))
 LANGUAGE = (
     {
@@ -368,6 +376,13 @@ CASES = (
             *MEGATRON,
             ap.ManualPartition({"params": {"table": 0}}, axis="model", uneven="pad", name="VOCABULARY"),
         ),
+    ),
+    Case("searched tokens", sampled, TOKENS_OF_GPT2, (ap.AutomaticPartition(["batch", "model"]),)),
+    Case(
+        "searched padded tokens",
+        sampled,
+        TOKENS_OF_GPT2,
+        lambda: (ap.AutomaticPartition(["batch", "model"], uneven="pad"),),
     ),
     Case(
         "sampled decoding",

@@ -104,7 +104,10 @@ def test_an_axis_that_costs_more_than_it_gives_is_said_with_what_it_costs():
 
 def test_a_batch_that_the_axis_does_not_divide_is_said_not_to_be_offered():
     report = searched(66).metadata.tactics[0].report
-    assert "66 is not divisible by data=4, so it was not offered: dim 0 of x" in report["remarks"]
+    assert (
+        '66 is not divisible by data=4, so it was not offered: dim 0 of x; uneven="pad" makes it longer'
+        in report["remarks"]
+    )
     assert not any("not offered" in remark for remark in small().tactics[0].report["remarks"])
 
 

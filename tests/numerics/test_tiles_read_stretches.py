@@ -146,7 +146,7 @@ POOLS = {
 }
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", [p if p == "as jax pads" else pytest.param(p, marks=pytest.mark.slow) for p in POOLS])
 def test_gradients_of_overlapping_pools_read_what_their_windows_do(pool):
     def fun(x: jax.Array) -> jax.Array:
         return jax.grad(lambda x: jnp.sum(lax.reduce_window(x, -np.inf, lax.max, *POOLS[pool]) ** 2))(x + 1)

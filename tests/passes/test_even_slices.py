@@ -62,7 +62,11 @@ EVENED: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EVENED)
+QUICK = ("the next token's loss", "stencil", "a roll")
+"""The cases that run by default, one of each way in which slices become longer."""
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in EVENED])
 def test_shifts_along_tiled_places_gather_nothing_and_keep_the_numbers(name: str):
     fun = _gradients(EVENED[name])
     step = ap.jit(fun, MESH, [ROWS, PLACES])
@@ -90,7 +94,9 @@ def test_slices_stay_where_being_longer_would_not_pay(name: str):
     assert [spec.kind for spec in program.specs if spec.kind == "slice"]
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "bfloat16", "complex64"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", *(pytest.param(d, marks=pytest.mark.slow) for d in ("int8", "bfloat16", "complex64"))]
+)
 def test_pieces_of_any_type_are_chosen_by_place(dtype: str):
     x = (X > 0 if dtype == "bool" else X * 8).astype(dtype)
     fun = lambda x: (jnp.roll(x, 1, 1), jnp.pad(x[:, 1:], ((0, 0), (1, 0), (0, 0)), constant_values=1))  # noqa: E731

@@ -1,0 +1,37 @@
+"""Names that differ in their numbers alone, as one glob, where it matches nothing else.
+
+layers/0/w: 1, layers/1/w: 1  ->  layers/*/w: 1
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
+
+from autopart.api.names import Named, is_glob, select
+from autopart.core.errors import UnknownNameError
+
+D = TypeVar("D", bound=Hashable)
+_DIGITS = re.compile(r"\d+")
+
+
+def with_globs(decisions: Sequence[tuple[str, D]], named: list[Named]) -> dict[str, D]:
+    """Keys, or globs over them, with their decisions."""
+    alike: dict[tuple[str, D], list[str]] = {}
+    for key, decision in decisions:
+        alike.setdefault((key if is_glob(key) else _DIGITS.sub("*", key), decision), []).append(key)
+    found: dict[str, D] = {}
+    for (glob, decision), keys in alike.items():
+        if len(keys) > 1 and not keys[0].startswith("%") and _matched(glob, named) == set(keys):
+            found[glob] = decision
+        else:
+            found |= dict.fromkeys(keys, decision)
+    return found
+
+
+def _matched(glob: str, named: list[Named]) -> set[str]:
+    try:
+        return {n.name for n, _ in select(named, glob)} if is_glob(glob) else set()
+    except UnknownNameError:
+        return set()
