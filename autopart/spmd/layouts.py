@@ -154,12 +154,26 @@ def _settle(
         else:
             actions[axis] = left
     for axis in range(axes):
+        is_kept_tile = state.action[value, axis] == ATOMIC and 0 < actions[axis] <= LAST_TILE
+        if is_kept_tile and shapes[value, actions[axis] - 1] % _parts(sizes, actions, actions[axis]):
+            actions[axis] = 0
+    for axis in range(axes):
         if actions[axis] > LAST_TILE:
             actions[axis] = _resolved(graph, sizes, shapes, is_output, required, value, axis, actions)
             first = graph.user_ptr[value]
             if 0 < actions[axis] <= LAST_TILE:
                 stamps[axis] = state.op_stamp[graph.use_op[graph.user[first]], axis]
     return pack(actions, stamps)
+
+
+@kernel
+def _parts(sizes: np.ndarray, actions: np.ndarray, tile: int) -> int:
+    """Into how many parts the axes that tile this dim cut it."""
+    parts = 1
+    for axis in range(actions.shape[0]):
+        if actions[axis] == tile:
+            parts *= sizes[axis]
+    return parts
 
 
 @kernel
