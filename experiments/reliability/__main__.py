@@ -29,13 +29,16 @@ def main() -> None:
     parser.add_argument("--batch-seconds", type=float, default=300, help="limit for ten programs (default 300)")
     parser.add_argument("--test-seconds", type=float, default=3600, help="limit per mark of tests (default 3600)")
     parser.add_argument("--only", choices=PARTS, help="one part; the other's last figures stay")
+    parser.add_argument("--again", action="store_true", help="of the programs, those that failed last time, once more")
     parser.add_argument("--tests", metavar="WORD", help="the promises with this word in their tests' path, and no more")
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else EMPTY
-    if options.only in (None, "programs") and not options.tests:
+    if options.again:
+        results["programs"] = campaign.run_again(results["programs"], options.batch_seconds)
+    elif options.only in (None, "programs") and not options.tests:
         print(f"{options.cases:,} random programs", flush=True)
         results["programs"] = campaign.run(options.cases, options.workers, options.batch_seconds)
-    if options.only in (None, "promises"):
+    if options.only in (None, "promises") and not options.again:
         print("promises", flush=True)
         results["promises"] = promises.run(options.test_seconds, results["promises"], options.tests or "")
     if options.only != "page":

@@ -47,6 +47,16 @@ def run(cases: int, workers: int, seconds_per_batch: float) -> dict[str, Any]:
     return counted(found, len(numbers) * PROGRAMS_PER_BATCH, workers, (time.monotonic() - start) / 60)
 
 
+def run_again(last: dict[str, Any], seconds_per_batch: float) -> dict[str, Any]:
+    """Runs the batches of the failures of the last campaign once more, after a mend; what it says of others stays."""
+    batches = sorted({row["seed"] // PROGRAMS_PER_BATCH for row in last["failures"]})
+    known = [Result(**row) for row in last["failures"] + last["exceptions"]]
+    kept = [result for result in known if result.seed // PROGRAMS_PER_BATCH not in batches]
+    found = [*kept, *run_chunk(batches, seconds_per_batch)]
+    figures = counted(sorted(found, key=lambda result: result.seed), last["cases"], last["workers"], last["minutes"])
+    return {**figures, "again": sorted({*last.get("again", ()), *(row["seed"] for row in last["failures"])})}
+
+
 def counted(found: Sequence[Result], cases: int, workers: int, minutes: float) -> dict[str, Any]:
     """The figures of a campaign, and its results."""
     failures = [r for r in found if not r.excepted]

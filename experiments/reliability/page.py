@@ -52,6 +52,8 @@ def text(results: Mapping[str, Any]) -> str:
         "|" + "---|" * len(figures),
         f"| {' | '.join(f'{programs[k]:,}' for k in figures)} |",
     ]
+    if again := ", ".join(f"{seed:,}" for seed in programs.get("again", ())):
+        table += ["", f"Failed at first, was mended, and ran again with its batch: {again}."]
     rows = [_row(promise) for promise in results["promises"]]
     tail = f"\nMeasured at {results['date']} with {programs['workers']} worker processes.\n"
     return HEAD + "\n".join(table) + "\n" + EXPLAINED + "\n".join(rows) + "\n" + tail
