@@ -81,15 +81,17 @@ def kernel_seconds(
     plain: np.ndarray,
     buffers: Buffers,
     row: np.ndarray,
+    times: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(seconds, HBM bytes) per node, zero where it runs in another; one run of each, loops not multiplied.
 
     order      nodes by slot
     copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
     plain[b]   bytes of buffer b if it is written to memory of its own
+    times[k]   how many such nodes run there, with those that are left out: all that they touch is on chip after it
     """
     nodes, cache = np.zeros(len(graph.nodes), NODE_FIELDS), np.empty(len(plain), BUFFER_FIELDS)
-    _time(program, local, graph, order, slot, leader, copied, plain, buffers, row, nodes, cache)
+    _time(program, local, graph, order, slot, leader, copied, plain, buffers, row, times, nodes, cache)
     return np.ascontiguousarray(nodes["seconds"]), np.ascontiguousarray(nodes["hbm"])
 
 
@@ -105,12 +107,13 @@ def _time(
     plain: np.ndarray,
     buffers: Buffers,
     row: np.ndarray,
+    times: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
     """Fills in `nodes`; `cache` is scratch of a row per buffer."""
     _begin(graph, plain, buffers.last, nodes, cache)
-    _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], nodes, cache)
+    _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], times, nodes, cache)
     _rooflines(graph, leader, nodes, row)
 
 
@@ -146,6 +149,7 @@ def _count_bytes(
     copied: np.ndarray,
     taken_bytes: np.ndarray,
     on_chip_bytes: float,
+    times: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -185,10 +189,10 @@ def _count_bytes(
                     nodes.hbm[maker] += whole
                     nodes.largest[maker] = max(nodes.largest[maker], whole)
                     cache.written_by[buffer] = -1
-            now += taken
+            now += taken * times[k]
             cache.touched_at[buffer] = now
         if graph.nodes.kind[k] != KERNEL:
-            now += graph.nodes.written[k]
+            now += graph.nodes.written[k] * times[k]
             cache.touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
             continue
         op = graph.nodes.subject[k]

@@ -27,6 +27,7 @@ from autopart.costmodel.simulator.fusion import fused_away_values
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph, kernel_graph
 from autopart.costmodel.simulator.known_plans import KnownPlans
 from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, read_beside, transposed_nodes
+from autopart.costmodel.simulator.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs, plain_sizes
 from autopart.costmodel.simulator.multi_output import join_kernels
@@ -146,11 +147,14 @@ class Simulator:
     narrow_uses: np.ndarray = field(repr=False)
     passed: np.ndarray = field(repr=False)
     own_collectives: OwnCollectives = field(repr=False)
+    left_out: LeftOut | None = field(default=None, repr=False)
     unknown_ops: tuple[str, ...] = ()
     """Ops whose flop nobody knows, by kind: "custom_call @name (3 x)"."""
 
     @staticmethod
-    def of(program: Program, mesh: Mesh, options: SimulatorOptions | None = None) -> Simulator:
+    def of(
+        program: Program, mesh: Mesh, options: SimulatorOptions | None = None, left_out: LeftOut | None = None
+    ) -> Simulator:
         """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
         links = mesh_links(mesh)
         arrays, row = program_arrays(program, links.device.selects_updates), device_row(links.device)
@@ -160,7 +164,7 @@ class Simulator:
             program, links, options or SimulatorOptions(), arrays, row,
             KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays), narrow,
             np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
-            unknown_ops(program),
+            left_out, unknown_ops(program),
         )  # fmt: skip
 
     def run(self, local: DeviceLocal) -> Simulation:
@@ -212,8 +216,9 @@ class Simulator:
         output_bytes, extra_bytes = float(each_output_bytes.sum()), moves.extra_bytes + copied
         order = np.argsort(slot, kind="stable")
         kernel_s, hbm = kernel_seconds(
-            program, held, graph, order, slot, leader, copied, plain, buffers, self.device_row
-        )
+            program, held, graph, order, slot, leader, copied, plain, buffers, self.device_row,
+            times_there(self.left_out, self.program, graph.nodes, local.at_def, slot),
+        )  # fmt: skip
         rounded, rounding_s = rounded_bytes(program, held, graph, narrow, device)
         kernel_s += moves.copy_s + rewritten / (device.hbm_bytes_per_s * device.hbm_efficiency) + rounding_s
         hbm += moves.copied_bytes + rewritten + rounded

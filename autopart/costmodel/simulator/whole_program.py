@@ -30,6 +30,7 @@ from autopart.core.repeated_layers import NO_CHAIN
 from autopart.costmodel.hardware.devices import ON_CHIP
 from autopart.costmodel.simulator.combine import MAX_COMBINED, NEVER, SOON_OPS
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE
+from autopart.costmodel.simulator.left_out import LeftOut
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before, slot_count
 from autopart.spmd.device_local import DeviceLocal
@@ -71,6 +72,7 @@ class WholeProgram:
     whole_bytes   float64[values]: bytes of whole values
     step          int64[slots]: one more at the corresponding slot of the next layer, and nowhere else
     gap           int64[slots]: the first slot after the layers that are left out, for slots in a layer
+    left_out      what the simulator has to know of those layers
 
     Arguments are in no layer as places, since nothing runs where they stand.
     """
@@ -85,6 +87,7 @@ class WholeProgram:
     whole_bytes: np.ndarray = field(repr=False)
     step: np.ndarray = field(repr=False)
     gap: np.ndarray = field(repr=False)
+    left_out: LeftOut = field(repr=False)
 
     @staticmethod
     def of(fewer: FewerLayers) -> WholeProgram | None:
@@ -96,6 +99,10 @@ class WholeProgram:
         chain = np.where(has_layer, np.append(fewer.chain, 0), -1 - ops).astype(np.int64)
         layer = np.where(has_layer, np.append(fewer.layer, 0), NOWHERE).astype(np.int64)
         position = np.arange(program.value_count) - program.result_ptr[program.value_op]
+        value_layer, value_part = layer[program.value_op], chain[program.value_op] + position / 1024.0
+        one_before, here = np.full(program.value_count, -1), np.flatnonzero(value_layer == fewer.typical)
+        at_first = np.flatnonzero(value_layer == fewer.typical - 1)
+        one_before[here[np.argsort(value_part[here])]] = at_first[np.argsort(value_part[at_first])]
         is_shared = np.zeros(program.value_count, np.bool_)
         is_shared[program.operands[layer[program.use_op] == fewer.typical]] = True
         is_shared &= ~has_layer[program.value_op]
@@ -116,9 +123,10 @@ class WholeProgram:
             runs_in[op], (chain[op] * SLOTS_PER_OP + part) * SPAN + layer[op], -2 * SPAN * (slot + 1)
         )
         return WholeProgram(
-            fewer, layer, chain, layer[program.value_op], chain[program.value_op] + position / 1024.0, is_shared,
-            waits, program.value_shape.prod(axis=1, dtype=np.float64) * program.element_bytes, corresponding,
+            fewer, layer, chain, value_layer, value_part, is_shared, waits,
+            program.value_shape.prod(axis=1, dtype=np.float64) * program.element_bytes, corresponding,
             before(1) * fewer.gap[np.where(runs_in, chain, 0)][op].astype(np.int64),
+            LeftOut(fewer.left_out, one_before),
         )  # fmt: skip
 
     def totals(self, run: Simulation) -> Totals | None:
