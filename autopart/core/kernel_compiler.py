@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from types import BuiltinFunctionType
 from typing import Any, ClassVar
 
 from numba.core import types
@@ -246,12 +247,28 @@ class _KnownTypes:
 
     def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
         """The signature of a call."""
-        if not isinstance(func, types.Function) or kws:
+        if not isinstance(func, (types.Function, BuiltinFunctionType)) or kws:
             return self._context.resolve_function_type(func, args, kws)
         key = func, tuple(args)
         if key not in self._known:
             self._known[key] = self._context.resolve_function_type(func, args, kws)
         return self._known[key]
+
+
+def functions_called(kernel: Any) -> list[Any]:
+    """A kernel's Python function, and those of the kernels that it calls, in a fixed order."""
+    found: dict[Any, None] = {}
+
+    def look_in(function: Any) -> None:
+        if function not in found:
+            found[function] = None
+            for name in function.__code__.co_names:
+                callee = function.__globals__.get(name)
+                if isinstance(callee, CPUDispatcher):
+                    look_in(callee.py_func)
+
+    look_in(kernel)
+    return list(found)
 
 
 def _wide(type_: Any) -> Any:

@@ -6,11 +6,12 @@ training step takes 1.4 ms instead of 29 ms. A function that makes an array cann
 `allocating_kernel`, or better a Python function that makes the arrays and hands them to a kernel: each way of making
 one is a function of Numba's that is compiled as well.
 
-Compiled kernels are kept on disk beside the source, or in $NUMBA_CACHE_DIR; the first time, a line on stderr says why
-it takes so long. Numba takes what it finds there for good if the kernel's own file is unchanged. That is not enough:
-the machine code holds that of every kernel that it calls, and an index may name a class that a later version of this
-package has no more. So what is found is good only if the files of all kernels that it calls, and the constants that
-they read, are unchanged too; what cannot be read is compiled anew.
+Compiled kernels are kept on disk beside the source, or in $NUMBA_CACHE_DIR; the first time all are compiled at once, by
+several processes (`kernels_side_by_side.py`), and a line on stderr says why it takes so long. Numba takes what it finds
+there for good if the kernel's own file is unchanged. That is not enough: the machine code holds that of every kernel
+that it calls, and an index may name a class that a later version of this package has no more. So what is found is good
+only if the files of all kernels that it calls, and the constants that they read, are unchanged too; what cannot be read
+is compiled anew.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ import functools
 import hashlib
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from numba.core import event
 from numba.core.caching import FunctionCache
-from numba.core.dispatcher import Dispatcher
 
 from autopart.core import kernel_compiler
-from autopart.core.kernel_compiler import KernelDispatcher
+from autopart.core.kernel_compiler import KernelDispatcher, functions_called
+from autopart.core.kernels_side_by_side import compile_what_is_missing
 
 UNREADABLE = (
     ImportError,
@@ -46,19 +47,39 @@ UNREADABLE = (
 class KernelCache(FunctionCache):
     """The compiled versions of one kernel on disk; see the module."""
 
+    has_missed: ClassVar[bool] = False
+    """True once this process has looked for a kernel that was not there."""
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel for a signature, or None."""
+        found = self._loaded(sig, target_context)
+        if found is None and not KernelCache.has_missed:
+            KernelCache.has_missed = True
+            compile_what_is_missing()
+            found = self._loaded(sig, target_context)
+        return found
+
+    def has(self, sig: Any, target_context: Any) -> bool:
+        """True if the kernel is there for a signature."""
+        self._is_of(kernel_stamp(self._py_func))
+        try:
+            kept = self._cache_file._load_index()  # pyright: ignore[reportPrivateUsage]
+        except UNREADABLE:
+            return False
+        return self._index_key(sig, target_context.codegen()) in kept
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keeps a compiled kernel."""
+        self._is_of(kernel_stamp(self._py_func))
+        super().save_overload(sig, data)
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
         self._is_of(kernel_stamp(self._py_func))
         try:
             return super().load_overload(sig, target_context)
         except UNREADABLE:
             self.flush()
             return None
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keeps a compiled kernel."""
-        self._is_of(kernel_stamp(self._py_func))
-        super().save_overload(sig, data)
 
     def _is_of(self, stamp: str) -> None:
         """What is on disk is good if it was compiled from that."""
@@ -90,24 +111,13 @@ def _kept(function: Callable[..., Any], **options: Any) -> Any:
 def kernel_stamp(function: Any) -> str:
     """Hex digest of all that makes a compiled kernel: how, its file, those of the kernels it calls, their constants."""
     digest = hashlib.sha256()
-    functions = list(_called(function, set()))
+    functions = functions_called(function)
     for path in (kernel_compiler.__file__, *sorted({f.__code__.co_filename for f in functions})):
         digest.update(_content(path))
     for f in functions:
         found = {name: f.__globals__.get(name) for name in f.__code__.co_names}
         digest.update(repr([(n, v) for n, v in found.items() if isinstance(v, (bool, int, float, tuple))]).encode())
     return digest.hexdigest()
-
-
-def _called(function: Any, seen: set[Any]) -> Iterator[Any]:
-    """A kernel's Python function, and those of the kernels that it calls, in a fixed order."""
-    if function not in seen:
-        seen.add(function)
-        yield function
-        for name in function.__code__.co_names:
-            callee = function.__globals__.get(name)
-            if isinstance(callee, Dispatcher):
-                yield from _called(callee.py_func, seen)
 
 
 @functools.cache
