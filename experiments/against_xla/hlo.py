@@ -82,13 +82,21 @@ def collectives(module: OptimisedHlo, mesh: ap.Mesh) -> Counter[Collective]:
     chains: set[str] = set()
     for instruction, times in module.ran():
         for inner in (instruction, *module.inside(instruction)):
-            kind, chain = KINDS.get(inner.kind.removesuffix("-start")), _CHAIN.search(inner.line)
-            if kind is not None and (chain is None or chain.group(1) not in chains):
+            collective, chain = collective_of(module, inner, mesh), _CHAIN.search(inner.line)
+            if collective is not None and (chain is None or chain.group(1) not in chains):
                 chains.update(chain.groups() if chain else ())
-                if kind == "all_reduce" and "all-reduce-scatter" in inner.computation:
-                    kind = "reduce_scatter"  # an all-reduce and a slice, run as one
-                found[(kind, _spanned(inner.line, mesh), _bytes_in(module, inner))] += times
+                found[collective] += times
     return found
+
+
+def collective_of(module: OptimisedHlo, instruction: Instruction, mesh: ap.Mesh) -> Collective | None:
+    """The collective that an instruction is, or starts; None for another."""
+    kind = KINDS.get(instruction.kind.removesuffix("-start"))
+    if kind is None:
+        return None
+    if kind == "all_reduce" and "all-reduce-scatter" in instruction.computation:
+        kind = "reduce_scatter"  # an all-reduce and a slice, run as one
+    return kind, _spanned(instruction.line, mesh), _bytes_in(module, instruction)
 
 
 def seconds(collective: Collective, mesh: ap.Mesh) -> float:
