@@ -7,6 +7,7 @@ python -m experiments.automatic depth              12, 24 and 48 layers
 python -m experiments.automatic workers            two workers over one
 python -m experiments.automatic xla                search time over XLA's compile time
 python -m experiments.automatic referee 4 20       memory by the TPU compiler, layers of T32
+python -m experiments.automatic compiled GNS       steps by the TPU compiler, of what is found and of manual schedules
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ RESULTS = Path(__file__).with_name("results.json")
 
 
 def main(words: list[str]) -> None:
-    claims = ("quality", "mixes", "depth", "workers", "xla", "referee")
+    claims = ("quality", "mixes", "depth", "workers", "xla", "referee", "compiled")
     if not words or words[0] not in claims:
         raise SystemExit(f"one of {', '.join(claims)}")
     if words[0] == "xla":
@@ -33,7 +34,7 @@ def main(words: list[str]) -> None:
 
 
 def run(claim: str, rest: list[str]) -> Any:
-    from experiments.automatic import quality, referee, speed
+    from experiments.automatic import compiled, quality, referee, speed
     from experiments.automatic.cases import CASES
 
     if claim == "quality":
@@ -48,6 +49,12 @@ def run(claim: str, rest: list[str]) -> Any:
         for layers in map(int, rest or ["4"]):
             known[layers] = referee.judged(layers)
             store("referee", list(known.values()))
+        return list(known.values())
+    if claim == "compiled":
+        known = {r["model"]: r for r in stored().get("compiled", [])}
+        for model in rest or compiled.MODELS:
+            known[model] = compiled.judged(model)
+            store("compiled", list(known.values()))
         return list(known.values())
     return {"mixes": quality.mixes, "depth": speed.depth, "workers": speed.workers, "xla": speed.against_xla}[claim]()
 

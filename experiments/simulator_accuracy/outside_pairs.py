@@ -3,7 +3,7 @@
     BP, BP+FSDP, BP+MP     on every program
     found, on the way      `states.py`
 
-Rules of the simulator were chosen with four of the programs in view (`tuned`); on the other five they are only checked.
+Rules of the simulator were chosen with six of the programs in view (`tuned`); on the other three they are only checked.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MODELS = {
     "towers": (True, V5E),
     "bert": (False, V3),
     "conformer": (False, V3),
-    "moe": (False, V3),
+    "moe": (True, V3),
     "lstm": (False, V3),
-    "resnet": (False, V5E),
+    "resnet": (True, V5E),
 }
 """Whether rules were chosen on it, and where it is compiled for."""
 

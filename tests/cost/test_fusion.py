@@ -139,6 +139,17 @@ def test_what_a_loop_reads_from_outside_is_written_before_the_loop():
     assert "multiply" in roots(run(function))
 
 
+def test_what_is_pooled_is_written_for_the_gradient_that_selects_in_it():
+    """The forward window computes the ReLU inside itself; the kernel that looks for the largest elements reads it."""
+
+    def pooled(x, y):
+        return jax.lax.reduce_window(jnp.maximum(x, 0.0), -np.inf, jax.lax.max, (2, 2), (2, 2), "VALID")
+
+    assert roots(run(pooled)) == ["reduce_window"]
+    found = roots(run(jax.grad(lambda x, y: pooled(x, y).sum()), tpu=True))
+    assert found.index("maximum") < found.index("select_and_scatter")
+
+
 def test_what_is_redistributed_is_written_before_that():
     both = [ap.ManualPartition({"x": 0, "y": 0}, axis="x")]
     found = run(lambda x, y: jnp.sort(x * 2, axis=0) + y, ways=2, schedule=both)

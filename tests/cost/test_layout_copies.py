@@ -1,9 +1,12 @@
-"""When is an update made on copies in another layout, and what do they cost?
+"""When is an update made on copies in another layout, when is an output, and what do they cost?
 
 %g = all_reduce(dot ...)
 %w' = %w - transpose %g      %w is read and written once more, and so is %w'
 
 Sums go on through a transpose while they are pending, so here a tag says that they are done before it.
+
+%s = %w[part] - ...
+%w' = all_gather %s          %w is copied at the start, %w' at the end; only %w' where the gather leaves another order
 """
 
 from __future__ import annotations
@@ -79,3 +82,51 @@ def test_below_a_mebibyte_copies_are_not_counted(n, is_copied):
 
 def test_devices_whose_compiler_makes_no_copies_have_none():
     assert copied_bytes(transposed_update, copies=False) == 0
+
+
+def replaced(update, dim, ways, shape=(N, N), **options):
+    """A run in which an argument that is held whole is replaced by `update`, whose other operand is tiled."""
+    name = plain_device("tiled", around_matmul=AroundMatmul(copies_updates=True), layout_tile=(8, 128))
+    schedule = [ap.ManualPartition({"w": ap.REPLICATED, "s": dim}, axis="x")]
+    args = (f32(*shape), f32(*shape))
+    return simulated(update, *args, device=name, ways=ways, schedule=schedule, donate=0, **options)
+
+
+def added_bytes(update, **how):
+    """Bytes through HBM that copies of outputs and their arguments add."""
+    return replaced(update, **how).hbm_bytes - replaced(update, layout_copies=False, **how).hbm_bytes
+
+
+def updated(w, s):
+    return w - s
+
+
+@pytest.mark.parametrize(
+    ("dim", "ways", "copies"),
+    [(0, 2, 2), (1, 2, 2), (1, 8, 2), (1, 16, 1)],
+    ids=["rows", "columns", "columns of a tile", "columns of half a tile"],
+)
+def test_a_gathered_output_is_copied_and_its_argument_too_unless_shards_are_no_whole_tiles(dim, ways, copies):
+    assert added_bytes(updated, dim=dim, ways=ways) == copies * 2 * SQUARE
+
+
+def test_the_copy_of_the_argument_lives_until_it_is_read():
+    kept = between(replaced(updated, 0, 2, layout_copies=False))
+    assert between(replaced(updated, 0, 2)) == kept + SQUARE
+
+
+def test_where_columns_waste_less_the_other_dim_is_the_minor_one():
+    """f32[4,1024,192]: of 8 shards of 128, the columns are of 1024."""
+    whole = 4.0 * 4 * 1024 * 192
+    assert added_bytes(updated, dim=1, ways=8, shape=(4, 1024, 192)) == 2 * 2 * whole
+    assert added_bytes(updated, dim=1, ways=16, shape=(4, 1024, 192)) == 2 * whole
+
+
+def test_a_summed_output_is_written_into_its_argument():
+    name = plain_device("copies_True", around_matmul=AroundMatmul(copies_updates=True))
+    args = (f32(N, N), f32(ROWS, N), f32(ROWS, N))
+    runs = [
+        simulated(lambda w, x, y: total(x, y), *args, device=name, ways=2, schedule=TILED, donate=0, layout_copies=c)
+        for c in (True, False)
+    ]
+    assert runs[0].hbm_bytes == runs[1].hbm_bytes

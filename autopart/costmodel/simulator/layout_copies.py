@@ -9,11 +9,12 @@ Found with libtpu 0.0.51 on v3: such an update of four matrices took 16 copies a
 after the transpose, took none and 0.13 GB.
 
     %s = %w[part] - ...          the update of a part of %w, which is held whole and donated
-    %w' = all_gather %s          no collective writes into %w's memory: %w is copied at the start, %w' at the end;
-                                 a gather along an inner dim leaves another layout, and %w' alone is copied
+    %w' = all_gather %s          no gather or permute writes into %w's memory: %w is copied at the start, %w' at the end
 
-The same version: a mixture of experts whose two stacks of weights, 75 MB each, were updated so took 0.21 GB more than
-with outputs in place, and T32 under Megatron and ZeRO-2 1.33 GB, which are its parameters.
+Of what a gather leaves in another layout, along an inner dim by shards that are not whole layout tiles, %w' alone is
+copied, into order; reductions write in place. The same version, v3 and v5e, in 45 programs of one such update: whoever
+else reads %w, and by shards of 4 to 4096 rows or columns. A mixture of experts whose two stacks of weights, 75 MB each,
+were updated so took 0.21 GB more than with outputs in place, and T32 under Megatron and ZeRO-2 1.33 GB, its parameters.
 """
 
 from __future__ import annotations
@@ -94,56 +95,16 @@ def _copy(
                 copied[k] += local.values.settled_bytes[buffer]
 
 
-def read_beside(program: ProgramArrays) -> np.ndarray:
-    """bool[outputs]: the output takes an argument's memory, and an op reads the argument that the output does not need.
-
-    Such a reader, as a weight's use in the gradient of its layer's input, may run after the output is made. Outputs are
-    looked at 64 at a time, each a bit; twice, since what a loop carries is made after it is read.
-    """
-    beside, needed = np.zeros(len(program.outputs), np.bool_), np.zeros(len(program.ops), np.uint64)
-    _find_beside(program, needed, np.full(len(program.values), -1, np.int64), beside)
-    return beside
-
-
-@kernel
-def _find_beside(program: ProgramArrays, needed: np.ndarray, output_of: np.ndarray, beside: np.ndarray) -> None:
-    """Fills in `beside`, which begins with False.
-
-    needed[op]         scratch: the outputs of the 64 at hand that need what the op computes
-    output_of[value]   the output that takes over an argument's memory; -1, as they begin, for none
-    """
-    outputs, ops = program.outputs.shape[0], program.ops.shape[0]
-    for i in range(outputs):
-        if program.outputs.output_argument[i] >= 0:
-            output_of[program.outputs.output_argument[i]] = i
-    for first in range(0, outputs, 64):
-        needed[:] = 0
-        for i in range(first, min(first + 64, outputs)):
-            needed[program.values.value_op[program.outputs.output_value[i]]] |= np.uint64(1) << np.uint64(i - first)
-        for _ in range(2):
-            for op in range(ops - 1, -1, -1):
-                if not program.ops.is_argument[op]:
-                    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-                        needed[program.values.value_op[program.uses.operands[use]]] |= needed[op]
-        for op in range(ops):
-            if program.ops.is_argument[op]:
-                continue
-            for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-                i = output_of[program.uses.operands[use]]
-                if first <= i < first + 64 and needed[op] >> np.uint64(i - first) & np.uint64(1) == 0:
-                    beside[i] = True
-
-
 def output_copies(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, beside: np.ndarray, out_of_order: np.ndarray
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, as_output: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(bool[outputs], float64[nodes]): outputs whose argument is copied, and bytes of the copies by collective.
 
-    out_of_order[k]   collective k leaves its result in no row-major order: the copy that this takes is made in place
+    as_output[k]  copies that are made where collective k's result replaces an argument; 0 for kernels
     """
     copied, traffic = np.zeros(len(program.outputs), np.bool_), np.zeros(len(graph.nodes))
     writer = np.full(len(local.home), -1, np.int64)
-    _find_copies(program, local, graph, beside, out_of_order, writer, copied, traffic)
+    _find_copies(program, local, graph, as_output, writer, copied, traffic)
     return copied, traffic
 
 
@@ -152,8 +113,7 @@ def _find_copies(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
-    beside: np.ndarray,
-    out_of_order: np.ndarray,
+    as_output: np.ndarray,
     writer: np.ndarray,
     copied: np.ndarray,
     traffic: np.ndarray,
@@ -164,13 +124,10 @@ def _find_copies(
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 writer[graph.write_buffer[i]] = k
     for i in range(program.outputs.shape[0]):
-        use = program.outputs.output_use[i]
+        use, argument = program.outputs.output_use[i], program.outputs.output_argument[i]
         buffer = local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]
         k = writer[buffer]
-        if k < 0:
+        if argument < 0 or k < 0 or as_output[k] == 0:
             continue
-        if out_of_order[k]:
-            traffic[k] += READ_AND_WRITE * graph.nodes.written[k]
-        elif beside[i]:
-            copied[i] = True
-            traffic[k] += 2 * READ_AND_WRITE * graph.nodes.written[k]
+        copied[i] = as_output[k] == 2
+        traffic[k] += as_output[k] * READ_AND_WRITE * graph.nodes.written[k]

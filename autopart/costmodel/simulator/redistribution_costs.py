@@ -18,6 +18,7 @@ from autopart.costmodel.simulator.sizes import held_elements
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.redistribution.emission import Shape, emission
 from autopart.spmd.redistribution.local_copies import local_copies
+from autopart.spmd.redistribution.step import Step
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class PlanCost:
     bytes_in      bytes on a device before
     latency_s     the part of `seconds` that does not depend on bytes
     copy_s        seconds of local copies, which move `copied_bytes` through memory
-    out_of_order  1 if the last step is a gather along an inner dim, which leaves the array in no row-major order
+    as_output     copies that are made where the array replaces a donated argument (`layout_copies.py`): 0, 1 or 2
     """
 
     steps: tuple[StepCost, ...]
@@ -58,7 +59,7 @@ class PlanCost:
     latency_s: float
     copy_s: float
     copied_bytes: float
-    out_of_order: int
+    as_output: int
 
     @cached_property
     def figures(self) -> tuple[float, ...]:
@@ -66,7 +67,7 @@ class PlanCost:
         return tuple(float(getattr(self, name)) for name in FIGURES)
 
 
-FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "out_of_order")
+FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "as_output")
 
 NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0)
 """What moves nothing."""
@@ -92,10 +93,41 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
         latency_s=latency_s,
         copy_s=sum(s.copy_s for s in steps),
         copied_bytes=sum(s.copied_bytes for s in steps),
-        out_of_order=not all(
-            _is_outermost(step.target.local_shape, dim) for step in plan.steps[-1:] for dim, _ in step.gathered
-        ),
+        as_output=_copies_as_output(plan.steps[-1], links.device) if plan.steps else 0,
     )
+
+
+def _copies_as_output(step: Step, device: Device) -> int:
+    """Copies that are made where what `step` leaves replaces a donated argument.
+
+    Reductions write into the argument's memory, and so does a copy of the step's own. Other collectives do not: the
+    argument is copied before and the result after, or the result alone if a gather leaves it in another order.
+    """
+    if step.kind not in ("all_gather", "all_permute") or step.stacked:
+        return 0
+    granule = _granules(step.left_shape, *device.layout_tile)
+    shards = step.source.local_shape
+    return (
+        2
+        if all(_is_outermost(shards, dim) or shards[dim] % granule.get(dim, 1) == 0 for dim, _ in step.gathered)
+        else 1
+    )
+
+
+def _granules(shape: Shape, rows: int, minor: int) -> dict[int, int]:
+    """Elements of a layout tile along the last two dims, as the compiler lays an argument out.
+
+    The last dim is the minor one, unless the other way round pads less: f32[3,3,1280,320] has columns of 1280.
+    """
+    if len(shape) < 2:
+        return {0: minor}
+    first, last = len(shape) - 2, len(shape) - 1
+
+    def padded(columns: int, lines: int) -> int:
+        return math.ceil(shape[columns] / minor) * minor * math.ceil(shape[lines] / rows) * rows
+
+    swapped = padded(first, last) < padded(last, first)
+    return {first: minor, last: rows} if swapped else {first: rows, last: minor}
 
 
 def _is_outermost(shape: Shape, dim: int) -> bool:

@@ -26,7 +26,7 @@ from autopart.costmodel.simulator.compute import kernel_seconds
 from autopart.costmodel.simulator.fusion import fused_away_values
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph, kernel_graph
 from autopart.costmodel.simulator.known_plans import KnownPlans
-from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, read_beside, transposed_nodes
+from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, transposed_nodes
 from autopart.costmodel.simulator.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import live_bytes, live_ranges, outputs, plain_sizes
@@ -143,7 +143,6 @@ class Simulator:
     device_row: np.ndarray = field(repr=False)
     known_plans: KnownPlans = field(repr=False)
     known_sizes: SizeTable = field(repr=False)
-    read_beside: np.ndarray = field(repr=False)
     narrow_uses: np.ndarray = field(repr=False)
     passed: np.ndarray = field(repr=False)
     own_collectives: OwnCollectives = field(repr=False)
@@ -162,7 +161,7 @@ class Simulator:
         narrow = narrow_uses(arrays) if narrows else np.zeros(len(arrays.uses), np.bool_)
         return Simulator(
             program, links, options or SimulatorOptions(), arrays, row,
-            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays), narrow,
+            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), narrow,
             np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
             left_out, unknown_ops(program),
         )  # fmt: skip
@@ -195,7 +194,7 @@ class Simulator:
         planned, saved_s = combine_reductions(held, graph, planned, *moves.for_combining, device.combine_bytes)
         transposed = transposed_nodes(program, held, graph) & (matmul.copies_updates and self.options.layout_copies)
         copied = copied_bytes(program, held, graph, transposed)
-        gathered, rewritten = output_copies(program, held, graph, self.read_beside, moves.out_of_order)
+        gathered, rewritten = output_copies(program, held, graph, moves.as_output)
         if not (matmul.copies_updates and self.options.layout_copies):
             gathered[:], rewritten[:] = False, 0.0
 
@@ -309,7 +308,7 @@ class _Moves:
     extra_bytes: np.ndarray
     copy_s: np.ndarray
     copied_bytes: np.ndarray
-    out_of_order: np.ndarray
+    as_output: np.ndarray
     for_combining: tuple[np.ndarray, np.ndarray, np.ndarray]
 
     @staticmethod
@@ -319,9 +318,9 @@ class _Moves:
         for move, plans in ((USE_MOVE, use_plans), (DEF_MOVE, def_plans)):
             at = kind == move
             rows[at] = plans[subject[at]]
-        seconds, extra_bytes, combinable, bytes_in, latency_s, copy_s, copied_bytes, out_of_order = figures[:, rows]
+        seconds, extra_bytes, combinable, bytes_in, latency_s, copy_s, copied_bytes, as_output = figures[:, rows]
         group = np.where(kind == DEF_MOVE, combinable, 0).astype(np.int64) - 1
-        return _Moves(seconds, extra_bytes, copy_s, copied_bytes, out_of_order > 0, (group, bytes_in, latency_s))
+        return _Moves(seconds, extra_bytes, copy_s, copied_bytes, as_output, (group, bytes_in, latency_s))
 
 
 @kernel

@@ -12,6 +12,8 @@ k  (1, 1, _) -> tile 1      of windows that do, a device computes all that touch
 
 What is outside x is what no comparison selects before an element; windows outside have no gradient. A window that holds
 nothing but the least number, behind padding, gives no gradient, as it does on CPU and GPU, where jax pads.
+
+XLA computes nothing inside it: the array that was pooled waits in memory for it, from the forward to the backward pass.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from autopart.core.ops.rules.reduce import identity
 from autopart.core.ops.rules.reduce_window import windows
 from autopart.core.ops.rules.stretches import MOST_STRETCHED, filled, reads_of, stretched
 from autopart.core.ops.rules.windows import MOST_HALO, Window
-from autopart.core.ops.traits import Reduction, elements
+from autopart.core.ops.traits import Opaque, elements
 from autopart.core.stretch import Stretch
 
 EXPANDED = "expanded"
@@ -114,7 +116,7 @@ def _example(types: str, sizes: str, strides: str, padding: str = "") -> Example
 
 @rule(
     "select_and_scatter",
-    traits=Reduction(flop=_flop, passes=lambda spec: combined_by_reducer(spec, whole=(0,))),
+    traits=Opaque(flop=_flop, passes=lambda spec: combined_by_reducer(spec, whole=(0,))),
     localize=_localize,
     examples=(
         _example("4x4x8xf32, 4x2x4xf32, f32 -> 4x4x8xf32", "1, 2, 3", "1, 2, 2", "[[0, 0], [0, 0], [1, 0]]"),
