@@ -24,6 +24,7 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
+from autopart.costmodel.simulator.redistribution_costs import OUT_OF_ORDER
 
 READ_AND_WRITE = 2
 """Bytes that a copy moves for each byte."""
@@ -32,26 +33,23 @@ SMALL_BYTES = 2.0**20
 """Below this the compiler's copies are not worth counting."""
 
 
-def transposed_nodes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph) -> np.ndarray:
-    """bool[nodes]: elementwise kernels that read a collective's result transposed, or another such kernel's result."""
-    transposed = np.zeros(len(graph.nodes), np.bool_)
-    moved, follows = np.zeros(len(local.home), np.bool_), np.zeros(len(local.home), np.bool_)
-    _find_transposed(program, local, graph, moved, follows, transposed)
-    return transposed
-
-
 @kernel
-def _find_transposed(
+def transposed_nodes(
     program: ProgramArrays,
-    local: LocalArrays,
     graph: KernelGraph,
     moved: np.ndarray,
     follows: np.ndarray,
     transposed: np.ndarray,
 ) -> None:
-    """Fills in `transposed`; all begin with False. moved[buffer]: a collective makes it; follows: a transposed node."""
+    """Marks elementwise kernels that read a collective's result transposed, or another such kernel's result.
+
+    Scratch: moved[buffer], whether a collective makes it; follows[buffer], whether a transposed node does.
+    """
     values = program.values.shape[0]
+    for buffer in range(moved.shape[0]):
+        moved[buffer] = follows[buffer] = False
     for k in range(graph.nodes.shape[0]):
+        transposed[k] = False
         if graph.nodes.kind[k] != KERNEL:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 moved[graph.write_buffer[i]] = True
@@ -72,19 +70,13 @@ def _find_transposed(
                 follows[graph.write_buffer[i]] = True
 
 
-def copied_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray) -> np.ndarray:
-    """float64[nodes]: bytes of the arguments that a transposed kernel reads in step: each is copied first."""
-    copied = np.zeros(len(graph.nodes))
-    _copy(program, local, graph, transposed, copied)
-    return copied
-
-
 @kernel
-def _copy(
+def copied_bytes(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray, copied: np.ndarray
 ) -> None:
-    """Fills in `copied`, which begins with zeros."""
+    """Fills in bytes of the arguments that each transposed kernel reads in step: each is copied first."""
     for k in range(copied.shape[0]):
+        copied[k] = 0.0
         if not transposed[k]:
             continue
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
@@ -134,32 +126,29 @@ def _find_beside(program: ProgramArrays, needed: np.ndarray, output_of: np.ndarr
                     beside[i] = True
 
 
-def output_copies(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, beside: np.ndarray, out_of_order: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(bool[outputs], float64[nodes]): outputs whose argument is copied, and bytes of the copies by collective.
-
-    out_of_order[k]   collective k leaves its result in no row-major order: the copy that this takes is made in place
-    """
-    copied, traffic = np.zeros(len(program.outputs), np.bool_), np.zeros(len(graph.nodes))
-    writer = np.full(len(local.home), -1, np.int64)
-    _find_copies(program, local, graph, beside, out_of_order, writer, copied, traffic)
-    return copied, traffic
-
-
 @kernel
-def _find_copies(
+def output_copies(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
     beside: np.ndarray,
-    out_of_order: np.ndarray,
+    plan_rows: np.ndarray,
+    figures: np.ndarray,
     writer: np.ndarray,
     copied: np.ndarray,
     traffic: np.ndarray,
 ) -> None:
-    """Fills in `copied` and `traffic`; writer[buffer]: the collective that makes it; -1, as they begin, for none."""
+    """Fills in copied[output], whether its argument is copied, and traffic[node], bytes of the copies by collective.
+
+    plan_rows[k]: the row of node k's plan in `figures`; a collective may leave its result in no row-major order, and
+    the copy that this takes is then made in place. Scratch: writer[buffer], the collective that makes it, -1 for none.
+    """
+    for buffer in range(writer.shape[0]):
+        writer[buffer] = -1
+    for i in range(copied.shape[0]):
+        copied[i] = False
     for k in range(graph.nodes.shape[0]):
+        traffic[k] = 0.0
         if graph.nodes.kind[k] != KERNEL and graph.nodes.scope[k] == 0:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 writer[graph.write_buffer[i]] = k
@@ -169,7 +158,7 @@ def _find_copies(
         k = writer[buffer]
         if k < 0:
             continue
-        if out_of_order[k]:
+        if figures[OUT_OF_ORDER, plan_rows[k]] > 0:
             traffic[k] += READ_AND_WRITE * graph.nodes.written[k]
         elif beside[i]:
             copied[i] = True

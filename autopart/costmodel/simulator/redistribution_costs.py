@@ -67,6 +67,8 @@ class PlanCost:
 
 
 FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "out_of_order")
+SECONDS, EXTRA_BYTES, COMBINABLE, BYTES_IN, LATENCY_S, COPY_S, COPIED_BYTES, OUT_OF_ORDER = range(len(FIGURES))
+"""Where each stands among the figures."""
 
 NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0)
 """What moves nothing."""
