@@ -19,6 +19,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
+from autopart.costmodel.simulator.left_out import LeftOut
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.spmd.device_local import DeviceLocal
@@ -103,10 +104,18 @@ def memory_bytes(mesh: Mesh) -> float:
 class StateCosts:
     """Costs of one program's lowerings on one mesh, by the simulator or by a cost model the user brings.
 
-    Raises `MeshError` where there is neither a device nor a cost model.
+    `left_out` says what a program with fewer layers leaves out. Raises `MeshError` where there is neither a device nor
+    a cost model.
     """
 
-    def __init__(self, program: Program, mesh: Mesh, cost_model: CostModel | None, objective: Objective):
+    def __init__(
+        self,
+        program: Program,
+        mesh: Mesh,
+        cost_model: CostModel | None,
+        objective: Objective,
+        left_out: LeftOut | None = None,
+    ):
         if mesh.device is None and cost_model is None:
             raise MeshError(
                 f"nothing to search by: the mesh {mesh} names no device",
@@ -114,7 +123,7 @@ class StateCosts:
             )
         self._mesh, self._cost_model, self._objective = mesh, cost_model, objective
         self._limit_bytes = memory_bytes(mesh)
-        self._simulator = Simulator.of(program, mesh) if cost_model is None else None
+        self._simulator = Simulator.of(program, mesh, left_out=left_out) if cost_model is None else None
 
     def __call__(self, local: DeviceLocal, actions: int) -> Cost:
         """The cost of a device-local program reached by that many actions."""

@@ -63,7 +63,7 @@ class FewerLayersCosts:
         return FewerLayersCosts(
             smaller, whole, _three(fewer), options,
             Walk(smaller.start.copy(), smaller, fewer.times[program.value_op]),
-            LoweringContext.of(program), StateCosts(program, space.start.mesh, None, objective),
+            LoweringContext.of(program), StateCosts(program, space.start.mesh, None, objective, whole.left_out),
         )  # fmt: skip
 
     def reach(self, decisions: tuple[Decision, ...]) -> Reached | None:

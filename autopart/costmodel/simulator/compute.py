@@ -82,6 +82,7 @@ def kernel_seconds(
     plain: np.ndarray,
     buffers: Buffers,
     row: np.ndarray,
+    times: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -90,10 +91,11 @@ def kernel_seconds(
     order      nodes by slot
     copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
     plain[b]   bytes of buffer b if it is written to memory of its own
+    times[k]   how many such nodes run there, with those that are left out: all that they touch is on chip after it
     cache      scratch, a row per buffer
     """
     _begin(graph, plain, buffers.last, nodes, cache)
-    _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], nodes, cache)
+    _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], times, nodes, cache)
     _rooflines(graph, leader, nodes, row)
 
 
@@ -130,6 +132,7 @@ def _count_bytes(
     copied: np.ndarray,
     taken_bytes: np.ndarray,
     on_chip_bytes: float,
+    times: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -169,10 +172,10 @@ def _count_bytes(
                     nodes.hbm[maker] += whole
                     nodes.largest[maker] = max(nodes.largest[maker], whole)
                     cache.written_by[buffer] = -1
-            now += taken
+            now += taken * times[k]
             cache.touched_at[buffer] = now
         if graph.nodes.kind[k] != KERNEL:
-            now += graph.nodes.written[k]
+            now += graph.nodes.written[k] * times[k]
             cache.touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
             continue
         op = graph.nodes.subject[k]

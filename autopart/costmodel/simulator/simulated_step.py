@@ -23,6 +23,7 @@ from autopart.costmodel.simulator.combine import Batches, combine_reductions
 from autopart.costmodel.simulator.compute import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
 from autopart.costmodel.simulator.kernel_graph import KernelGraph
 from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, transposed_nodes
+from autopart.costmodel.simulator.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import live_bytes, live_ranges, place_outputs, plain_sizes
 from autopart.costmodel.simulator.multi_output import join_kernels
@@ -68,12 +69,14 @@ class Moves(NamedTuple):
     plan_rows[k]   the row of node k's plan in `figures`; 0 for kernels
     figures        as in `KnownPlans`
     narrow[r]      redistribution r is moved as bf16
+    def_values     the values that are redistributed after their ops (`DeviceLocal.at_def`)
     own_s[k]       seconds of the collectives that the program itself has; empty where it has none
     """
 
     plan_rows: np.ndarray
     figures: np.ndarray
     narrow: np.ndarray
+    def_values: np.ndarray
     own_s: np.ndarray
 
 
@@ -113,7 +116,7 @@ class Scratch(NamedTuple):
     ends                per slot and one more
     fence               per op
     structure, maker, reader, plain, marked, also, cache           per buffer
-    planned, order, joined, saved_s, copied, traffic, transposed   per node
+    planned, order, joined, saved_s, copied, traffic, times, transposed   per node
     gathered            per output
     """
 
@@ -132,6 +135,7 @@ class Scratch(NamedTuple):
     saved_s: np.ndarray
     copied: np.ndarray
     traffic: np.ndarray
+    times: np.ndarray
     transposed: np.ndarray
     gathered: np.ndarray
     batches: Batches
@@ -142,7 +146,7 @@ class Scratch(NamedTuple):
         by_buffer, marks = np.empty((4, buffers), np.int64), np.empty((2, buffers), np.bool_)
         by_node, bytes_of, by_kind = (
             np.empty((5, nodes), np.int64),
-            np.empty((3, nodes)),
+            np.empty((4, nodes)),
             np.empty((4, kinds), np.int64),
         )
         batches = Batches(
@@ -154,7 +158,7 @@ class Scratch(NamedTuple):
             structure=by_buffer[1], maker=by_buffer[2], reader=by_buffer[3], plain=np.empty(buffers),
             marked=marks[0], also=marks[1], cache=np.empty(buffers, BUFFER_FIELDS),
             planned=by_node[2], order=by_node[3], joined=by_node[4],
-            saved_s=bytes_of[0], copied=bytes_of[1], traffic=bytes_of[2],
+            saved_s=bytes_of[0], copied=bytes_of[1], traffic=bytes_of[2], times=bytes_of[3],
             transposed=np.empty(nodes, np.bool_), gathered=np.empty(outputs, np.bool_), batches=batches,
         )  # fmt: skip
 
@@ -166,6 +170,7 @@ def run_step(
     graph: KernelGraph,
     device: DeviceFacts,
     moves: Moves,
+    left_out: LeftOut,
     beside: np.ndarray,
     scratch: Scratch,
     step: Step,
@@ -196,9 +201,10 @@ def run_step(
     plain_sizes(program, local, graph, scratch.structure, leader, device.narrows, scratch.maker, scratch.marked, plain)
     _remember(program, local, graph, step.slot, scratch, step)
     order_by_slot(step.slot, nodes, scratch.ends, scratch.order)
+    times_there(left_out, program, graph, moves.def_values, step.slot, scratch.maker, scratch.times)
     kernel_seconds(
         program, local, graph, scratch.order, step.slot, leader, scratch.copied, plain, buffers, device.row,
-        step.timed, scratch.cache,
+        scratch.times, step.timed, scratch.cache,
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)

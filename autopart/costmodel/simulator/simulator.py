@@ -27,15 +27,16 @@ from autopart.costmodel.simulator.arrays import (
     program_arrays,
     stretch_shares,
 )
-from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, KernelGraph
+from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.known_plans import Asked, KnownPlans, ask
 from autopart.costmodel.simulator.layout_copies import read_beside
+from autopart.costmodel.simulator.left_out import NOTHING_LEFT_OUT, LeftOut
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.local_graph import local_graph
 from autopart.costmodel.simulator.narrow_moves import narrow_uses
 from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.own_collectives import OwnCollectives
-from autopart.costmodel.simulator.redistribution_costs import BYTES_IN, COMBINABLE, PlanCost, plan_cost
+from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.rematerialisation import LIMIT_SHARE, rematerialised
 from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, run_step
 from autopart.costmodel.simulator.sizes import SizeTable
@@ -83,6 +84,7 @@ class Simulation:
     argument_bytes: float
     output_bytes: float
     local: DeviceLocal = field(repr=False)
+    program_arrays: ProgramArrays = field(repr=False)
     arrays: LocalArrays = field(repr=False)
     graph: KernelGraph = field(repr=False)
     leader: np.ndarray = field(repr=False)
@@ -110,14 +112,6 @@ class Simulation:
     def hbm_bytes(self) -> float:
         """Bytes that pass HBM in a step."""
         return _in_all(self.node_hbm_bytes, self.node_trips)
-
-    @property
-    def combining(self) -> tuple[np.ndarray, np.ndarray]:
-        """(int64[nodes]: equal for reductions that may be combined, negative for other nodes;
-        float64[nodes]: bytes that each sends)."""
-        figures, rows = self.known_plans.figures, self.node_plan_rows
-        group = np.where(self.graph.nodes["kind"] == DEF_MOVE, figures[COMBINABLE][rows], 0).astype(np.int64) - 1
-        return group, figures[BYTES_IN][rows]
 
     @cached_property
     def _overlapped(self) -> tuple[np.ndarray, float]:
@@ -160,11 +154,14 @@ class Simulator:
     narrow_uses: np.ndarray = field(repr=False)
     passed: np.ndarray = field(repr=False)
     own_collectives: OwnCollectives = field(repr=False)
+    left_out: LeftOut = field(default=NOTHING_LEFT_OUT, repr=False)
     unknown_ops: tuple[str, ...] = ()
     """Ops whose flop nobody knows, by kind: "custom_call @name (3 x)"."""
 
     @staticmethod
-    def of(program: Program, mesh: Mesh, options: SimulatorOptions | None = None) -> Simulator:
+    def of(
+        program: Program, mesh: Mesh, options: SimulatorOptions | None = None, left_out: LeftOut | None = None
+    ) -> Simulator:
         """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
         links = mesh_links(mesh)
         arrays, row = program_arrays(program, links.device.selects_updates), device_row(links.device)
@@ -174,7 +171,7 @@ class Simulator:
             program, links, options or SimulatorOptions(), arrays, row,
             KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), read_beside(arrays), narrow,
             np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
-            unknown_ops(program),
+            left_out or NOTHING_LEFT_OUT, unknown_ops(program),
         )  # fmt: skip
 
     def run(self, local: DeviceLocal) -> Simulation:
@@ -190,8 +187,10 @@ class Simulator:
         nodes, buffers, outputs = len(graph.nodes), len(held.home), len(program.outputs)
         step = Step.empty(nodes, buffers, len(program.ops), outputs)
         run_step(
-            program, held, graph, self._device, Moves(node_rows, known.figures, narrow, self._own_seconds(held, graph)),
-            self.read_beside, Scratch.empty(nodes, buffers, len(program.ops), outputs, known.kinds), step,
+            program, held, graph, self._device,
+            Moves(node_rows, known.figures, narrow, local.at_def, self._own_seconds(held, graph)),
+            self.left_out, self.read_beside, Scratch.empty(nodes, buffers, len(program.ops), outputs, known.kinds),
+            step,
         )  # fmt: skip
         kernel_s, live = step.timed["seconds"], step.live[:-2]
         compute_s, collective_s = _in_all(kernel_s, step.trips), _in_all(step.link_s, step.trips)
@@ -210,6 +209,7 @@ class Simulator:
             argument_bytes=argument_bytes,
             output_bytes=output_bytes,
             local=local,
+            program_arrays=program,
             arrays=held,
             graph=graph,
             leader=step.leader,
