@@ -127,7 +127,7 @@ def _pending(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str
         total = float(in_bytes.sum())
         large = np.flatnonzero(in_bytes > MIN_SHARE * max(total, 1.0))
         for group in large[np.argsort(-in_bytes[large], kind="stable")[:MAX_PENDING]].tolist():
-            rank = int(facts.program.value_rank[facts.groups.values(group)[0]])
+            rank = int(facts.program.value_rank[facts.groups.members[facts.groups.pointer[group]]])
             prior = MAX_PRIOR * float(in_bytes[group] / total)
             found += [Option(Decision(KIND, group, dim, axis), prior) for dim in range(rank)]
     return found
