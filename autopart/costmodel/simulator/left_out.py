@@ -4,7 +4,7 @@ Reductions of all layers that are combined run at one place, and so may the upda
 chip after them depends on what all layers touch there, not only those that are simulated.
 """
 
-# pyright: reportArgumentType=false, reportReturnType=false
+# pyright: reportArgumentType=false
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
@@ -56,16 +56,11 @@ def times_there(
             slot_of[value] = -1
         for k in range(times.shape[0]):
             if graph.nodes.kind[k] == kind:
-                slot_of[_made(program, graph, def_values, k)] = slot[k]
+                subject = graph.nodes.subject[k]
+                slot_of[program.result_ptr[subject] if kind == KERNEL else def_values[subject]] = slot[k]
         for k in range(times.shape[0]):
             if graph.nodes.kind[k] == kind:
-                before = left_out.one_before[_made(program, graph, def_values, k)]
+                subject = graph.nodes.subject[k]
+                before = left_out.one_before[program.result_ptr[subject] if kind == KERNEL else def_values[subject]]
                 if before >= 0 and slot_of[before] == slot[k]:
                     times[k] += left_out.layers
-
-
-@kernel
-def _made(program: ProgramArrays, graph: KernelGraph, def_values: np.ndarray, k: int) -> int:
-    """The first value that a kernel makes, or that a node redistributes after its op."""
-    subject = graph.nodes.subject[k]
-    return program.result_ptr[subject] if graph.nodes.kind[k] == KERNEL else def_values[subject]

@@ -164,6 +164,30 @@ class Scratch(NamedTuple):
 
 
 @kernel
+def begin_in_order(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, device: DeviceFacts, scratch: Scratch, step: Step
+) -> None:
+    """Begins with program order: fills in when nodes are planned, which run by themselves, and plain sizes."""
+    structure_reads(program, local, scratch.structure)
+    for k in range(graph.nodes.shape[0]):
+        step.leader[k], scratch.planned[k] = k, graph.nodes.slot[k]
+    plain_sizes(
+        program, local, graph, scratch.structure, step.leader, device.narrows, scratch.maker, scratch.marked,
+        scratch.plain,
+    )  # fmt: skip
+
+
+@kernel
+def begin_by_memory(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, device: DeviceFacts, scratch: Scratch, step: Step
+) -> None:
+    """The same where the compiler orders for memory: neighbours change places. Few devices need it compiled."""
+    begin_in_order(program, local, graph, device, scratch, step)
+    last_slots(program, local, graph, scratch.planned, scratch.structure, step.buffers.last)
+    order_neighbours(program, graph, scratch.plain, step.buffers.last, scratch.planned)
+
+
+@kernel
 def run_step(
     program: ProgramArrays,
     local: LocalArrays,
@@ -175,16 +199,14 @@ def run_step(
     scratch: Scratch,
     step: Step,
 ) -> None:
-    """Fills in `step`; `beside` as `layout_copies.read_beside` says."""
+    """Fills in `step`, which `begin_by_memory` has begun where the compiler hides no latency.
+
+    `beside` as `layout_copies.read_beside` says.
+    """
     buffers, leader, plain, planned = step.buffers, step.leader, scratch.plain, scratch.planned
     nodes = graph.nodes.shape[0]
-    structure_reads(program, local, scratch.structure)
-    for k in range(nodes):
-        leader[k], planned[k] = k, graph.nodes.slot[k]
-    plain_sizes(program, local, graph, scratch.structure, leader, device.narrows, scratch.maker, scratch.marked, plain)
-    if not device.hides_latency:
-        last_slots(program, local, graph, planned, scratch.structure, buffers.last)
-        order_neighbours(program, graph, plain, buffers.last, planned)
+    if device.hides_latency:
+        begin_in_order(program, local, graph, device, scratch, step)
     combine_reductions(
         graph, moves.plan_rows, moves.figures, device.combine_bytes, scratch.batches, planned, scratch.saved_s
     )

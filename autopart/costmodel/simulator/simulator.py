@@ -38,7 +38,7 @@ from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.own_collectives import OwnCollectives
 from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.rematerialisation import LIMIT_SHARE, rematerialised
-from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, run_step
+from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, begin_by_memory, run_step
 from autopart.costmodel.simulator.sizes import SizeTable
 from autopart.spmd.device_local import DeviceLocal
 
@@ -186,12 +186,11 @@ class Simulator:
         )
         nodes, buffers, outputs = len(graph.nodes), len(held.home), len(program.outputs)
         step = Step.empty(nodes, buffers, len(program.ops), outputs)
-        run_step(
-            program, held, graph, self._device,
-            Moves(node_rows, known.figures, narrow, local.at_def, self._own_seconds(held, graph)),
-            self.left_out, self.read_beside, Scratch.empty(nodes, buffers, len(program.ops), outputs, known.kinds),
-            step,
-        )  # fmt: skip
+        scratch = Scratch.empty(nodes, buffers, len(program.ops), outputs, known.kinds)
+        moves = Moves(node_rows, known.figures, narrow, local.at_def, self._own_seconds(held, graph))
+        if not device.hides_latency:
+            begin_by_memory(program, held, graph, self._device, scratch, step)
+        run_step(program, held, graph, self._device, moves, self.left_out, self.read_beside, scratch, step)
         kernel_s, live = step.timed["seconds"], step.live[:-2]
         compute_s, collective_s = _in_all(kernel_s, step.trips), _in_all(step.link_s, step.trips)
         argument_bytes = float(held.values["settled_bytes"][self.passed].sum())
