@@ -20,18 +20,18 @@ from typing import Any
 import numpy as np
 
 from autopart.core.arguments import FLAG, Kind, check_fields, having, whole
-from autopart.core.kernels import kernel
-from autopart.core.layout import axes_by_dim, local_elements, local_shape, pending_axes
+from autopart.core.layout import axes_by_dim, local_shape, pending_axes
 from autopart.core.mapping_table import MappingTable
 from autopart.core.mesh import Mesh
 from autopart.core.op import SUM, TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.spmd.layouts import layouts, layouts_hash
+from autopart.spmd.layouts import layouts_hash
+from autopart.spmd.lowered_layouts import lowered_layouts
 from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
-from autopart.spmd.pending import Given, pass_reductions
+from autopart.spmd.pending import Given
 from autopart.spmd.placement import Placement, place, stored_values, use_places
-from autopart.spmd.read_stretches import read_stretches, unpacked
+from autopart.spmd.read_stretches import unpacked
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
 from autopart.spmd.redistribution.stretch_step import with_stretches
@@ -244,21 +244,12 @@ def lower(
     """The device-local program of a partitioning, as it stands now; `costmodel.lower_for_device` fills in `forms`."""
     program, state = partitioning.program, partitioning.state
     statics = statics if statics is not None else LoweringContext.of(program)
-    native, settled = np.zeros(program.value_count, np.uint64), np.zeros(program.value_count, np.uint64)
-    required = np.zeros(len(program.operands), np.uint64)
     given = Given(
         partitioning.graph, partitioning.table.arrays, state, statics.passages, partitioning.sizes,
         program.value_shape, statics.is_output, options.sums_through_converts, partitioning.sharded_loops,
     )  # fmt: skip
-    passing, code = pass_reductions(given)
-    layouts(
-        partitioning.graph, partitioning.table.arrays, state, partitioning.sizes,
-        program.value_shape, statics.is_output, passing, code, native, settled, required,
-        np.zeros((3, len(partitioning.sizes)), np.int64),
-    )  # fmt: skip
-    grows = np.zeros(len(program.operands), np.bool_)
-    _grows(program.operands, program.value_shape, settled, required, partitioning.sizes, grows)
-    stretch = read_stretches(partitioning.graph, partitioning.table, state, passing, partitioning.sizes)
+    found = lowered_layouts(given, bool(partitioning.table.stretches))
+    native, settled, required = found.native, found.settled, found.required
     share_within = max(options.share_within, partitioning.share_within)
     gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
     placement = place(
@@ -268,9 +259,9 @@ def lower(
         gathered_anew,
         settled,
         required,
-        grows,
+        found.grows,
         share_within,
-        stretch,
+        found.stretch,
     )
     return DeviceLocal(
         program=program,
@@ -282,27 +273,10 @@ def lower(
         native=native,
         settled=settled,
         required=required,
-        stretch=stretch,
-        passing=passing,
+        stretch=found.stretch,
+        passing=found.passing,
         at_def=np.flatnonzero(native != settled).astype(np.int32),
         placement=placement,
         statics=statics,
         forms=forms,
     )
-
-
-@kernel
-def _grows(
-    operands: np.ndarray,
-    shapes: np.ndarray,
-    settled: np.ndarray,
-    required: np.ndarray,
-    sizes: np.ndarray,
-    grows: np.ndarray,
-) -> None:
-    """Sets grows[use] where the use needs more elements than the value settles in."""
-    for use in range(operands.shape[0]):
-        value = operands[use]
-        if settled[value] != required[use]:
-            kept = local_elements(shapes[value], settled[value], sizes)
-            grows[use] = local_elements(shapes[value], required[use], sizes) > kept

@@ -85,37 +85,39 @@ class Ways(NamedTuple):
     loop: np.ndarray
     wanted: np.ndarray
 
-
-def pass_reductions(given: Given) -> tuple[np.ndarray, np.ndarray]:
-    """(passing, code): what is pending where, if every reduction is done where it is cheapest.
-
-    passing[op]        uint8; bit a: the op works on parts along axis a, or makes its result whole for an op that does
-    code[value, axis]  uint8; the reduction that may be pending on a value, and that is if its op passes parts; else 0
-    """
-    ops, axes = given.state.mapping.shape
-    values = len(given.graph.value_op)
-    passing, code = np.zeros(ops, np.uint8), np.zeros((values, axes), np.uint8)
-    ways = Ways(
-        assumed=np.zeros(ops, np.uint8), code=code, taken=np.full(ops, -1, np.int32), cost=np.zeros((values, 4)),
-        stays=np.zeros(values, np.bool_), loop=np.full(values, -1, np.int32), wanted=np.zeros(values, np.bool_),
-    )  # fmt: skip
-    _pass(given, ways, passing)
-    return passing, code
+    @staticmethod
+    def empty(ops: int, values: int, axes: int) -> Ways:
+        """Room for a program."""
+        return Ways(
+            assumed=np.empty(ops, np.uint8), code=np.empty((values, axes), np.uint8), taken=np.empty(ops, np.int32),
+            cost=np.empty((values, 4)), stays=np.empty(values, np.bool_), loop=np.empty(values, np.int32),
+            wanted=np.empty(values, np.bool_),
+        )  # fmt: skip
 
 
 @kernel
-def _pass(given: Given, ways: Ways, passing: np.ndarray) -> None:
-    """Fills in `passing` and the codes of `ways`, axis by axis."""
+def pass_reductions(given: Given, ways: Ways, passing: np.ndarray) -> None:
+    """Finds out what is pending where, if every reduction is done where it is cheapest; axis by axis.
+
+    passing[op]             uint8; bit a: the op works on parts along axis a, or makes its result whole for such an op
+    ways.code[value, axis]  the reduction that may be pending on a value, and that is if its op passes parts; else 0
+    """
     ops, axes = given.state.mapping.shape
+    for op in range(ops):
+        passing[op], ways.assumed[op], ways.taken[op] = 0, 0, -1
+    for value in range(ways.loop.shape[0]):
+        ways.stays[value], ways.loop[value], ways.cost[value] = False, -1, 0.0
     for axis in range(axes):
+        some = changes = _begins(given, axis)
+        carries = False
         for op in range(ops):
             if given.passages.is_carry[op]:
+                carries = True
                 held = given.sharded_loops and given.state.mapping[op, axis] >= 0
                 ways.assumed[op] = 0 if held else ANY_CODE
-        some = changes = True
         while changes:
-            some = _spread(given, ways, axis)
-            changes = some and _revise(given, ways, axis)
+            _spread(given, ways, axis, carries)
+            changes = carries and _revise(given, ways, axis)
         if some:
             _choose(given, ways, axis, passing)
         else:
@@ -124,11 +126,27 @@ def _pass(given: Given, ways: Ways, passing: np.ndarray) -> None:
 
 
 @kernel
-def _spread(given: Given, ways: Ways, axis: int) -> bool:
-    """Follows every reduction along `axis` as far as it can go, and prices each point. False if none begins."""
+def _begins(given: Given, axis: int) -> bool:
+    """True if some op leaves a reduction along `axis` pending."""
+    graph, maps, state = given.graph, given.maps, given.state
+    for op in range(state.mapping.shape[0]):
+        mapping = state.mapping[op, axis]
+        if mapping >= 0:
+            for place in range(graph.result_ptr[op + 1] - graph.result_ptr[op]):
+                if LAST_TILE < result_entry(graph, maps, op, mapping, place) <= OR:
+                    return True
+    return False
+
+
+@kernel
+def _spread(given: Given, ways: Ways, axis: int, carries: bool) -> None:
+    """Follows every reduction along `axis` as far as it can go, and prices each point.
+
+    Without carries, nothing is pending before the first op that leaves a reduction.
+    """
     graph, maps, state, passages, rounded = given.graph, given.maps, given.state, given.passages, given.rounded
     assumed, code, taken, cost, stays, loop = ways.assumed, ways.code, ways.taken, ways.cost, ways.stays, ways.loop
-    some = False
+    some = carries
     for i in range(passages.order.shape[0]):
         op = passages.order[i]
         if op < 0:
@@ -155,7 +173,7 @@ def _spread(given: Given, ways: Ways, axis: int) -> bool:
                 cost[value] = _bytes(given, axis, value)
                 cost[value, 1] = cost[value, 3] = 0.0
                 stays[value], loop[value] = True, -1
-        if passages.first[spec] == passages.first[spec + 1] or graph.result_ptr[op + 1] != first + 1:
+        if not some or passages.first[spec] == passages.first[spec + 1] or graph.result_ptr[op + 1] != first + 1:
             continue
         if (passages.rounded[spec] and not rounded) or (passages.divided[spec] and mapping >= 0):
             continue
@@ -169,7 +187,6 @@ def _spread(given: Given, ways: Ways, axis: int) -> bool:
                 if native != 0:
                     stays[first] = True
                 break
-    return some
 
 
 @kernel

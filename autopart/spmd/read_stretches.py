@@ -24,16 +24,6 @@ MOST_DIMS = 3
 """Dims of one operand that may be read in stretches: so many numbers fit."""
 
 
-def read_stretches(
-    graph: GraphArrays, table: MappingTable, state: StateArrays, passing: np.ndarray, sizes: np.ndarray
-) -> np.ndarray:
-    """int64[uses]: the packed stretches that each reads, 0 where it reads its tile; an axis of size 1 reads all."""
-    stretch = np.zeros(len(graph.operands), np.int64)
-    if table.stretches:
-        _fill(graph, table.arrays, state, passing, sizes, stretch)
-    return stretch
-
-
 def unpacked(table: MappingTable, packed: int) -> tuple[tuple[int, Stretch], ...]:
     """The (dim, stretch) pairs of a use."""
     found = []
@@ -44,7 +34,7 @@ def unpacked(table: MappingTable, packed: int) -> tuple[tuple[int, Stretch], ...
 
 
 @kernel
-def _fill(
+def read_stretches(
     graph: GraphArrays,
     maps: MappingArrays,
     state: StateArrays,
@@ -52,7 +42,10 @@ def _fill(
     sizes: np.ndarray,
     stretch: np.ndarray,
 ) -> None:
-    """Fills in stretch[use] of every use."""
+    """Fills in stretch[use], in place of 0: the packed stretches that it reads instead of its tile.
+
+    An axis of size 1 reads all.
+    """
     for op in range(state.mapping.shape[0]):
         spec, taken = graph.op_spec[op], 0
         for axis in range(state.mapping.shape[1]):

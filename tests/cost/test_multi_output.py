@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from autopart.costmodel.hardware.devices import AroundMatmul
-from autopart.costmodel.simulator.multi_output import MAX_RESULTS
-from autopart.costmodel.simulator.simulator import JOIN_WINDOW_OPS
+from autopart.costmodel.simulator.multi_output import JOIN_WINDOW_OPS, MAX_RESULTS
 from tests.cost.programs import between, f32, kernels, launched, nodes_of, plain_device, simulated
 
 N = 512

@@ -42,9 +42,11 @@ def tiled(task: SearchTask) -> Partitioning:
 def rounding_s(model: Model, run: Simulation) -> float:
     """Seconds for the rounding of arguments that move as bf16, which plans leave out."""
     place = run.local.placement
-    narrow = narrow_moves(model.narrow, place.of_use, len(place.value))
-    _, seconds = rounded_bytes(model.arrays, run.arrays, run.graph, narrow, model.device)
-    return float(seconds @ run.node_trips)
+    narrow, device = np.empty(len(place.value), np.bool_), model.device
+    narrow_moves(model.narrow, place.of_use, narrow)
+    moved = [rounded_bytes(model.arrays, run.arrays, run.graph, narrow, k) for k in range(len(run.graph.nodes))]
+    rate = device.hbm_bytes_per_s * device.hbm_efficiency * device.stream_share
+    return float(np.array(moved) / rate @ run.node_trips)
 
 
 # ---- a state as a choice

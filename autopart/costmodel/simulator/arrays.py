@@ -2,6 +2,7 @@
 
     ProgramArrays    what does not depend on the partitioning; made once (`program_arrays`)
     LocalArrays      bytes and elements on one device, and where redistributions stand (`local_arrays`)
+    Lowered          the lowering, as kernels read it
 
 Arrays over "buffers" have an entry for each of the V values, then V + r for each redistribution r of the R before uses,
 then V + R + d for each value that is redistributed right after its op, d being its place in `at_def`: the buffer into
@@ -24,6 +25,9 @@ from autopart.costmodel.simulator.sizes import SizeTable, size_row
 
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
+
+NARROW_SHARE = 0.5
+"""The share of an f32's bytes that a bf16 has."""
 
 BODY, BRANCH = 1, 2
 """Scope kinds that the kernels tell apart: loops (bodies and conditions), and branches; the program itself is 0."""
@@ -198,74 +202,82 @@ OP_FIELDS = np.dtype(
 )  # fmt: skip
 
 
-def local_arrays(
-    local: DeviceLocal,
-    program: ProgramArrays,
-    known: SizeTable,
-    layout_tile: tuple[int, int],
-    matmul_tile: tuple[int, int, int],
-    moves_nothing: np.ndarray,
-) -> LocalArrays:
-    """Sizes on one device; tiles of ones mean no padding. `known` are those of earlier lowerings of the program."""
-    sizes, place, at_def = np.array(local.mesh.axis_sizes, np.int64), local.placement, local.at_def
-    values, moves = len(program.values), len(place.value)
-    held = LocalArrays(
+class Lowered(NamedTuple):
+    """The arrays of a `DeviceLocal`, and what they are looked at by.
+
+    mapping, passing, native, settled, required, at_def   its own
+    value, target, scope, position, of_use                its placement's
+    shares[r]      share of what redistribution r makes that is read, where stretches are; empty where none are
+    narrow[r]      redistribution r moves bf16 for f32 (`narrow_moves.py`)
+    plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
+    moves_nothing  of each such row
+    axis_sizes     of the mesh
+    layout_tile, matmul_tile   of the device; ones mean no padding
+    """
+
+    mapping: np.ndarray
+    passing: np.ndarray
+    native: np.ndarray
+    settled: np.ndarray
+    required: np.ndarray
+    at_def: np.ndarray
+    value: np.ndarray
+    target: np.ndarray
+    scope: np.ndarray
+    position: np.ndarray
+    of_use: np.ndarray
+    shares: np.ndarray
+    narrow: np.ndarray
+    plan_rows: np.ndarray
+    moves_nothing: np.ndarray
+    axis_sizes: np.ndarray
+    layout_tile: tuple[int, int]
+    matmul_tile: tuple[int, int, int]
+
+
+def stretch_shares(local: DeviceLocal) -> np.ndarray:
+    """`Lowered.shares` of a lowering."""
+    place = local.placement
+    stretched = np.flatnonzero(place.stretch).tolist()
+    shares = np.ones(len(place.value) if stretched else 0)
+    for r in stretched:
+        value, layout = int(place.value[r]), int(place.target[r])
+        shares[r] = local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
+    return shares
+
+
+def empty_local_arrays(program: ProgramArrays, moves: int, defs: int) -> LocalArrays:
+    """Room for what a device holds, with so many redistributions before uses and after ops."""
+    values = len(program.values)
+    return LocalArrays(
         values=np.empty(values, VALUE_FIELDS),
         moves=np.empty(moves, MOVE_FIELDS),
         uses=np.empty(len(program.uses), USE_FIELDS),
         ops=np.empty(len(program.ops), OP_FIELDS),
-        home=np.empty(values + moves + len(at_def), np.int32),
+        home=np.empty(values + moves + defs, np.int32),
     )
-    held.moves["moved_value"], held.moves["moved_scope"] = place.value, place.scope
-    held.moves["moved_position"], held.moves["moves_nothing"] = place.position, moves_nothing
-    held.uses["of_use"] = place.of_use
-    _fill_in(
-        program, known, local.mapping, local.passing, local.native, local.settled, local.required, at_def,
-        place.target, sizes, layout_tile, matmul_tile, held,
-    )  # fmt: skip
-    for r in np.flatnonzero(place.stretch).tolist():
-        value, layout = int(place.value[r]), int(place.target[r])
-        share = local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
-        held.moves["moved_bytes"][r] *= share
-        held.moves["moved_elements"][r] *= share
-    return held
 
 
 @kernel
-def _fill_in(
-    program: ProgramArrays,
-    known: SizeTable,
-    mapping: np.ndarray,
-    passing: np.ndarray,
-    native: np.ndarray,
-    settled: np.ndarray,
-    required: np.ndarray,
-    def_values: np.ndarray,
-    target: np.ndarray,
-    axis_sizes: np.ndarray,
-    layout_tile: tuple[int, int],
-    matmul_tile: tuple[int, int, int],
-    held: LocalArrays,
-) -> None:
-    """Fills in `held` from the arrays of a `DeviceLocal`."""
-    _sizes(program, known, native, settled, required, target, axis_sizes, layout_tile, held)
-    _buffers(program, def_values, held)
-    _op_work(program, mapping, passing, required, native, axis_sizes, matmul_tile, held)
+def local_arrays(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: LocalArrays) -> None:
+    """Fills in `held`; `known` are sizes of earlier lowerings of the program."""
+    defs = lowered.at_def.shape[0]
+    for r in range(lowered.value.shape[0]):
+        held.moves.moved_value[r], held.moves.moved_scope[r] = lowered.value[r], lowered.scope[r]
+        held.moves.moved_position[r] = lowered.position[r]
+        held.moves.moves_nothing[r] = lowered.moves_nothing[lowered.plan_rows[defs + r]]
+    for use in range(lowered.of_use.shape[0]):
+        held.uses.of_use[use] = lowered.of_use[use]
+    _sizes(program, known, lowered, held)
+    _buffers(program, lowered.at_def, held)
+    _op_work(program, lowered, held)
 
 
 @kernel
-def _sizes(
-    program: ProgramArrays,
-    known: SizeTable,
-    native: np.ndarray,
-    settled: np.ndarray,
-    required: np.ndarray,
-    target: np.ndarray,
-    axis_sizes: np.ndarray,
-    layout_tile: tuple[int, int],
-    held: LocalArrays,
-) -> None:
+def _sizes(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: LocalArrays) -> None:
     """Fills in bytes and elements of values, redistributions and uses."""
+    native, settled, required = lowered.native, lowered.settled, lowered.required
+    target, axis_sizes, layout_tile = lowered.target, lowered.axis_sizes, lowered.layout_tile
     in_bytes = elements = 0.0
     for value in range(native.shape[0]):
         last = value - 1
@@ -280,8 +292,9 @@ def _sizes(
         held.values.settled_bytes[value], held.values.settled_elements[value] = in_bytes, elements
     for r in range(target.shape[0]):
         row = size_row(program, known, held.moves.moved_value[r], target[r], axis_sizes, layout_tile)
-        held.moves.moved_bytes[r] = known.sizes.in_bytes[row]
-        held.moves.moved_elements[r] = known.sizes.elements[row]
+        share = lowered.shares[r] if lowered.shares.shape[0] > 0 else 1.0
+        held.moves.moved_bytes[r] = known.sizes.in_bytes[row] * share * (NARROW_SHARE if lowered.narrow[r] else 1.0)
+        held.moves.moved_elements[r] = known.sizes.elements[row] * share
     for use in range(required.shape[0]):
         value = program.uses.operands[use]
         if required[use] == settled[value]:
@@ -324,24 +337,18 @@ def _read_from(program: ProgramArrays, held: LocalArrays, use: int) -> int:
 
 
 @kernel
-def _op_work(
-    program: ProgramArrays,
-    mapping: np.ndarray,
-    passing: np.ndarray,
-    required: np.ndarray,
-    native: np.ndarray,
-    axis_sizes: np.ndarray,
-    matmul_tile: tuple[int, int, int],
-    held: LocalArrays,
-) -> None:
+def _op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
     """Fills in `LocalArrays.ops`."""
+    required, native, axis_sizes = lowered.required, lowered.native, lowered.axis_sizes
     for op in range(program.ops.shape[0]):
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
-        held.ops.ways[op] = _ways(program, mapping, passing, op, axis_sizes)
+        held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
         held.ops.unfilled[op] = 1.0
         if kind == MATMUL:
-            held.ops.unfilled[op] = _unfilled(program, op, required[first], native[result], axis_sizes, matmul_tile)
+            held.ops.unfilled[op] = _unfilled(
+                program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
+            )
         vector, in_step, update = 0.0, -1.0, 0.0
         if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import LocalArrays
-from autopart.costmodel.simulator.kernel_graph import KernelGraph
+from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KernelGraph
+from autopart.costmodel.simulator.redistribution_costs import BYTES_IN, COMBINABLE, LATENCY_S
 from autopart.costmodel.simulator.slots import before
 
 MAX_COMBINED = 256
@@ -29,8 +29,8 @@ SOON_OPS = 100
 """A reduction whose result is read this soon after is left alone."""
 
 
-class _Batches(NamedTuple):
-    """What waits together, by kind of reduction, by node and by buffer.
+class Batches(NamedTuple):
+    """What waits together, by kind of reduction, by node and by buffer: scratch of `combine_reductions`.
 
     needed[buffer]           the first slot at which it is read
     held, joined, deadline, open_batch, scope   of the batch of a kind that nodes may still join: its bytes, how many
@@ -48,64 +48,52 @@ class _Batches(NamedTuple):
     ends: np.ndarray
 
 
-def combine_reductions(
-    local: LocalArrays,
-    graph: KernelGraph,
-    ordered: np.ndarray,
-    group: np.ndarray,
-    operand_bytes: np.ndarray,
-    latency_s: np.ndarray,
-    combine_bytes: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(slots of nodes once reductions wait for each other, seconds each saves by sharing a latency).
-
-    ordered   slots before; nodes are taken in program order
-    group[k]  equal for nodes that may be combined, negative for all others
-    """
-    slot, nodes = ordered.copy(), len(graph.nodes)
-    saved_s, kinds = np.zeros(nodes), int(group.max(initial=-1)) + 1
-    if kinds > 0:
-        batches = _Batches(
-            np.full(len(local.home), NEVER), np.zeros(kinds), np.zeros(kinds, np.int64), np.zeros(kinds, np.int64),
-            np.full(kinds, -1, np.int64), np.full(kinds, -1, np.int64), np.full(nodes, -1, np.int64),
-            np.zeros(nodes, np.int64),
-        )  # fmt: skip
-        _combine(graph, group, operand_bytes, latency_s, combine_bytes, batches, slot, saved_s)
-    return slot, saved_s
+@kernel
+def kind_of(graph: KernelGraph, figures: np.ndarray, plan_row: int, k: int) -> int:
+    """Equal for nodes that may be combined, negative for all others."""
+    return int(figures[COMBINABLE, plan_row]) - 1 if graph.nodes.kind[k] == DEF_MOVE else -1
 
 
 @kernel
-def _combine(
+def combine_reductions(
     graph: KernelGraph,
-    group: np.ndarray,
-    operand_bytes: np.ndarray,
-    latency_s: np.ndarray,
+    plan_rows: np.ndarray,
+    figures: np.ndarray,
     combine_bytes: float,
-    batches: _Batches,
+    batches: Batches,
     slot: np.ndarray,
     saved_s: np.ndarray,
 ) -> None:
-    """Changes `slot`, in which nodes are ordered as they are at first, and fills in `saved_s`."""
+    """Changes `slot`, where reductions wait for each other; fills in the seconds that each saves by sharing a latency.
+
+    Nodes are taken in program order. plan_rows[k]: the row of node k's plan in `figures` (`KnownPlans`).
+    """
     needed, held, joined, deadline = batches.needed, batches.held, batches.joined, batches.deadline
     open_batch, scope, batch_of, ends = batches.open_batch, batches.scope, batches.batch_of, batches.ends
     nodes, made = graph.nodes.shape[0], 0
+    for buffer in range(needed.shape[0]):
+        needed[buffer] = NEVER
+    for g in range(open_batch.shape[0]):
+        open_batch[g] = -1
     for k in range(nodes):
+        saved_s[k], batch_of[k] = 0.0, -1
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             needed[graph.reads.read_buffer[i]] = min(needed[graph.reads.read_buffer[i]], slot[k])
     for k in range(nodes):
-        g, wanted_at = group[k], NEVER
+        g, wanted_at = kind_of(graph, figures, plan_rows[k], k), NEVER
+        operand_bytes, latency_s = figures[BYTES_IN, plan_rows[k]], figures[LATENCY_S, plan_rows[k]]
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             wanted_at = min(wanted_at, needed[graph.write_buffer[i]])
         if g < 0 or wanted_at - slot[k] < before(SOON_OPS):
             continue
-        fits = held[g] + operand_bytes[k] <= combine_bytes and joined[g] < MAX_COMBINED
+        fits = held[g] + operand_bytes <= combine_bytes and joined[g] < MAX_COMBINED
         if open_batch[g] < 0 or not fits or slot[k] >= deadline[g] or scope[g] != graph.nodes.scope[k]:
             open_batch[g], made = made, made + 1
             held[g], joined[g], deadline[g] = 0.0, 0, NEVER
             scope[g] = graph.nodes.scope[k]
         else:
-            saved_s[k] = latency_s[k]
-        held[g] += operand_bytes[k]
+            saved_s[k] = latency_s
+        held[g] += operand_bytes
         joined[g] += 1
         deadline[g] = min(deadline[g], wanted_at)
         batch_of[k] = open_batch[g]

@@ -70,33 +70,8 @@ BUFFER_FIELDS = np.dtype(
 )  # fmt: skip
 
 
-def kernel_seconds(
-    program: ProgramArrays,
-    local: LocalArrays,
-    graph: KernelGraph,
-    order: np.ndarray,
-    slot: np.ndarray,
-    leader: np.ndarray,
-    copied: np.ndarray,
-    plain: np.ndarray,
-    buffers: Buffers,
-    row: np.ndarray,
-    times: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """(seconds, HBM bytes) per node, zero where it runs in another; one run of each, loops not multiplied.
-
-    order      nodes by slot
-    copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
-    plain[b]   bytes of buffer b if it is written to memory of its own
-    times[k]   how many such nodes run there, with those that are left out: all that they touch is on chip after it
-    """
-    nodes, cache = np.zeros(len(graph.nodes), NODE_FIELDS), np.empty(len(plain), BUFFER_FIELDS)
-    _time(program, local, graph, order, slot, leader, copied, plain, buffers, row, times, nodes, cache)
-    return np.ascontiguousarray(nodes["seconds"]), np.ascontiguousarray(nodes["hbm"])
-
-
 @kernel
-def _time(
+def kernel_seconds(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
@@ -111,7 +86,14 @@ def _time(
     nodes: Records,
     cache: Records,
 ) -> None:
-    """Fills in `nodes`; `cache` is scratch of a row per buffer."""
+    """Fills in `nodes`: seconds and HBM bytes of each, zero where it runs in another; one run, loops not multiplied.
+
+    order      nodes by slot
+    copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
+    plain[b]   bytes of buffer b if it is written to memory of its own
+    times[k]   how many such nodes run there, with those that are left out: all that they touch is on chip after it
+    cache      scratch, a row per buffer
+    """
     _begin(graph, plain, buffers.last, nodes, cache)
     _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], times, nodes, cache)
     _rooflines(graph, leader, nodes, row)
@@ -121,6 +103,7 @@ def _time(
 def _begin(graph: KernelGraph, plain: np.ndarray, last: np.ndarray, nodes: Records, cache: Records) -> None:
     """Fills in what `_count_bytes` begins with."""
     for k in range(nodes.shape[0]):
+        nodes.seconds[k] = nodes.hbm[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
         nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
     for buffer in range(cache.shape[0]):
         cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf

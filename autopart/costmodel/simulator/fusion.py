@@ -38,7 +38,7 @@ LARGE_SHARE = 0.5
 the value's rank, so not what is spread along a dim."""
 
 
-class _Leaves(NamedTuple):
+class Leaves(NamedTuple):
     """Two of the large buffers that the expression of a value reads, and what it reads of them; as [values, 2].
 
     buffer is -1 where there is none. A buffer of few elements, as what is spread along a dim has, is not large.
@@ -49,56 +49,49 @@ class _Leaves(NamedTuple):
     bytes: np.ndarray
 
 
-def fused_away_values(
-    program: ProgramArrays, local: LocalArrays, into_matmul: bool, duplicate: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """(bool[values]: True where the value is computed inside its consumers; views of such values too,
-    float64[values]: how many ops the expression of a value has, or 0).
+class Fused(NamedTuple):
+    """What is found out of each value: whether it is computed inside its consumers; how many ops its expression has.
+
+    away       views of values that are computed inside their consumers are, too
+    members    0 where the op has several results
+    others     scratch: bool[values] `able`, bool[values] `splits`, int32[values] `meets`, `leaves`; see the functions
+    """
+
+    away: np.ndarray
+    members: np.ndarray
+    able: np.ndarray
+    splits: np.ndarray
+    meets: np.ndarray
+    leaves: Leaves
+
+    @staticmethod
+    def empty(values: int) -> Fused:
+        """Room for so many values."""
+        able, splits, away = np.empty((3, values), np.bool_)
+        leaves = Leaves(np.empty((values, 2), np.int32), np.empty((values, 2)), np.empty((values, 2)))
+        return Fused(away, np.empty(values), able, splits, np.empty(values, np.int32), leaves)
+
+
+@kernel
+def fuse(program: ProgramArrays, local: LocalArrays, into_matmul: bool, duplicate: bool, fused: Fused) -> None:
+    """Fills in `fused`.
 
     into_matmul  whether matmuls and convolutions take elementwise operands (TPU; not cuBLAS)
     duplicate    whether an expensive elementwise op is computed again for each consumer
     """
-    values = len(program.values)
-    able, splits, fused_away = (np.zeros(values, np.bool_) for _ in range(3))
-    meets, members = np.arange(values, dtype=np.int32), np.zeros(values)
-    leaves = _Leaves(np.empty((values, 2), np.int32), np.empty((values, 2)), np.empty((values, 2)))
-    _fuse(program, local, into_matmul, duplicate, able, splits, meets, leaves, members, fused_away)
-    return fused_away, members
+    for value in range(fused.away.shape[0]):
+        fused.able[value] = fused.splits[value] = fused.away[value] = False
+        fused.meets[value], fused.members[value] = value, 0.0
+        fused.leaves.buffer[value, 0] = fused.leaves.buffer[value, 1] = -1
+    _able(program, local, into_matmul, fused.able)
+    _splits(program, fused.able, fused.splits, fused.meets)
+    _fuse_able(program, local, duplicate, fused)
 
 
 @kernel
-def _fuse(
-    program: ProgramArrays,
-    local: LocalArrays,
-    into_matmul: bool,
-    duplicate: bool,
-    able: np.ndarray,
-    splits: np.ndarray,
-    meets: np.ndarray,
-    leaves: _Leaves,
-    members: np.ndarray,
-    fused_away: np.ndarray,
-) -> None:
-    """Fills in `fused_away` and `members`; `able`, `splits`, `meets`, `leaves` are scratch of the functions below."""
-    _able(program, local, into_matmul, able)
-    _splits(program, able, splits, meets)
-    _fuse_able(program, local, able, splits, duplicate, leaves, members, fused_away)
-
-
-@kernel
-def _fuse_able(
-    program: ProgramArrays,
-    local: LocalArrays,
-    able: np.ndarray,
-    splits: np.ndarray,
-    duplicate: bool,
-    leaves: _Leaves,
-    members: np.ndarray,
-    fused_away: np.ndarray,
-) -> None:
-    """Fills in `fused_away`; `members` is scratch, zeros: how many ops the expression of a value has."""
-    for value in range(fused_away.shape[0]):
-        leaves.buffer[value, 0] = leaves.buffer[value, 1] = -1
+def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fused: Fused) -> None:
+    """Fills in `away` and `members`."""
+    able, splits, leaves, members, fused_away = fused.able, fused.splits, fused.leaves, fused.members, fused.away
     for op in range(program.ops.shape[0]):
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
             continue
@@ -155,7 +148,7 @@ def _splits(program: ProgramArrays, able: np.ndarray, splits: np.ndarray, meets:
 
 @kernel
 def _add_leaves(
-    program: ProgramArrays, local: LocalArrays, leaves: _Leaves, fused_away: np.ndarray, value: int, use: int
+    program: ProgramArrays, local: LocalArrays, leaves: Leaves, fused_away: np.ndarray, value: int, use: int
 ) -> None:
     """Adds what one use reads to the leaves of `value`."""
     operand, elements = program.uses.operands[use], local.uses.use_elements[use]
@@ -172,7 +165,7 @@ def _add_leaves(
 
 
 @kernel
-def _add_leaf(local: LocalArrays, leaves: _Leaves, value: int, buffer: int, elements: float, in_bytes: float) -> None:
+def _add_leaf(local: LocalArrays, leaves: Leaves, value: int, buffer: int, elements: float, in_bytes: float) -> None:
     """Adds a buffer to the leaves of `value` if it is large, no leaf yet, and fewer than two are."""
     if elements < LARGE_SHARE * local.values.native_elements[value] or leaves.buffer[value, 0] == buffer:
         return
@@ -183,7 +176,7 @@ def _add_leaf(local: LocalArrays, leaves: _Leaves, value: int, buffer: int, elem
 
 
 @kernel
-def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: _Leaves, value: int) -> bool:
+def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: Leaves, value: int) -> bool:
     """True if the value's expression reads two large buffers or more, and more bytes than the value has."""
     held = local.values.native_elements[value] * program.values.element_bytes[value]
     return leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held

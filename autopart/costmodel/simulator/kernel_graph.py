@@ -18,7 +18,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.op_classes import CONV, FREE, OPAQUE, SLICING, UPDATE
-from autopart.costmodel.simulator.slots import after, before, slot_of
+from autopart.costmodel.simulator.slots import after, before, order_by_slot, slot_count, slot_of
 
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
 """Kinds of node."""
@@ -56,35 +56,88 @@ NODE_FIELDS = np.dtype(
 READ_FIELDS = np.dtype([("read_buffer", np.int32), ("read_bytes", np.float64), ("read_how", np.int8)], align=True)
 
 
-def kernel_graph(
-    program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, def_values: np.ndarray
-) -> KernelGraph:
-    """The graph of a device-local program; nodes are in slot order.
+class Walk(NamedTuple):
+    """Scratch of `kernel_graph`.
 
-    `fused_away` is what `fused_away_values` returns; `def_values[d]` is the value of place d.
+    kind, subject, slot   of every node, kernels first; order: the nodes by slots; ends: per slot and one more
+    inside[use]      the op computed inside the reader, `_READ` for a buffer, `_NOTHING` for spread constants
+    nothing[value]   it is computed from nothing but constants
+    stack            ops still to visit, of what a root computes inside itself
+    root_of[op]      the last root whose walk came to the op
+    transposed[op]   in that walk, a transpose stands between the op and the root
+    place[buffer]    where in `reads` the last kernel that read the buffer has it
     """
-    kind, subject, slot = _nodes(program, local, fused_away, def_values)
-    order = np.argsort(slot, kind="stable")
-    nodes = np.zeros(len(order), NODE_FIELDS)
-    nodes["kind"], nodes["subject"], nodes["slot"] = kind[order], subject[order], slot[order]
-    ops, buffers = len(program.ops), len(local.home)
-    inside, empty = np.empty(len(program.uses), np.int32), np.zeros(len(program.values), np.bool_)
-    _inside(program, local, fused_away, inside, empty)
-    walk = _Walk(np.empty(ops + 1, np.int32), np.full(ops, -1, np.int32), np.zeros(ops, np.bool_),
-                 np.full(buffers, -1, np.int64))  # fmt: skip
-    graph = KernelGraph(
-        nodes, np.empty(4 * ops + 64, READ_FIELDS), np.zeros(len(nodes) + 1, np.int64),
-        np.zeros(len(nodes) + 1, np.int64), np.empty(buffers, np.int32),
+
+    kind: np.ndarray
+    subject: np.ndarray
+    slot: np.ndarray
+    order: np.ndarray
+    ends: np.ndarray
+    inside: np.ndarray
+    nothing: np.ndarray
+    stack: np.ndarray
+    root_of: np.ndarray
+    transposed: np.ndarray
+    place: np.ndarray
+
+    @staticmethod
+    def empty(program: ProgramArrays, nodes: int, buffers: int) -> Walk:
+        """Room for at most so many nodes."""
+        ops = len(program.ops)
+        return Walk(
+            np.empty(nodes, np.int8), np.empty(nodes, np.int32), np.empty(nodes, np.int64), np.empty(nodes, np.int64),
+            np.empty(slot_count(ops) + 1, np.int64), np.empty(len(program.uses), np.int32),
+            np.empty(len(program.values), np.bool_), np.empty(ops + 1, np.int32), np.empty(ops, np.int32),
+            np.empty(ops, np.bool_), np.empty(buffers, np.int64),
+        )  # fmt: skip
+
+
+def empty_graph(ops: int, nodes: int, buffers: int) -> KernelGraph:
+    """Room for at most so many nodes, and for about as many reads as a program of so many ops has."""
+    return KernelGraph(
+        np.empty(nodes, NODE_FIELDS), np.empty(4 * ops + 64, READ_FIELDS), np.empty(nodes + 1, np.int64),
+        np.empty(nodes + 1, np.int64), np.empty(buffers, np.int32),
     )  # fmt: skip
-    done = _fill(program, local, inside, def_values, graph, 0, walk)
-    while done < len(nodes):
-        more = np.empty(2 * len(graph.reads) + ops, READ_FIELDS)
-        more[: len(graph.reads)] = graph.reads
-        graph = graph._replace(reads=more)
-        done = _fill(program, local, inside, def_values, graph, done, walk)
-    return graph._replace(
-        reads=graph.reads[: graph.read_ptr[-1]], write_buffer=graph.write_buffer[: graph.write_ptr[-1]]
-    )
+
+
+def with_more_reads(graph: KernelGraph, ops: int) -> KernelGraph:
+    """The graph with room for twice as many."""
+    more = np.empty(2 * len(graph.reads) + ops, READ_FIELDS)
+    more[: len(graph.reads)] = graph.reads
+    return graph._replace(reads=more)
+
+
+def cut_to(graph: KernelGraph, nodes: int) -> KernelGraph:
+    """The graph without the room that is left."""
+    return KernelGraph(
+        graph.nodes[:nodes], graph.reads[: graph.read_ptr[nodes]], graph.read_ptr[: nodes + 1],
+        graph.write_ptr[: nodes + 1], graph.write_buffer[: graph.write_ptr[nodes]],
+    )  # fmt: skip
+
+
+@kernel
+def list_nodes(
+    program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, def_values: np.ndarray, graph: KernelGraph,
+    walk: Walk,
+) -> int:  # fmt: skip
+    """Begins a graph with its nodes in slot order; returns how many there are.
+
+    `fused_away` as in `Fused`; `def_values[d]` is the value of place d.
+    """
+    count = _list(program, local, fused_away, def_values, walk)
+    order_by_slot(walk.slot, count, walk.ends, walk.order)
+    for k in range(count):
+        kind, subject = walk.kind[walk.order[k]], walk.subject[walk.order[k]]
+        graph.nodes.kind[k], graph.nodes.subject[k], graph.nodes.slot[k] = kind, subject, walk.slot[walk.order[k]]
+        graph.nodes.matrix_flop[k] = graph.nodes.matrix_work[k] = graph.nodes.vector_flop[k] = 0.0
+        graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k], graph.nodes.written[k] = 0, False, 0.0
+    graph.read_ptr[0] = graph.write_ptr[0] = 0
+    _inside(program, local, fused_away, walk.inside, walk.nothing)
+    for op in range(walk.root_of.shape[0]):
+        walk.root_of[op], walk.transposed[op] = -1, False
+    for buffer in range(walk.place.shape[0]):
+        walk.place[buffer] = -1
+    return count
 
 
 _READ, _NOTHING = -1, -2
@@ -94,10 +147,9 @@ _READ, _NOTHING = -1, -2
 def _inside(
     program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, inside: np.ndarray, empty: np.ndarray
 ) -> None:
-    """Fills in inside[use]: the op computed inside the reader, `_READ` for a buffer, `_NOTHING` for spread constants.
-
-    `empty` is scratch, all False: what is computed from nothing but constants.
-    """
+    """Fills in `inside` and `empty`, which are `inside` and `nothing` of `Walk`."""
+    for value in range(empty.shape[0]):
+        empty[value] = False
     for op in range(program.ops.shape[0]):
         nothing = program.ops.weight[op] == 0 and program.ops.matrix_flop[op] == 0
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
@@ -113,28 +165,12 @@ def _inside(
             empty[value] = nothing and fused_away[value]
 
 
-def _nodes(
-    program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, def_values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(kind, subject, slot) of every node."""
-    most = len(program.ops) + len(local.moves) + len(def_values)
-    kind, subject, slot = np.empty(most, np.int8), np.empty(most, np.int32), np.empty(most, np.int64)
-    count = _list_nodes(program, local, fused_away, def_values, kind, subject, slot)
-    return kind[:count], subject[:count], slot[:count]
-
-
 @kernel
-def _list_nodes(
-    program: ProgramArrays,
-    local: LocalArrays,
-    fused_away: np.ndarray,
-    def_values: np.ndarray,
-    kind: np.ndarray,
-    subject: np.ndarray,
-    slot: np.ndarray,
+def _list(
+    program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, def_values: np.ndarray, walk: Walk
 ) -> int:
     """Writes kind, subject and slot of every node, kernels first; returns how many there are."""
-    count = 0
+    kind, subject, slot, count = walk.kind, walk.subject, walk.slot, 0
     for op in range(program.ops.shape[0]):
         first, end = program.result_ptr[op], program.result_ptr[op + 1]
         computed = program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])
@@ -151,38 +187,23 @@ def _list_nodes(
     return count
 
 
-class _Walk(NamedTuple):
-    """Scratch of the walk through what a root computes inside itself.
-
-    stack            ops still to visit
-    root_of[op]      the last root whose walk came to the op
-    transposed[op]   in that walk, a transpose stands between the op and the root
-    place[buffer]    where in `reads` the last kernel that read the buffer has it
-    """
-
-    stack: np.ndarray
-    root_of: np.ndarray
-    transposed: np.ndarray
-    place: np.ndarray
-
-
 @kernel
-def _fill(
+def fill_nodes(
     program: ProgramArrays,
     local: LocalArrays,
-    inside: np.ndarray,
     def_values: np.ndarray,
     graph: KernelGraph,
     first: int,
-    walk: _Walk,
+    end: int,
+    walk: Walk,
 ) -> int:
-    """Fills in the work, reads and writes of nodes from `first` on, while there is room for what a node may read.
+    """Fills in the work, reads and writes of nodes from `first` to `end`, while there is room for what a node may read.
 
     Returns the first node that is not filled in.
     """
     values, ops, nodes, reads = program.values.shape[0], program.ops.shape[0], graph.nodes, graph.reads
     read, written = graph.read_ptr[first], graph.write_ptr[first]
-    for k in range(first, nodes.shape[0]):
+    for k in range(first, end):
         if read + ops + 8 > reads.shape[0]:
             return k
         if nodes.kind[k] == KERNEL:
@@ -191,7 +212,7 @@ def _fill(
                 nodes.written[k] += local.values.native_bytes[value]
                 graph.write_buffer[written] = local.values.left_in[value]
                 written += 1
-            read = _kernel(program, local, inside, nodes, k, reads, read, walk)
+            read = _kernel(program, local, nodes, k, reads, read, walk)
         else:
             if nodes.kind[k] == USE_MOVE:
                 source = _use_move(local, nodes, k)
@@ -202,7 +223,7 @@ def _fill(
             reads.read_buffer[read], reads.read_bytes[read], reads.read_how[read] = source, 0.0, 0
             read, written = read + 1, written + 1
         graph.read_ptr[k + 1], graph.write_ptr[k + 1] = read, written
-    return nodes.shape[0]
+    return end
 
 
 @kernel
@@ -227,12 +248,11 @@ def _def_move(program: ProgramArrays, local: LocalArrays, value: int, nodes: Rec
 def _kernel(
     program: ProgramArrays,
     local: LocalArrays,
-    inside: np.ndarray,
     nodes: Records,
     k: int,
     reads: Records,
     read: int,
-    walk: _Walk,
+    walk: Walk,
 ) -> int:
     """Fills in node k, a kernel: the work of its root and of all that is computed inside; its reads from `read` on.
 
@@ -247,7 +267,7 @@ def _kernel(
         op = walk.stack[depth]
         _add_work(program, local, nodes, k, op)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            source = inside[use]
+            source = walk.inside[use]
             if source == _READ:
                 read = _add_read(program, local, root, op, use, reads, first_read, read, walk)
             elif source >= 0 and walk.root_of[source] != root:
@@ -278,7 +298,7 @@ def _add_read(
     reads: Records,
     first_read: int,
     read: int,
-    walk: _Walk,
+    walk: Walk,
 ) -> int:
     """Notes that a kernel reads the buffer of `use`, once however often it does; returns the number of reads so far."""
     values = program.values.shape[0]

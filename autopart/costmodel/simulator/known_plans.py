@@ -11,12 +11,16 @@ looked up by a kernel; what it does not find is planned and priced once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.costmodel.simulator.narrow_moves import narrow_moves
 from autopart.costmodel.simulator.redistribution_costs import FIGURES, NO_STEPS, PlanCost
+
+if TYPE_CHECKING:
+    from autopart.spmd.device_local import DeviceLocal
 
 ROW_FIELDS = np.dtype(
     [
@@ -30,10 +34,58 @@ ROW_FIELDS = np.dtype(
 )
 
 
+class Asked(NamedTuple):
+    """What is asked about redistributions; `types` are those of values, -2 - type of what is moved as bf16."""
+
+    types: np.ndarray
+    sources: np.ndarray
+    targets: np.ndarray
+    stretches: np.ndarray
+
+
+def ask(type_of: np.ndarray, narrow_uses: np.ndarray, local: DeviceLocal) -> Asked:
+    """All redistributions of a lowering, those after ops first; `type_of` as `Program.value_type_id`."""
+    place, count = local.placement, len(local.at_def) + len(local.placement.value)
+    sources, targets = np.empty(count, np.uint64), np.empty(count, np.uint64)
+    asked = Asked(np.empty(count, np.int32), sources, targets, np.empty(count, np.int64))
+    _ask(
+        type_of, narrow_uses, local.native, local.settled, local.at_def, place.value, place.target, place.stretch,
+        place.of_use, np.empty(len(place.value), np.bool_), asked,
+    )  # fmt: skip
+    return asked
+
+
+@kernel
+def _ask(
+    type_of: np.ndarray,
+    narrow_uses: np.ndarray,
+    native: np.ndarray,
+    settled: np.ndarray,
+    at_def: np.ndarray,
+    value: np.ndarray,
+    target: np.ndarray,
+    stretch: np.ndarray,
+    of_use: np.ndarray,
+    narrow: np.ndarray,
+    asked: Asked,
+) -> None:
+    """Fills in `asked`, from the arrays of a `DeviceLocal` and its placement; `narrow` is scratch."""
+    defs = at_def.shape[0]
+    for d in range(defs):
+        asked.types[d], asked.stretches[d] = type_of[at_def[d]], 0
+        asked.sources[d], asked.targets[d] = native[at_def[d]], settled[at_def[d]]
+    narrow_moves(narrow_uses, of_use, narrow)
+    for r in range(value.shape[0]):
+        type_id = type_of[value[r]]
+        asked.types[defs + r], asked.stretches[defs + r] = -2 - type_id if narrow[r] else type_id, stretch[r]
+        asked.sources[defs + r], asked.targets[defs + r] = settled[value[r]], target[r]
+
+
 class KnownPlans:
-    """Prices by (type, source, target, stretches)."""
+    """Prices by (type, source, target, stretches); `kinds`: the greatest number of a kind that may be combined."""
 
     def __init__(self) -> None:
+        self.kinds = 0
         self.costs: list[PlanCost] = [NO_STEPS]
         self._keys: list[tuple[int, int, int, int]] = [(-1, 0, 0, 0)]
         self._grow(512)
@@ -67,6 +119,7 @@ class KnownPlans:
 
     def _enter(self, row: int) -> None:
         """Writes a row into the arrays."""
+        self.kinds = max(self.kinds, self.costs[row].combinable)
         cost, (type_id, source, target, stretch) = self.costs[row], self._keys[row]
         self.figures[:, row], self.moves_nothing[row] = cost.figures, not cost.steps
         if row > 0:

@@ -25,6 +25,7 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
+from autopart.costmodel.simulator.redistribution_costs import AS_OUTPUT
 
 READ_AND_WRITE = 2
 """Bytes that a copy moves for each byte."""
@@ -33,26 +34,23 @@ SMALL_BYTES = 2.0**20
 """Below this the compiler's copies are not worth counting."""
 
 
-def transposed_nodes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph) -> np.ndarray:
-    """bool[nodes]: elementwise kernels that read a collective's result transposed, or another such kernel's result."""
-    transposed = np.zeros(len(graph.nodes), np.bool_)
-    moved, follows = np.zeros(len(local.home), np.bool_), np.zeros(len(local.home), np.bool_)
-    _find_transposed(program, local, graph, moved, follows, transposed)
-    return transposed
-
-
 @kernel
-def _find_transposed(
+def transposed_nodes(
     program: ProgramArrays,
-    local: LocalArrays,
     graph: KernelGraph,
     moved: np.ndarray,
     follows: np.ndarray,
     transposed: np.ndarray,
 ) -> None:
-    """Fills in `transposed`; all begin with False. moved[buffer]: a collective makes it; follows: a transposed node."""
+    """Marks elementwise kernels that read a collective's result transposed, or another such kernel's result.
+
+    Scratch: moved[buffer], whether a collective makes it; follows[buffer], whether a transposed node does.
+    """
     values = program.values.shape[0]
+    for buffer in range(moved.shape[0]):
+        moved[buffer] = follows[buffer] = False
     for k in range(graph.nodes.shape[0]):
+        transposed[k] = False
         if graph.nodes.kind[k] != KERNEL:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 moved[graph.write_buffer[i]] = True
@@ -73,19 +71,13 @@ def _find_transposed(
                 follows[graph.write_buffer[i]] = True
 
 
-def copied_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray) -> np.ndarray:
-    """float64[nodes]: bytes of the arguments that a transposed kernel reads in step: each is copied first."""
-    copied = np.zeros(len(graph.nodes))
-    _copy(program, local, graph, transposed, copied)
-    return copied
-
-
 @kernel
-def _copy(
+def copied_bytes(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray, copied: np.ndarray
 ) -> None:
-    """Fills in `copied`, which begins with zeros."""
+    """Fills in bytes of the arguments that each transposed kernel reads in step: each is copied first."""
     for k in range(copied.shape[0]):
+        copied[k] = 0.0
         if not transposed[k]:
             continue
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
@@ -95,31 +87,28 @@ def _copy(
                 copied[k] += local.values.settled_bytes[buffer]
 
 
-def output_copies(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, as_output: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(bool[outputs], float64[nodes]): outputs whose argument is copied, and bytes of the copies by collective.
-
-    as_output[k]  copies that are made where collective k's result replaces an argument; 0 for kernels
-    """
-    copied, traffic = np.zeros(len(program.outputs), np.bool_), np.zeros(len(graph.nodes))
-    writer = np.full(len(local.home), -1, np.int64)
-    _find_copies(program, local, graph, as_output, writer, copied, traffic)
-    return copied, traffic
-
-
 @kernel
-def _find_copies(
+def output_copies(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
-    as_output: np.ndarray,
+    plan_rows: np.ndarray,
+    figures: np.ndarray,
     writer: np.ndarray,
     copied: np.ndarray,
     traffic: np.ndarray,
 ) -> None:
-    """Fills in `copied` and `traffic`; writer[buffer]: the collective that makes it; -1, as they begin, for none."""
+    """Fills in copied[output], whether its argument is copied, and traffic[node], bytes of the copies by collective.
+
+    plan_rows[k]: the row of node k's plan in `figures`, which has the copies that are made where its result replaces an
+    argument. Scratch: writer[buffer], the collective that makes it, -1 for none.
+    """
+    for buffer in range(writer.shape[0]):
+        writer[buffer] = -1
+    for i in range(copied.shape[0]):
+        copied[i] = False
     for k in range(graph.nodes.shape[0]):
+        traffic[k] = 0.0
         if graph.nodes.kind[k] != KERNEL and graph.nodes.scope[k] == 0:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 writer[graph.write_buffer[i]] = k
@@ -127,7 +116,8 @@ def _find_copies(
         use, argument = program.outputs.output_use[i], program.outputs.output_argument[i]
         buffer = local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]
         k = writer[buffer]
-        if argument < 0 or k < 0 or as_output[k] == 0:
+        copies = figures[AS_OUTPUT, plan_rows[k]] if k >= 0 else 0.0
+        if argument < 0 or copies == 0:
             continue
-        copied[i] = as_output[k] == 2
-        traffic[k] += as_output[k] * READ_AND_WRITE * graph.nodes.written[k]
+        copied[i] = copies == 2
+        traffic[k] += copies * READ_AND_WRITE * graph.nodes.written[k]

@@ -4,14 +4,17 @@ Reductions of all layers that are combined run at one place, and so may the upda
 chip after them depends on what all layers touch there, not only those that are simulated.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.program import Program
-from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL
+from autopart.core.kernels import kernel
+from autopart.costmodel.simulator.arrays import ProgramArrays
+from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, KernelGraph
 
 
 class LeftOut(NamedTuple):
@@ -25,20 +28,39 @@ class LeftOut(NamedTuple):
     one_before: np.ndarray
 
 
-def times_there(
-    left_out: LeftOut | None, program: Program, nodes: np.ndarray, at_def: np.ndarray, slot: np.ndarray
-) -> np.ndarray:
-    """float64[nodes]: how many such nodes the whole program runs where each runs.
+NOTHING_LEFT_OUT = LeftOut(0, np.empty(0, np.int64))
+"""Of a program with all of its layers."""
 
-    nodes   those of the kernel graph; at_def: the values that are redistributed after their ops, in its order
+
+@kernel
+def times_there(
+    left_out: LeftOut,
+    program: ProgramArrays,
+    graph: KernelGraph,
+    def_values: np.ndarray,
+    slot: np.ndarray,
+    slot_of: np.ndarray,
+    times: np.ndarray,
+) -> None:
+    """Fills in times[k]: how many nodes such as k the whole program runs where node k runs.
+
+    def_values   the values that are redistributed after their ops, as nodes number them
+    slot_of      scratch, an entry per value at least: where the node of a value runs; -1 for none
     """
-    times = np.ones(len(nodes))
-    if left_out is not None:
-        kind, subject = nodes["kind"], nodes["subject"]
-        for of_kind, made in ((KERNEL, program.result_ptr), (DEF_MOVE, at_def)):
-            rows = np.flatnonzero(kind == of_kind)
-            values = made[subject[rows]]
-            slot_of = np.full(program.value_count + 1, -1)
-            slot_of[values] = slot[rows]
-            times[rows[slot_of[left_out.one_before[values]] == slot[rows]]] += left_out.layers
-    return times
+    for k in range(times.shape[0]):
+        times[k] = 1.0
+    if left_out.layers == 0:
+        return
+    for kind in (KERNEL, DEF_MOVE):
+        for value in range(left_out.one_before.shape[0]):
+            slot_of[value] = -1
+        for k in range(times.shape[0]):
+            if graph.nodes.kind[k] == kind:
+                subject = graph.nodes.subject[k]
+                slot_of[program.result_ptr[subject] if kind == KERNEL else def_values[subject]] = slot[k]
+        for k in range(times.shape[0]):
+            if graph.nodes.kind[k] == kind:
+                subject = graph.nodes.subject[k]
+                before = left_out.one_before[program.result_ptr[subject] if kind == KERNEL else def_values[subject]]
+                if before >= 0 and slot_of[before] == slot[k]:
+                    times[k] += left_out.layers

@@ -38,17 +38,12 @@ class Buffers(NamedTuple):
     bytes: np.ndarray
 
 
-def structure_reads(program: ProgramArrays, local: LocalArrays) -> np.ndarray:
-    """int64[buffers]: the last slot at which loops, branches, arguments and outputs read each; -1 if none does."""
-    last = np.full(len(local.home), -1, np.int64)
-    _read_by_structure(program, local, last)
-    return last
-
-
 @kernel
-def _read_by_structure(program: ProgramArrays, local: LocalArrays, last: np.ndarray) -> None:
-    """Fills in `last`, which begins with -1."""
+def structure_reads(program: ProgramArrays, local: LocalArrays, last: np.ndarray) -> None:
+    """Fills in last[buffer], the last slot at which loops, branches, arguments and outputs read it; -1 if none does."""
     ops = program.ops.shape[0]
+    for buffer in range(last.shape[0]):
+        last[buffer] = -1
     for i in range(program.outputs.shape[0]):
         use = program.outputs.output_use[i]
         last[local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]] = before(
@@ -67,20 +62,18 @@ def _read_by_structure(program: ProgramArrays, local: LocalArrays, last: np.ndar
             last[buffer] = max(last[buffer], slot)
 
 
-def last_slots(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, structure: np.ndarray
-) -> np.ndarray:
-    """int64[buffers]: the last slot at which each buffer is read, -1 if never; nodes run at `slot`."""
-    last = structure.copy()
-    _read_by_nodes(program, local, graph, slot, last)
-    return last
-
-
 @kernel
-def _read_by_nodes(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, last: np.ndarray
+def last_slots(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    slot: np.ndarray,
+    structure: np.ndarray,
+    last: np.ndarray,
 ) -> None:
-    """Adds to `last` what nodes read."""
+    """Fills in last[buffer], the last slot at which it is read, -1 if never; nodes run at `slot`."""
+    for buffer in range(last.shape[0]):
+        last[buffer] = structure[buffer]
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer, at = graph.reads.read_buffer[i], slot[k]
@@ -89,16 +82,11 @@ def _read_by_nodes(
             last[buffer] = max(last[buffer], at)
 
 
-def made_at(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray) -> np.ndarray:
-    """int64[buffers]: the slot at which each buffer is written; 0 for arguments, and for what is never written."""
-    made = np.zeros(len(local.home), np.int64)
-    _made(program, graph, slot, made)
-    return made
-
-
 @kernel
-def _made(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, made: np.ndarray) -> None:
-    """Fills in `made`, which begins with zeros."""
+def made_at(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, made: np.ndarray) -> None:
+    """Fills in made[buffer], the slot at which it is written; 0 for arguments, and for what is never written."""
+    for buffer in range(made.shape[0]):
+        made[buffer] = 0
     for op in range(program.ops.shape[0]):
         if program.ops.carry_body[op] >= 0 or (
             program.ops.op_class[op] == FREE and not program.ops.is_view[op] and not program.ops.is_argument[op]
@@ -112,30 +100,23 @@ def _made(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, made: np
             made[graph.write_buffer[i]] = slot[k]
 
 
-def run_early(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, planned: np.ndarray, buffers: Buffers
-) -> np.ndarray:
-    """int64[nodes]: the slots at which nodes run, where `planned` ones can be earlier; `buffers` are for those."""
-    slot, fence = planned.copy(), np.zeros(len(program.ops), np.int64)
-    _move(program, graph, planned, buffers, buffers.made.copy(), fence, slot)
-    return slot
-
-
 @kernel
-def _move(
+def run_early(
     program: ProgramArrays,
     graph: KernelGraph,
     planned: np.ndarray,
     buffers: Buffers,
-    made: np.ndarray,
     fence: np.ndarray,
     slot: np.ndarray,
 ) -> None:
-    """Changes `slot`, which begins as `planned`, and `made`; `fence` begins with zeros: see `_fences`."""
-    values = program.values.shape[0]
+    """Fills in the slots at which nodes run, where `planned` ones can be earlier; `buffers` are for those.
+
+    Changes `buffers.made` with them. `fence` is scratch: see `_fences`.
+    """
+    values, made = program.values.shape[0], buffers.made
     _fences(program, fence)
     for k in range(graph.nodes.shape[0]):
-        op = graph.nodes.subject[k]
+        op, slot[k] = graph.nodes.subject[k], planned[k]
         if graph.nodes.kind[k] == KERNEL and (
             program.ops.op_class[op] == ELEMENTWISE or program.ops.op_class[op] == REDUCE
         ):
@@ -160,6 +141,7 @@ def _move(
 def _fences(program: ProgramArrays, fence: np.ndarray) -> None:
     """fence[op]: the slot of the last fence in the op's scope that what the op computes goes through; 0 for none."""
     for op in range(program.ops.shape[0]):
+        fence[op] = 0
         if program.ops.is_argument[op]:
             continue
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):

@@ -26,27 +26,8 @@ from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, UPDATE
 from autopart.costmodel.simulator.slots import before
 
 
-def plain_sizes(
-    program: ProgramArrays,
-    local: LocalArrays,
-    graph: KernelGraph,
-    structure: np.ndarray,
-    leader: np.ndarray,
-    narrow: bool,
-) -> np.ndarray:
-    """float64[buffers]: bytes of every buffer that is written at all; 0 for arguments, which are counted apart.
-
-    leader[k]  in which node's kernel node k runs: what joins the kernel that makes a value does not read it from memory
-    narrow     f32 values that only matmuls read, at default precision, are stored as bf16 (TPU)
-    """
-    size, multiplied = np.zeros(len(structure)), np.ones(len(structure), np.bool_)
-    maker = np.full(len(structure), -1, np.int64)
-    _plain(program, local, graph, structure, leader, narrow, maker, multiplied, size)
-    return size
-
-
 @kernel
-def _plain(
+def plain_sizes(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
@@ -57,11 +38,16 @@ def _plain(
     multiplied: np.ndarray,
     size: np.ndarray,
 ) -> None:
-    """Fills in `size`, which begins with zeros.
+    """Fills in size[buffer]: bytes of every buffer that is written; 0 for arguments, which are counted apart.
 
-    maker[buffer]       in which node's kernel it is made; -1, as they begin, for none
-    multiplied[buffer]  True, as they begin, where only matmuls read it from memory
+    leader[k]  in which node's kernel node k runs: what joins the kernel that makes a value does not read it from memory
+    narrow     f32 values that only matmuls read, at default precision, are stored as bf16 (TPU)
+
+    Scratch: maker[buffer], in which node's kernel it is made, -1 for none; multiplied[buffer], whether only matmuls
+    read it from memory.
     """
+    for buffer in range(size.shape[0]):
+        size[buffer], maker[buffer], multiplied[buffer] = 0.0, -1, True
     for op in range(program.ops.shape[0]):
         if program.ops.carry_body[op] >= 0:
             size[program.result_ptr[op]] = local.values.settled_bytes[program.result_ptr[op]]
@@ -93,6 +79,7 @@ def _plain(
                     size[value] /= 2
 
 
+@kernel
 def live_ranges(
     program: ProgramArrays,
     local: LocalArrays,
@@ -100,32 +87,20 @@ def live_ranges(
     slot: np.ndarray,
     leader: np.ndarray,
     plain: np.ndarray,
-    made: np.ndarray,
-    last: np.ndarray,
-) -> Buffers:
-    """The buffers, each of `plain` bytes or, where it is written into another buffer's memory, of none.
-
-    slot[k], leader[k]   when node k runs, and in which node's kernel
-    """
-    buffers = Buffers(made, last, np.maximum(last, made), plain.copy())
-    reader, maker = np.full(len(plain), -1, np.int32), np.full(len(plain), -1, np.int32)
-    _share_memory(program, local, graph, slot, leader, reader, maker, buffers)
-    return buffers
-
-
-@kernel
-def _share_memory(
-    program: ProgramArrays,
-    local: LocalArrays,
-    graph: KernelGraph,
-    slot: np.ndarray,
-    leader: np.ndarray,
     reader: np.ndarray,
     maker: np.ndarray,
     buffers: Buffers,
 ) -> None:
-    """Changes `buffers` that are written into the memory of others; `reader` and `maker`: see `_drop_unwritten`."""
+    """Fills in `end` and `bytes` of buffers that are made and read last as `buffers` says.
+
+    Each is of `plain` bytes or, where it is written into another buffer's memory, of none.
+
+    slot[k], leader[k]   when node k runs, and in which node's kernel; scratch: see `_drop_unwritten`
+    """
     ops = program.ops.shape[0]
+    for buffer in range(plain.shape[0]):
+        buffers.end[buffer] = max(buffers.last[buffer], buffers.made[buffer])
+        buffers.bytes[buffer] = plain[buffer]
     _drop_unwritten(program, local, graph, slot, leader, reader, maker, buffers)
     for op in range(ops):
         if program.ops.carry_body[op] >= 0:
@@ -154,9 +129,11 @@ def _drop_unwritten(
 ) -> None:
     """Gives no memory to a buffer that only nodes of the kernel that makes it read: such a buffer is never written.
 
-    reader[buffer], maker[buffer]   the kernel that reads it, -2 for several; that makes it; -1 for none, as they begin
+    Scratch: reader[buffer], the kernel that reads it, -2 for several; maker[buffer], that makes it; -1 for none.
     """
     count = buffers.bytes.shape[0]
+    for buffer in range(count):
+        reader[buffer] = maker[buffer] = -1
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
@@ -236,26 +213,8 @@ def _next_in_place(program: ProgramArrays, local: LocalArrays, buffers: Buffers,
         buffers.bytes[following] = 0.0
 
 
-def outputs(
-    program: ProgramArrays,
-    local: LocalArrays,
-    graph: KernelGraph,
-    transposed: np.ndarray,
-    gathered: np.ndarray,
-    buffers: Buffers,
-    output_bytes: np.ndarray,
-) -> None:
-    """Gives outputs their memory; fills in, in place of zeros, the bytes of those that take over no donated argument's.
-
-    What a `transposed` node updates is copied into the argument's memory at the end only, and so is what a gather
-    makes where `gathered[output]`; the argument itself is then read from a copy.
-    """
-    waits = np.zeros(len(buffers.made), np.bool_)
-    _place_outputs(program, local, graph, transposed, gathered, buffers, waits, output_bytes)
-
-
 @kernel
-def _place_outputs(
+def place_outputs(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
@@ -265,8 +224,16 @@ def _place_outputs(
     waits: np.ndarray,
     output_bytes: np.ndarray,
 ) -> None:
-    """See `outputs`; waits[buffer], False as they begin: a transposed node makes it."""
+    """Gives outputs their memory; fills in the bytes of those that take over no donated argument's.
+
+    What a `transposed` node updates is copied into the argument's memory at the end only, and so is what a gather
+    makes where `gathered[output]`; the argument itself is then read from a copy.
+
+    Scratch: waits[buffer], whether a transposed node makes it.
+    """
     values = program.values.shape[0]
+    for buffer in range(waits.shape[0]):
+        waits[buffer] = False
     for k in range(transposed.shape[0]):
         if transposed[k]:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
@@ -277,6 +244,7 @@ def _place_outputs(
         if buffer < values and program.ops.carry_body[program.values.value_op[buffer]] >= 0:
             buffer = program.result_ptr[program.values.value_op[buffer]]
         given = buffer < values and program.ops.is_argument[program.values.value_op[buffer]]
+        output_bytes[i] = 0.0
         if argument < 0:
             if buffer < values:
                 output_bytes[i] = local.values.settled_bytes[buffer]
@@ -303,17 +271,12 @@ def _place_outputs(
                 buffers.end[buffer] = min(buffers.end[buffer], max(buffers.made[buffer], buffers.last[argument]))
 
 
-def live_bytes(buffers: Buffers, slots: int, extra_slot: np.ndarray, extra_bytes: np.ndarray) -> np.ndarray:
-    """float64[slots]: bytes that live at each slot; `extra_bytes[i]` are needed at `extra_slot[i]` only."""
-    live = np.zeros(slots + 2)
-    _add_up(buffers, extra_slot, extra_bytes, live)
-    return live[:slots]
-
-
 @kernel
-def _add_up(buffers: Buffers, extra_slot: np.ndarray, extra_bytes: np.ndarray, change: np.ndarray) -> None:
-    """Fills in, in place of zeros, what lives at each slot."""
+def live_bytes(buffers: Buffers, extra_slot: np.ndarray, extra_bytes: np.ndarray, change: np.ndarray) -> None:
+    """Fills in what lives at each slot, with two slots behind the last; `extra_bytes[i]` at `extra_slot[i]` only."""
     made, end, size = buffers.made, buffers.end, buffers.bytes
+    for i in range(change.shape[0]):
+        change[i] = 0.0
     for i in range(size.shape[0]):
         if size[i] > 0 and end[i] >= made[i]:
             change[made[i]] += size[i]

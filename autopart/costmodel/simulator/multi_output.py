@@ -24,6 +24,11 @@ MAX_RESULTS = 16
 """Most kernels that join one."""
 
 
+JOIN_WINDOW_OPS = 100
+"""How far behind a kernel an op may be to join it: about one block of a transformer."""
+
+
+@kernel
 def join_kernels(
     program: ProgramArrays,
     local: LocalArrays,
@@ -32,42 +37,24 @@ def join_kernels(
     slot: np.ndarray,
     made: np.ndarray,
     with_matmul: bool,
-    window_ops: int,
-) -> np.ndarray:
-    """int64[nodes]: the node that each node runs in, itself where it joins none. Moves joined nodes in `slot`, `made`.
-
-    order        nodes by slot
-    with_matmul  whether ops join a matmul or convolution (TPU; not cuBLAS)
-    window_ops   ops join a kernel at most this far before them in the program
-    """
-    nodes, buffers = len(graph.nodes), len(made)
-    leader, joined = np.arange(nodes), np.zeros(nodes, np.int32)
-    maker, reader = np.full(buffers, -1, np.int32), np.full(buffers, -1, np.int32)
-    _join(program, local, graph, order, slot, made, with_matmul, window_ops, leader, joined, maker, reader)
-    return leader
-
-
-@kernel
-def _join(
-    program: ProgramArrays,
-    local: LocalArrays,
-    graph: KernelGraph,
-    order: np.ndarray,
-    slot: np.ndarray,
-    made: np.ndarray,
-    with_matmul: bool,
-    window_ops: int,
     leader: np.ndarray,
     joined: np.ndarray,
     maker: np.ndarray,
     reader: np.ndarray,
 ) -> None:
-    """Fills in `leader`.
+    """Fills in leader[k], the node that node k runs in, itself where it joins none; moves joined nodes.
 
-    joined[k]       how many nodes run in node k
-    maker[buffer]   the node whose kernel makes it, if others may join that; reader[buffer]: the last that read it in
-                    step; -1 if none
+    order        nodes by slot
+    slot, made   when nodes run and buffers are made, before and after
+    with_matmul  whether ops join a matmul or convolution (TPU; not cuBLAS)
+
+    Scratch: joined[k], how many nodes run in node k; maker[buffer], the node whose kernel makes it, if others may join
+    that; reader[buffer], the last that read it in step; -1 if none.
     """
+    for k in range(leader.shape[0]):
+        leader[k], joined[k] = k, 0
+    for buffer in range(made.shape[0]):
+        maker[buffer] = reader[buffer] = -1
     for k in order:
         if graph.nodes.kind[k] != KERNEL:
             continue
@@ -80,7 +67,7 @@ def _join(
                 for other in (maker[graph.reads.read_buffer[i]], reader[graph.reads.read_buffer[i]]):
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
-                    if slot[k] - slot[other] <= before(window_ops) and _ready(
+                    if slot[k] - slot[other] <= before(JOIN_WINDOW_OPS) and _ready(
                         graph, made, maker, slot[other], k, other
                     ):
                         leader[k] = other

@@ -17,13 +17,12 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import Device
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import USE_MOVE, KernelGraph
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
 
-WIDE_BYTES, NARROW_SHARE = 4, 0.5
-"""Bytes of an f32, and the share of them that a bf16 has."""
+WIDE_BYTES = 4
+"""Bytes of an f32."""
 
 
 def narrow_uses(program: ProgramArrays) -> np.ndarray:
@@ -58,31 +57,22 @@ def _is_read_narrow(program: ProgramArrays, narrow: np.ndarray, value: int) -> b
     return found
 
 
-def narrow_moves(narrow: np.ndarray, of_use: np.ndarray, moves: int) -> np.ndarray:
-    """bool[moves]: each redistribution before uses of which all uses are `narrow`; `of_use` as in `Placement`."""
-    found = np.ones(moves, np.bool_)
-    _all_narrow(narrow, of_use, found)
-    return found
-
-
 @kernel
-def _all_narrow(narrow: np.ndarray, of_use: np.ndarray, found: np.ndarray) -> None:
-    """Clears what is not narrow in `found`, which begins with True."""
+def narrow_moves(narrow: np.ndarray, of_use: np.ndarray, found: np.ndarray) -> None:
+    """Marks in `found` redistributions before uses of which all uses are `narrow`; `of_use` as in `Placement`."""
+    for r in range(found.shape[0]):
+        found[r] = True
     for use in range(of_use.shape[0]):
         if of_use[use] >= 0:
             found[of_use[use]] &= narrow[use]
 
 
-def rounded_bytes(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, narrow: np.ndarray, device: Device
-) -> tuple[np.ndarray, np.ndarray]:
-    """(float64[nodes], float64[nodes]): bytes that are moved to round arguments before `narrow` moves, and seconds."""
-    nodes = graph.nodes
-    moved = np.flatnonzero(nodes["kind"] == USE_MOVE)
-    number = nodes["subject"][moved]
-    value = local.moves["moved_value"][number]
-    by_itself = program.ops["is_argument"][program.values["value_op"][value]]
-    rounds = narrow[number] & by_itself & ~local.moves["moves_nothing"][number]
-    in_bytes = np.zeros(len(nodes))
-    in_bytes[moved] = np.where(rounds, local.values["settled_bytes"][value] * (1 + NARROW_SHARE), 0.0)
-    return in_bytes, in_bytes / (device.hbm_bytes_per_s * device.hbm_efficiency * device.stream_share)
+@kernel
+def rounded_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, narrow: np.ndarray, k: int) -> float:
+    """Bytes that are moved to round an argument before node k, where that is one of the `narrow` moves."""
+    move = graph.nodes.subject[k]
+    if graph.nodes.kind[k] != USE_MOVE or not narrow[move] or local.moves.moves_nothing[move]:
+        return 0.0
+    value = local.moves.moved_value[move]
+    by_itself = program.ops.is_argument[program.values.value_op[value]]
+    return local.values.settled_bytes[value] * (1 + NARROW_SHARE) if by_itself else 0.0

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph
 from autopart.costmodel.simulator.slots import before, op_of
 
@@ -22,25 +23,18 @@ WORTH_BYTES = 2.0**20
 """Neighbours change places to save at least this much."""
 
 
-def order_neighbours(graph: KernelGraph, matrix_ops: np.ndarray, size: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """int64[nodes]: slots once neighbouring matmuls have changed places; `matrix_ops` marks matmuls, convolutions."""
-    slot = graph.nodes["slot"].copy()
-    _change_places(graph, matrix_ops, size, last, slot)
-    return slot
-
-
 @kernel
-def _change_places(
-    graph: KernelGraph, matrix_ops: np.ndarray, size: np.ndarray, last: np.ndarray, slot: np.ndarray
+def order_neighbours(
+    program: ProgramArrays, graph: KernelGraph, size: np.ndarray, last: np.ndarray, slot: np.ndarray
 ) -> None:
-    """Changes `slot` of neighbours that need less memory the other way round."""
+    """Changes `slot` of neighbouring matmuls and convolutions that need less memory the other way round."""
     k, nodes = 0, graph.nodes.shape[0]
     while k < nodes:
-        first, middle = k, _unit_end(graph, matrix_ops, k)
+        first, middle = k, _unit_end(program, graph, k)
         if middle < 0:
             k += 1
             continue
-        end = _unit_end(graph, matrix_ops, middle)
+        end = _unit_end(program, graph, middle)
         free = end > 0 and graph.nodes.scope[first] == graph.nodes.scope[middle]
         if free and not _depends(graph, first, middle, end):
             as_is, swapped = _peaks(graph, size, last, first, middle, end)
@@ -55,12 +49,12 @@ def _change_places(
 
 
 @kernel
-def _unit_end(graph: KernelGraph, matrix_ops: np.ndarray, k: int) -> int:
+def _unit_end(program: ProgramArrays, graph: KernelGraph, k: int) -> int:
     """Where the unit that begins at node k ends: redistributions, a matmul, redistributions of its result; else -1."""
     start, nodes = k, graph.nodes.shape[0]
     while k < nodes and graph.nodes.kind[k] == USE_MOVE:
         k += 1
-    if k == nodes or graph.nodes.kind[k] != KERNEL or not matrix_ops[graph.nodes.subject[k]]:
+    if k == nodes or graph.nodes.kind[k] != KERNEL or program.ops.matrix_flop[graph.nodes.subject[k]] <= 0:
         return -1
     op = op_of(graph.nodes.slot[k])
     if k > start and op_of(graph.nodes.slot[start]) != op:

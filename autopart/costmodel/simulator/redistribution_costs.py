@@ -68,6 +68,8 @@ class PlanCost:
 
 
 FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "as_output")
+SECONDS, EXTRA_BYTES, COMBINABLE, BYTES_IN, LATENCY_S, COPY_S, COPIED_BYTES, AS_OUTPUT = range(len(FIGURES))
+"""Where each stands among the figures."""
 
 NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0)
 """What moves nothing."""

@@ -10,6 +10,8 @@ Node k runs at `slot[k]`; a buffer lives from the slot it is made at to the slot
 
 from __future__ import annotations
 
+import numpy as np
+
 from autopart.core.kernels import kernel
 
 SLOTS_PER_OP = 4
@@ -48,3 +50,17 @@ def op_of(slot: int) -> int:
 def slot_count(ops: int) -> int:
     """Slots of a program of `ops` ops, with those after its last op."""
     return SLOTS_PER_OP * ops + SLOTS_PER_OP
+
+
+@kernel
+def order_by_slot(slot: np.ndarray, nodes: int, count: np.ndarray, order: np.ndarray) -> None:
+    """Fills in `order` with nodes by the slots at which they run, then by number; `count`: per slot and one more."""
+    for i in range(count.shape[0]):
+        count[i] = 0
+    for k in range(nodes):
+        count[slot[k] + 1] += 1
+    for i in range(1, count.shape[0]):
+        count[i] += count[i - 1]
+    for k in range(nodes):
+        order[count[slot[k]]] = k
+        count[slot[k]] += 1

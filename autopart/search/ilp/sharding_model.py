@@ -152,7 +152,9 @@ def observed_narrow(run: Simulation, otherwise: np.ndarray) -> np.ndarray:
     of_use = run.local.placement.of_use
     moved = of_use >= 0
     narrow = otherwise.copy()
-    narrow[moved] = narrow_moves(otherwise, of_use, len(run.local.placement.value))[of_use[moved]]
+    together = np.empty(len(run.local.placement.value), np.bool_)
+    narrow_moves(otherwise, of_use, together)
+    narrow[moved] = together[of_use[moved]]
     return narrow
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -71,7 +70,7 @@ def in_canonical_axes(
         members = [a for a in names if a == first or alike.get(a) == first]
         ranked = sorted(members, key=lambda a: _loops(table[:, names.index(a)]))
         renamed |= dict(zip(ranked, members, strict=True))
-    found = tuple(dataclasses.replace(d, axis=renamed.get(d.axis, d.axis)) for d in decisions)
+    found = tuple(d._replace(axis=renamed.get(d.axis, d.axis)) for d in decisions)
     order = [names.index(next((old for old, new in renamed.items() if new == name), name)) for name in names]
     mirrored = np.array_equal(_table(partitioning, found, apply), table[:, order])
     return found if mirrored else tuple(decisions)

@@ -25,8 +25,7 @@ from __future__ import annotations
 import importlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -44,9 +43,8 @@ MAX_PARTS = 4
 """Of more parts, refinement leaves out only the first and last ones: inner layers are alike."""
 
 
-@dataclass(frozen=True, order=True)
-class Decision:
-    """One decision.
+class Decision(NamedTuple):
+    """One decision. A search compares and hashes thousands a second, so it is a tuple.
 
     kind      a registered kind of decision, which gives the other fields their meaning
     target    a number: of a value group, of a value, of a given list of actions
@@ -74,8 +72,7 @@ class Decision:
         return Decision(kind, target, dim, axis)
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """A decision that would do something in a state.
 
     prior    the share of bytes and flop that it is expected to improve; `DecisionSpace.options` scales the priors of

@@ -55,6 +55,16 @@ class ProgramFacts:
     value_bytes: np.ndarray = field(repr=False)
 
     @cached_property
+    def total_bytes(self) -> float:
+        """Bytes of all values."""
+        return float(self.value_bytes.sum())
+
+    @cached_property
+    def updated_bytes(self) -> np.ndarray:
+        """float64[n]: those of the updated arrays."""
+        return self.value_bytes[self.updated]
+
+    @cached_property
     def tied(self) -> np.ndarray:
         """Parameters, optimizer state, a cache: what the program updates."""
         return np.array([self.program.arguments[p] for p in sorted(set(self.program.ties.values()))], np.int32)

@@ -2,6 +2,7 @@
 
 open_tiles         of (group, dim, axis) triples, those that would still decide something
 pending_bytes      values that hold parts of a sum, which a tile would turn into a reduce_scatter
+undecided_values   values about which nothing is decided
 in_use             whether an axis tiles anything
 """
 
@@ -12,7 +13,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import MappingArrays
-from autopart.core.propagation import GraphArrays, StateArrays, dim_to_tile, result_entry, slicing
+from autopart.core.propagation import GraphArrays, StateArrays, dim_to_tile, result_entry, slicing, tiling
 
 
 @kernel
@@ -46,19 +47,32 @@ def pending_bytes(
     state: StateArrays,
     group_of: np.ndarray,
     bytes_of: np.ndarray,
-    axis: int,
+    axes: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Adds to out[group] the bytes of values with a reduction pending on `axis` that no use and no action resolves."""
-    for op in range(state.mapping.shape[0]):
-        mapping = state.mapping[op, axis]
-        if mapping < 0 or graph.is_argument[op]:
-            continue
-        for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
-            entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
-            pends = LAST_TILE < entry <= LAST_TILE + 6 and state.action[value, axis] == 0
-            if pends and slicing(graph, maps, state, value, axis) == 0:
-                out[group_of[value]] += bytes_of[value]
+    """Adds to out[i, group] the bytes of values with a reduction pending on axes[i] that nothing resolves."""
+    for i in range(axes.shape[0]):
+        axis = axes[i]
+        for op in range(state.mapping.shape[0]):
+            mapping = state.mapping[op, axis]
+            if mapping < 0 or graph.is_argument[op]:
+                continue
+            for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
+                entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
+                pends = LAST_TILE < entry <= LAST_TILE + 6 and state.action[value, axis] == 0
+                if pends and slicing(graph, maps, state, value, axis) == 0:
+                    out[i, group_of[value]] += bytes_of[value]
+
+
+@kernel
+def undecided_values(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, values: np.ndarray, axes: np.ndarray, out: np.ndarray
+) -> None:
+    """out[i, j]: nothing is decided about values[j] along axes[i]."""
+    for i in range(axes.shape[0]):
+        for j in range(values.shape[0]):
+            decided = state.action[values[j], axes[i]] != 0 or tiling(graph, maps, state, values[j], axes[i]) >= 0
+            out[i, j] = not decided
 
 
 def in_use(state: StateArrays, axis: int) -> bool:

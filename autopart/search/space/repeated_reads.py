@@ -67,10 +67,13 @@ class RepeatedReads:
     def gathered(self, partitioning: Partitioning) -> np.ndarray:
         """bool[pairs]: in this state both reads need more of the array than a device stores."""
         graph, maps, state = partitioning.graph, partitioning.table.arrays, partitioning.state
-        first, second = np.empty(len(self.first), np.bool_), np.empty(len(self.first), np.bool_)
-        needs_gather(graph, maps, state, self.first, first)
-        needs_gather(graph, maps, state, self.second, second)
-        return first & second
+        found = np.empty(2 * len(self.first), np.bool_)
+        needs_gather(graph, maps, state, self._both, found)
+        return found[: len(self.first)] & found[len(self.first) :]
+
+    @cached_property
+    def _both(self) -> np.ndarray:
+        return np.concatenate([self.first, self.second])
 
 
 @kernel

@@ -104,28 +104,30 @@ def value_decisions(values: np.ndarray, decision: Decision) -> list[Decision]:
 def _open(facts: ProgramFacts, partitioning: Partitioning, decisions: list[Decision]) -> np.ndarray:
     """bool[decisions]: some value of the group may still be tiled as the decision says."""
     program, out = facts.program, np.empty(len(decisions), np.bool_)
+    if not decisions:
+        return out
+    _, groups, dims, axes = zip(*decisions, strict=True)
+    index = {axis: number for number, axis in enumerate(partitioning.mesh.axis_names)}
     open_tiles(
         partitioning.graph, partitioning.table.arrays, partitioning.state, partitioning.sizes,
         program.value_shape, program.value_rank, facts.groups.pointer, facts.groups.members,
-        np.array([d.target for d in decisions], np.int32), np.array([d.dim for d in decisions], np.int32),
-        np.array([partitioning.mesh.index(d.axis) for d in decisions], np.int32), out,
+        np.array(groups, np.int32), np.array(dims, np.int32), np.array([index[axis] for axis in axes], np.int32), out,
     )  # fmt: skip
     return out
 
 
 def _pending(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
     """Groups whose values are sums that each device along an axis holds a part of."""
-    found = []
-    for axis in axes:
-        in_bytes = np.zeros(facts.groups.count)
-        pending_bytes(
-            partitioning.graph, partitioning.table.arrays, partitioning.state, facts.groups.of, facts.value_bytes,
-            partitioning.mesh.index(axis), in_bytes,
-        )  # fmt: skip
+    found, of_axis = [], np.zeros((len(axes), facts.groups.count))
+    pending_bytes(
+        partitioning.graph, partitioning.table.arrays, partitioning.state, facts.groups.of, facts.value_bytes,
+        np.array([partitioning.mesh.index(axis) for axis in axes], np.int64), of_axis,
+    )  # fmt: skip
+    for axis, in_bytes in zip(axes, of_axis, strict=True):
         total = float(in_bytes.sum())
         large = np.flatnonzero(in_bytes > MIN_SHARE * max(total, 1.0))
         for group in large[np.argsort(-in_bytes[large], kind="stable")[:MAX_PENDING]].tolist():
-            rank = int(facts.program.value_rank[facts.groups.values(group)[0]])
+            rank = int(facts.program.value_rank[facts.groups.members[facts.groups.pointer[group]]])
             prior = MAX_PRIOR * float(in_bytes[group] / total)
             found += [Option(Decision(KIND, group, dim, axis), prior) for dim in range(rank)]
     return found
@@ -134,7 +136,7 @@ def _pending(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str
 def _conflicting(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
     """The groups of the results of ops in conflict, on the dims that some candidate mapping tiles."""
     found: dict[tuple[int, int, int], float] = {}
-    total, names = max(float(facts.value_bytes.sum()), 1.0), partitioning.mesh.axis_names
+    total, names = max(facts.total_bytes, 1.0), partitioning.mesh.axis_names
     for op, axis, mappings in partitioning.undecided():
         if names[axis] not in axes:
             continue

@@ -47,8 +47,8 @@ class Zero2(DecisionKind):
         facts = space.facts
         if not 0 < len(facts.optimizer_state) < len(facts.updated):
             return []
-        saved = {axis: SHARE_OF_ZERO3 * bytes_saved(facts, partitioning, axis) for axis in axes}
-        return [Option(Decision("zero2", 0, -1, axis), share) for axis, share in saved.items() if share > 0]
+        saved = bytes_saved(facts, partitioning, axes)
+        return [Option(Decision("zero2", 0, -1, a), SHARE_OF_ZERO3 * share) for a, share in saved.items() if share > 0]
 
     def refinements(self, facts: ProgramFacts, decision: Decision) -> list[tuple[Decision, ...]]:
         """All updated arrays but those of one group."""

@@ -15,9 +15,9 @@ import numpy as np
 
 from autopart.core.actions import Action
 from autopart.core.partitioning import Partitioning
-from autopart.core.propagation import tiled_dims
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
+from autopart.search.space.open_tiles import undecided_values
 from autopart.search.space.tile_and_keep import store_each
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Zero3(DecisionKind):
 
     def options(self, space: DecisionSpace, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
         """One per axis along which some updated array is undecided."""
-        saved = {axis: bytes_saved(space.facts, partitioning, axis) for axis in axes}
+        saved = bytes_saved(space.facts, partitioning, axes)
         return [Option(Decision("zero3", 0, -1, axis), share) for axis, share in saved.items() if share > 0]
 
     def refinements(self, facts: ProgramFacts, decision: Decision) -> list[tuple[Decision, ...]]:
@@ -49,16 +49,19 @@ class Zero3(DecisionKind):
         return all_but_one_group(facts, decision)
 
 
-def bytes_saved(facts: ProgramFacts, partitioning: Partitioning, axis: str) -> float:
-    """The share of the updated arrays' bytes that tiling the undecided ones along `axis` would take from a device."""
-    index = partitioning.mesh.index(axis)
-    dims = np.empty(len(facts.updated), np.int64)
-    tiled_dims(partitioning.graph, partitioning.table.arrays, partitioning.state, facts.updated, index, dims)
-    free = facts.updated[(dims < 0) & (partitioning.state.action[facts.updated, index] == 0)]
-    if not len(free):
-        return 0.0
-    share = float(facts.value_bytes[free].sum() / max(facts.value_bytes[facts.updated].sum(), 1.0))
-    return share * (1 - 1 / float(partitioning.mesh.axis_sizes[index]))
+def bytes_saved(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str]) -> dict[str, float]:
+    """By axis: the share of the updated arrays' bytes that tiling undecided ones along it would take from a device."""
+    indices = [partitioning.mesh.index(axis) for axis in axes]
+    free, in_bytes = np.empty((len(axes), len(facts.updated)), np.bool_), facts.updated_bytes
+    undecided_values(
+        partitioning.graph, partitioning.table.arrays, partitioning.state, facts.updated,
+        np.array(indices, np.int64), free,
+    )  # fmt: skip
+    total = max(in_bytes.sum(), 1.0)
+    return {
+        axis: float(in_bytes[some].sum() / total) * (1 - 1 / float(partitioning.mesh.axis_sizes[index]))
+        for axis, index, some in zip(axes, indices, free, strict=True)
+    }
 
 
 def all_but_one_group(facts: ProgramFacts, decision: Decision) -> list[tuple[Decision, ...]]:

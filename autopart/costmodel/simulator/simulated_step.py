@@ -1,0 +1,291 @@
+"""One step on paper: when each node of a kernel graph runs, for how long, and what lives meanwhile.
+
+    planned    program order; neighbours change places, reductions wait for each other
+    slot       what can run early does, and kernels join                 -> seconds of kernels and collectives
+    buffers    when each is made and read last, and in whose memory      -> bytes that live at each slot
+
+One kernel for all of it: each call of a kernel from Python looks at every array that it is given, and a search runs a
+step in about as much time as twenty such calls.
+"""
+
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+# (an element of an array is a plain number in a kernel; NumPy's types know no fields)
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.costmodel.hardware.devices import Device
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.combine import Batches, combine_reductions
+from autopart.costmodel.simulator.compute import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
+from autopart.costmodel.simulator.kernel_graph import KernelGraph
+from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, transposed_nodes
+from autopart.costmodel.simulator.left_out import LeftOut, times_there
+from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
+from autopart.costmodel.simulator.memory import live_bytes, live_ranges, place_outputs, plain_sizes
+from autopart.costmodel.simulator.multi_output import join_kernels
+from autopart.costmodel.simulator.narrow_moves import rounded_bytes
+from autopart.costmodel.simulator.order import order_neighbours
+from autopart.costmodel.simulator.redistribution_costs import COPIED_BYTES, COPY_S, EXTRA_BYTES, SECONDS
+from autopart.costmodel.simulator.slots import order_by_slot, slot_count
+
+
+class DeviceFacts(NamedTuple):
+    """What a step asks of a device, and of the options of a simulator.
+
+    row                      `device_row`
+    hides_latency            the compiler orders for collectives, not for memory: neighbours keep their places
+    narrows, joins, copies   `narrows_operands`, `joins_results`; `copies_updates` where layout copies are counted
+    combine_bytes            of one combined collective, at most
+    copy_bytes_per_s, round_bytes_per_s   at which copies are made, and arguments rounded
+    """
+
+    row: np.ndarray
+    hides_latency: bool
+    narrows: bool
+    joins: bool
+    copies: bool
+    combine_bytes: float
+    copy_bytes_per_s: float
+    round_bytes_per_s: float
+
+    @staticmethod
+    def of(device: Device, row: np.ndarray, layout_copies: bool) -> DeviceFacts:
+        """Those of a device."""
+        matmul, rate = device.around_matmul, device.hbm_bytes_per_s * device.hbm_efficiency
+        return DeviceFacts(
+            row, bool(device.hides_latency), bool(matmul.narrows_operands), bool(matmul.joins_results),
+            bool(matmul.copies_updates and layout_copies), float(device.combine_bytes), float(rate),
+            float(rate * device.stream_share),
+        )  # fmt: skip
+
+
+class Moves(NamedTuple):
+    """Prices of redistributions.
+
+    plan_rows[k]   the row of node k's plan in `figures`; 0 for kernels
+    figures        as in `KnownPlans`
+    narrow[r]      redistribution r is moved as bf16
+    def_values     the values that are redistributed after their ops (`DeviceLocal.at_def`)
+    own_s[k]       seconds of the collectives that the program itself has; empty where it has none
+    """
+
+    plan_rows: np.ndarray
+    figures: np.ndarray
+    narrow: np.ndarray
+    def_values: np.ndarray
+    own_s: np.ndarray
+
+
+class Step(NamedTuple):
+    """What is found out: the fields of `Simulation` of the same names, and
+
+    timed         per node, as `compute.NODE_FIELDS`: its seconds become those with copies and rounding
+    link_s        per node: seconds on the links
+    """
+
+    slot: np.ndarray
+    leader: np.ndarray
+    trips: np.ndarray
+    node_s: np.ndarray
+    link_s: np.ndarray
+    extra_bytes: np.ndarray
+    timed: Records
+    buffers: Buffers
+    live: np.ndarray
+    each_output_bytes: np.ndarray
+
+    @staticmethod
+    def empty(nodes: int, buffers: int, ops: int, outputs: int) -> Step:
+        """Room for a step."""
+        numbers, figures, when = np.empty((2, nodes), np.int64), np.empty((4, nodes)), np.empty((3, buffers), np.int64)
+        return Step(
+            slot=numbers[0], leader=numbers[1],
+            trips=figures[0], node_s=figures[1], link_s=figures[2], extra_bytes=figures[3],
+            timed=np.empty(nodes, NODE_FIELDS), buffers=Buffers(when[0], when[1], when[2], np.empty(buffers)),
+            live=np.empty(slot_count(ops) + 2), each_output_bytes=np.empty(outputs),
+        )  # fmt: skip
+
+
+class Scratch(NamedTuple):
+    """What a step needs besides; each field is what the functions that take it call it.
+
+    ends                per slot and one more
+    fence               per op
+    structure, maker, reader, plain, marked, also, cache           per buffer
+    planned, order, joined, saved_s, copied, traffic, times, transposed   per node
+    gathered            per output
+    """
+
+    ends: np.ndarray
+    fence: np.ndarray
+    structure: np.ndarray
+    maker: np.ndarray
+    reader: np.ndarray
+    plain: np.ndarray
+    marked: np.ndarray
+    also: np.ndarray
+    cache: Records
+    planned: np.ndarray
+    order: np.ndarray
+    joined: np.ndarray
+    saved_s: np.ndarray
+    copied: np.ndarray
+    traffic: np.ndarray
+    times: np.ndarray
+    transposed: np.ndarray
+    gathered: np.ndarray
+    batches: Batches
+
+    @staticmethod
+    def empty(nodes: int, buffers: int, ops: int, outputs: int, kinds: int) -> Scratch:
+        """Room for a step; `kinds` as many as there are kinds of reductions that may be combined."""
+        by_buffer, marks = np.empty((4, buffers), np.int64), np.empty((2, buffers), np.bool_)
+        by_node, bytes_of, by_kind = (
+            np.empty((5, nodes), np.int64),
+            np.empty((4, nodes)),
+            np.empty((4, kinds), np.int64),
+        )
+        batches = Batches(
+            needed=by_buffer[0], held=np.empty(kinds), joined=by_kind[0], deadline=by_kind[1], open_batch=by_kind[2],
+            scope=by_kind[3], batch_of=by_node[0], ends=by_node[1],
+        )  # fmt: skip
+        return Scratch(
+            ends=np.empty(slot_count(ops) + 1, np.int64), fence=np.empty(ops, np.int64),
+            structure=by_buffer[1], maker=by_buffer[2], reader=by_buffer[3], plain=np.empty(buffers),
+            marked=marks[0], also=marks[1], cache=np.empty(buffers, BUFFER_FIELDS),
+            planned=by_node[2], order=by_node[3], joined=by_node[4],
+            saved_s=bytes_of[0], copied=bytes_of[1], traffic=bytes_of[2], times=bytes_of[3],
+            transposed=np.empty(nodes, np.bool_), gathered=np.empty(outputs, np.bool_), batches=batches,
+        )  # fmt: skip
+
+
+@kernel
+def begin_in_order(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, device: DeviceFacts, scratch: Scratch, step: Step
+) -> None:
+    """Begins with program order: fills in when nodes are planned, which run by themselves, and plain sizes."""
+    structure_reads(program, local, scratch.structure)
+    for k in range(graph.nodes.shape[0]):
+        step.leader[k], scratch.planned[k] = k, graph.nodes.slot[k]
+    plain_sizes(
+        program, local, graph, scratch.structure, step.leader, device.narrows, scratch.maker, scratch.marked,
+        scratch.plain,
+    )  # fmt: skip
+
+
+@kernel
+def begin_by_memory(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, device: DeviceFacts, scratch: Scratch, step: Step
+) -> None:
+    """The same where the compiler orders for memory: neighbours change places. Few devices need it compiled."""
+    begin_in_order(program, local, graph, device, scratch, step)
+    last_slots(program, local, graph, scratch.planned, scratch.structure, step.buffers.last)
+    order_neighbours(program, graph, scratch.plain, step.buffers.last, scratch.planned)
+
+
+@kernel
+def run_step(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    device: DeviceFacts,
+    moves: Moves,
+    left_out: LeftOut,
+    scratch: Scratch,
+    step: Step,
+) -> None:
+    """Fills in `step`, which `begin_by_memory` has begun where the compiler hides no latency."""
+    buffers, leader, plain, planned = step.buffers, step.leader, scratch.plain, scratch.planned
+    nodes = graph.nodes.shape[0]
+    if device.hides_latency:
+        begin_in_order(program, local, graph, device, scratch, step)
+    combine_reductions(
+        graph, moves.plan_rows, moves.figures, device.combine_bytes, scratch.batches, planned, scratch.saved_s
+    )
+    _copies(program, local, graph, device, moves, scratch)
+    made_at(program, graph, planned, buffers.made)
+    _remember(program, local, graph, planned, scratch, step)
+    run_early(program, graph, planned, buffers, scratch.fence, step.slot)
+    order_by_slot(step.slot, nodes, scratch.ends, scratch.order)
+    made_at(program, graph, step.slot, buffers.made)
+    join_kernels(
+        program, local, graph, scratch.order, step.slot, buffers.made, device.joins, leader, scratch.joined,
+        scratch.maker, scratch.reader,
+    )  # fmt: skip
+    plain_sizes(program, local, graph, scratch.structure, leader, device.narrows, scratch.maker, scratch.marked, plain)
+    _remember(program, local, graph, step.slot, scratch, step)
+    order_by_slot(step.slot, nodes, scratch.ends, scratch.order)
+    times_there(left_out, program, graph, moves.def_values, step.slot, scratch.maker, scratch.times)
+    kernel_seconds(
+        program, local, graph, scratch.order, step.slot, leader, scratch.copied, plain, buffers, device.row,
+        scratch.times, step.timed, scratch.cache,
+    )  # fmt: skip
+    _add_moves(program, local, graph, device, moves, scratch, step)
+    live_bytes(buffers, step.slot, step.extra_bytes, step.live)
+
+
+@kernel
+def _copies(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    device: DeviceFacts,
+    moves: Moves,
+    scratch: Scratch,
+) -> None:
+    """Fills in what is copied for its layout: nothing on devices where such copies are not made."""
+    transposed, copied = scratch.transposed, scratch.copied
+    if device.copies:
+        transposed_nodes(program, graph, scratch.marked, scratch.also, transposed)
+        copied_bytes(program, local, graph, transposed, copied)
+        output_copies(
+            program, local, graph, moves.plan_rows, moves.figures, scratch.maker, scratch.gathered,
+            scratch.traffic,
+        )  # fmt: skip
+    else:
+        for k in range(transposed.shape[0]):
+            transposed[k], copied[k], scratch.traffic[k] = False, 0.0, 0.0
+        for i in range(scratch.gathered.shape[0]):
+            scratch.gathered[i] = False
+
+
+@kernel
+def _remember(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, scratch: Scratch, step: Step
+) -> None:
+    """Fills in the buffers, when nodes run at `slot`, and the bytes of outputs that take over no argument's memory."""
+    last_slots(program, local, graph, slot, scratch.structure, step.buffers.last)
+    live_ranges(program, local, graph, slot, step.leader, scratch.plain, scratch.reader, scratch.maker, step.buffers)
+    place_outputs(
+        program, local, graph, scratch.transposed, scratch.gathered, step.buffers, scratch.marked,
+        step.each_output_bytes,
+    )  # fmt: skip
+
+
+@kernel
+def _add_moves(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    device: DeviceFacts,
+    moves: Moves,
+    scratch: Scratch,
+    step: Step,
+) -> None:
+    """Adds what redistributions and copies take to the seconds and bytes of nodes."""
+    timed, figures = step.timed, moves.figures
+    for k in range(timed.shape[0]):
+        row = moves.plan_rows[k]
+        rounded = rounded_bytes(program, local, graph, moves.narrow, k)
+        copied_s = figures[COPY_S, row] + scratch.traffic[k] / device.copy_bytes_per_s
+        timed.seconds[k] += copied_s + rounded / device.round_bytes_per_s
+        timed.hbm[k] += figures[COPIED_BYTES, row] + scratch.traffic[k] + rounded
+        own_s = moves.own_s[k] if moves.own_s.shape[0] > 0 else 0.0
+        step.link_s[k] = figures[SECONDS, row] - scratch.saved_s[k] + own_s
+        step.node_s[k] = timed.seconds[k] + step.link_s[k]
+        step.extra_bytes[k] = figures[EXTRA_BYTES, row] + scratch.copied[k]
+        step.trips[k] = program.scopes.scope_trips[graph.nodes.scope[k]]

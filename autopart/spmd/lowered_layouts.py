@@ -1,0 +1,67 @@
+"""All layouts of a partitioning, in one kernel: what is pending where, what values and uses are tiled on, what is read.
+
+pending.py  ->  layouts.py  ->  which uses need more than is stored, read_stretches.py
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import local_elements
+from autopart.spmd.layouts import layouts
+from autopart.spmd.pending import Given, Ways, pass_reductions
+from autopart.spmd.read_stretches import read_stretches
+
+
+class Layouts(NamedTuple):
+    """What is found out.
+
+    passing[op]                       uint8; see `pending.pass_reductions`
+    native, settled, required         uint64 per value, per value, per use; see `layouts.py`
+    grows[use]                        the use needs more elements than the value settles in
+    stretch[use]                      see `read_stretches.py`
+    scratch                           int64[3, axes]
+    """
+
+    passing: np.ndarray
+    native: np.ndarray
+    settled: np.ndarray
+    required: np.ndarray
+    grows: np.ndarray
+    stretch: np.ndarray
+    scratch: np.ndarray
+
+
+def lowered_layouts(given: Given, has_stretches: bool) -> Layouts:
+    """The layouts of what is given; `has_stretches` as the table of mappings says."""
+    (ops, axes), uses = given.state.mapping.shape, len(given.graph.operands)
+    values = len(given.graph.value_op)
+    found = Layouts(
+        np.empty(ops, np.uint8), np.empty(values, np.uint64), np.empty(values, np.uint64), np.empty(uses, np.uint64),
+        np.empty(uses, np.bool_), np.empty(uses, np.int64), np.empty((3, axes), np.int64),
+    )  # fmt: skip
+    _lay_out(given, Ways.empty(ops, values, axes), has_stretches, found)
+    return found
+
+
+@kernel
+def _lay_out(given: Given, ways: Ways, has_stretches: bool, found: Layouts) -> None:
+    """Fills in `found`."""
+    graph, maps, state, sizes, shapes = given.graph, given.maps, given.state, given.sizes, given.shapes
+    pass_reductions(given, ways, found.passing)
+    layouts(
+        graph, maps, state, sizes, shapes, given.is_output, found.passing, ways.code, found.native, found.settled,
+        found.required, found.scratch,
+    )  # fmt: skip
+    for use in range(graph.operands.shape[0]):
+        value, found.stretch[use], found.grows[use] = graph.operands[use], 0, False
+        if found.settled[value] != found.required[use]:
+            kept = local_elements(shapes[value], found.settled[value], sizes)
+            found.grows[use] = local_elements(shapes[value], found.required[use], sizes) > kept
+    if has_stretches:
+        read_stretches(graph, maps, state, found.passing, sizes, found.stretch)
