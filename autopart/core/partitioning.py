@@ -34,6 +34,7 @@ from autopart.core.op import TileMapping
 from autopart.core.program import Program
 from autopart.core.propagation import (
     ATOMIC,
+    MOST_FOLLOWED,
     NO_MAPPING,
     GraphArrays,
     StateArrays,
@@ -130,7 +131,7 @@ class Partitioning:
         )
         most = max((len(m) for m in self.table.of), default=0)
         self._heap, self._queued = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
-        self._found, self._conflicted = np.zeros(most + 1, np.int32), np.zeros(4 * ops + 1, np.int32)
+        self._found, self._conflicted = np.zeros(most + MOST_FOLLOWED, np.int32), np.zeros(4 * ops + 1, np.int32)
         self._stamp = 0
         self._first_seeds = self._by_hand()
         self._seeds: list[list[int]] = [list(seeds) for seeds in self._first_seeds]

@@ -10,7 +10,8 @@ fits, the op takes it, and that is evidence for its neighbours. A mapping that a
 other operands too (inference). Atomic values are no evidence. Propagation undoes nothing and consults no cost.
 
 Where none fits, though an operand is tiled, the first mapping is taken that the tile draws (`TileMapping.drawn_by`):
-the tile is exchanged for the one that the mapping slices, instead of being gathered.
+the tile is exchanged for the one that the mapping slices, instead of being gathered. Such a tile gives way to one that
+was there: where rows that were drawn meet the array that they were merged from, they are exchanged back.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -26,6 +27,9 @@ from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import MappingArrays
 
 NO_MAPPING = -1
+MOST_FOLLOWED = 100
+"""Values over which a tile is followed back to what it was drawn from."""
+
 ATOMIC = -1
 """Value action: kept whole on the axis. 0 is no action, 1 + d is tile<d>."""
 
@@ -233,7 +237,8 @@ def fitting_mappings(
 ) -> int:
     """Writes the mappings of `op` that fit its neighbours on `axis` into `found`; returns how many there are.
 
-    `found` has an entry for each mapping of a spec; until all are known, 1 marks those that agree with a neighbour.
+    `found` has an entry for each mapping of a spec, and `MOST_FOLLOWED` more; until all are known, 1 marks those that
+    agree with a neighbour.
     """
     spec = graph.op_spec[op]
     first_operand, operand_count = graph.operand_ptr[op], graph.operand_ptr[op + 1] - graph.operand_ptr[op]
@@ -269,7 +274,92 @@ def fitting_mappings(
                 count += 1
     if count == 0 and maps.drawn[spec]:
         count = _drawn_mapping(graph, maps, state, sizes, op, axis, found)
+    if count > 1:
+        count = _not_drawn(graph, maps, state, op, axis, found, count)
     return count
+
+
+@kernel
+def _not_drawn(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, op: int, axis: int, found: np.ndarray, count: int
+) -> int:
+    """Of `count` mappings in `found` that fit, leaves the one that not only drawn tiles agree with; returns how many.
+
+    It must slice all operands that are tiled, so that the drawn ones are exchanged and not gathered.
+    """
+    kept = -1
+    for i in range(count):
+        if _agrees_with_undrawn(graph, maps, state, op, axis, found[i], found, count):
+            if kept >= 0:
+                return count
+            kept = found[i]
+    if kept < 0:
+        return count
+    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+        value = graph.operands[graph.operand_ptr[op] + k]
+        if operand_entry(graph, maps, op, kept, k) < 0 and tiling(graph, maps, state, value, axis) >= 0:
+            return count
+    found[0] = kept
+    return 1
+
+
+@kernel
+def _agrees_with_undrawn(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    op: int,
+    axis: int,
+    mapping: int,
+    scratch: np.ndarray,
+    free: int,
+) -> bool:
+    """True if a reader of a result, or the tile of an operand that was not drawn, agrees with the mapping."""
+    for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
+        entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
+        if entry < LAST_TILE and slicing(graph, maps, state, value, axis) >> entry & 1:
+            return True
+    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+        value, entry = graph.operands[graph.operand_ptr[op] + k], operand_entry(graph, maps, op, mapping, k)
+        agrees = entry >= 0 and tiling(graph, maps, state, value, axis) == entry
+        if agrees and not _is_drawn(graph, maps, state, value, axis, scratch, free):
+            return True
+    return False
+
+
+@kernel
+def _is_drawn(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int, reached: np.ndarray, free: int
+) -> bool:
+    """True if the tile of a value comes from ops alone that a tile elsewhere drew, by way of tiles that agree.
+
+    Values that are reached are written to `reached`, from `free` on.
+    """
+    reached[free] = value
+    count, at, drawn = 1, 0, False
+    while at < count:
+        op = graph.value_op[reached[free + at]]
+        mapping = state.mapping[op, axis]
+        if state.action[reached[free + at], axis] != 0 or mapping < 0 or graph.is_argument[op]:
+            return False
+        agrees, elsewhere = False, False
+        for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+            before = graph.operands[graph.operand_ptr[op] + k]
+            dim = tiling(graph, maps, state, before, axis)
+            if dim >= 0 and dim == operand_entry(graph, maps, op, mapping, k):
+                agrees, known = True, False
+                for i in range(count):
+                    known = known or reached[free + i] == before
+                if not known and count == MOST_FOLLOWED:
+                    return False
+                if not known:
+                    reached[free + count] = before
+                    count += 1
+            elif dim >= 0:
+                elsewhere = True
+        drawn = drawn or (elsewhere and not agrees)
+        at += 1
+    return drawn
 
 
 @kernel
@@ -333,7 +423,7 @@ def propagate(
 
     An op is looked at after every earlier op that may change. The order matters only where each of two ops has exactly
     one mapping that fits: the earlier op takes its mapping first. `heap`, `queued` (all False) and `conflicted` are
-    scratch of one entry per op, `found` of one entry per mapping of a spec. Returns how many ops were left in conflict;
+    scratch of one entry per op, `found` as in `fitting_mappings`. Returns how many ops were left in conflict;
     they are written to `conflicted`, in which an op may appear more than once.
     """
     size = 0

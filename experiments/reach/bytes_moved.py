@@ -19,7 +19,7 @@ from autopart.costmodel.optimised_hlo import OptimisedHlo
 from autopart.spmd.redistribution.collective_cost import sent_share
 from autopart.spmd.run import jax_mesh, on_mesh
 from experiments.against_xla.hlo import collectives
-from experiments.reach.programs import Case
+from experiments.reach.cases import Case
 
 HOST = ap.Mesh({"batch": 2, "model": 4})
 
@@ -33,15 +33,22 @@ def compared(case: Case) -> dict[str, Any]:
         return jax.tree.map(lambda s: NamedSharding(mesh, s.spec), tree)
 
     (inputs, _), outputs = placed(low.in_shardings), placed(low.out_shardings)
-    theirs = jax.jit(case.fun, in_shardings=inputs, out_shardings=outputs, keep_unused=True).lower(*case.args)
+    theirs = jax.jit(case.for_partitioner(mesh), in_shardings=inputs, out_shardings=outputs, keep_unused=True).lower(
+        *case.args
+    )
     return {"ours": _sent(on_mesh(low.program, low.exported, mesh).lower()), "xla": _sent(theirs)}
 
 
 def _sent(lowered: Any) -> dict[str, Any]:
-    sent, kinds = 0.0, dict[str, int]()
-    for (kind, axes, in_bytes), times in collectives(OptimisedHlo(lowered.compile().as_text()), HOST).items():
+    return sent(OptimisedHlo(lowered.compile().as_text()), HOST)
+
+
+def sent(module: OptimisedHlo, mesh: ap.Mesh) -> dict[str, Any]:
+    """Bytes that a device sends in an optimised program, and its collectives by kind."""
+    sent_bytes, kinds = 0.0, dict[str, int]()
+    for (kind, axes, in_bytes), times in collectives(module, mesh).items():
         devices = math.prod(size for _, size in axes)
         if devices > 1:
-            sent += times * in_bytes * sent_share(kind, devices)
+            sent_bytes += times * in_bytes * sent_share(kind, devices)
             kinds[kind] = kinds.get(kind, 0) + times
-    return {"sent_bytes": sent, "collectives": kinds}
+    return {"sent_bytes": sent_bytes, "collectives": kinds}

@@ -1,4 +1,4 @@
-"""Programs as their authors write them, each with a schedule whose tiles meet an op that has no mapping for them.
+"""Programs as their authors write them; under the schedules of `cases.py` their tiles meet a reshape, a loop, a window.
 
 accumulated gradients   x.reshape(8, -1, ...) and a scan over microbatches, batch parallel
 recurrent weights       an LSTM over 64 steps, batch parallel
@@ -14,6 +14,8 @@ searched padded tokens  the same, by a search that may pad
 sampled decoding        one of the 40 likeliest tokens of a tiled vocabulary
 routed tokens           places in the queues of experts, by a cumulative sum over tiled tokens
 drawn masks             dropout by keys of `rbg`, on GPUs
+hand-written loss       logp[jnp.arange(B), y], batch parallel, at 50,304 tokens
+BERT with dropout       two layers of it, with keys of `rbg`, Megatron
 next token              logits[:, :-1] against tokens[:, 1:], the sequence tiled too
 inputs without the last tokens[:, :-1] go in, tokens[:, 1:] are to come out
 pooled images           the beginning of a ResNet, its 3 x 3 max pool of stride 2, tiled in space
@@ -22,44 +24,12 @@ pooled tokens           a classifier that reads the first token, the sequence ti
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-
-import autopart as ap
-
-MESH = ap.Mesh({"batch": 4, "model": 8}, device="tpu_v3")
-GPUS = ap.Mesh({"batch": 4, "model": 8}, device="h100")
-WIDTH, HIDDEN, VOCABULARY = 2048, 8192, 32000
-
-
-@dataclass(frozen=True)
-class Case:
-    """A function, its abstract arguments, and the schedule; a function, where an older package could not make it."""
-
-    name: str
-    fun: Callable[..., Any]
-    args: tuple[Any, ...]
-    schedule: tuple[ap.Tactic, ...] | Callable[[], tuple[ap.Tactic, ...]]
-    mesh: ap.Mesh = MESH
-
-    @property
-    def tactics(self) -> list[ap.Tactic]:
-        """The schedule."""
-        return list(self.schedule() if callable(self.schedule) else self.schedule)
-
-    @property
-    def is_searched(self) -> bool:
-        """True if a search decides, by estimates for the case's own mesh."""
-        return any(isinstance(tactic, ap.AutomaticPartition) for tactic in self.tactics)
-
-
-def _f32(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, jnp.float32)
+from jax.sharding import NamedSharding, PartitionSpec
 
 
 def _block(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
@@ -177,21 +147,6 @@ def denoised(params: dict[str, Any], x: jax.Array, y: jax.Array) -> dict[str, An
     return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
 
 
-def _levels(channels: int, image: int) -> dict[str, Any]:
-    """Parameters of `denoised` for images of `image` channels; three times as wide halfway."""
-
-    def layer(before: int, after: int) -> dict[str, Any]:
-        return {"first": _f32(3, 3, before, after), "second": _f32(3, 3, after, after)}
-
-    wide = [channels, 2 * channels, 4 * channels]
-    return {
-        "down": [layer(a, b) for a, b in zip([image, *wide[:-1]], wide, strict=True)],
-        "middle": layer(wide[-1], 2 * wide[-1]),
-        "up": [layer(a + b, b) for a, b in ((8 * channels, wide[2]), (wide[2], wide[1]), (wide[1], wide[0]))],
-        "last": _f32(3, 3, channels, image),
-    }
-
-
 def predicted(params: dict[str, Any], x: jax.Array, y: jax.Array) -> dict[str, Any]:
     """One step for blocks between an embedding and its transpose."""
 
@@ -203,6 +158,27 @@ def predicted(params: dict[str, Any], x: jax.Array, y: jax.Array) -> dict[str, A
         return -jnp.mean(jnp.take_along_axis(scores, y[..., None], -1))
 
     return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def predicted_in_tiles(mesh: jax.sharding.Mesh) -> Any:
+    """`predicted` for XLA's partitioner, which pads no vocabulary itself: padded and constrained by its author."""
+
+    def step(params: dict[str, Any], x: jax.Array, y: jax.Array) -> dict[str, Any]:
+        tokens = params["table"].shape[0]
+
+        def loss(params: dict[str, Any]) -> jax.Array:
+            h = params["table"][x]
+            for layer in params["layers"]:
+                h = _block(layer, h)
+            tiled = jnp.pad(params["table"], ((0, -tokens % mesh.shape["model"]), (0, 0)))
+            tiled = lax.with_sharding_constraint(tiled, NamedSharding(mesh, PartitionSpec("model")))
+            scores = h @ tiled.T
+            scores = jax.nn.log_softmax(jnp.where(jnp.arange(scores.shape[-1]) < tokens, scores, -jnp.inf))
+            return -jnp.mean(jnp.take_along_axis(scores, y[..., None], -1))
+
+        return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+    return step
 
 
 def sampled(params: dict[str, jax.Array], state: jax.Array, noise: jax.Array) -> jax.Array:
@@ -231,6 +207,40 @@ def masked(params: dict[str, Any], x: jax.Array, y: jax.Array, key: jax.Array) -
         for number, layer in enumerate(params["layers"]):
             own = jax.random.fold_in(jax.random.wrap_key_data(key, impl="rbg"), number)
             h = _block(layer, h) * jax.random.bernoulli(own, 0.9, h.shape)
+        return jnp.mean((h - y) ** 2)
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def hand_written(params: dict[str, jax.Array], x: jax.Array, y: jax.Array) -> dict[str, jax.Array]:
+    """One step for a classifier whose author picks the labels' scores by hand, x[batch, width]."""
+
+    def loss(params: dict[str, jax.Array]) -> jax.Array:
+        scores = jax.nn.log_softmax(_block(params, x) @ params["head"])
+        return -jnp.mean(scores[jnp.arange(x.shape[0]), y])
+
+    return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+
+def bert(params: dict[str, Any], x: jax.Array, y: jax.Array, key: jax.Array) -> dict[str, Any]:
+    """One step for the encoder of BERT, x[batch, time, width], with dropout in attention and behind each block."""
+
+    def norm(x: jax.Array) -> jax.Array:
+        return (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-6)
+
+    def loss(params: dict[str, Any]) -> jax.Array:
+        keys = iter(jax.random.split(jax.random.wrap_key_data(key, impl="rbg"), 3 * len(params["layers"])))
+
+        def dropped(x: jax.Array) -> jax.Array:
+            return jnp.where(jax.random.bernoulli(next(keys), 0.9, x.shape), x / 0.9, 0)
+
+        h = x
+        for layer in params["layers"]:
+            q, k, v = (jnp.einsum("btd,dhe->bthe", h, layer[name]) for name in ("query", "key", "value"))
+            weights = dropped(jax.nn.softmax(jnp.einsum("bqhe,bkhe->bhqk", q, k) / 8))
+            mixed = jnp.einsum("bhqk,bkhe,hed->bqd", weights, v, layer["out"])
+            h = norm(h + dropped(mixed))
+            h = norm(h + dropped(jax.nn.gelu(h @ layer["up"]) @ layer["down"]))
         return jnp.mean((h - y) ** 2)
 
     return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
@@ -284,146 +294,3 @@ def pooled_tokens(params: dict[str, Any], x: jax.Array) -> dict[str, Any]:
         return jnp.mean((h[:, 0] @ params["head"]) ** 2)
 
     return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
-
-
-LAYER = {"up": _f32(WIDTH, HIDDEN), "down": _f32(HIDDEN, WIDTH)}
-BP = ap.ManualPartition({"x": 0, "y": 0}, axis="batch", name="BP")
-TOKENS = jax.ShapeDtypeStruct((32, 1024), jnp.int32)
-GPT2 = ({"table": _f32(50257, 768), "layers": [{"up": _f32(768, 3072), "down": _f32(3072, 768)}] * 12}, TOKENS, TOKENS)
-TOKENS_OF_GPT2 = ({"embedding": _f32(50257, WIDTH), "mix": _f32(WIDTH, WIDTH)}, _f32(64, WIDTH), _f32(16, 64, 40))
-MEGATRON = (BP, ap.ManualPartition({"params": {"*up": 1}}, axis="model", name="MP"))
-LANGUAGE = (
-    {
-        "table": _f32(VOCABULARY, 1024),
-        "head": _f32(1024, VOCABULARY),
-        "layers": [{"up": _f32(1024, 4096), "down": _f32(4096, 1024)}] * 2,
-    },
-    jax.ShapeDtypeStruct((16, 2048), jnp.int32),
-)
-SEQUENCES = (
-    ap.ManualPartition({"tokens": 0}, axis="batch", name="BP"),
-    ap.ManualPartition({"tokens": 1}, axis="model", name="SP"),
-)
-CASES = (
-    Case(
-        "accumulated gradients",
-        accumulated,
-        ({"layers": [LAYER] * 4}, _f32(4096, WIDTH), _f32(4096, WIDTH)),
-        (BP, ap.ManualPartition({"params": {"*up": 1}}, axis="model", name="MP")),
-    ),
-    Case(
-        "recurrent weights",
-        recurrent,
-        ({"in": _f32(WIDTH, 4 * WIDTH), "on": _f32(WIDTH, 4 * WIDTH)}, _f32(512, 64, WIDTH)),
-        (ap.ManualPartition({"x": 0}, axis="batch", name="BP"),),
-    ),
-    Case(
-        "merged tokens",
-        merged,
-        ({"gate": _f32(WIDTH, 2), "up": _f32(2, WIDTH, HIDDEN), "down": _f32(2, HIDDEN, WIDTH)}, _f32(32, 1024, WIDTH)),
-        (
-            ap.ManualPartition({"x": 0}, axis="batch", name="BP"),
-            ap.ManualPartition({"x": 1}, axis="model", name="SP"),
-        ),
-    ),
-    Case(
-        "greedy decoding",
-        decoded,
-        ({"embedding": _f32(VOCABULARY, WIDTH), "mix": _f32(WIDTH, WIDTH)}, _f32(64, WIDTH)),
-        (
-            ap.ManualPartition({"state": 0}, axis="batch", name="BP"),
-            ap.ManualPartition({"params": {"embedding": 0}}, axis="model", name="EMB"),
-        ),
-    ),
-    Case(
-        "fused projections",
-        fused,
-        (
-            {
-                "qkv": _f32(WIDTH, 3 * WIDTH),
-                "out": _f32(WIDTH, WIDTH),
-                "up": _f32(WIDTH, 2 * HIDDEN),
-                "down": _f32(HIDDEN, WIDTH),
-            },
-            *[_f32(16, 1024, WIDTH)] * 2,
-        ),
-        (BP, ap.ManualPartition({"params": {"qkv": 1, "up": 1}}, axis="model", name="MP")),
-    ),
-    Case(
-        "short convolutions",
-        convolved,
-        (
-            {"layers": [{"in": _f32(512, 1024), "filter": _f32(4, 1, 1024), "out": _f32(1024, 512)}] * 4},
-            *[_f32(4, 16384, 512)] * 2,
-        ),
-        (BP, ap.ManualPartition({"x": 1, "y": 1}, axis="model", name="SP")),
-    ),
-    Case(
-        "U-Net in space",
-        denoised,
-        (_levels(64, 4), *[_f32(1, 512, 512, 4)] * 2),
-        (
-            ap.ManualPartition({"x": 1, "y": 1}, axis="batch", name="ROWS"),
-            ap.ManualPartition({"x": 2, "y": 2}, axis="model", name="COLUMNS"),
-        ),
-    ),
-    Case("whole vocabulary", predicted, GPT2, MEGATRON),
-    Case(
-        "padded vocabulary",
-        predicted,
-        GPT2,
-        lambda: (
-            *MEGATRON,
-            ap.ManualPartition({"params": {"table": 0}}, axis="model", uneven="pad", name="VOCABULARY"),
-        ),
-    ),
-    Case("searched tokens", sampled, TOKENS_OF_GPT2, (ap.AutomaticPartition(["batch", "model"]),)),
-    Case(
-        "searched padded tokens",
-        sampled,
-        TOKENS_OF_GPT2,
-        lambda: (ap.AutomaticPartition(["batch", "model"], uneven="pad"),),
-    ),
-    Case(
-        "sampled decoding",
-        sampled,
-        ({"embedding": _f32(VOCABULARY, WIDTH), "mix": _f32(WIDTH, WIDTH)}, _f32(64, WIDTH), _f32(16, 64, 40)),
-        (
-            ap.ManualPartition({"state": 0}, axis="batch", name="BP"),
-            ap.ManualPartition({"params": {"embedding": 0}}, axis="model", name="EMB"),
-        ),
-    ),
-    Case(
-        "routed tokens",
-        routed,
-        ({"gate": _f32(512, 16), "up": _f32(512, 2048), "down": _f32(2048, 512)}, _f32(65536, 512)),
-        (ap.ManualPartition({"x": 0}, axis=("batch", "model"), name="BP"),),
-    ),
-    Case(
-        "drawn masks",
-        masked,
-        ({"layers": [LAYER] * 4}, _f32(4096, WIDTH), _f32(4096, WIDTH), jax.ShapeDtypeStruct((4,), jnp.uint32)),
-        (BP, ap.ManualPartition({"params": {"*up": 1}}, axis="model", name="MP")),
-        GPUS,
-    ),
-    Case("next token", next_token, LANGUAGE, SEQUENCES),
-    Case("inputs without the last", without_last, LANGUAGE, SEQUENCES),
-    Case(
-        "pooled images",
-        pooled_images,
-        ({"stem": _f32(7, 7, 3, 64), "next": _f32(3, 3, 64, 64)}, _f32(4, 1024, 1024, 3)),
-        (
-            ap.ManualPartition({"x": 1}, axis="batch", name="ROWS"),
-            ap.ManualPartition({"x": 2}, axis="model", name="COLUMNS"),
-        ),
-    ),
-    Case(
-        "pooled tokens",
-        pooled_tokens,
-        ({"layers": [LAYER] * 2, "head": _f32(WIDTH, 1000)}, _f32(32, 1024, WIDTH)),
-        (
-            ap.ManualPartition({"x": 0}, axis="batch", name="BP"),
-            ap.ManualPartition({"x": 1}, axis="model", name="SP"),
-        ),
-    ),
-)

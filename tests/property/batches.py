@@ -41,11 +41,11 @@ class Batch:
     mesh: Mapping[str, int]
 
     @staticmethod
-    def numbered(number: int) -> Batch:
-        """Batch number `number`: ten seeds, a mesh in turn."""
-        first = number * PROGRAMS_PER_MODULE
-        programs = tuple(RandomProgram(first + i) for i in range(PROGRAMS_PER_MODULE))
-        return Batch(programs, MESHES[number % len(MESHES)])
+    def numbered(number: int, by_hand: bool = False) -> Batch:
+        """Batch number `number`: ten seeds, a mesh in turn; `by_hand` lets programs have parts that are."""
+        first, mesh = number * PROGRAMS_PER_MODULE, MESHES[number % len(MESHES)]
+        written = tuple(mesh.items()) if by_hand else ()
+        return Batch(tuple(RandomProgram(first + i, mesh=written) for i in range(PROGRAMS_PER_MODULE)), mesh)
 
     def inputs(self) -> dict[str, dict[str, np.ndarray]]:
         return {p.name: p.inputs() for p in self.programs}

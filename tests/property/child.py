@@ -37,7 +37,7 @@ def main(mode: str, numbers: list[int]) -> None:
         return
     for number in numbers:
         say({"batch": number, "starts": True})
-        rows = rows_of_program(number) if mode == "program" else rows_of_batch(Batch.numbered(number))
+        rows = rows_of_program(number) if mode == "program" else rows_of_batch(Batch.numbered(number, by_hand=True))
         say({"batch": number, "findings": rows})
 
 
@@ -65,7 +65,7 @@ def rows_of_program(seed: int) -> list[Row]:
 
 
 def alone(seed: int) -> Batch:
-    batch = Batch.numbered(seed // PROGRAMS_PER_MODULE)
+    batch = Batch.numbered(seed // PROGRAMS_PER_MODULE, by_hand=True)
     return Batch((batch.programs[seed % PROGRAMS_PER_MODULE],), batch.mesh)
 
 

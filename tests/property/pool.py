@@ -11,7 +11,7 @@ Where an error would jump (a comparison, an index), a step draws exact values al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
@@ -96,7 +96,10 @@ def kind_of(array: jax.Array) -> str:
 
 @dataclass
 class Pool:
-    """Values to draw from. `rng` decides everything; `prefix` makes the names of tags unique within a module."""
+    """Values to draw from. `rng` decides everything; `prefix` makes the names of tags unique within a module.
+
+    mesh  axes and sizes of the mesh that the program will run on, which steps by hand name; empty for programs without
+    """
 
     rng: np.random.Generator
     prefix: str
@@ -104,6 +107,7 @@ class Pool:
     most: Rounding = Rounding.ROUGH
     drawn: list[Value] = field(default_factory=list)
     tags: int = 0
+    mesh: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def draw(
         self, rank: int = 0, kinds: str = "f", *, exact: bool = False, fits: Callable[[jax.Array], bool] | None = None

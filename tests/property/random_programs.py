@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.property import (  # noqa: F401  (they register their steps)
+    steps_by_hand,
     steps_contraction,
     steps_control,
     steps_elementwise,
@@ -41,12 +42,14 @@ class RandomProgram:
 
     without   numbers of steps whose results are replaced by constants
     only      the results to return, by position; None: all of them
+    mesh      axes and sizes of the mesh that parts of it are partitioned over by hand; without any, no part is
     """
 
     seed: int
     count: int = 5
     without: frozenset[int] = frozenset()
     only: tuple[int, ...] | None = None
+    mesh: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:
@@ -109,7 +112,7 @@ class RandomProgram:
         values = [
             Value(jnp.asarray(inputs[k]), Rounding.ROUGH if k in rough else Rounding.EXACT) for k in sorted(inputs)
         ]
-        return Pool(np.random.default_rng(0), self.name, values)
+        return Pool(np.random.default_rng(0), self.name, values, mesh=dict(self.mesh))
 
     def _step(self, pool: Pool, kind: Step, number: int, names: list[str]) -> Value | None:
         before = pool.tags

@@ -48,15 +48,17 @@ class Case:
         """The case in a line."""
         actions = [[type(a).__name__, *vars(a).values()] for a in self.actions]
         p = self.program
-        return json.dumps([p.seed, p.count, sorted(p.without), p.only, self.mesh, actions])
+        return json.dumps([p.seed, p.count, sorted(p.without), p.only, self.mesh, bool(p.mesh), actions])
 
     @staticmethod
     def from_json(text: str) -> Case:
         """The case that `to_json` wrote."""
-        seed, count, without, only, mesh, actions = json.loads(text)
+        seed, count, without, only, mesh, by_hand, actions = json.loads(text)
         kinds = {kind.__name__: kind for kind in (Tile, Atomic, Propagate)}
-        program = RandomProgram(seed, count, frozenset(without), None if only is None else tuple(only))
-        return Case(program, tuple(map(tuple, mesh)), tuple(kinds[k](*fields) for k, *fields in actions))
+        sizes = tuple((axis, size) for axis, size in mesh)
+        kept = None if only is None else tuple(only)
+        program = RandomProgram(seed, count, frozenset(without), kept, sizes if by_hand else ())
+        return Case(program, sizes, tuple(kinds[k](*fields) for k, *fields in actions))
 
 
 Failure = Callable[[Case], str]
@@ -82,7 +84,7 @@ def failure_elsewhere(case: Case) -> str:
 
 def case_of(seed: int) -> Case:
     """Program number `seed` of its batch, with the actions that the batch's schedule took on it."""
-    batch = Batch.numbered(seed // PROGRAMS_PER_MODULE)
+    batch = Batch.numbered(seed // PROGRAMS_PER_MODULE, by_hand=True)
     program = batch.programs[seed % PROGRAMS_PER_MODULE]
     tactics = batch.schedule()
     lowered = ap.jit(batch.__call__, ap.Mesh(dict(batch.mesh)), tactics).lower(batch.inputs())

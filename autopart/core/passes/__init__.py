@@ -2,10 +2,12 @@
 
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.default_generators import DefaultGenerators
+from autopart.core.passes.empty_arrays import EmptyArrays
 from autopart.core.passes.even_slices import EvenSlices
 from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
+from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
 from autopart.core.passes.pooling_gradients import PoolingGradients
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
@@ -22,6 +24,8 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     SplitArgmax(),
     SplitTopK(),
     SplitCumulative(),
+    EmptyArrays(),
+    KnownWindows(),
     DeadCode(),
     RefilledSlices(),
     EvenSlices(),
@@ -42,11 +46,13 @@ __all__ = [
     "POLICIES",
     "DeadCode",
     "DefaultGenerators",
+    "EmptyArrays",
     "EvenSlices",
     "ExpectedTrips",
     "FoldedPadding",
     "IndexPositions",
     "InvalidProgramError",
+    "KnownWindows",
     "LayerOrder",
     "Pass",
     "PassReport",

@@ -24,13 +24,16 @@ from autopart.core.program import Program
 EVENER = 8
 """How many times as many devices must be able to share the longer dim."""
 
+LEAST_KEPT = 8
+"""At most one in so many places of a dim may be cut off."""
+
 
 @register_pass("even_slices")
 @dataclass(frozen=True)
 class EvenSlices(Pass):
     """Slices that leave out at most one in `least_kept` places of a dim become as long as the dim."""
 
-    least_kept: int = 8
+    least_kept: int = LEAST_KEPT
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
@@ -57,10 +60,12 @@ class EvenSlices(Pass):
         if spec.kind != "slice" or set(spec.attributes["strides"]) != {1}:
             return []
         sizes = zip(spec.operands[0].shape, spec.results[0].shape, strict=True)
-        return [(dim, long) for dim, (long, short) in enumerate(sizes) if self._is_shortened(long, short)]
+        return [(dim, long) for dim, (long, short) in enumerate(sizes) if is_shortened(long, short, self.least_kept)]
 
-    def _is_shortened(self, long: int, short: int) -> bool:
-        return 0 < (long - short) * self.least_kept <= long and ways(long) >= EVENER * ways(short)
+
+def is_shortened(long: int, short: int, least_kept: int = LEAST_KEPT) -> bool:
+    """True if a small part of a dim is cut off, and what is left is of a length that axes do not divide."""
+    return 0 < (long - short) * least_kept <= long and ways(long) >= EVENER * ways(short)
 
 
 def ways(size: int) -> int:

@@ -17,6 +17,7 @@ import numpy as np
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.passes.even_slices import EVENER, ways
 from autopart.core.passes.groups import MOST
+from autopart.core.passes.known_windows import inside
 from autopart.core.passes.padding.padding_text import constant
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
@@ -63,7 +64,7 @@ def _readers(program: Program, ops: np.ndarray) -> list[int]:
 
 
 def _pad(rewriting: Rewriting, op: int) -> None:
-    """A pad that fills one dim of a slice up to where the slice was cut off."""
+    """A pad that fills dims of a slice up to where the slice was cut off."""
     program, spec = rewriting.before, rewriting.before.spec(op)
     value, fill = program.operands_of(op).tolist()
     sliced = _source(program, op, value)
@@ -74,14 +75,20 @@ def _pad(rewriting: Rewriting, op: int) -> None:
     changed = [
         d for d in range(len(low)) if low[d] or high[d] or starts[d] or whole.shape[d] != spec.results[0].shape[d]
     ]
-    if whole != spec.results[0] or len(changed) != 1 or min(low[changed[0]], high[changed[0]]) < 0:
+    if whole != spec.results[0] or not changed or min(*low, *high) < 0:
         return
-    [dim] = changed
-    cut = whole.shape[dim] - starts[dim] - spec.operands[0].shape[dim]
-    if (starts[dim] and low[dim]) or (cut and high[dim]):
-        piece = _Piece(int(program.operands_of(sliced)[0]), whole, starts[dim], low[dim], whole.shape[dim] - high[dim])
-        rest = [_Piece(fill, spec.operands[1], 0, *ends) for ends in ((0, piece.begin), (piece.end, whole.shape[dim]))]
-        _put(rewriting, op, dim, [p for p in (rest[0], piece, rest[1]) if p.begin < p.end])
+    cut = [n - start - size for n, start, size in zip(whole.shape, starts, spec.operands[0].shape, strict=True)]
+    if not any((starts[d] and low[d]) or (cut[d] and high[d]) for d in changed):
+        return
+    source = int(program.operands_of(sliced)[0])
+    ends = [(d, low[d], whole.shape[d] - high[d]) for d in changed]
+    if len(changed) > 1:
+        _put_box(rewriting, op, (source, fill), [b - s for b, s in zip(low, starts, strict=True)], ends)
+        return
+    [(dim, begin, end)] = ends
+    piece = _Piece(source, whole, starts[dim], begin, end)
+    rest = [_Piece(fill, spec.operands[1], 0, *both) for both in ((0, begin), (end, whole.shape[dim]))]
+    _put(rewriting, op, dim, [p for p in (rest[0], piece, rest[1]) if p.begin < p.end])
 
 
 def _concatenate(rewriting: Rewriting, op: int) -> None:
@@ -140,6 +147,24 @@ def _put(rewriting: Rewriting, op: int, dim: int, pieces: Sequence[_Piece]) -> N
     text = f"func.func @main({arguments}) -> {made} {{\n{body}return %y{len(pieces) - 1} : {made}\n}}"
     place = Place(int(program.op_scope[op]), op, op)
     [value] = put_in(rewriting, text, [piece.value for piece in pieces], place)
+    rewriting.replace(int(program.result_ptr[op]), value)
+
+
+def _put_box(
+    rewriting: Rewriting, op: int, values: tuple[int, int], moves: list[int], ends: list[tuple[int, int, int]]
+) -> None:
+    """Puts an array, moved in several dims, in the place of an op, and a scalar around where it is wanted."""
+    program, result = rewriting.before, rewriting.before.spec(op).results[0]
+    made, scalar = mlir_type(result), mlir_type(TensorType((), result.dtype))
+    flags = mlir_type(TensorType(result.shape, "i1"))
+    lines = [constant("%z", result.dtype, 0), *inside("%m", result.shape, ends), _spread("%f", "%b", scalar, made)]
+    sides = {"edge_padding_low": moves, "edge_padding_high": [-n for n in moves], "interior_padding": [0] * len(moves)}
+    numbers = ", ".join(f"{side} = array<i64: {', '.join(map(str, n))}>" for side, n in sides.items())
+    lines.append(f'%p = "stablehlo.pad"(%a, %z) {{{numbers}}} : ({made}, {scalar}) -> {made}')
+    lines.append(f'%y = "stablehlo.select"(%m, %p, %f) : ({flags}, {made}, {made}) -> {made}')
+    body = "".join(f"{line} {location_of(rewriting, op)}\n" for line in lines)
+    text = f"func.func @main(%a: {made}, %b: {scalar}) -> {made} {{\n{body}return %y : {made}\n}}"
+    [value] = put_in(rewriting, text, values, Place(int(program.op_scope[op]), op, op))
     rewriting.replace(int(program.result_ptr[op]), value)
 
 

@@ -43,6 +43,7 @@ class Rewriting:
     _new: list[_New] = field(default_factory=list[_New])
     _reads: dict[int, int] = field(default_factory=dict[int, int])
     _outputs: dict[int, int] = field(default_factory=dict[int, int])
+    _replaced: dict[int, int] = field(default_factory=dict[int, int])
     _becomes: dict[int, int] = field(default_factory=dict[int, int])
     _specs: list[OpSpec] = field(default_factory=list[OpSpec])
     _representatives: list[ir.Operation | None] = field(default_factory=list["ir.Operation | None"])
@@ -148,6 +149,11 @@ class Rewriting:
         for use in uses[pointer[value] : pointer[value + 1]].tolist():
             self.read(use, by)
         self.returns(value, by)
+        self._replaced[value] = by
+
+    def now(self, value: int) -> int:
+        """What stands for a value by now: itself, or what replaced it."""
+        return self._replaced.get(value, value)
 
     def read_by(self, use: int) -> int:
         """What an entry of `operands` reads by now."""

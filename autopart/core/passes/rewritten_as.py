@@ -26,12 +26,12 @@ class Place(NamedTuple):
 
 
 def put_in(rewriting: Rewriting, text: str, operands: Sequence[int], place: Place) -> list[int]:
-    """Puts the ops of a module's one function in; the values that it returns."""
+    """Puts the ops of a module's one function in; the values that it returns. It reads what replaced its operands."""
     with rewriting.before.source.module.context:
         module = ir.Module.parse(text)
     rewriting.modules.append(module)
     main = module.body.operations[0].regions[0].blocks[0]
-    names: dict[ir.Value, int] = dict(zip(main.arguments, operands, strict=True))
+    names: dict[ir.Value, int] = dict(zip(main.arguments, map(rewriting.now, operands), strict=True))
     *made, returned = (o.operation for o in main.operations)
     for new in made:
         reads = [names[value] for value in new.operands]

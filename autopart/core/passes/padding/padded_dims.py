@@ -40,7 +40,7 @@ class PaddedDims:
 
     sizes   value -> dim -> new size, of every value that an op makes longer
     joined  op -> its longer factors
-    seeds   value -> dim -> new size, of the values that were asked for, which a pad makes longer
+    seeds   value -> dim -> new size, of the values that were asked for: a pad makes them longer, where no op does
     """
 
     program: Program
@@ -54,6 +54,9 @@ class PaddedDims:
         for (value, dim), size in wanted.items():
             self.seeds.setdefault(value, {})[dim] = size
         arrived = deque((value, dim, size) for (value, dim), size in wanted.items())
+        for (value, dim), size in wanted.items():
+            source = self._maker(value, dim, size)
+            arrived.extend(self._settled(source) if source is not None else ())
         while arrived:
             value, dim, size = arrived.popleft()
             for op, operand in self._readers(value):
@@ -91,11 +94,17 @@ class PaddedDims:
     def _join(self, op: int, operand: int, dim: int, size: int) -> list[tuple[int, int, int]]:
         """Lets an op, one of whose operands is longer, join with all it reads; what became longer, or nothing."""
         spec = self.program.spec(op)
+        if operand == 0 and is_gather(spec) and self._is_stored(int(self.program.operands_of(op)[0])):
+            return []
         old = spec.operands[operand].shape[dim]
         for mapping in self._mappings(op):
             if mapping.operands[operand] == dim and size * mapping.extent % old == 0:
                 return self._settled(Joined(op, mapping, size * mapping.extent // old))
         return []
+
+    def _is_stored(self, value: int) -> bool:
+        """True for an argument, which is stored whole: rows of it are read there, those of tiles are sums over them."""
+        return self.program.spec(int(self.program.value_op[value])).kind == "argument"
 
     def _settled(self, first: Joined) -> list[tuple[int, int, int]]:
         """All that must join for `first` to join, or nothing where something cannot."""
@@ -148,7 +157,8 @@ def _plain(spec: OpSpec) -> Iterator[TileMapping]:
     if not _may_join(spec):
         return
     for mapping in mappings_of(spec) or ():
-        if mapping.after is None and not (mapping.drawn_by or mapping.reads) and _keeps_apart(spec, mapping):
+        moves = mapping.is_only_drawn or (mapping.drawn_by and not isinstance(traits_of(spec), View))
+        if mapping.after is None and not moves and _keeps_apart(spec, mapping):
             yield mapping
 
 

@@ -73,10 +73,13 @@ class _Writer:
         for value, sizes in self._dims.seeds.items():
             op = int(self._program.value_op[value])
             place = Place(int(self._program.op_scope[op]), max(op + 1, len(self._program.arguments)), op)
+            if sizes.items() <= self._dims.sizes.get(value, {}).items():
+                continue
             if self._program.spec(op).kind == "slice":
                 self._twins[value] = self._sliced_longer(op, sizes, place)
                 continue
-            self._twins[value] = self._padded(value, value, {}, sizes, place)
+            made = self._dims.sizes.get(value, {})
+            self._twins[value] = self._padded(value, value, made, {**made, **sizes}, place)
             self._rewriting.mark(self._twins[value], MARK)
         for op, joined in self._dims.joined.items():
             self._rewriting.become(op, self._longer_spec(op, joined))
@@ -168,7 +171,7 @@ class _Writer:
     def _has(self, value: int, longer: bool) -> tuple[Sizes, int]:
         """The longer dims of a value where it is made, and the value that has them."""
         if longer and value in self._twins:
-            return self._dims.seeds[value], self._twins[value]
+            return {**self._dims.sizes.get(value, {}), **self._dims.seeds[value]}, self._twins[value]
         return self._dims.sizes.get(value, {}), value
 
     def _converted(self, value: int, by: int, has: Sizes, wanted: Sizes, place: Place) -> tuple[int, Sizes]:
