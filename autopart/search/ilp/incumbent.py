@@ -50,6 +50,6 @@ def _strategy(options: OpStrategies, required: np.ndarray, native: np.ndarray, m
     alike = np.zeros(options.count)
     for columns, wanted in ((options.required, required), (options.native, native)):
         for label, own in zip(columns, wanted, strict=False):
-            alike += (np.array(label).reshape(options.count, -1) == own).sum(axis=1)
+            alike += ((np.array(label).reshape(options.count, -1) & ACTION_MASK) == own).sum(axis=1)
     same = (np.array(options.mapping).reshape(options.count, -1) == mapping).sum(axis=1)
     return int((alike + same / (1 + len(mapping))).argmax())

@@ -7,6 +7,8 @@ A bound is only as good as the cheapest way around what a lowering must do, so t
 use are priced as they are planned, as far as the time allows. A move before a use is one plan. After an op there may be
 two: to the layout in which the value waits, and from there to its reader.
 
+A use that reads stretches has the plan to the tile, or to the whole dim, and the step from there.
+
     (17, 2) -> (1, 0)     by way of (1, 2), (1, 0), (0, 2), (0, 0): what is pending is reduced into what the reader
                           wants, or whole; other axes wait as they were left, or whole where an action keeps them
 """
@@ -21,12 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 from autopart.core.mesh import Mesh
 from autopart.core.op import TensorType
+from autopart.core.stretch import Stretch
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.lower_for_device import forms_for
 from autopart.costmodel.simulator.redistribution_costs import plan_cost
-from autopart.search.ilp.labels import Label, distributed_types, divides, is_pending
-from autopart.spmd.redistribution import plan
+from autopart.search.ilp.labels import Label, distributed_types, divides, in_tiles, is_pending, stretches_of
+from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
+from autopart.spmd.redistribution.stretch_step import with_stretches
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
@@ -47,13 +51,15 @@ class PlannedMoves:
     links: Links
     cost: Any
     forms: EmittedCost | None
+    stretches: tuple[tuple[int, Stretch], ...] = ()
     _known: dict[tuple[Label, Label], tuple[float, float]] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(type_: TensorType, task: SearchTask) -> PlannedMoves:
         """Those of a search's lowerings."""
         mesh = task.partitioning.mesh
-        return PlannedMoves(type_, mesh, mesh_links(mesh), task.options.redistribution_cost, forms_for(mesh))
+        stretches = task.partitioning.table.stretches
+        return PlannedMoves(type_, mesh, mesh_links(mesh), task.options.redistribution_cost, forms_for(mesh), stretches)
 
     def seconds(self, source: Label, target: Label) -> tuple[float, float]:
         """(seconds, seconds without the latency of a reduction that may be combined) between the two layouts of two
@@ -67,13 +73,21 @@ class PlannedMoves:
             return math.inf, math.inf
         whole = combined = math.inf
         for from_ in distributed_types(self.type_.shape, source, self.mesh):
-            for to in distributed_types(self.type_.shape, target, self.mesh):
-                steps = plan(from_, to, element_bytes=self.type_.element_bytes, cost=self.cost, forms=self.forms)
-                priced = plan_cost(steps, self.type_.element_bytes, self.links)
+            for to in distributed_types(self.type_.shape, in_tiles(target), self.mesh):
+                priced = plan_cost(self._plan(from_, to, target), self.type_.element_bytes, self.links)
                 found = priced.seconds + priced.copy_s
                 whole = min(whole, found)
                 combined = min(combined, found - (priced.latency_s if priced.combinable else 0.0))
         return whole, combined
+
+    def _plan(self, source: DistributedType, tiles: DistributedType, target: Label) -> Plan:
+        element_bytes, cost, forms = self.type_.element_bytes, self.cost, self.forms
+
+        def plan_to(there: DistributedType) -> Plan:
+            return plan(source, there, element_bytes=element_bytes, cost=cost, forms=forms)
+
+        read = [self.stretches[number] for number in stretches_of(target)]
+        return with_stretches(plan_to, tiles, read, element_bytes, cost, forms) if read else plan_to(tiles)
 
     def after_op(self, source: Label, target: Label) -> float:
         """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in."""
@@ -88,7 +102,8 @@ class PlannedMoves:
 
 def _between(source: int, target: int) -> list[int]:
     """What an axis may do while a value waits that it leaves as `source` and reads as `target`."""
-    return list(dict.fromkeys((target, 0) if is_pending(source) and source != target else (source, target, 0)))
+    (tile,) = in_tiles((target,))
+    return list(dict.fromkeys((tile, 0) if is_pending(source) and source != tile else (source, tile, 0)))
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autopart.core.op import TensorType
+from autopart.core.stretch import Stretch
 from autopart.costmodel.hardware.links import mesh_links
 from autopart.search.ilp.label_steps import DEF, PLAN, USE, move_seconds
-from autopart.search.ilp.labels import Label, divides, is_pending
+from autopart.search.ilp.labels import Label, divides, is_pending, stretches_of
 from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, Pair
+from autopart.search.ilp.stretch_ways import labels_on_the_way, stretch_ways
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
@@ -44,15 +46,26 @@ MOST_LABELS = 700
 
 @dataclass(frozen=True)
 class PriceJob:
-    """A type of value and the labels it has; a worker answers with float64[3, labels, labels]: `USE`, `DEF`, `PLAN`."""
+    """A type of value and the labels it has; a worker answers with float64[3, labels, labels]: `USE`, `DEF`, `PLAN`.
+
+    Labels of uses that read stretches are the last: they are reached, not left.
+    """
 
     type_: TensorType
     labels: tuple[Label, ...]
 
     def answer(self, task: SearchTask) -> np.ndarray:
         """The prices on the task's mesh."""
-        links = mesh_links(task.partitioning.mesh)
-        return move_seconds(self.type_, self.labels, links, sequences=len(self.labels) <= MOST_LABELS)
+        mesh, stretches = task.partitioning.mesh, task.partitioning.table.stretches
+        plain = [label for label in self.labels if not stretches_of(label)]
+        place = {label: i for i, label in enumerate(plain)}
+        tiles = move_seconds(self.type_, plain, mesh_links(mesh), sequences=len(plain) <= MOST_LABELS)
+        found = np.full((3, len(self.labels), len(self.labels)), np.inf)
+        found[:, : len(plain), : len(plain)] = tiles
+        for j, label in enumerate(self.labels[len(plain) :], len(plain)):
+            ways = stretch_ways(self.type_, label, stretches, mesh)
+            found[:, : len(plain), j] = np.min([tiles[:, :, place[begin]] + s for begin, s in ways], axis=0)
+        return found
 
 
 def moved_to(source: Label, target: Label, stands: int) -> Label:
@@ -138,13 +151,20 @@ class Prices:
         return self._places[key]
 
 
-def price_jobs(labels: Mapping[TensorType, Iterable[Label]], sizes: Sequence[int]) -> list[PriceJob]:
+def price_jobs(
+    labels: Mapping[TensorType, Iterable[Label]], sizes: Sequence[int], stretches: Sequence[tuple[int, Stretch]]
+) -> list[PriceJob]:
     """A job for each type: of the labels that nodes give it, and those on the way between them."""
-    return [PriceJob(type_, _universe(type_, list(given), sizes)) for type_, given in labels.items()]
+    return [PriceJob(type_, _universe(type_, list(given), sizes, stretches)) for type_, given in labels.items()]
 
 
-def _universe(type_: TensorType, given: list[Label], sizes: Sequence[int]) -> tuple[Label, ...]:
+def _universe(
+    type_: TensorType, given: list[Label], sizes: Sequence[int], stretches: Sequence[tuple[int, Stretch]]
+) -> tuple[Label, ...]:
     """The labels that are given; whole where they await a reduction; all that divide the type, if they are not many."""
+    reading = [label for label in given if stretches_of(label)]
+    given = [label for label in given if not stretches_of(label)]
+    given += [begin for label in reading for begin, _ in labels_on_the_way(label, stretches)]
     found = dict.fromkeys(given)
     for label in given:
         if any(map(is_pending, label)):
@@ -155,4 +175,4 @@ def _universe(type_: TensorType, given: list[Label], sizes: Sequence[int]) -> tu
     ]
     if math.prod(map(len, codes)) <= MOST_LABELS:
         found.update(dict.fromkeys(p for p in itertools.product(*codes) if divides(type_.shape, p, sizes)))
-    return tuple(found)
+    return (*found, *reading)

@@ -75,7 +75,8 @@ class Model:
 
     def jobs(self) -> list[PriceJob]:
         """What workers must price."""
-        return price_jobs(self.flow.labels(), self.nodes.start.mesh.axis_sizes)
+        start = self.nodes.start
+        return price_jobs(self.flow.labels(), start.mesh.axis_sizes, start.table.stretches)
 
     def priced(self, jobs: Sequence[PriceJob], answers: Sequence[np.ndarray]) -> Model:
         """With the prices that workers answered."""
