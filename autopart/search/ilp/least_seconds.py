@@ -3,7 +3,7 @@
     matrix work    of products, with the unfilled tiles of short dims
     vector work    of every op that is computed somewhere, once
     bytes          that certainly pass memory (`certain_traffic.py`)
-    launches       of products, look-ups and updates, each a kernel of its own
+    launches       of products, look-ups and updates, each a kernel of its own, and of constants that are written
 
 Work and bytes count in the shares in which they add up (`kernel_shares.py`), so that the sum over all ops is no more
 than the sum over the kernels of any program that is lowered from it.
@@ -31,6 +31,7 @@ from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.compute import roofline_s
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, SLICING, UPDATE
 from autopart.search.ilp.certain_traffic import Traffic, certain_traffic
+from autopart.search.ilp.fusion_regions import Regions
 from autopart.search.ilp.kernel_shares import Shares, kernel_shares
 from autopart.search.ilp.labels import Label, local_dims, ways
 from autopart.search.ilp.strategies import OpStrategies
@@ -43,17 +44,21 @@ class Certain(NamedTuple):
     shares      of its computing, and of its bytes' seconds, that count beside what may share a kernel
     computed    bool[ops]: a kernel of its class runs, or computes it
     station     bool[ops]: it is never computed inside another op
+    constant    bool[ops]: a constant that a kernel writes
     """
 
     traffic: Traffic
     shares: Shares
     computed: np.ndarray
     station: np.ndarray
+    constant: np.ndarray
 
 
-def certain(arrays: ProgramArrays, row: np.ndarray, of_op: np.ndarray, member: Sequence[int]) -> Certain:
+def certain(
+    arrays: ProgramArrays, parts: Regions, row: np.ndarray, of_op: np.ndarray, member: Sequence[int]
+) -> Certain:
     """What is certain of all ops of a node at once, at the op `member[node]`; `of_op[op]` is an op's node, or -1."""
-    traffic, parts = certain_traffic(arrays)
+    traffic = certain_traffic(arrays, parts)
     shares = kernel_shares(arrays, parts, traffic, row)
     ops = np.flatnonzero(of_op >= 0)
     stands = np.arange(len(of_op))
@@ -66,6 +71,7 @@ def certain(arrays: ProgramArrays, row: np.ndarray, of_op: np.ndarray, member: S
         Shares(*(_least(column, stands) for column in shares)),
         _least(parts.computed.astype(float), stands) > 0,
         _least(parts.station.astype(float), stands) > 0,
+        _least(parts.constant.astype(float), stands) > 0,
     )
 
 
@@ -82,7 +88,7 @@ def least_seconds(
     """float64[strategies]: seconds that a run of the op adds at least to those of its kernel."""
     row, kind = device_row(device), int(arrays.ops["op_class"][op])
     if not known.computed[op]:
-        return np.zeros(options.count)
+        return np.full(options.count, row[LAUNCH] if known.constant[op] else 0.0)
     work = float(arrays.specs["passes"][arrays.ops["spec"][op]] * arrays.ops["matrix_flop"][op]) / options.ways
     if kind == MATMUL:
         work = work / _filled(arrays, device, op, options, sizes)

@@ -89,15 +89,16 @@ class PlannedMoves:
         read = [self.stretches[number] for number in stretches_of(target)]
         return with_stretches(plan_to, tiles, read, element_bytes, cost, forms) if read else plan_to(tiles)
 
-    def after_op(self, source: Label, target: Label) -> float:
-        """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in."""
-        best, sizes = math.inf, self.mesh.axis_sizes
+    def after_op(self, source: Label, target: Label) -> tuple[float, float]:
+        """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in: without
+        the latency of a reduction that may be combined, and with it."""
+        best, alone, sizes = math.inf, math.inf, self.mesh.axis_sizes
         for waits in itertools.product(*map(_between, source, target)):
             if divides(self.type_.shape, waits, sizes):
-                first = self.seconds(source, waits)[1] if waits != source else 0.0
+                by_itself, combined = self.seconds(source, waits) if waits != source else (0.0, 0.0)
                 second = self.seconds(waits, target)[0] if waits != target else 0.0
-                best = min(best, first + second)
-        return best
+                best, alone = min(best, combined + second), min(alone, by_itself + second)
+        return best, alone
 
 
 def _between(source: int, target: int) -> list[int]:
@@ -121,15 +122,16 @@ class ExactJob:
 
 @dataclass(frozen=True)
 class LeastJob:
-    """Moves of one type of value; a worker answers with the least seconds of each before a use, and after an op."""
+    """Moves of one type of value; a worker answers with the least seconds of each before a use, and after an op,
+    without and with the latency of a reduction that may be combined."""
 
     type_: TensorType
     pairs: tuple[tuple[Label, Label], ...]
 
-    def answer(self, task: SearchTask) -> tuple[tuple[float, float], ...]:
+    def answer(self, task: SearchTask) -> tuple[tuple[float, float, float], ...]:
         """The prices on the task's mesh."""
         moves = PlannedMoves.of(self.type_, task)
-        return tuple((moves.seconds(*pair)[0], moves.after_op(*pair)) for pair in self.pairs)
+        return tuple((moves.seconds(*pair)[0], *moves.after_op(*pair)) for pair in self.pairs)
 
 
 def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:

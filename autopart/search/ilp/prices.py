@@ -9,7 +9,7 @@ There are many pairs of labels and few that a plan uses. So a table is made of s
 each at the simulator's price, and of the cheapest sequences of them (`label_steps.py`):
 
     use, def    what a move before a use, or right after an op, costs at least, for the bound: links alone, and after an
-                op no latency of reductions, which may be combined
+                op no latency of reductions that may be combined (`soon_read.py` says of which values none is)
     plan        with local copies as they usually are, for the plan
     exact       what the simulator asks for the very plan that a lowering makes: asked for the pairs that a solution
                 uses (`lowered_moves.py`), and put in the table in place of what stood there
@@ -30,7 +30,7 @@ import numpy as np
 from autopart.core.op import TensorType
 from autopart.core.stretch import Stretch
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.search.ilp.label_steps import DEF, PLAN, USE, move_seconds
+from autopart.search.ilp.label_steps import DEF, DEF_ALONE, PLAN, USE, move_seconds
 from autopart.search.ilp.labels import Label, divides, is_pending, stretches_of
 from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, Pair
 from autopart.search.ilp.stretch_ways import labels_on_the_way, stretch_ways
@@ -38,7 +38,7 @@ from autopart.search.ilp.stretch_ways import labels_on_the_way, stretch_ways
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
 
-__all__ = ["DEF", "PLAN", "USE", "PriceJob", "Prices", "moved_to", "price_jobs"]
+__all__ = ["DEF", "DEF_ALONE", "PLAN", "USE", "PriceJob", "Prices", "moved_to", "price_jobs"]
 
 MOST_LABELS = 700
 """A type of more labels has a table without sequences: what a single collective cannot do costs nothing at least."""
@@ -46,7 +46,8 @@ MOST_LABELS = 700
 
 @dataclass(frozen=True)
 class PriceJob:
-    """A type of value and the labels it has; a worker answers with float64[3, labels, labels]: `USE`, `DEF`, `PLAN`.
+    """A type of value and the labels it has; a worker answers with float64[4, labels, labels]: `USE`, `DEF`, `PLAN`,
+    `DEF_ALONE`.
 
     Labels of uses that read stretches are the last: they are reached, not left.
     """
@@ -60,11 +61,12 @@ class PriceJob:
         plain = [label for label in self.labels if not stretches_of(label)]
         place = {label: i for i, label in enumerate(plain)}
         tiles = move_seconds(self.type_, plain, mesh_links(mesh), sequences=len(plain) <= MOST_LABELS)
-        found = np.full((3, len(self.labels), len(self.labels)), np.inf)
-        found[:, : len(plain), : len(plain)] = tiles
+        found = np.full((4, len(self.labels), len(self.labels)), np.inf)
+        found[:DEF_ALONE, : len(plain), : len(plain)] = tiles
         for j, label in enumerate(self.labels[len(plain) :], len(plain)):
             ways = stretch_ways(self.type_, label, stretches, mesh)
-            found[:, : len(plain), j] = np.min([tiles[:, :, place[begin]] + s for begin, s in ways], axis=0)
+            found[:DEF_ALONE, : len(plain), j] = np.min([tiles[:, :, place[begin]] + s for begin, s in ways], axis=0)
+        found[DEF_ALONE] = found[USE]
         return found
 
 
@@ -112,21 +114,21 @@ class Prices:
                 self.exact.add((job.type_, source, target))
         self._known.clear()
 
-    def learn_least(self, jobs: Sequence[LeastJob], answers: Sequence[tuple[tuple[float, float], ...]]) -> None:
+    def learn_least(self, jobs: Sequence[LeastJob], answers: Sequence[tuple[tuple[float, ...], ...]]) -> None:
         """Puts the least prices of plans in the bound's tables, wherever they are higher."""
         for job, answer in zip(jobs, answers, strict=True):
             table = self._tables[job.type_]
-            for (source, target), (before_use, after_op) in zip(job.pairs, answer, strict=True):
+            for (source, target), seconds in zip(job.pairs, answer, strict=True):
                 at = table.place[source], table.place[target]
-                table.seconds[USE][at] = max(table.seconds[USE][at], before_use)
-                table.seconds[DEF][at] = max(table.seconds[DEF][at], after_op)
+                for row, least in zip((USE, DEF, DEF_ALONE), seconds, strict=True):
+                    table.seconds[row][at] = max(table.seconds[row][at], least)
                 self.planned.add((job.type_, source, target))
         self._known.clear()
 
     def seconds(
         self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], which: int, stands: int = 0
     ) -> np.ndarray:
-        """float64[sources, targets]: seconds of each move (`moved_to`); `which` is `USE`, `DEF` or `PLAN`.
+        """float64[sources, targets]: seconds of each move (`moved_to`); `which` is a row of the tables.
 
         By identity: nodes share their tuples of labels, which are kept so that no other takes their place.
         """
