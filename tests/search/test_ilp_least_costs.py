@@ -24,7 +24,7 @@ from autopart.search.ilp.fusion_regions import regions
 from autopart.search.ilp.incumbent import choice_of
 from autopart.search.ilp.labels import in_tiles, legal_labels, stretches_of
 from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, least_jobs
-from autopart.search.ilp.prices import PriceJob
+from autopart.search.ilp.prices import DEF, DEF_ALONE, USE, WAIT, PriceJob
 from autopart.search.ilp.soon_read import read_soon
 from experiments.ilp.small import SMALL, f32
 from tests.property.random_programs import RandomProgram
@@ -113,7 +113,8 @@ def shares_of_states(start: Partitioning, states: int, seed: int = 0) -> np.ndar
         kernels = run.graph.nodes["kind"] == KERNEL
         choice = choice_of(model.nodes, run.local)
         ops = sum(n * costs[c] for n, costs, c in zip(trips, once, choice, strict=True))
-        jobs = least_jobs(pair for pair in model.flow.taken(choice.tolist()) if pair not in model.table.planned)
+        taken = model.flow.taken_least(choice.tolist())
+        jobs = least_jobs(move for move in taken if move not in model.table.planned)
         model.table.learn_least(jobs, [job.answer(task) for job in jobs])
         moves = sum(m[choice[u], choice[v]] for (u, v), m in model.flow.edges(model.table, least=True).items())
         kernels_s = float((run.node_s * run.node_trips)[kernels].sum())
@@ -212,21 +213,23 @@ def test_planned_moves_raise_the_bounds_tables_to_what_a_lowering_pays():
     model = model_of(task)
     type_ = model.nodes.start.program.type_of(int(model.nodes.start.program.arguments[0]))
     pair = (type_, (1, 1), (0, 2))
-    jobs = least_jobs([pair])
-    assert jobs == [LeastJob(type_, (pair[1:],))]
+    rows = (USE, DEF, WAIT)
+    jobs = least_jobs((*pair, row) for row in rows)
+    assert jobs == [LeastJob(type_, tuple((*pair[1:], row) for row in rows))]
     model.table.learn_least(jobs, [job.answer(task) for job in jobs])
     (exact,) = ExactJob(type_, (pair[1:],)).answer(task)
     source, target = ((pair[1],), (pair[2],))
-    assert model.table.seconds(type_, source, target, 0)[0, 0] == pytest.approx(exact)
-    assert model.table.seconds(type_, source, target, 1)[0, 0] <= exact * (1 + 1e-9)
+    assert model.table.seconds(type_, source, target, USE)[0, 0] == pytest.approx(exact)
+    assert model.table.seconds(type_, source, target, DEF)[0, 0] <= exact * (1 + 1e-9)
     assert pair in model.flow.pairs()
 
 
 def test_sum_that_waits_for_its_reader_costs_the_cheaper_of_both_ways():
     task = task_of(Partitioning(two_matrices(), MESH))
     type_ = TensorType((1024, 4096), "f32")
-    ((before_use, after_op, alone),) = LeastJob(type_, (((SUM, 0), (1, 0)),)).answer(task)
-    assert 0 < after_op < alone == before_use, "less a latency that it may share"
+    moves = tuple(((SUM, 0), (1, 0), row) for row in (USE, DEF, DEF_ALONE, WAIT))
+    before_use, after_op, alone, waits = LeastJob(type_, moves).answer(task)
+    assert 0 < after_op == waits < alone == before_use, "less a latency that it may share"
 
 
 def test_rows_of_a_window_are_moved_between_neighbours_or_sliced_of_the_whole():

@@ -21,19 +21,15 @@ MOST_BEHIND = 64
 """How many ops behind one are looked at: of what is made of more, nothing is certain."""
 
 
-def fusable_ops(
-    arrays: ProgramArrays, bases: np.ndarray, devices: int, *, into_matmul: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """(bool[ops]: False for what is never computed inside others, bool[ops]: constants that a kernel writes).
+def fusable_ops(arrays: ProgramArrays, bases: np.ndarray, devices: int, *, into_matmul: bool) -> np.ndarray:
+    """bool[ops]: False for what is never computed inside others.
 
     bases         the value that each value is a view of, or itself
     devices       a dim may be cut into so many parts at most
     into_matmul   products compute what they read, on this device
     """
     able, splits = most_fused(arrays, into_matmul)
-    value = arrays.result_ptr[:-1].clip(max=len(able) - 1)
-    constant = arrays.values["is_splat"][value] & (arrays.values["value_op"][value] == np.arange(len(value)))
-    return _Walk(arrays, bases, devices, able, splits).fusable(), constant & ~able[value]
+    return _Walk(arrays, bases, devices, able, splits).fusable()
 
 
 class _Walk:

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from autopart.search.ilp.labels import is_pending
-from autopart.search.ilp.lowered_moves import Pair
+from autopart.search.ilp.lowered_moves import LeastMove
 from autopart.search.ilp.prices import moved_to
 from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.solver import PairwiseProblem
@@ -33,12 +33,12 @@ CLIMB, GUESS = 10, 1.05
 """Steps of the messages before a choice is read off them, and what its cost is taken to be over the bound."""
 
 
-def decisive_moves(model: Model) -> list[Pair]:
+def decisive_moves(model: Model) -> list[LeastMove]:
     """The moves between unlike labels that have no price of a plan yet, and decide the bound."""
     least = replace(model.least(), usage_limit=None)
     found = dict.fromkeys(_nearly_taken(model, least))
-    found.update(dict.fromkeys(model.flow.taken(_cheap_choice(least).tolist())))
-    return [pair for pair in found if pair not in model.table.planned and _is_legal(pair)]
+    found.update(dict.fromkeys(model.flow.taken_least(_cheap_choice(least).tolist())))
+    return [move for move in found if move not in model.table.planned and _is_legal(move)]
 
 
 def _cheap_choice(least: PairwiseProblem) -> np.ndarray:
@@ -50,12 +50,12 @@ def _cheap_choice(least: PairwiseProblem) -> np.ndarray:
     return state.restored(ascent.climb(CLIMB, GUESS * ascent.bound))
 
 
-def _is_legal(pair: Pair) -> bool:
-    _, source, target = pair
+def _is_legal(move: LeastMove) -> bool:
+    _, source, target, _ = move
     return not any(is_pending(t) and s != t for s, t in zip(source, target, strict=True))
 
 
-def _nearly_taken(model: Model, least: PairwiseProblem) -> Iterator[Pair]:
+def _nearly_taken(model: Model, least: PairwiseProblem) -> Iterator[LeastMove]:
     """The moves of nearly cheapest pairs of strategies, by what messages leave on each edge and at its ends."""
     legal = np.isfinite(least.edge_cost)
     dearest = FORBIDDEN * (least.edge_cost[legal].max(initial=0.0) + least.cost.max(initial=0.0))
@@ -72,7 +72,7 @@ def _nearly_taken(model: Model, least: PairwiseProblem) -> Iterator[Pair]:
         for i, j in np.argwhere(near).tolist():
             target = moved_to(left[i], read[j], move.stands)
             if left[i] != target:
-                yield model.flow.types[move.type_row], left[i], target
+                yield model.flow.types[move.type_row], left[i], target, move.least
 
 
 def _over_least(net: Network, ascent: Ascent, e: int) -> np.ndarray:

@@ -25,9 +25,9 @@ import numpy as np
 from autopart.core.op import TensorType
 from autopart.core.program import Program
 from autopart.search.ilp.labels import Label, is_pending
-from autopart.search.ilp.lowered_moves import Pair
+from autopart.search.ilp.lowered_moves import LeastMove, Pair
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
-from autopart.search.ilp.prices import DEF, DEF_ALONE, PLAN, USE, Prices, moved_to
+from autopart.search.ilp.prices import DEF, DEF_ALONE, PLAN, USE, WAIT, Prices, moved_to
 from autopart.spmd.device_local import LoweringContext
 
 Floats = np.ndarray
@@ -80,7 +80,7 @@ class Flow:
         narrow  bool[uses]: the use may be moved as bf16 (`narrow_moves.py`)
         soon    bool[values]: no reduction of the value is combined with others (`soon_read.py`)
         """
-        after_op = np.where(soon, DEF_ALONE, DEF).tolist()
+        to_reader, to_wait = np.where(soon, DEF_ALONE, DEF).tolist(), np.where(soon, USE, WAIT).tolist()
         program, as_bf16 = nodes.start.program, narrow.tolist()
         by_scope, scope, shares = program.scope_trips.tolist(), statics.places[0].tolist(), share.tolist()
         of_op, of_value, readers = nodes.of_op.tolist(), nodes.of_value.tolist(), _readers(nodes)
@@ -101,7 +101,7 @@ class Flow:
             uses = user[pointer[value] : pointer[value + 1]]
             if waits >= 0:
                 if made != ARGUMENT:
-                    add(Move(made, result, waits, WAITS, row, 0, after_op[value]), op, waiting, made_trips)
+                    add(Move(made, result, waits, WAITS, row, 0, to_wait[value]), op, waiting, made_trips)
                 for use in uses:
                     reader, operand, at = readers[use]
                     trips = shares[use] * by_scope[scope[use]]
@@ -111,7 +111,7 @@ class Flow:
                 reader, operand, at = readers[uses[0]]
                 trips = min(made_trips, float(by_scope[scope[uses[0]]]))
                 moved_as = row + len(types) * as_bf16[uses[0]]
-                move = Move(made, result, reader, operand, moved_as, stand_ins[value], after_op[value])
+                move = Move(made, result, reader, operand, moved_as, stand_ins[value], to_reader[value])
                 add(move, op, at, trips)
         columns = np.array(single, np.float64).reshape(-1, 4)
         whole = columns[:, :3].astype(np.int64)
@@ -173,15 +173,19 @@ class Flow:
         rows = sorted(found, key=lambda row: (-moved_bytes[row], row))
         return [(self.types[row], *pair) for row in rows for pair in found[row]]
 
-    def taken(self, choice: Sequence[int]) -> dict[Pair, float]:
-        """The moves that a choice makes between unlike labels, with how often."""
-        found: dict[Pair, float] = defaultdict(float)
-        for move, trips in self.moves.items():
+    def taken(self, choice: Sequence[int]) -> list[Pair]:
+        """The moves that a choice makes between unlike labels, each once."""
+        return list(dict.fromkeys((type_, source, target) for type_, source, target, _ in self.taken_least(choice)))
+
+    def taken_least(self, choice: Sequence[int]) -> list[LeastMove]:
+        """The same with the rows of the tables by which they count for the bound."""
+        found: dict[LeastMove, None] = {}
+        for move in self.moves:
             source, target = self.left(move)[choice[move.maker]], self.read(move)[choice[move.reader]]
             target = moved_to(source, target, move.stands)
             if source != target:
-                found[self.types[move.type_row], source, target] += trips
-        return dict(found)
+                found[self.types[move.type_row], source, target, move.least] = None
+        return list(found)
 
 
 def equal_shares(nodes: Nodes, statics: LoweringContext) -> Floats:

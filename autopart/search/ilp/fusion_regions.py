@@ -36,7 +36,6 @@ class Regions:
     fusable[op]       it may be computed inside every reader (`certain_kernels.py`)
     station[op]       a kernel op that is never computed inside another
     computed[op]      a kernel op that some kernel runs
-    constant[op]      a constant that a kernel writes
     of_op[op]         the region of a light op, else -1
     """
 
@@ -45,7 +44,6 @@ class Regions:
     fusable: np.ndarray
     station: np.ndarray
     computed: np.ndarray
-    constant: np.ndarray
     of_op: np.ndarray
     _behind: dict[int, frozenset[int]] = field(default_factory=dict, repr=False)
     _breakers: dict[int, frozenset[int]] = field(default_factory=dict, repr=False)
@@ -107,13 +105,13 @@ def regions(arrays: ProgramArrays, devices: int, *, into_matmul: bool) -> Region
     """The regions of a program, for any partitioning of it over so many devices; see `fusable_ops`."""
     ops, base = arrays.ops, _bases(arrays)
     is_view, op_class = ops["is_view"], ops["op_class"]
-    fusable, constant = fusable_ops(arrays, base, devices, into_matmul=into_matmul)
+    fusable = fusable_ops(arrays, base, devices, into_matmul=into_matmul)
     station = (op_class != FREE) & ~fusable
     computed = _computed(arrays, station)
     light = ((op_class == ELEMENTWISE) | (op_class == REDUCE) | (op_class == SLICING)) & (
         fusable | (op_class != SLICING)
     )
-    return Regions(arrays, base, fusable, station & ~is_view, computed, constant, _joined(arrays, base, light))
+    return Regions(arrays, base, fusable, station & ~is_view, computed, _joined(arrays, base, light))
 
 
 def _bases(arrays: ProgramArrays) -> np.ndarray:

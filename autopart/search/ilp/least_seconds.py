@@ -3,7 +3,7 @@
     matrix work    of products, with the unfilled tiles of short dims
     vector work    of every op that is computed somewhere, once
     bytes          that certainly pass memory (`certain_traffic.py`)
-    launches       of products, look-ups and updates, each a kernel of its own, and of constants that are written
+    launches       of products, look-ups and updates, each a kernel of its own
 
 Work and bytes count in the shares in which they add up (`kernel_shares.py`), so that the sum over all ops is no more
 than the sum over the kernels of any program that is lowered from it.
@@ -44,14 +44,12 @@ class Certain(NamedTuple):
     shares      of its computing, and of its bytes' seconds, that count beside what may share a kernel
     computed    bool[ops]: a kernel of its class runs, or computes it
     station     bool[ops]: it is never computed inside another op
-    constant    bool[ops]: a constant that a kernel writes
     """
 
     traffic: Traffic
     shares: Shares
     computed: np.ndarray
     station: np.ndarray
-    constant: np.ndarray
 
 
 def certain(
@@ -71,7 +69,6 @@ def certain(
         Shares(*(_least(column, stands) for column in shares)),
         _least(parts.computed.astype(float), stands) > 0,
         _least(parts.station.astype(float), stands) > 0,
-        _least(parts.constant.astype(float), stands) > 0,
     )
 
 
@@ -88,7 +85,7 @@ def least_seconds(
     """float64[strategies]: seconds that a run of the op adds at least to those of its kernel."""
     row, kind = device_row(device), int(arrays.ops["op_class"][op])
     if not known.computed[op]:
-        return np.full(options.count, row[LAUNCH] if known.constant[op] else 0.0)
+        return np.zeros(options.count)
     work = float(arrays.specs["passes"][arrays.ops["spec"][op]] * arrays.ops["matrix_flop"][op]) / options.ways
     if kind == MATMUL:
         work = work / _filled(arrays, device, op, options, sizes)

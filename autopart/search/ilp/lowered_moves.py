@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from autopart.core.stretch import Stretch
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.lower_for_device import forms_for
 from autopart.costmodel.simulator.redistribution_costs import plan_cost
+from autopart.search.ilp.label_steps import DEF, DEF_ALONE, WAIT
 from autopart.search.ilp.labels import Label, distributed_types, divides, in_tiles, is_pending, stretches_of
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
@@ -40,6 +41,9 @@ PAIRS_PER_JOB, LEAST_PER_JOB = 50, 1000
 
 Pair = tuple[TensorType, Label, Label]
 """A move of a value of a type from one label to another."""
+
+LeastMove = tuple[TensorType, Label, Label, int]
+"""The same with the row of the tables by which it counts for the bound."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,12 @@ class PlannedMoves:
         read = [self.stretches[number] for number in stretches_of(target)]
         return with_stretches(plan_to, tiles, read, element_bytes, cost, forms) if read else plan_to(tiles)
 
+    def least(self, source: Label, target: Label, row: int) -> float:
+        """Seconds of a move at least, by the row of the tables that it counts in."""
+        if row in (DEF, DEF_ALONE):
+            return self.after_op(source, target)[row == DEF_ALONE]
+        return self.seconds(source, target)[row == WAIT]
+
     def after_op(self, source: Label, target: Label) -> tuple[float, float]:
         """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in: without
         the latency of a reduction that may be combined, and with it."""
@@ -122,16 +132,15 @@ class ExactJob:
 
 @dataclass(frozen=True)
 class LeastJob:
-    """Moves of one type of value; a worker answers with the least seconds of each before a use, and after an op,
-    without and with the latency of a reduction that may be combined."""
+    """Moves of one type of value: source, target, row of the tables; a worker answers with the least seconds of all."""
 
     type_: TensorType
-    pairs: tuple[tuple[Label, Label], ...]
+    moves: tuple[tuple[Label, Label, int], ...]
 
-    def answer(self, task: SearchTask) -> tuple[tuple[float, float, float], ...]:
+    def answer(self, task: SearchTask) -> tuple[float, ...]:
         """The prices on the task's mesh."""
         moves = PlannedMoves.of(self.type_, task)
-        return tuple((moves.seconds(*pair)[0], *moves.after_op(*pair)) for pair in self.pairs)
+        return tuple(moves.least(*move) for move in self.moves)
 
 
 def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:
@@ -139,17 +148,16 @@ def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:
     return [ExactJob(type_, part) for type_, part in _parts(pairs, PAIRS_PER_JOB)]
 
 
-def least_jobs(pairs: Iterable[Pair]) -> list[LeastJob]:
+def least_jobs(moves: Iterable[LeastMove]) -> list[LeastJob]:
     """The same for the bound."""
-    return [LeastJob(type_, part) for type_, part in _parts(pairs, LEAST_PER_JOB)]
+    return [LeastJob(type_, part) for type_, part in _parts(moves, LEAST_PER_JOB)]
 
 
-def _parts(pairs: Iterable[Pair], most: int) -> list[tuple[TensorType, tuple[tuple[Label, Label], ...]]]:
-    of: dict[TensorType, dict[tuple[Label, Label], None]] = {}
-    for type_, source, target in pairs:
-        of.setdefault(type_, {})[source, target] = None
-    found: list[tuple[TensorType, tuple[tuple[Label, Label], ...]]] = []
-    for type_, pairs_of in of.items():
-        wanted: Sequence[tuple[Label, Label]] = sorted(pairs_of)
-        found += [(type_, tuple(wanted[i : i + most])) for i in range(0, len(wanted), most)]
-    return found
+def _parts(moves: Iterable[tuple[Any, ...]], most: int) -> Iterator[tuple[TensorType, tuple[Any, ...]]]:
+    of: dict[TensorType, dict[tuple[Any, ...], None]] = {}
+    for type_, *move in moves:
+        of.setdefault(type_, {})[tuple(move)] = None
+    for type_, wanted in of.items():
+        in_order = sorted(wanted)
+        for i in range(0, len(in_order), most):
+            yield type_, tuple(in_order[i : i + most])

@@ -30,15 +30,15 @@ import numpy as np
 from autopart.core.op import TensorType
 from autopart.core.stretch import Stretch
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.search.ilp.label_steps import DEF, DEF_ALONE, PLAN, USE, move_seconds
+from autopart.search.ilp.label_steps import DEF, DEF_ALONE, PLAN, USE, WAIT, move_seconds
 from autopart.search.ilp.labels import Label, divides, is_pending, stretches_of
-from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, Pair
+from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, LeastMove, Pair
 from autopart.search.ilp.stretch_ways import labels_on_the_way, stretch_ways
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
 
-__all__ = ["DEF", "DEF_ALONE", "PLAN", "USE", "PriceJob", "Prices", "moved_to", "price_jobs"]
+__all__ = ["DEF", "DEF_ALONE", "PLAN", "USE", "WAIT", "PriceJob", "Prices", "moved_to", "price_jobs"]
 
 MOST_LABELS = 700
 """A type of more labels has a table without sequences: what a single collective cannot do costs nothing at least."""
@@ -46,8 +46,8 @@ MOST_LABELS = 700
 
 @dataclass(frozen=True)
 class PriceJob:
-    """A type of value and the labels it has; a worker answers with float64[4, labels, labels]: `USE`, `DEF`, `PLAN`,
-    `DEF_ALONE`.
+    """A type of value and the labels it has; a worker answers with float64[5, labels, labels], a table for each of
+    `USE`, `DEF`, `PLAN`, `DEF_ALONE` and `WAIT`.
 
     Labels of uses that read stretches are the last: they are reached, not left.
     """
@@ -61,12 +61,12 @@ class PriceJob:
         plain = [label for label in self.labels if not stretches_of(label)]
         place = {label: i for i, label in enumerate(plain)}
         tiles = move_seconds(self.type_, plain, mesh_links(mesh), sequences=len(plain) <= MOST_LABELS)
-        found = np.full((4, len(self.labels), len(self.labels)), np.inf)
+        found = np.full((5, len(self.labels), len(self.labels)), np.inf)
         found[:DEF_ALONE, : len(plain), : len(plain)] = tiles
         for j, label in enumerate(self.labels[len(plain) :], len(plain)):
             ways = stretch_ways(self.type_, label, stretches, mesh)
             found[:DEF_ALONE, : len(plain), j] = np.min([tiles[:, :, place[begin]] + s for begin, s in ways], axis=0)
-        found[DEF_ALONE] = found[USE]
+        found[DEF_ALONE], found[WAIT] = found[USE], found[DEF]
         return found
 
 
@@ -98,7 +98,7 @@ class Prices:
     _places: dict[tuple[TensorType, int, int, int], np.ndarray] = field(default_factory=dict, repr=False)
     _kept: list[Sequence[Label]] = field(default_factory=list, repr=False)
     exact: set[Pair] = field(default_factory=set, repr=False)
-    planned: set[Pair] = field(default_factory=set, repr=False)
+    planned: set[LeastMove] = field(default_factory=set, repr=False)
 
     @staticmethod
     def of(jobs: Sequence[PriceJob], answers: Sequence[np.ndarray]) -> Prices:
@@ -114,15 +114,14 @@ class Prices:
                 self.exact.add((job.type_, source, target))
         self._known.clear()
 
-    def learn_least(self, jobs: Sequence[LeastJob], answers: Sequence[tuple[tuple[float, ...], ...]]) -> None:
+    def learn_least(self, jobs: Sequence[LeastJob], answers: Sequence[tuple[float, ...]]) -> None:
         """Puts the least prices of plans in the bound's tables, wherever they are higher."""
         for job, answer in zip(jobs, answers, strict=True):
             table = self._tables[job.type_]
-            for (source, target), seconds in zip(job.pairs, answer, strict=True):
-                at = table.place[source], table.place[target]
-                for row, least in zip((USE, DEF, DEF_ALONE), seconds, strict=True):
-                    table.seconds[row][at] = max(table.seconds[row][at], least)
-                self.planned.add((job.type_, source, target))
+            for (source, target, row), least in zip(job.moves, answer, strict=True):
+                at = row, table.place[source], table.place[target]
+                table.seconds[at] = max(table.seconds[at], least)
+                self.planned.add((job.type_, source, target, row))
         self._known.clear()
 
     def seconds(
