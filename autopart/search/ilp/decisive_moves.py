@@ -9,7 +9,7 @@ There are many pairs of labels, and a bound rises only by the prices of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +23,11 @@ from autopart.search.ilp.solver.ascent import Ascent
 from autopart.search.ilp.solver.network import Network, network
 from autopart.search.ilp.solver.reduction import reduced
 
-NEAR = 5e-4
+NEAR = 3e-5
 """A pair of strategies that raises the least cost by at most this share of it is nearly cheapest."""
+
+MANY = 100
+"""So many new moves of a cheapest choice are asked for before those of nearly cheapest ones."""
 
 FORBIDDEN = 2.0
 """What is forbidden costs so many times all else: messages must be finite."""
@@ -34,11 +37,17 @@ CLIMB, GUESS = 10, 1.05
 
 
 def decisive_moves(model: Model) -> list[LeastMove]:
-    """The moves between unlike labels that have no price of a plan yet, and decide the bound."""
+    """The moves between unlike labels that have no price of a plan yet, and decide the bound: those of a cheapest
+    choice, and where most of these are known, those of nearly cheapest ones, which are fewer the more is known."""
     least = replace(model.least(), usage_limit=None)
-    found = dict.fromkeys(_nearly_taken(model, least))
-    found.update(dict.fromkeys(model.flow.taken_least(_cheap_choice(least).tolist())))
-    return [move for move in found if move not in model.table.planned and _is_legal(move)]
+    taken = _unknown(model, model.flow.taken_least(_cheap_choice(least).tolist()))
+    if len(taken) >= MANY:
+        return taken
+    return list(dict.fromkeys((*taken, *_unknown(model, _nearly_taken(model, least)))))
+
+
+def _unknown(model: Model, moves: Iterable[LeastMove]) -> list[LeastMove]:
+    return [move for move in moves if move not in model.table.planned and _is_legal(move)]
 
 
 def _cheap_choice(least: PairwiseProblem) -> np.ndarray:
