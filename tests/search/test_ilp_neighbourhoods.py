@@ -177,7 +177,7 @@ def test_bound_of_grouped_layers_is_the_one_of_single_ops():
 
 
 def test_asking_for_the_moves_that_decide_raises_the_bound_and_comes_to_an_end():
-    task = task_of(walked("behind_transposes"))
+    task = task_of(partitioning("messages", MESHES["{a:4,b:2}"]))
     model = model_of(task, grouped=True)
     before = lower_bound(model, StepSeconds(), 20.0).score
     for _ in range(50):

@@ -27,7 +27,14 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.arrays import (
+    MOVE_FIELDS,
+    OP_FIELDS,
+    USE_FIELDS,
+    VALUE_FIELDS,
+    LocalArrays,
+    ProgramArrays,
+)
 from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
 
 LIMIT = 200
@@ -86,6 +93,24 @@ def fuse(program: ProgramArrays, local: LocalArrays, into_matmul: bool, duplicat
     _able(program, local, into_matmul, fused.able)
     _splits(program, fused.able, fused.splits, fused.meets)
     _fuse_able(program, local, duplicate, fused)
+
+
+def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, np.ndarray]:
+    """(bool[values]: True where consumers could compute the value if nothing was moved; views of such values too,
+    bool[values]: True where its readers end in different kernels then, and so in any state in which it is able).
+
+    What is moved ends the ways to kernels sooner: ways that meet nowhere do not meet then either.
+    """
+    values, uses = len(program.values), len(program.uses)
+    local = LocalArrays(
+        np.zeros(values, VALUE_FIELDS), np.zeros(0, MOVE_FIELDS), np.zeros(uses, USE_FIELDS),
+        np.zeros(0, OP_FIELDS), np.zeros(0, np.int32),
+    )  # fmt: skip
+    local.values["at_def"], local.uses["of_use"] = -1, -1
+    able, splits = np.zeros(values, np.bool_), np.zeros(values, np.bool_)
+    _able(program, local, into_matmul, able)
+    _splits(program, able, splits, np.arange(values, dtype=np.int32))
+    return able, splits
 
 
 @kernel

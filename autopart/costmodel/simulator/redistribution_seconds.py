@@ -65,7 +65,7 @@ class RedistributionSeconds:
         `axes` are the (mesh axis, size) it spans; a size below the mesh axis's is priced as its minor part.
         """
         links = mesh_links(self.mesh)
-        segments, mask = _group_segments(links, axes)
+        segments, mask = group_segments(links, axes)
         code, bytes_in = COLLECTIVE_KINDS.index(kind), float(elements_in) * element_bytes
         return float(collective_s(code, bytes_in, mask, segments, links.fabrics, links.curves))
 
@@ -132,7 +132,7 @@ def is_aligned(step: Step, device: Device) -> bool:
     return all(size % granule.get(d, 1) == 0 for d, size in shards.items())
 
 
-def _group_segments(links: Links, axes: tuple[tuple[str, int], ...]) -> tuple[np.ndarray, int]:
+def group_segments(links: Links, axes: tuple[tuple[str, int], ...]) -> tuple[np.ndarray, int]:
     """Segments of a group whose members may be parts of mesh axes, minor segments first, and its mask."""
     rows, mask = [], 0
     for name, wanted in axes:

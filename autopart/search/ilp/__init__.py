@@ -14,6 +14,7 @@ What is chosen, from a starting state, over the axes of a search:
              before a use  from there to the label in which the op reads, times the share of the use
              of a value that is read once: from the first to the last
              prices are of single collectives and their cheapest sequences,                            `label_steps.py`
+             with the stretches that a use reads beside its tile,                                   `stretch_ways.py`
              exact for the moves that a solution makes,                                            `lowered_moves.py`
              and computed by the search's workers                                                      `prices.py`
 
@@ -27,8 +28,9 @@ No strategy list holds what is not legal, so the last four are no rows of the pr
 `solver/` solves. Two sets of costs stand on the same nodes (`sharding_model.py`):
 
     least      never more than the simulator says, whatever is fused, combined or shared: the bound           `bound.py`
-               traffic that is certain (`certain_traffic.py`), which ops may share a kernel (`fusion_regions.py`)
-               and how their seconds add up (`kernel_shares.py`)
+               traffic that is certain (`certain_traffic.py`), which ops are kernels in every state
+               (`certain_kernels.py`), which may share one (`fusion_regions.py`), and how their seconds add up
+               (`kernel_shares.py`); reductions that are never combined (`soon_read.py`)
     planned    as a simulated state costs, scaled by what a strategy changes: the plan
 
 Equal layers are one node of the plan, that counts as often as there are layers; the bound is about every op, with what

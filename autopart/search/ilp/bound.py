@@ -5,9 +5,12 @@
                       reductions that may be combined; as a lowering plans them where that decides  `decisive_moves.py`
     memory            arguments alone
 
+It is about every choice of strategies and labels, also those that no decisions lead to, so about more than all states.
+
 Each of these is part of what the simulator adds up, or less, and no part is counted twice. What the bound leaves out is
-what the gap of an optimal plan consists of: bytes that a kernel moves beside a product's longer work, arrays that are
-read twice for no certain reason, second gathers of what is stored in parts, and the memory of what is computed.
+what the gap of an optimal plan consists of: bytes that a kernel moves beside a product's longer work, kernels and their
+traffic that only a redistribution keeps apart, second gathers of what is stored in parts, and the memory of what is
+computed.
 
 The score of a state over its memory is `step_s * (1 + penalty * excess)`; step_s is at least the bound without memory,
 B, so the score is at least `step_s + B * penalty * excess`, in which each byte of arguments has a price. A state that

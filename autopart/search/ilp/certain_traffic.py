@@ -7,7 +7,7 @@
     %o = dot (%e / %t) %v  B, reads %s or something on the way from %s, in a kernel of its own
 
 A *station* is an op that is never computed inside others: a product, a reduction, a look-up, an update, an opaque
-kernel, and an elementwise op whose result leaves the program, a loop or a scope. What a station reads comes along a
+kernel, and an elementwise op that is a kernel in every state (`certain_kernels.py`). What a station reads comes along a
 path of elementwise ops of its size from a *leaf*, which is no such op's result. Something on the path is in memory, so
 that the station's kernel reads at least as many bytes as the least on the path has. Leaf and path are the same from
 wherever they are looked at, so unlike leaves have paths apart, and a kernel that reads two pays both.
@@ -28,7 +28,7 @@ import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, SLICING, UPDATE
-from autopart.search.ilp.fusion_regions import Regions, regions
+from autopart.search.ilp.fusion_regions import Regions
 
 NARROW_BYTES = 2.0
 """Bytes of an f32 element that only products read, where they read it as bf16."""
@@ -45,18 +45,16 @@ class Traffic(NamedTuple):
     writes: np.ndarray
 
 
-def certain_traffic(arrays: ProgramArrays) -> tuple[Traffic, Regions]:
-    """The certain traffic of a program, for any partitioning of it, and the regions that it follows from."""
-    walk = _Walk(arrays)
-    return walk.traffic(), walk.regions
+def certain_traffic(arrays: ProgramArrays, parts: Regions) -> Traffic:
+    """The certain traffic of a program, for any partitioning of it, by what may run in one kernel."""
+    return _Walk(arrays, parts).traffic()
 
 
 class _Walk:
     """A walk over one program: `leaf[v]` and `least[v]` of the path that ends in value v."""
 
-    def __init__(self, arrays: ProgramArrays):
-        self.arrays = arrays
-        self.regions: Regions = regions(arrays)
+    def __init__(self, arrays: ProgramArrays, parts: Regions):
+        self.arrays, self.regions = arrays, parts
         self.operand_ptr, self.result_ptr = arrays.operand_ptr.tolist(), arrays.result_ptr.tolist()
         self.operands, self.maker = arrays.uses["operands"].tolist(), arrays.values["value_op"].tolist()
         self.op_class, self.scope = arrays.ops["op_class"].tolist(), arrays.ops["op_scope"].tolist()
@@ -181,7 +179,7 @@ class _Walk:
             for value in range(self.result_ptr[op], self.result_ptr[op + 1]):
                 if kind != UPDATE and is_output[value]:
                     writes[value] = self.element_bytes[value]
-                elif kind in (MATMUL, CONV, OPAQUE, SLICING, REDUCE):
+                elif kind in (MATMUL, CONV, OPAQUE, SLICING, REDUCE, ELEMENTWISE):
                     writes[value] = on_path[value]
         return writes
 

@@ -9,13 +9,13 @@ There are many pairs of labels, and a bound rises only by the prices of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from autopart.search.ilp.labels import is_pending
-from autopart.search.ilp.lowered_moves import Pair
+from autopart.search.ilp.lowered_moves import LeastMove
 from autopart.search.ilp.prices import moved_to
 from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.solver import PairwiseProblem
@@ -23,8 +23,11 @@ from autopart.search.ilp.solver.ascent import Ascent
 from autopart.search.ilp.solver.network import Network, network
 from autopart.search.ilp.solver.reduction import reduced
 
-NEAR = 5e-4
+NEAR = 3e-5
 """A pair of strategies that raises the least cost by at most this share of it is nearly cheapest."""
+
+MANY = 100
+"""So many new moves of a cheapest choice are asked for before those of nearly cheapest ones."""
 
 FORBIDDEN = 2.0
 """What is forbidden costs so many times all else: messages must be finite."""
@@ -33,12 +36,18 @@ CLIMB, GUESS = 10, 1.05
 """Steps of the messages before a choice is read off them, and what its cost is taken to be over the bound."""
 
 
-def decisive_moves(model: Model) -> list[Pair]:
-    """The moves between unlike labels that have no price of a plan yet, and decide the bound."""
+def decisive_moves(model: Model) -> list[LeastMove]:
+    """The moves between unlike labels that have no price of a plan yet, and decide the bound: those of a cheapest
+    choice, and where most of these are known, those of nearly cheapest ones, which are fewer the more is known."""
     least = replace(model.least(), usage_limit=None)
-    found = dict.fromkeys(_nearly_taken(model, least))
-    found.update(dict.fromkeys(model.flow.taken(_cheap_choice(least).tolist())))
-    return [pair for pair in found if pair not in model.table.planned and _is_legal(pair)]
+    taken = _unknown(model, model.flow.taken_least(_cheap_choice(least).tolist()))
+    if len(taken) >= MANY:
+        return taken
+    return list(dict.fromkeys((*taken, *_unknown(model, _nearly_taken(model, least)))))
+
+
+def _unknown(model: Model, moves: Iterable[LeastMove]) -> list[LeastMove]:
+    return [move for move in moves if move not in model.table.planned and _is_legal(move)]
 
 
 def _cheap_choice(least: PairwiseProblem) -> np.ndarray:
@@ -50,12 +59,12 @@ def _cheap_choice(least: PairwiseProblem) -> np.ndarray:
     return state.restored(ascent.climb(CLIMB, GUESS * ascent.bound))
 
 
-def _is_legal(pair: Pair) -> bool:
-    _, source, target = pair
+def _is_legal(move: LeastMove) -> bool:
+    _, source, target, _ = move
     return not any(is_pending(t) and s != t for s, t in zip(source, target, strict=True))
 
 
-def _nearly_taken(model: Model, least: PairwiseProblem) -> Iterator[Pair]:
+def _nearly_taken(model: Model, least: PairwiseProblem) -> Iterator[LeastMove]:
     """The moves of nearly cheapest pairs of strategies, by what messages leave on each edge and at its ends."""
     legal = np.isfinite(least.edge_cost)
     dearest = FORBIDDEN * (least.edge_cost[legal].max(initial=0.0) + least.cost.max(initial=0.0))
@@ -72,7 +81,7 @@ def _nearly_taken(model: Model, least: PairwiseProblem) -> Iterator[Pair]:
         for i, j in np.argwhere(near).tolist():
             target = moved_to(left[i], read[j], move.stands)
             if left[i] != target:
-                yield model.flow.types[move.type_row], left[i], target
+                yield model.flow.types[move.type_row], left[i], target, move.least
 
 
 def _over_least(net: Network, ascent: Ascent, e: int) -> np.ndarray:

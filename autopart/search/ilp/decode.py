@@ -23,7 +23,7 @@ import numpy as np
 from autopart.core.layout import LAST_TILE
 from autopart.core.partitioning import Partitioning
 from autopart.search.evaluator import SearchTask
-from autopart.search.ilp.labels import is_pending
+from autopart.search.ilp.labels import in_tiles, is_pending
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
 from autopart.search.ilp.solver import PairwiseProblem
 from autopart.search.ilp.strategies import PASS
@@ -77,7 +77,7 @@ def _settle_before_readers(nodes: Nodes, choice: Sequence[int], code: np.ndarray
         options = nodes.strategies[int(nodes.of_op[op])] if nodes.of_op[op] != ARGUMENT else None
         if options is None:
             continue
-        read = options.required[use - int(program.operand_ptr[op])][choice[int(nodes.of_op[op])]]
+        read = in_tiles(options.required[use - int(program.operand_ptr[op])][choice[int(nodes.of_op[op])]])
         code[value] = [UNDECIDED if c == UNDECIDED and is_pending(r) else r if c == UNDECIDED else c
                        for c, r in zip(code[value].tolist(), read, strict=True)]  # fmt: skip
 

@@ -25,9 +25,9 @@ import numpy as np
 from autopart.core.op import TensorType
 from autopart.core.program import Program
 from autopart.search.ilp.labels import Label, is_pending
-from autopart.search.ilp.lowered_moves import Pair
+from autopart.search.ilp.lowered_moves import LeastMove, Pair
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
-from autopart.search.ilp.prices import DEF, PLAN, USE, Prices, moved_to
+from autopart.search.ilp.prices import DEF, DEF_ALONE, PLAN, USE, WAIT, Prices, moved_to
 from autopart.spmd.device_local import LoweringContext
 
 Floats = np.ndarray
@@ -41,6 +41,7 @@ class Move(NamedTuple):
 
     type_row    of `Flow.types`
     stands      the reductions, as bits, for parts of which it may stand (`PendingWays.stands`)
+    least       the row of the tables by which it counts for the bound
     """
 
     maker: int
@@ -49,6 +50,7 @@ class Move(NamedTuple):
     operand: int
     type_row: int
     stands: int
+    least: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +72,15 @@ class Flow:
     trips: Floats
 
     @staticmethod
-    def of(nodes: Nodes, statics: LoweringContext, stands: np.ndarray, share: Floats, narrow: np.ndarray) -> Flow:
+    def of(
+        nodes: Nodes, statics: LoweringContext, stands: np.ndarray, share: Floats, narrow: np.ndarray, soon: np.ndarray
+    ) -> Flow:
         """The flow between nodes; `stands` is int64[values] (`PendingWays`), `share` is float64[uses].
 
         narrow  bool[uses]: the use may be moved as bf16 (`narrow_moves.py`)
+        soon    bool[values]: no reduction of the value is combined with others (`soon_read.py`)
         """
+        to_reader, to_wait = np.where(soon, DEF_ALONE, DEF).tolist(), np.where(soon, USE, WAIT).tolist()
         program, as_bf16 = nodes.start.program, narrow.tolist()
         by_scope, scope, shares = program.scope_trips.tolist(), statics.places[0].tolist(), share.tolist()
         of_op, of_value, readers = nodes.of_op.tolist(), nodes.of_value.tolist(), _readers(nodes)
@@ -95,17 +101,18 @@ class Flow:
             uses = user[pointer[value] : pointer[value + 1]]
             if waits >= 0:
                 if made != ARGUMENT:
-                    add(Move(made, result, waits, WAITS, row, 0), op, waiting, made_trips)
+                    add(Move(made, result, waits, WAITS, row, 0, to_wait[value]), op, waiting, made_trips)
                 for use in uses:
                     reader, operand, at = readers[use]
                     trips = shares[use] * by_scope[scope[use]]
                     moved_as = row + len(types) * as_bf16[use]
-                    add(Move(waits, WAITS, reader, operand, moved_as, stand_ins[value]), waiting, at, trips)
+                    add(Move(waits, WAITS, reader, operand, moved_as, stand_ins[value], USE), waiting, at, trips)
             elif uses:
                 reader, operand, at = readers[uses[0]]
                 trips = min(made_trips, float(by_scope[scope[uses[0]]]))
                 moved_as = row + len(types) * as_bf16[uses[0]]
-                add(Move(made, result, reader, operand, moved_as, stand_ins[value]), op, at, trips)
+                move = Move(made, result, reader, operand, moved_as, stand_ins[value], to_reader[value])
+                add(move, op, at, trips)
         columns = np.array(single, np.float64).reshape(-1, 4)
         whole = columns[:, :3].astype(np.int64)
         types += [TensorType(type_.shape, "bf16") for type_ in types]
@@ -134,7 +141,7 @@ class Flow:
 
     def seconds(self, move: Move, prices: Prices, *, least: bool) -> Floats:
         """float64[strategies of the maker, of the reader]: seconds of the move, once."""
-        which = PLAN if not least else USE if move.result == WAITS else DEF
+        which = move.least if least else PLAN
         return prices.seconds(self.types[move.type_row], self.left(move), self.read(move), which, move.stands)
 
     def edges(self, prices: Prices, *, least: bool) -> dict[tuple[int, int], Floats]:
@@ -166,15 +173,19 @@ class Flow:
         rows = sorted(found, key=lambda row: (-moved_bytes[row], row))
         return [(self.types[row], *pair) for row in rows for pair in found[row]]
 
-    def taken(self, choice: Sequence[int]) -> dict[Pair, float]:
-        """The moves that a choice makes between unlike labels, with how often."""
-        found: dict[Pair, float] = defaultdict(float)
-        for move, trips in self.moves.items():
+    def taken(self, choice: Sequence[int]) -> list[Pair]:
+        """The moves that a choice makes between unlike labels, each once."""
+        return list(dict.fromkeys((type_, source, target) for type_, source, target, _ in self.taken_least(choice)))
+
+    def taken_least(self, choice: Sequence[int]) -> list[LeastMove]:
+        """The same with the rows of the tables by which they count for the bound."""
+        found: dict[LeastMove, None] = {}
+        for move in self.moves:
             source, target = self.left(move)[choice[move.maker]], self.read(move)[choice[move.reader]]
             target = moved_to(source, target, move.stands)
             if source != target:
-                found[self.types[move.type_row], source, target] += trips
-        return dict(found)
+                found[self.types[move.type_row], source, target, move.least] = None
+        return list(found)
 
 
 def equal_shares(nodes: Nodes, statics: LoweringContext) -> Floats:

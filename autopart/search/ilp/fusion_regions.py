@@ -19,6 +19,7 @@ import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, OPAQUE, REDUCE, SLICING, UPDATE
+from autopart.search.ilp.certain_kernels import fusable_ops
 
 BREAKERS = (REDUCE, OPAQUE, UPDATE, SLICING)
 """Classes whose results no kernel takes while it is made: what needs them runs in a later kernel."""
@@ -32,7 +33,7 @@ class Regions:
     """What `regions` says of a program.
 
     base[value]       the value of which it is a view, itself where it is none
-    fusable[op]       it may be computed inside every reader
+    fusable[op]       it may be computed inside every reader (`certain_kernels.py`)
     station[op]       a kernel op that is never computed inside another
     computed[op]      a kernel op that some kernel runs
     of_op[op]         the region of a light op, else -1
@@ -100,11 +101,11 @@ class Regions:
                 yield from self._readers(int(arrays.result_ptr[reader] + use - arrays.operand_ptr[reader]))
 
 
-def regions(arrays: ProgramArrays) -> Regions:
-    """The regions of a program, for any partitioning of it."""
+def regions(arrays: ProgramArrays, devices: int, *, into_matmul: bool) -> Regions:
+    """The regions of a program, for any partitioning of it over so many devices; see `fusable_ops`."""
     ops, base = arrays.ops, _bases(arrays)
     is_view, op_class = ops["is_view"], ops["op_class"]
-    fusable = ops["fuses"] & (np.diff(arrays.result_ptr) == 1) & (op_class != FREE) & ~_leaves_its_scope(arrays)
+    fusable = fusable_ops(arrays, base, devices, into_matmul=into_matmul)
     station = (op_class != FREE) & ~fusable
     computed = _computed(arrays, station)
     light = ((op_class == ELEMENTWISE) | (op_class == REDUCE) | (op_class == SLICING)) & (
@@ -121,18 +122,6 @@ def _bases(arrays: ProgramArrays) -> np.ndarray:
             shown = arrays.uses["operands"][arrays.operand_ptr[op] + place]
             base[arrays.result_ptr[op] + place] = base[shown]
     return base
-
-
-def _leaves_its_scope(arrays: ProgramArrays) -> np.ndarray:
-    """bool[ops]: a result is an output, or is read by a loop, a branch, an argument or an op of another scope."""
-    found, ops, uses = np.zeros(len(arrays.ops), np.bool_), arrays.ops, arrays.uses
-    makers = arrays.values["value_op"]
-    found[makers[arrays.values["is_output"]]] = True
-    readers = uses["use_op"]
-    structural = (ops["op_class"] == FREE) & ~ops["is_view"]
-    leaves = structural[readers] | (uses["use_scope"] != ops["op_scope"][makers[uses["operands"]]])
-    found[makers[uses["operands"][leaves]]] = True
-    return found
 
 
 def _computed(arrays: ProgramArrays, station: np.ndarray) -> np.ndarray:

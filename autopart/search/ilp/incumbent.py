@@ -16,7 +16,7 @@ import numpy as np
 from autopart.core.layout import ACTION_MASK
 from autopart.search.ilp.labels import Label
 from autopart.search.ilp.nodes import Nodes
-from autopart.search.ilp.strategies import OpStrategies
+from autopart.search.ilp.strategies import PASS, OpStrategies
 from autopart.spmd.device_local import DeviceLocal
 
 
@@ -31,7 +31,10 @@ def choice_of(nodes: Nodes, local: DeviceLocal) -> np.ndarray:
             choice[node] = _nearest(nodes.labels[node], settled[member])
             continue
         first, result = int(program.operand_ptr[member]), int(program.result_ptr[member])
-        choice[node] = _strategy(options, required[first:], native[result:], local.mapping[member])
+        passes = local.passing[member] >> np.arange(axes) & 1 > 0
+        choice[node] = _strategy(
+            options, required[first:], native[result:], np.where(passes, PASS, local.mapping[member])
+        )
     return choice
 
 
@@ -50,6 +53,6 @@ def _strategy(options: OpStrategies, required: np.ndarray, native: np.ndarray, m
     alike = np.zeros(options.count)
     for columns, wanted in ((options.required, required), (options.native, native)):
         for label, own in zip(columns, wanted, strict=False):
-            alike += (np.array(label).reshape(options.count, -1) == own).sum(axis=1)
-    same = (np.array(options.mapping).reshape(options.count, -1) == mapping).sum(axis=1)
+            alike += ((np.array(label).reshape(options.count, -1) & ACTION_MASK) == own).sum(axis=1)
+    same = (np.maximum(np.array(options.mapping).reshape(options.count, -1), PASS) == mapping).sum(axis=1)
     return int((alike + same / (1 + len(mapping))).argmax())

@@ -9,7 +9,7 @@ permutes tiles of equal size. Its seconds are those of the simulator's collectiv
 device has before. Any axes may go together and labels say nothing of orders, so there are more steps here than a
 lowering has, and a sequence never costs more than the plan that a lowering makes. A lowering also moves parts of axes:
 where axes of unlike sizes change places, the least is an exchange of the smaller tile over one of them, or where tiles
-become whole, the bytes that a device has to be sent (`growth_rates`), latency apart.
+become whole, the bytes that a device has to be sent (`growth_rates`), and the least latency (`least_latencies.py`).
 
     (3, 1) -> (0, 2) on {a: 16, b: 2}    what b exchanges is small, but each device gets 15 tiles along a: no less
 """
@@ -27,9 +27,11 @@ from autopart.costmodel.hardware.fabric import ALL_GATHER, ALL_PERMUTE, ALL_REDU
 from autopart.costmodel.hardware.links import AXIS, SIZE, Links
 from autopart.costmodel.simulator.collective_seconds import collective_s
 from autopart.search.ilp.labels import Label, is_pending, local_dims, ways
+from autopart.search.ilp.least_latencies import least_latencies
 
-USE, DEF, PLAN = 0, 1, 2
-"""Rows of a table: a move before a use and a move after an op at least, and a move as plans usually are."""
+USE, DEF, PLAN, DEF_ALONE, WAIT = 0, 1, 2, 3, 4
+"""Rows of a table: a move before a use at least, one from an op to its only reader, and a move as plans usually are;
+one from an op to its reader of which no reduction is combined with others; one from an op to where the value waits."""
 
 SLICE, MIXED = -1, -2
 """In place of a collective's kind: a step that moves nothing, and what no single step does."""
@@ -47,10 +49,11 @@ def move_seconds(type_: TensorType, labels: Sequence[Label], links: Links, *, se
     rate = device.hbm_bytes_per_s * device.hbm_efficiency
     copies = np.array([device.launch_s, rate, float(device.strided_collectives)])
     grown = growth_rates(np.array(sizes, np.float64), whole, links.segments, links.fabrics, links.curves)
+    latency = least_latencies(links)
     found = np.full((3, len(labels), len(labels)), np.inf)
     _fill(
-        codes, np.array(sizes, np.float64), held, leading, copies, grown, links.segments, links.fabrics, links.curves,
-        found,
+        codes, np.array(sizes, np.float64), held, leading, copies, grown, latency, links.segments, links.fabrics,
+        links.curves, found,
     )  # fmt: skip
     if sequences:
         for table in found:
@@ -128,6 +131,7 @@ def _fill(
     leading: np.ndarray,
     copies: np.ndarray,
     grown: np.ndarray,
+    latency: np.ndarray,
     segments: np.ndarray,
     fabrics: np.ndarray,
     curves: np.ndarray,
@@ -135,7 +139,7 @@ def _fill(
 ) -> None:
     """The steps between labels: codes int64[labels, axes], sizes float64[axes], held float64[labels] bytes, leading
     int64[labels] dims; copies: seconds of a launch, bytes/s of memory, 1.0 if collectives work along any dim in place;
-    grown: see `growth_rates`.
+    grown: see `growth_rates`; latency: see `least_latencies`.
     """
     labels, axes = codes.shape
     for i in range(labels):
@@ -169,16 +173,16 @@ def _fill(
             if dims >= 0:
                 link_s = collective_s(kind, held[i], mask, segments, fabrics, curves)
                 found[0, i, j] = found[1, i, j] = found[2, i, j] = link_s
+                if kind in (ALL_REDUCE, REDUCE_SCATTER):
+                    found[1, i, j] -= min(link_s, collective_s(kind, 1.0, mask, segments, fabrics, curves))
                 if kind in (ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER) and grown[1, mask] < np.inf:
                     n = 1.0
                     for a in range(axes):
                         n *= sizes[a] if mask >> a & 1 else 1.0
                     moved = (n - 1) * held[i] if kind == ALL_GATHER else (1 - 1 / n) * held[i]
                     moved *= 2.0 if kind == ALL_REDUCE else 1.0
-                    link_s = min(link_s, grown[1, mask] * moved)
-                    found[0, i, j] = found[1, i, j] = link_s
-                if kind in (ALL_REDUCE, REDUCE_SCATTER):
-                    found[1, i, j] -= min(link_s, collective_s(kind, 1.0, mask, segments, fabrics, curves))
+                    by_parts = grown[1, mask] * moved + latency[mask] * (2.0 if kind == ALL_REDUCE else 1.0)
+                    found[0, i, j], found[1, i, j] = min(link_s, by_parts), min(found[1, i, j], by_parts)
                 along = 1 << 1 + (leading[j] if kind == ALL_GATHER else leading[i])
                 if kind == ALL_TO_ALL:
                     found[2, i, j] += 2 * copies[0] + 2 * (held[i] + held[j]) / copies[1]
@@ -202,7 +206,7 @@ def _fill(
                         for step in (ALL_PERMUTE, ALL_TO_ALL):
                             link_s = collective_s(step, bytes_, 1 << a, segments, fabrics, curves)
                             least = min(least, link_s - collective_s(step, 1.0, 1 << a, segments, fabrics, curves))
-                least = max(least, grown[0, whole] * held[j] * (1 - 1 / parts))
+                least = max(least, grown[0, whole] * held[j] * (1 - 1 / parts)) + latency[0]
                 found[0, i, j], found[1, i, j] = min(found[0, i, j], least), min(found[1, i, j], least)
             if tiles and held[i] == held[j]:
                 link_s = collective_s(ALL_PERMUTE, held[i], mask, segments, fabrics, curves)

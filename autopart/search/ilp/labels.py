@@ -6,6 +6,9 @@
 A code is 0 (whole), 1 + d (dim d is tiled) or a reduction that is pending (`core/layout.py`). The program's layouts
 also say which of two axes on one dim is outer, which depends on the order of actions. A label stands for all of these
 layouts, and what is priced between two labels is the cheapest between any two of their layouts: never too much.
+
+A use may read another stretch of a dim than its tile. Its code then also has the number of that stretch in the mapping
+table, behind the bits of what the axis does; nothing waits in such a label.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from autopart.core.layout import LAST_TILE
+from autopart.core.layout import ACTION_BITS, ACTION_MASK, LAST_TILE
 from autopart.core.mesh import Mesh
 from autopart.spmd.redistribution import DistributedType
 
@@ -24,18 +27,33 @@ Label = tuple[int, ...]
 
 def is_pending(code: int) -> bool:
     """True for the code of a reduction."""
-    return code > LAST_TILE
+    return code & ACTION_MASK > LAST_TILE
+
+
+def reading(code: int, stretch: int) -> int:
+    """The code of a dim of which the `stretch`-th stretch of the mapping table is read, where `code` tiles it."""
+    return code | (1 + stretch) << ACTION_BITS
+
+
+def in_tiles(label: Label) -> Label:
+    """The label in which whoever reads stretches would read tiles."""
+    return tuple(code & ACTION_MASK for code in label)
+
+
+def stretches_of(label: Label) -> tuple[int, ...]:
+    """The numbers of the stretches that are read, each once."""
+    return tuple(dict.fromkeys((code >> ACTION_BITS) - 1 for code in label if code >> ACTION_BITS))
 
 
 def ways(label: Label, sizes: Sequence[int]) -> int:
     """Into how many parts a label cuts the value."""
-    return math.prod(size for code, size in zip(label, sizes, strict=True) if 0 < code <= LAST_TILE)
+    return math.prod(size for code, size in zip(in_tiles(label), sizes, strict=True) if 0 < code <= LAST_TILE)
 
 
 def local_dims(shape: tuple[int, ...], label: Label, sizes: Sequence[int]) -> list[float]:
     """What a device holds of each dim; no whole number where the label does not divide the dim."""
     dims = [float(n) for n in shape]
-    for code, size in zip(label, sizes, strict=True):
+    for code, size in zip(in_tiles(label), sizes, strict=True):
         if 0 < code <= LAST_TILE:
             dims[code - 1] /= size
     return dims

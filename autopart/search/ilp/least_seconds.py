@@ -31,6 +31,7 @@ from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.compute import roofline_s
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, SLICING, UPDATE
 from autopart.search.ilp.certain_traffic import Traffic, certain_traffic
+from autopart.search.ilp.fusion_regions import Regions
 from autopart.search.ilp.kernel_shares import Shares, kernel_shares
 from autopart.search.ilp.labels import Label, local_dims, ways
 from autopart.search.ilp.strategies import OpStrategies
@@ -51,9 +52,11 @@ class Certain(NamedTuple):
     station: np.ndarray
 
 
-def certain(arrays: ProgramArrays, row: np.ndarray, of_op: np.ndarray, member: Sequence[int]) -> Certain:
+def certain(
+    arrays: ProgramArrays, parts: Regions, row: np.ndarray, of_op: np.ndarray, member: Sequence[int]
+) -> Certain:
     """What is certain of all ops of a node at once, at the op `member[node]`; `of_op[op]` is an op's node, or -1."""
-    traffic, parts = certain_traffic(arrays)
+    traffic = certain_traffic(arrays, parts)
     shares = kernel_shares(arrays, parts, traffic, row)
     ops = np.flatnonzero(of_op >= 0)
     stands = np.arange(len(of_op))

@@ -7,6 +7,8 @@ A bound is only as good as the cheapest way around what a lowering must do, so t
 use are priced as they are planned, as far as the time allows. A move before a use is one plan. After an op there may be
 two: to the layout in which the value waits, and from there to its reader.
 
+A use that reads stretches has the plan to the tile, or to the whole dim, and the step from there.
+
     (17, 2) -> (1, 0)     by way of (1, 2), (1, 0), (0, 2), (0, 0): what is pending is reduced into what the reader
                           wants, or whole; other axes wait as they were left, or whole where an action keeps them
 """
@@ -15,18 +17,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autopart.core.mesh import Mesh
 from autopart.core.op import TensorType
+from autopart.core.stretch import Stretch
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.lower_for_device import forms_for
 from autopart.costmodel.simulator.redistribution_costs import plan_cost
-from autopart.search.ilp.labels import Label, distributed_types, divides, is_pending
-from autopart.spmd.redistribution import plan
+from autopart.search.ilp.label_steps import DEF, DEF_ALONE, WAIT
+from autopart.search.ilp.labels import Label, distributed_types, divides, in_tiles, is_pending, stretches_of
+from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
+from autopart.spmd.redistribution.stretch_step import with_stretches
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
@@ -36,6 +41,9 @@ PAIRS_PER_JOB, LEAST_PER_JOB = 50, 1000
 
 Pair = tuple[TensorType, Label, Label]
 """A move of a value of a type from one label to another."""
+
+LeastMove = tuple[TensorType, Label, Label, int]
+"""The same with the row of the tables by which it counts for the bound."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +55,15 @@ class PlannedMoves:
     links: Links
     cost: Any
     forms: EmittedCost | None
+    stretches: tuple[tuple[int, Stretch], ...] = ()
     _known: dict[tuple[Label, Label], tuple[float, float]] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(type_: TensorType, task: SearchTask) -> PlannedMoves:
         """Those of a search's lowerings."""
         mesh = task.partitioning.mesh
-        return PlannedMoves(type_, mesh, mesh_links(mesh), task.options.redistribution_cost, forms_for(mesh))
+        stretches = task.partitioning.table.stretches
+        return PlannedMoves(type_, mesh, mesh_links(mesh), task.options.redistribution_cost, forms_for(mesh), stretches)
 
     def seconds(self, source: Label, target: Label) -> tuple[float, float]:
         """(seconds, seconds without the latency of a reduction that may be combined) between the two layouts of two
@@ -67,28 +77,44 @@ class PlannedMoves:
             return math.inf, math.inf
         whole = combined = math.inf
         for from_ in distributed_types(self.type_.shape, source, self.mesh):
-            for to in distributed_types(self.type_.shape, target, self.mesh):
-                steps = plan(from_, to, element_bytes=self.type_.element_bytes, cost=self.cost, forms=self.forms)
-                priced = plan_cost(steps, self.type_.element_bytes, self.links)
+            for to in distributed_types(self.type_.shape, in_tiles(target), self.mesh):
+                priced = plan_cost(self._plan(from_, to, target), self.type_.element_bytes, self.links)
                 found = priced.seconds + priced.copy_s
                 whole = min(whole, found)
                 combined = min(combined, found - (priced.latency_s if priced.combinable else 0.0))
         return whole, combined
 
-    def after_op(self, source: Label, target: Label) -> float:
-        """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in."""
-        best, sizes = math.inf, self.mesh.axis_sizes
+    def _plan(self, source: DistributedType, tiles: DistributedType, target: Label) -> Plan:
+        element_bytes, cost, forms = self.type_.element_bytes, self.cost, self.forms
+
+        def plan_to(there: DistributedType) -> Plan:
+            return plan(source, there, element_bytes=element_bytes, cost=cost, forms=forms)
+
+        read = [self.stretches[number] for number in stretches_of(target)]
+        return with_stretches(plan_to, tiles, read, element_bytes, cost, forms) if read else plan_to(tiles)
+
+    def least(self, source: Label, target: Label, row: int) -> float:
+        """Seconds of a move at least, by the row of the tables that it counts in."""
+        if row in (DEF, DEF_ALONE):
+            return self.after_op(source, target)[row == DEF_ALONE]
+        return self.seconds(source, target)[row == WAIT]
+
+    def after_op(self, source: Label, target: Label) -> tuple[float, float]:
+        """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in: without
+        the latency of a reduction that may be combined, and with it."""
+        best, alone, sizes = math.inf, math.inf, self.mesh.axis_sizes
         for waits in itertools.product(*map(_between, source, target)):
             if divides(self.type_.shape, waits, sizes):
-                first = self.seconds(source, waits)[1] if waits != source else 0.0
+                by_itself, combined = self.seconds(source, waits) if waits != source else (0.0, 0.0)
                 second = self.seconds(waits, target)[0] if waits != target else 0.0
-                best = min(best, first + second)
-        return best
+                best, alone = min(best, combined + second), min(alone, by_itself + second)
+        return best, alone
 
 
 def _between(source: int, target: int) -> list[int]:
     """What an axis may do while a value waits that it leaves as `source` and reads as `target`."""
-    return list(dict.fromkeys((target, 0) if is_pending(source) and source != target else (source, target, 0)))
+    (tile,) = in_tiles((target,))
+    return list(dict.fromkeys((tile, 0) if is_pending(source) and source != tile else (source, tile, 0)))
 
 
 @dataclass(frozen=True)
@@ -106,15 +132,15 @@ class ExactJob:
 
 @dataclass(frozen=True)
 class LeastJob:
-    """Moves of one type of value; a worker answers with the least seconds of each before a use, and after an op."""
+    """Moves of one type of value: source, target, row of the tables; a worker answers with the least seconds of all."""
 
     type_: TensorType
-    pairs: tuple[tuple[Label, Label], ...]
+    moves: tuple[tuple[Label, Label, int], ...]
 
-    def answer(self, task: SearchTask) -> tuple[tuple[float, float], ...]:
+    def answer(self, task: SearchTask) -> tuple[float, ...]:
         """The prices on the task's mesh."""
         moves = PlannedMoves.of(self.type_, task)
-        return tuple((moves.seconds(*pair)[0], moves.after_op(*pair)) for pair in self.pairs)
+        return tuple(moves.least(*move) for move in self.moves)
 
 
 def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:
@@ -122,17 +148,16 @@ def exact_jobs(pairs: Iterable[Pair]) -> list[ExactJob]:
     return [ExactJob(type_, part) for type_, part in _parts(pairs, PAIRS_PER_JOB)]
 
 
-def least_jobs(pairs: Iterable[Pair]) -> list[LeastJob]:
+def least_jobs(moves: Iterable[LeastMove]) -> list[LeastJob]:
     """The same for the bound."""
-    return [LeastJob(type_, part) for type_, part in _parts(pairs, LEAST_PER_JOB)]
+    return [LeastJob(type_, part) for type_, part in _parts(moves, LEAST_PER_JOB)]
 
 
-def _parts(pairs: Iterable[Pair], most: int) -> list[tuple[TensorType, tuple[tuple[Label, Label], ...]]]:
-    of: dict[TensorType, dict[tuple[Label, Label], None]] = {}
-    for type_, source, target in pairs:
-        of.setdefault(type_, {})[source, target] = None
-    found: list[tuple[TensorType, tuple[tuple[Label, Label], ...]]] = []
-    for type_, pairs_of in of.items():
-        wanted: Sequence[tuple[Label, Label]] = sorted(pairs_of)
-        found += [(type_, tuple(wanted[i : i + most])) for i in range(0, len(wanted), most)]
-    return found
+def _parts(moves: Iterable[tuple[Any, ...]], most: int) -> Iterator[tuple[TensorType, tuple[Any, ...]]]:
+    of: dict[TensorType, dict[tuple[Any, ...], None]] = {}
+    for type_, *move in moves:
+        of.setdefault(type_, {})[tuple(move)] = None
+    for type_, wanted in of.items():
+        in_order = sorted(wanted)
+        for i in range(0, len(in_order), most):
+            yield type_, tuple(in_order[i : i + most])

@@ -167,6 +167,7 @@ def _of_op(
             start.program.specs[spec], start.table.of[spec], start.mesh.axis_sizes, Fixed(mapping, is_open),
             passages=ways.passages[key[1]], divided=bool(statics.passages.divided[spec]),
             from_scalars=bool(statics.passages.from_scalars[op]), repeats=int(arrays.specs["repeats"][spec]),
+            stretches=start.table.stretches,
         )  # fmt: skip
     return known[key]
 

@@ -9,7 +9,7 @@ There are many pairs of labels and few that a plan uses. So a table is made of s
 each at the simulator's price, and of the cheapest sequences of them (`label_steps.py`):
 
     use, def    what a move before a use, or right after an op, costs at least, for the bound: links alone, and after an
-                op no latency of reductions, which may be combined
+                op no latency of reductions that may be combined (`soon_read.py` says of which values none is)
     plan        with local copies as they usually are, for the plan
     exact       what the simulator asks for the very plan that a lowering makes: asked for the pairs that a solution
                 uses (`lowered_moves.py`), and put in the table in place of what stood there
@@ -28,15 +28,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autopart.core.op import TensorType
+from autopart.core.stretch import Stretch
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.search.ilp.label_steps import DEF, PLAN, USE, move_seconds
-from autopart.search.ilp.labels import Label, divides, is_pending
-from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, Pair
+from autopart.search.ilp.label_steps import DEF, DEF_ALONE, PLAN, USE, WAIT, move_seconds
+from autopart.search.ilp.labels import Label, divides, is_pending, stretches_of
+from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, LeastMove, Pair
+from autopart.search.ilp.stretch_ways import labels_on_the_way, stretch_ways
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
 
-__all__ = ["DEF", "PLAN", "USE", "PriceJob", "Prices", "moved_to", "price_jobs"]
+__all__ = ["DEF", "DEF_ALONE", "PLAN", "USE", "WAIT", "PriceJob", "Prices", "moved_to", "price_jobs"]
 
 MOST_LABELS = 700
 """A type of more labels has a table without sequences: what a single collective cannot do costs nothing at least."""
@@ -44,15 +46,28 @@ MOST_LABELS = 700
 
 @dataclass(frozen=True)
 class PriceJob:
-    """A type of value and the labels it has; a worker answers with float64[3, labels, labels]: `USE`, `DEF`, `PLAN`."""
+    """A type of value and the labels it has; a worker answers with float64[5, labels, labels], a table for each of
+    `USE`, `DEF`, `PLAN`, `DEF_ALONE` and `WAIT`.
+
+    Labels of uses that read stretches are the last: they are reached, not left.
+    """
 
     type_: TensorType
     labels: tuple[Label, ...]
 
     def answer(self, task: SearchTask) -> np.ndarray:
         """The prices on the task's mesh."""
-        links = mesh_links(task.partitioning.mesh)
-        return move_seconds(self.type_, self.labels, links, sequences=len(self.labels) <= MOST_LABELS)
+        mesh, stretches = task.partitioning.mesh, task.partitioning.table.stretches
+        plain = [label for label in self.labels if not stretches_of(label)]
+        place = {label: i for i, label in enumerate(plain)}
+        tiles = move_seconds(self.type_, plain, mesh_links(mesh), sequences=len(plain) <= MOST_LABELS)
+        found = np.full((5, len(self.labels), len(self.labels)), np.inf)
+        found[:DEF_ALONE, : len(plain), : len(plain)] = tiles
+        for j, label in enumerate(self.labels[len(plain) :], len(plain)):
+            ways = stretch_ways(self.type_, label, stretches, mesh)
+            found[:DEF_ALONE, : len(plain), j] = np.min([tiles[:, :, place[begin]] + s for begin, s in ways], axis=0)
+        found[DEF_ALONE], found[WAIT] = found[USE], found[DEF]
+        return found
 
 
 def moved_to(source: Label, target: Label, stands: int) -> Label:
@@ -83,7 +98,7 @@ class Prices:
     _places: dict[tuple[TensorType, int, int, int], np.ndarray] = field(default_factory=dict, repr=False)
     _kept: list[Sequence[Label]] = field(default_factory=list, repr=False)
     exact: set[Pair] = field(default_factory=set, repr=False)
-    planned: set[Pair] = field(default_factory=set, repr=False)
+    planned: set[LeastMove] = field(default_factory=set, repr=False)
 
     @staticmethod
     def of(jobs: Sequence[PriceJob], answers: Sequence[np.ndarray]) -> Prices:
@@ -99,21 +114,20 @@ class Prices:
                 self.exact.add((job.type_, source, target))
         self._known.clear()
 
-    def learn_least(self, jobs: Sequence[LeastJob], answers: Sequence[tuple[tuple[float, float], ...]]) -> None:
+    def learn_least(self, jobs: Sequence[LeastJob], answers: Sequence[tuple[float, ...]]) -> None:
         """Puts the least prices of plans in the bound's tables, wherever they are higher."""
         for job, answer in zip(jobs, answers, strict=True):
             table = self._tables[job.type_]
-            for (source, target), (before_use, after_op) in zip(job.pairs, answer, strict=True):
-                at = table.place[source], table.place[target]
-                table.seconds[USE][at] = max(table.seconds[USE][at], before_use)
-                table.seconds[DEF][at] = max(table.seconds[DEF][at], after_op)
-                self.planned.add((job.type_, source, target))
+            for (source, target, row), least in zip(job.moves, answer, strict=True):
+                at = row, table.place[source], table.place[target]
+                table.seconds[at] = max(table.seconds[at], least)
+                self.planned.add((job.type_, source, target, row))
         self._known.clear()
 
     def seconds(
         self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], which: int, stands: int = 0
     ) -> np.ndarray:
-        """float64[sources, targets]: seconds of each move (`moved_to`); `which` is `USE`, `DEF` or `PLAN`.
+        """float64[sources, targets]: seconds of each move (`moved_to`); `which` is a row of the tables.
 
         By identity: nodes share their tuples of labels, which are kept so that no other takes their place.
         """
@@ -138,13 +152,20 @@ class Prices:
         return self._places[key]
 
 
-def price_jobs(labels: Mapping[TensorType, Iterable[Label]], sizes: Sequence[int]) -> list[PriceJob]:
+def price_jobs(
+    labels: Mapping[TensorType, Iterable[Label]], sizes: Sequence[int], stretches: Sequence[tuple[int, Stretch]]
+) -> list[PriceJob]:
     """A job for each type: of the labels that nodes give it, and those on the way between them."""
-    return [PriceJob(type_, _universe(type_, list(given), sizes)) for type_, given in labels.items()]
+    return [PriceJob(type_, _universe(type_, list(given), sizes, stretches)) for type_, given in labels.items()]
 
 
-def _universe(type_: TensorType, given: list[Label], sizes: Sequence[int]) -> tuple[Label, ...]:
+def _universe(
+    type_: TensorType, given: list[Label], sizes: Sequence[int], stretches: Sequence[tuple[int, Stretch]]
+) -> tuple[Label, ...]:
     """The labels that are given; whole where they await a reduction; all that divide the type, if they are not many."""
+    reading = [label for label in given if stretches_of(label)]
+    given = [label for label in given if not stretches_of(label)]
+    given += [begin for label in reading for begin, _ in labels_on_the_way(label, stretches)]
     found = dict.fromkeys(given)
     for label in given:
         if any(map(is_pending, label)):
@@ -155,4 +176,4 @@ def _universe(type_: TensorType, given: list[Label], sizes: Sequence[int]) -> tu
     ]
     if math.prod(map(len, codes)) <= MOST_LABELS:
         found.update(dict.fromkeys(p for p in itertools.product(*codes) if divides(type_.shape, p, sizes)))
-    return tuple(found)
+    return (*found, *reading)

@@ -22,6 +22,7 @@ from autopart.costmodel.simulator.narrow_moves import narrow_moves, narrow_uses
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
+from autopart.search.ilp.fusion_regions import Regions, regions
 from autopart.search.ilp.held_bytes import Liveness, node_bytes
 from autopart.search.ilp.least_seconds import certain, least_seconds
 from autopart.search.ilp.nodes import Nodes
@@ -29,6 +30,7 @@ from autopart.search.ilp.op_seconds import SimulatedWork, planned_seconds
 from autopart.search.ilp.pending_ways import PendingWays
 from autopart.search.ilp.prices import PriceJob, Prices, price_jobs
 from autopart.search.ilp.solver import PairwiseProblem
+from autopart.search.ilp.soon_read import read_soon
 from autopart.spmd.device_local import LoweringContext
 
 
@@ -46,17 +48,21 @@ class Model:
 
     arrays, statics    of the program, as the simulator and the lowering have them
     ways               by which what is pending may pass
+    parts              which ops may run in one kernel
     narrow             bool[uses]: the use may be moved as bf16
+    soon               bool[values]: no reduction of the value is combined with others
     flow               with shares of shared moves that add up to one: for the bound
     table              prices, once they are known
     """
 
     nodes: Nodes
     arrays: ProgramArrays
+    parts: Regions
     statics: LoweringContext
     ways: PendingWays
     device: Device
     narrow: np.ndarray
+    soon: np.ndarray
     flow: Flow
     table: Prices
 
@@ -70,12 +76,16 @@ class Model:
         ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
         nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
         narrow = narrow_uses(arrays) & chip.around_matmul.narrows_operands
-        flow = Flow.of(nodes, statics, ways.stands, least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0), narrow)
-        return Model(nodes, arrays, statics, ways, chip, narrow, flow, Prices({}))
+        parts = regions(arrays, int(np.prod(start.mesh.axis_sizes)), into_matmul=chip.around_matmul.fuses_operands)
+        soon = read_soon(arrays, parts)
+        share = least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0)
+        flow = Flow.of(nodes, statics, ways.stands, share, narrow, soon)
+        return Model(nodes, arrays, parts, statics, ways, chip, narrow, soon, flow, Prices({}))
 
     def jobs(self) -> list[PriceJob]:
         """What workers must price."""
-        return price_jobs(self.flow.labels(), self.nodes.start.mesh.axis_sizes)
+        start = self.nodes.start
+        return price_jobs(self.flow.labels(), start.mesh.axis_sizes, start.table.stretches)
 
     def priced(self, jobs: Sequence[PriceJob], answers: Sequence[np.ndarray]) -> Model:
         """With the prices that workers answered."""
@@ -90,7 +100,7 @@ class Model:
     def least_once(self) -> list[np.ndarray]:
         """Per node, for each strategy, the seconds that one run of one of its ops takes at least."""
         nodes, sizes = self.nodes, self.nodes.start.mesh.axis_sizes
-        known = certain(self.arrays, device_row(self.device), nodes.of_op, nodes.member)
+        known = certain(self.arrays, self.parts, device_row(self.device), nodes.of_op, nodes.member)
         found: list[np.ndarray] = []
         for node, options in enumerate(nodes.strategies):
             op = nodes.member[node]
@@ -122,7 +132,7 @@ class Model:
                 seconds[node] = trips[ops] @ planned_seconds(self.arrays, row, ops, done, options, sizes)
         shares = observed_shares(run, equal_shares(nodes, self.statics))
         narrow = observed_narrow(run, self.narrow)
-        return PlanCosts(seconds, Flow.of(nodes, self.statics, self.ways.stands, shares, narrow))
+        return PlanCosts(seconds, Flow.of(nodes, self.statics, self.ways.stands, shares, narrow, self.soon))
 
     def problem_of(self, costs: PlanCosts, held: Liveness) -> PairwiseProblem:
         """The problem of a plan, by the prices of moves that are known now."""

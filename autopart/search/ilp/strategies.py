@@ -25,7 +25,8 @@ from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import excluded
 from autopart.core.op import OpSpec, TileMapping
 from autopart.core.ops.passages import Passage
-from autopart.search.ilp.labels import Label, divides
+from autopart.core.stretch import Stretch
+from autopart.search.ilp.labels import Label, divides, reading
 
 NONE, PASS = -1, -2
 """In place of a mapping's number: no loop over the axis; `PASS - i`: parts pass by the i-th passage."""
@@ -49,7 +50,7 @@ class OpStrategies:
     """The strategies of one op.
 
     mapping[s]        per axis: a mapping's number, `NONE`, or `PASS - i`
-    required[k][s]    the label in which operand k is read
+    required[k][s]    the label in which operand k is read, with the stretches that are read of it
     native[r][s]      the label in which result r is left
     ways              float64[s]: over how many devices the loops divide the op's work
     """
@@ -75,6 +76,7 @@ def op_strategies(
     divided: bool = False,
     from_scalars: bool = False,
     repeats: int = 0,
+    stretches: Sequence[tuple[int, Stretch]] = (),
 ) -> OpStrategies:
     """The strategies of an op of this kind from a starting state; at least one.
 
@@ -82,6 +84,7 @@ def op_strategies(
     divided        nothing passes on an axis over which a loop divides the op
     from_scalars   it may be made whole on every device, whatever its mapping, for a reader that works on parts
     repeats        bits by mapping number: a loop over that mapping divides no work
+    stretches      (dim, stretch) by the number that labels have (`MappingTable.stretches`)
     """
     passing, whole = [PASS - i for i in range(len(passages))], [NONE] if from_scalars else []
     choices: list[list[int]] = []
@@ -94,7 +97,11 @@ def op_strategies(
     for combination in itertools.product(*choices):
         if not _divide(mappings, combination, sizes):
             continue
-        required = tuple(_required(mappings, passages, combination, k) for k in range(len(spec.operands)))
+        pairs = tuple(zip(combination, sizes, strict=True))
+        required = tuple(
+            tuple(_code_read(mappings, passages, m, k, stretches if size > 1 else ()) for m, size in pairs)
+            for k in range(len(spec.operands))
+        )
         native = tuple(_native(mappings, passages, combination, r) for r in range(len(spec.results)))
         labelled = zip((*spec.operands, *spec.results), (*required, *native), strict=True)
         if combination == fixed.mapping or all(divides(t.shape, label, sizes) for t, label in labelled):
@@ -123,15 +130,22 @@ def _divide(mappings: Sequence[TileMapping], combination: Label, sizes: Sequence
     return True
 
 
-def _required(mappings: Sequence[TileMapping], passages: Sequence[Passage], combination: Label, operand: int) -> Label:
-    label: list[int] = []
-    for m in combination:
-        passage = passages[PASS - m] if m <= PASS else None
-        if passage is not None:
-            label.append(passage.code if passage.parts[operand] else 0)
-        else:
-            label.append(mappings[m].operands[operand] + 1 if m != NONE else 0)
-    return tuple(label)
+def _code_read(
+    mappings: Sequence[TileMapping],
+    passages: Sequence[Passage],
+    m: int,
+    operand: int,
+    stretches: Sequence[tuple[int, Stretch]],
+) -> int:
+    """What an axis that uses mapping, or passage, `m` does to an operand as it is read."""
+    if m <= PASS:
+        passage = passages[PASS - m]
+        return passage.code if passage.parts[operand] else 0
+    if m == NONE:
+        return 0
+    dim, stretch = mappings[m].operands[operand], mappings[m].stretch(operand)
+    read = (dim, stretch)
+    return dim + 1 if stretch is None or not stretches else reading(dim + 1, stretches.index(read))
 
 
 def _native(mappings: Sequence[TileMapping], passages: Sequence[Passage], combination: Label, result: int) -> Label:

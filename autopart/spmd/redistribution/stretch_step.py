@@ -99,9 +99,9 @@ def with_stretches(
     dims = tuple(stretches)
     offers = []
     for whole in itertools.product((False, True), repeat=len(dims)):
-        between = _whole_on(target, [dim for (dim, _), is_whole in zip(dims, whole, strict=True) if is_whole])
+        between = whole_on(target, [dim for (dim, _), is_whole in zip(dims, whole, strict=True) if is_whole])
         plan = plan_to(between)
-        steps = _steps(between, target, dims, whole)
+        steps = stretch_steps(between, target, dims, whole)
         if forms is not None:
             price = sum(forms.emitted_cost(step, element_bytes) for step in (*plan.steps, *steps))
         else:
@@ -111,14 +111,15 @@ def with_stretches(
     return min(offers, key=lambda offer: offer[:3])[3]
 
 
-def _whole_on(target: DistributedType, dims: list[int]) -> DistributedType:
+def whole_on(target: DistributedType, dims: list[int]) -> DistributedType:
+    """The type with these dims whole."""
     return replace(target, axes=tuple(() if d in dims else axes for d, axes in enumerate(target.axes)))
 
 
-def _steps(
+def stretch_steps(
     between: DistributedType, target: DistributedType, dims: tuple[tuple[int, Stretch], ...], whole: tuple[bool, ...]
 ) -> tuple[StretchStep, ...]:
-    """One step per dim, in turn; the type changes with the last."""
+    """From `between`, with `whole` dims whole, to the stretches: one step per dim; the type changes with the last."""
     steps, read = [], between.local_shape
     for number, ((dim, stretch), is_whole) in enumerate(zip(dims, whole, strict=True)):
         after = target if number + 1 == len(dims) else between
