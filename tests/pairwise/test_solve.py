@@ -62,7 +62,7 @@ def test_bound_is_never_above_the_optimum(seed, tight):
     if state.infeasible or not len(state.nodes):
         return
     ascent = Ascent(network(state.rest(), state.room))
-    ascent.climb(60, 200.0)
+    ascent.climb(60)
     assert ascent.bound + state.offset <= optimum(problem) + 1e-6
 
 
@@ -74,7 +74,7 @@ def test_local_search_gives_choices_that_fit_and_cost_what_it_says(seed):
         return
     net = network(state.rest(), state.room)
     ascent, local = Ascent(net), LocalSearch(net, seed)
-    found = local.repair(ascent.climb(20, 200.0), ascent.best_price)
+    found = local.repair(ascent.climb(20), ascent.best_price)
     if found is None:
         return
     assert local.offer(found)

@@ -30,7 +30,7 @@ def numbers(value: Any, field: Field) -> Floats:
 
 
 def _no_number(value: Any) -> tuple[tuple[int, ...], Any] | None:
-    """The first entry of lists of lists that is no number a float64 can hold, and where it is; None if there is none."""
+    """Where the first entry is that no float64 can hold, in lists of lists, and the entry; None if there is none."""
     if not isinstance(value, (list, tuple)):
         is_integer = isinstance(value, int) and not isinstance(value, bool)
         held = _held_by_floats([value]) if is_integer else np.asarray(value).dtype.kind in "iuf"

@@ -91,3 +91,9 @@ def cost_of(net: Network, choice: Ints) -> float:
         width = net.start[net.v[e] + 1] - net.start[net.v[e]]
         total += net.edge_cost[net.edge_start[e] + choice[net.u[e]] * width + choice[net.v[e]]]
     return float(total)
+
+
+def largest_cost(net: Network) -> float:
+    """The largest cost of a strategy or pair that is not forbidden; 1 where all are 0."""
+    finite = net.edge_cost[np.isfinite(net.edge_cost)]
+    return float(max(np.abs(net.cost).max(initial=0.0), np.abs(finite).max(initial=0.0))) or 1.0
