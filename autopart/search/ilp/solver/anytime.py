@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from autopart.core.arguments import NONE, check, function_of, number, whole
 from autopart.search.ilp.solver.ascent import Ascent
+from autopart.search.ilp.solver.contraction import contracted
 from autopart.search.ilp.solver.exact import Exact, solve_exactly
 from autopart.search.ilp.solver.local_search import LocalSearch
 from autopart.search.ilp.solver.network import Network, network, used_over_time
@@ -164,10 +165,15 @@ class _Run:
         """Rounds on what is left after reductions."""
         rest = state.rest()
         small = int(np.isfinite(rest.edge_cost).sum()) <= SMALL
-        net = network(rest, state.room)
+        fewer = contracted(rest, state.room)
+        if fewer is None:
+            self.infeasible = True
+            self.notes.append("no choice avoids all pairs that are forbidden")
+            return
+        net = fewer.net
         ascent, local = Ascent(net), LocalSearch(net, self.seed, lambda: self.left > 0)
         if self.choice is not None:
-            local.offer(state.narrowed(self.choice))
+            local.offer(fewer.narrowed(state.narrowed(self.choice)))
         self.learn(None, state.offset + ascent.bound)
         tried_at, turn = -math.inf, 0
         while self.left > 0 and not self.closed:
@@ -181,9 +187,9 @@ class _Run:
                     local.improve(ascent.best_price, repaired)
                     local.offer(repaired)
             local.improve(ascent.best_price)
-            choice = None if local.best is None else state.restored(local.best)
-            self.learn(choice, state.offset + ascent.bound)
-            if small and turn == ROUNDS_BEFORE_EXACT and self.finish(state, rest, local.best):
+            best = None if local.best is None else fewer.expanded(local.best)
+            self.learn(None if best is None else state.restored(best), state.offset + ascent.bound)
+            if small and turn == ROUNDS_BEFORE_EXACT and self.finish(state, rest, best):
                 return
 
     def finish(self, state: Reduction, rest: PairwiseProblem, best: Ints | None) -> bool:

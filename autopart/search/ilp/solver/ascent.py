@@ -5,16 +5,16 @@
     x 2.5, x 1.1, ..          the last choices use 99 to 101 of 100         bound 84.0
 
 Prices are multiplied, as multiplicative weights for packing programs are (Plotkin, Shmoys and Tardos 1995): by e to the
-power of the share by which the choice is over or under what there is room for, times a step that gets shorter. So a price
-is of the right size after a few steps, whatever the costs are counted in, and no guess of the optimum is needed.
+power of the share by which the choice is over or under what there is room for, times a step that gets shorter. So a
+price is of the right size after a few steps, whatever costs are counted in, and no guess of the optimum is needed.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from autopart.search.ilp.solver.dual import decoded, no_messages, reprice, sweep
-from autopart.search.ilp.solver.network import Network, largest_cost, price_while_live, used_over_time
+from autopart.search.ilp.solver.dual import decoded, no_messages, sweep
+from autopart.search.ilp.solver.network import Network, largest_cost, paid, used_over_time
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
 FIRST = 0.1
@@ -38,7 +38,7 @@ class Ascent:
 
     def __init__(self, net: Network):
         self.net, self.messages = net, no_messages(net)
-        self.price, self._steps = np.zeros(len(net.room)), 0
+        self.price, self._paid, self._steps = np.zeros(len(net.room)), np.zeros(len(net.cost)), 0
         self.bound, self.best_price = -1e300, self.price
         for _ in range(WARM_UP):
             self._sweep()
@@ -62,7 +62,7 @@ class Ascent:
 
     def choice(self) -> Ints:
         """What the messages say now: often within a few per cent of the room, and maybe forbidden."""
-        return decoded(self.net, self.messages, price_while_live(self.net, self.price))
+        return decoded(self.net, self.messages, self.net.cost + self._paid)
 
     def _step(self, choice: Ints) -> None:
         room = self.net.room
@@ -80,5 +80,6 @@ class Ascent:
         self._steps += 1
 
     def _set(self, price: Floats) -> None:
-        reprice(self.net, self.messages, price - self.price)
-        self.price = price
+        now = paid(self.net, price)
+        self.messages.theta[:] += now - self._paid
+        self.price, self._paid = price, now
