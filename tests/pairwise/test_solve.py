@@ -19,7 +19,7 @@ from autopart.search.ilp.solver import exact as exact_module
 from autopart.search.ilp.solver.ascent import Ascent
 from autopart.search.ilp.solver.exact import solve_exactly
 from autopart.search.ilp.solver.local_search import LocalSearch
-from autopart.search.ilp.solver.network import network
+from autopart.search.ilp.solver.network import cost_of, network, used_over_time
 from autopart.search.ilp.solver.reduction import reduced
 from tests.pairwise.random_problems import optimum, random_problem
 
@@ -155,19 +155,28 @@ def rest_of(seed: int):
         problem = random_problem(seed + offset, nodes=14, most=4, edges=30, forbidden=0.0, tight=0.4)
         state = reduced(problem)
         if not state.infeasible and len(state.nodes):
-            return state.rest(), state.room
+            return network(state.rest(), state.room)
     raise AssertionError("no problem is left of any seed")
 
 
 def test_highs_and_cbc_give_equal_optima(monkeypatch):
-    rest, room = rest_of(0)
-    by_highs = solve_exactly(rest, room, 30)
+    net = rest_of(0)
+    by_highs = solve_exactly(net, np.arange(len(net.room)), 30)
     monkeypatch.setattr(exact_module.importlib.util, "find_spec", lambda name: None)
-    by_cbc = solve_exactly(rest, room, 30)
+    by_cbc = solve_exactly(net, np.arange(len(net.room)), 30)
     assert by_highs.done
     assert by_cbc.done
-    assert rest.cost_of(by_highs.choice) == rest.cost_of(by_cbc.choice)
+    assert cost_of(net, by_highs.choice) == cost_of(net, by_cbc.choice)
     assert "HiGHS is not installed" in by_cbc.notes[0]
+
+
+def test_times_at_which_an_answer_is_over_are_added_until_it_fits():
+    net = rest_of(0)
+    every, none = (solve_exactly(net, np.arange(count), 30) for count in (len(net.room), 0))
+    assert every.done
+    assert none.done
+    assert cost_of(net, none.choice) == cost_of(net, every.choice) == pytest.approx(none.bound)
+    assert not (used_over_time(net, none.choice) > net.room).any()
 
 
 @pytest.mark.parametrize(
@@ -178,8 +187,8 @@ def test_crash_of_highs_is_said_and_cbc_answers(tmp_path, monkeypatch, crash, sa
     worker = tmp_path / "worker.py"
     worker.write_text(crash)
     monkeypatch.setattr(exact_module, "WORKER", worker)
-    rest, room = rest_of(0)
-    answer = solve_exactly(rest, room, 30)
+    net = rest_of(0)
+    answer = solve_exactly(net, np.arange(len(net.room)), 30)
     assert says in answer.notes[0]
     assert answer.done
     assert answer.choice is not None
@@ -200,8 +209,8 @@ def test_killed_highs_is_said_and_cbc_answers(tmp_path, monkeypatch):
         return process
 
     monkeypatch.setattr(exact_module.subprocess, "Popen", started)
-    rest, room = rest_of(0)
-    answer = solve_exactly(rest, room, 30)
+    net = rest_of(0)
+    answer = solve_exactly(net, np.arange(len(net.room)), 30)
     assert len(processes) == 1
     assert "was ended by signal 9" in answer.notes[0]
     assert answer.done
@@ -212,9 +221,9 @@ def test_highs_that_goes_on_after_its_time_is_ended_and_said_and_nothing_follows
     worker.write_text("import sys, time; sys.stdin.buffer.read(); time.sleep(600)")
     monkeypatch.setattr(exact_module, "WORKER", worker)
     monkeypatch.setattr(exact_module, "GRACE_S", 0.1)
-    rest, room = rest_of(0)
+    net = rest_of(0)
     began = time.monotonic()
-    answer = solve_exactly(rest, room, 0.2)
+    answer = solve_exactly(net, np.arange(len(net.room)), 0.2)
     assert time.monotonic() - began < 10
     assert answer.notes == ["HiGHS went on 0.1 s after its time limit, and was ended"]
     assert not answer.done

@@ -21,17 +21,20 @@ from numpy.typing import ArrayLike
 
 from autopart.core.arguments import NONE, check, function_of, number, whole
 from autopart.search.ilp.solver.ascent import Ascent
-from autopart.search.ilp.solver.contraction import contracted
+from autopart.search.ilp.solver.contraction import Contraction, contracted
 from autopart.search.ilp.solver.exact import Exact, solve_exactly
 from autopart.search.ilp.solver.local_search import LocalSearch
 from autopart.search.ilp.solver.network import Network, network, used_over_time
 from autopart.search.ilp.solver.pairwise_error import PairwiseError
-from autopart.search.ilp.solver.pairwise_problem import Ints, PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 from autopart.search.ilp.solver.reduction import NO_ROOM, Reduction, least_usage, reduced
 from autopart.search.ilp.solver.solution import Incumbent, Solution, Status
 
 SMALL = 150_000
 """Allowed pairs of strategies up to which an integer program is tried."""
+
+FEW_TIMES = 200
+"""The integer program begins with the room of at most so many times, the dearest ones."""
 
 ROUNDS_BEFORE_EXACT = 6
 CLIMB = 20
@@ -164,13 +167,13 @@ class _Run:
     def search(self, state: Reduction) -> None:
         """Rounds on what is left after reductions."""
         rest = state.rest()
-        small = int(np.isfinite(rest.edge_cost).sum()) <= SMALL
         fewer = contracted(rest, state.room)
         if fewer is None:
             self.infeasible = True
             self.notes.append("no choice avoids all pairs that are forbidden")
             return
         net = fewer.net
+        small = int(np.isfinite(net.edge_cost).sum()) <= SMALL
         ascent, local = Ascent(net), LocalSearch(net, self.seed, lambda: self.left > 0)
         if self.choice is not None:
             local.offer(fewer.narrowed(state.narrowed(self.choice)))
@@ -189,24 +192,29 @@ class _Run:
             local.improve(ascent.best_price)
             best = None if local.best is None else fewer.expanded(local.best)
             self.learn(None if best is None else state.restored(best), state.offset + ascent.bound)
-            if small and turn == ROUNDS_BEFORE_EXACT and self.finish(state, rest, best):
+            if small and turn == ROUNDS_BEFORE_EXACT and self.finish(state, fewer, ascent.best_price, local.best):
                 return
 
-    def finish(self, state: Reduction, rest: PairwiseProblem, best: Ints | None) -> bool:
+    def finish(self, state: Reduction, fewer: Contraction, price: Floats, best: Ints | None) -> bool:
         """The integer program on what is left. True if it came to an end."""
+
+        def restored(choice: Ints) -> Ints:
+            return state.restored(fewer.expanded(choice))
+
+        times = np.arange(len(price)) if len(price) <= FEW_TIMES else np.argsort(-price, kind="stable")[:FEW_TIMES]
         answer: Exact = solve_exactly(
-            rest,
-            state.room,
+            fewer.net,
+            times,
             self.left,
             best,
             self.seed,
             max(0.999 if self.whole else 0.0, self.gap * abs(self.cost) if self.choice is not None else 0.0),
-            lambda choice, bound: self.learn(None if choice is None else state.restored(choice), state.offset + bound),
+            lambda choice, bound: self.learn(None if choice is None else restored(choice), state.offset + bound),
         )
         self.notes += answer.notes
         self.infeasible = answer.infeasible and self.choice is None
         if answer.done and answer.choice is not None:
-            choice = state.restored(answer.choice)
+            choice = restored(answer.choice)
             self.learn(choice, state.offset + answer.bound if self.gap else self.problem.cost_of(choice))
         return answer.done
 
