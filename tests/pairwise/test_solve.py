@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pulp
 import pytest
 
 from autopart.search.ilp.solver import PairwiseError, PairwiseProblem, read_problem, solve
@@ -192,6 +193,38 @@ def test_crash_of_highs_is_said_and_cbc_answers(tmp_path, monkeypatch, crash, sa
     assert says in answer.notes[0]
     assert answer.done
     assert answer.choice is not None
+
+
+def test_without_any_solver_choices_and_bounds_come_all_the_same(monkeypatch):
+    monkeypatch.setattr(exact_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(pulp.PULP_CBC_CMD, "available", lambda self: False)
+    problem = random_problem(7, nodes=40, most=5, edges=90, forbidden=0.0, tight=0.4)
+    answer = solve(problem, 3)
+    assert problem.fits(answer.choice)
+    assert -math.inf < answer.bound <= answer.cost
+    assert answer.notes == ("HiGHS is not installed (pip install 'autopart[ilp]'): CBC instead", "CBC gave no answer")
+
+
+def test_ctrl_c_in_a_terminal_ends_solver_and_process_without_a_trace():
+    code = (
+        "from autopart.search.ilp.solver import solve\n"
+        "from tests.pairwise.random_problems import random_problem\n"
+        "heard = lambda incumbent: print('heard', flush=True)\n"
+        "problem = random_problem(11, nodes=400, most=9, edges=1600, forbidden=0.0, tight=0.3)\n"
+        "print(solve(problem, 100, progress=heard))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, text=True
+    ) as process:
+        while "heard" not in process.stdout.readline():
+            pass
+        time.sleep(0.5)
+        os.killpg(process.pid, signal.SIGINT)
+        said, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "stopped by Ctrl-C" in said
+    assert "bound" in said
+    assert not errors
 
 
 def test_killed_highs_is_said_and_cbc_answers(tmp_path, monkeypatch):
