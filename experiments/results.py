@@ -183,7 +183,7 @@ def certificate(kept: dict[str, Any]) -> str:
             f"{r['gap']:.0%}",
             f"{r['cpu_s']:.0f}",
         ]
-        for r in kept["large"]
+        for r in [*kept["large"], *({**r, "name": f"{r['name']} on {{x:4,y:4,z:2}}"} for r in kept.get("cube", []))]
     ]
     parts.append(table(["training step", "ops", "score", "lower bound", "gap", "CPU seconds"], rows))
     names = list(kept["gaps"][0]["optimizers"]) if kept.get("gaps") else []
@@ -245,8 +245,8 @@ def contest(kept: list[dict[str, Any]]) -> str:
         "CPU s",
     ]
     return prose(
-        "Instances of the ASPLOS 2025 contest on intra-operator parallelism, in the seconds of each row, by one process",
-        "beside others; the winner's solver runs eight. A cell is empty where XLA's solver has no entry.",
+        "Instances of the ASPLOS 2025 contest on intra-operator parallelism, in the seconds of each row, by one",
+        "process; the winner's solver runs eight. A cell is empty where XLA's solver has no entry.",
     ) + table(head, rows)
 
 

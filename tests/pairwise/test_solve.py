@@ -22,7 +22,7 @@ from autopart.search.ilp.solver.exact import solve_exactly
 from autopart.search.ilp.solver.local_search import LocalSearch
 from autopart.search.ilp.solver.network import cost_of, network, used_over_time
 from autopart.search.ilp.solver.reduction import reduced
-from tests.pairwise.random_problems import optimum, random_problem
+from tests.pairwise.random_problems import layered_problem, optimum, random_problem
 
 
 def dense(seed: int, tight: float = 0.5, nodes: int = 9) -> PairwiseProblem:
@@ -53,6 +53,15 @@ def test_contest_instance_is_proved_optimal(letter, optimal, seconds):
     path = Path(__file__).parents[2] / "experiments" / "iopddl" / "data" / f"asplos-2025-iopddl-{letter}.json.gz"
     answer = solve(read_problem(path), seconds)
     assert (answer.status, answer.cost) == ("optimal", optimal)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tight", [0.02, 0.1, 0.3])
+def test_large_problem_has_an_answer_near_its_bound(tight):
+    problem = layered_problem(0, layers=400, tight=tight)
+    answer = solve(problem, 60)
+    assert problem.fits(answer.choice)
+    assert answer.gap < 0.02
 
 
 @pytest.mark.parametrize("seed", range(25))
