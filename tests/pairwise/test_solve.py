@@ -275,6 +275,7 @@ def test_highs_that_goes_on_after_its_time_is_ended_and_said_and_nothing_follows
     ("arguments", "says"),
     [
         ({"seconds": -1}, "seconds is -1"),
+        ({"seconds": 10**400}, "seconds is 1000"),
         ({"seed": 0.5}, "seed is 0.5"),
         ({"progress": 3}, "progress is 3"),
         ({"start": [0]}, "choice has shape"),
