@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,12 +61,17 @@ def number(least: float, most: float = math.inf, above: bool = False) -> Kind:
     """Finite numbers from `least`, or above it, to `most`."""
     says = f"a number {'above' if above else 'of at least'} {least:g}"
     says += f" and at most {most:g}" if most < math.inf else ""
-    return Kind(says, lambda v: is_real(v) and math.isfinite(v) and (least < v if above else least <= v) and v <= most)
+    return Kind(says, lambda v: is_finite(v) and (least < v if above else least <= v) and v <= most)
 
 
 def is_real(value: Any) -> bool:
     """True for a number that can be compared with others."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # NaN does not
+
+
+def is_finite(value: Any) -> bool:
+    """True for a number that a float64 can hold, infinity aside."""
+    return is_real(value) and abs(value) <= sys.float_info.max
 
 
 def instance(says: str, *types: type) -> Kind:

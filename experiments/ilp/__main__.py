@@ -2,9 +2,11 @@
 
     python -m experiments.ilp                     programs small enough to enumerate, on {a:4} and {a:4,b:2}
     python -m experiments.ilp --large T32 UNet    training steps on {batch:16,model:2}: gap, seconds by part
+    python -m experiments.ilp --cube T32 UNet     the same on {x:4,y:4,z:2}
     python -m experiments.ilp --bounds T32        their bounds without deadlines: CPU seconds of the parts
     python -m experiments.ilp --depth 12 24 48    decoders of so many layers: CPU seconds of the parts
     python -m experiments.ilp --gaps gnn_forces   every optimizer for the same seconds, against the one bound
+    python -m experiments.ilp --workers UNet      how evenly two workers share cost tables and neighbourhoods
 
 Each run replaces its rows in `results.json`.
 """
@@ -42,8 +44,10 @@ from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
 from experiments.automatic.cases import CASES, MESH, traced
 from experiments.ilp.small import MESHES, SMALL, partitioning
+from experiments.ilp.workers import shared
 from experiments.models import t32
 
+CUBE = ap.Mesh({"x": 4, "y": 4, "z": 2}, device="tpu_v3")
 RESULTS = Path(__file__).with_name("results.json")
 COMPARED = {
     "greedy": ap.Greedy,
@@ -58,14 +62,22 @@ COMPARED = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="experiments.ilp")
     parser.add_argument("--large", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    parser.add_argument("--cube", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
     parser.add_argument("--gaps", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
     parser.add_argument("--bounds", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    parser.add_argument("--workers", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
     parser.add_argument("--depth", nargs="*", type=int, metavar="LAYERS", default=None)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each search but the small ones")
     options = parser.parse_args()
     if options.gaps is not None:
         for name in options.gaps or [c.name for c in CASES]:
             record("gaps", [gaps(name, options.seconds)])
+    elif options.cube is not None:
+        for name in options.cube or ["T32", "UNet", "GNS 8,192"]:
+            record("cube", [large(name, options.seconds, CUBE)])
+    elif options.workers is not None:
+        for name in options.workers or ["UNet", "T32"]:
+            record("workers", [shared(name, start_of(name))])
     elif options.depth is not None:
         for layers in options.depth or (12, 24, 48):
             record("depth", [to_the_end(str(layers), deep(layers))])
@@ -117,9 +129,14 @@ def small(name: str, mesh: str) -> dict[str, Any]:
     return row
 
 
-def large(name: str, wall_s: float) -> dict[str, Any]:
+def start_of(name: str, mesh: ap.Mesh = MESH) -> Partitioning:
+    """A training step that nothing has been decided about."""
+    return Partitioning(next(c for c in CASES if c.name == name).program, mesh)
+
+
+def large(name: str, wall_s: float, mesh: ap.Mesh = MESH) -> dict[str, Any]:
     """One training step: the answer, the bound, and how the plan compares with its program."""
-    start = Partitioning(next(c for c in CASES if c.name == name).program, MESH)
+    start = start_of(name, mesh)
     report, seconds, cpu_s = reported(start, ap.ILP(seconds=wall_s / 6), Budget(None, wall_s))
     best = report["best"]
     row = {
@@ -174,7 +191,7 @@ def to_the_end(name: str, program: Program) -> dict[str, Any]:
 
 def gaps(name: str, seconds: float) -> dict[str, Any]:
     """One training step: what each optimizer finds in so many seconds after the named schedules, over the bound."""
-    start = Partitioning(next(c for c in CASES if c.name == name).program, MESH)
+    start = start_of(name)
     reports = {n: reported(start, make(), Budget(None, seconds))[0] for n, make in COMPARED.items()}
     bound = max(r.get("lower_bound", 0.0) for r in reports.values())
     rows = {

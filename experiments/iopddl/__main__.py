@@ -2,13 +2,15 @@
 
 python -m experiments.iopddl                            the two stored instances, to proved optima
 python -m experiments.iopddl --instances FOLDER         every .json and .json.gz of a folder
+
+Each run replaces its rows in `results.json`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,14 @@ from autopart.search.ilp.solver import read_problem, solve
 from experiments.iopddl.published import PUBLISHED
 
 HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
 COLUMNS = "instance  nodes   cost              bound             gap     status    wall s  CPU s  / winner  / XLA"
 
 
 def solved(path: Path, seconds: float) -> dict[str, Any]:
     """One row: what `solve` gives for the file in so many seconds, and its ratios to what was published."""
     problem = read_problem(path)
-    cpu = time.process_time()
+    cpu = sum(os.times()[:4])
     answer = solve(problem, seconds)
     known = PUBLISHED.get(path.name.split(".")[0][-1:])
     return {
@@ -32,8 +35,9 @@ def solved(path: Path, seconds: float) -> dict[str, Any]:
         "bound": answer.bound,
         "gap": answer.gap if answer.choice is not None else None,
         "status": answer.status,
+        "limit_s": seconds,
         "wall_s": round(answer.seconds, 1),
-        "cpu_s": round(time.process_time() - cpu, 1),
+        "cpu_s": round(sum(os.times()[:4]) - cpu, 1),
         "fits": answer.choice is not None and problem.fits(answer.choice),
         "over_winner": round(answer.cost / known.winner, 4) if known and answer.choice is not None else None,
         "over_xla": round(answer.cost / known.xla, 4) if known and known.xla and answer.choice is not None else None,
@@ -57,17 +61,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instances", type=Path, default=HERE / "data", help="a folder, or one file")
     parser.add_argument("--seconds", type=float, default=300.0, help="for each instance")
-    parser.add_argument("--write", type=Path, help="a JSON file for the rows")
     options = parser.parse_args()
     where: Path = options.instances
     files = [where] if where.is_file() else sorted([*where.glob("*.json"), *where.glob("*.json.gz")])
-    rows: list[dict[str, Any]] = []
     print(COLUMNS, flush=True)
     for path in files:
-        rows.append(solved(path, options.seconds))
-        print(line(rows[-1]), flush=True)
-        if options.write:
-            options.write.write_text(json.dumps(rows, indent=1) + "\n")
+        row = solved(path, options.seconds)
+        print(line(row), flush=True)
+        known = {r["instance"]: r for r in json.loads(RESULTS.read_text())} | {row["instance"]: row}
+        RESULTS.write_text(json.dumps([known[name] for name in sorted(known)], indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -42,3 +42,27 @@ def optimum(problem: PairwiseProblem) -> float:
     """The least cost of all choices that fit; inf if there is none."""
     choices = itertools.product(*(range(k) for k in problem.strategies))
     return min((problem.cost_of(c) for c in choices if problem.fits(c)), default=math.inf)
+
+
+def layered_problem(seed: int, layers: int, width: int = 40, layouts: int = 6, tight: float = 0.3) -> PairwiseProblem:
+    """A large problem such as programs give: layers of ops in which half of the neighbours must have equal layouts.
+
+    Parameters live throughout, all else for a few ops. `tight` places the limit between the least usage, of one layout
+    everywhere, and the most.
+    """
+    rng, count = np.random.default_rng(seed), layers * width
+    layout = [rng.permutation(layouts) for _ in range(count)]
+    costs = [rng.integers(0, 1000, layouts) for _ in range(count)]
+    size = rng.integers(1, 1000, count)
+    usages = [size[i] // (1 + layout[i]) for i in range(count)]
+    begin = np.arange(count)
+    lasts = rng.random(count) < 0.1
+    live = np.stack([np.where(lasts, 0, begin), np.where(lasts, count, begin + rng.integers(1, 2 * width, count))], 1)
+    edges = []
+    for i in range(1, count):
+        for j in {i - 1, max(0, i - int(rng.integers(2, width)))}:
+            moved = rng.integers(1, 500, (layouts, layouts)) * (layout[j][:, None] != layout[i])
+            edges.append((j, i, np.where(moved > 0, np.inf, 0.0) if rng.random() < 0.5 else moved))
+    free = PairwiseProblem.of(costs, usages, live, edges)
+    least, most = (free.usage_of([int((own == label).argmax()) for own in layout]) for label in (layouts - 1, 0))
+    return PairwiseProblem.of(costs, usages, live, edges, least + tight * (most - least))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autopart.search.ilp.solver.exact import values_of
-from autopart.search.ilp.solver.integer_program import integer_program
+from autopart.search.ilp.solver.integer_program import integer_program, values_of
 from autopart.search.ilp.solver.network import network, used_over_time
 from autopart.search.ilp.solver.pulp_model import pulp_model
 from autopart.search.ilp.solver.reduction import reduced
@@ -23,7 +22,7 @@ def programs():
 @pytest.mark.parametrize("number", range(5))
 def test_pulp_model_has_the_rows_and_numbers_of_the_arrays(number):
     rest, room = list(programs())[number]
-    program = integer_program(rest, room)
+    program = integer_program(network(rest, room), np.arange(len(room)))
     model, variables = pulp_model(program)
     matrix = np.zeros((len(program.lower), len(program.cost)))
     columns = np.repeat(np.arange(len(program.cost)), np.diff(program.start))
@@ -43,14 +42,15 @@ def test_pulp_model_has_the_rows_and_numbers_of_the_arrays(number):
 @pytest.mark.parametrize("number", range(5))
 def test_choice_is_feasible_in_the_program_as_in_the_problem_and_costs_the_same(number):
     rest, room = list(programs())[number]
-    program, net = integer_program(rest, room), network(rest, room)
+    net = network(rest, room)
+    program = integer_program(net, np.arange(len(room)))
     columns = np.repeat(np.arange(len(program.cost)), np.diff(program.start))
     rng = np.random.default_rng(number)
     for _ in range(20):
         choice = rng.integers(0, rest.strategies)
         if not np.isfinite(rest.cost_of(choice)):
             continue
-        x = values_of(rest, choice)
+        x = values_of(net, choice)
         sums = np.zeros(len(program.lower))
         np.add.at(sums, program.row, program.value * x[columns])
         fits = ((sums >= program.lower - 1e-9) & (sums <= program.upper + 1e-9)).all()

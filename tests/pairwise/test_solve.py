@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pulp
 import pytest
 
 from autopart.search.ilp.solver import PairwiseError, PairwiseProblem, read_problem, solve
@@ -19,9 +20,9 @@ from autopart.search.ilp.solver import exact as exact_module
 from autopart.search.ilp.solver.ascent import Ascent
 from autopart.search.ilp.solver.exact import solve_exactly
 from autopart.search.ilp.solver.local_search import LocalSearch
-from autopart.search.ilp.solver.network import network
+from autopart.search.ilp.solver.network import cost_of, network, used_over_time
 from autopart.search.ilp.solver.reduction import reduced
-from tests.pairwise.random_problems import optimum, random_problem
+from tests.pairwise.random_problems import layered_problem, optimum, random_problem
 
 
 def dense(seed: int, tight: float = 0.5, nodes: int = 9) -> PairwiseProblem:
@@ -54,6 +55,15 @@ def test_contest_instance_is_proved_optimal(letter, optimal, seconds):
     assert (answer.status, answer.cost) == ("optimal", optimal)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("tight", [0.02, 0.1, 0.3])
+def test_large_problem_has_an_answer_near_its_bound(tight):
+    problem = layered_problem(0, layers=400, tight=tight)
+    answer = solve(problem, 60)
+    assert problem.fits(answer.choice)
+    assert answer.gap < 0.02
+
+
 @pytest.mark.parametrize("seed", range(25))
 @pytest.mark.parametrize("tight", [0.1, 0.5, 0.9])
 def test_bound_is_never_above_the_optimum(seed, tight):
@@ -62,7 +72,7 @@ def test_bound_is_never_above_the_optimum(seed, tight):
     if state.infeasible or not len(state.nodes):
         return
     ascent = Ascent(network(state.rest(), state.room))
-    ascent.climb(60, 200.0)
+    ascent.climb(60)
     assert ascent.bound + state.offset <= optimum(problem) + 1e-6
 
 
@@ -74,7 +84,7 @@ def test_local_search_gives_choices_that_fit_and_cost_what_it_says(seed):
         return
     net = network(state.rest(), state.room)
     ascent, local = Ascent(net), LocalSearch(net, seed)
-    found = local.repair(ascent.climb(20, 200.0), ascent.best_price)
+    found = local.repair(ascent.climb(20), ascent.best_price)
     if found is None:
         return
     assert local.offer(found)
@@ -155,19 +165,28 @@ def rest_of(seed: int):
         problem = random_problem(seed + offset, nodes=14, most=4, edges=30, forbidden=0.0, tight=0.4)
         state = reduced(problem)
         if not state.infeasible and len(state.nodes):
-            return state.rest(), state.room
+            return network(state.rest(), state.room)
     raise AssertionError("no problem is left of any seed")
 
 
 def test_highs_and_cbc_give_equal_optima(monkeypatch):
-    rest, room = rest_of(0)
-    by_highs = solve_exactly(rest, room, 30)
+    net = rest_of(0)
+    by_highs = solve_exactly(net, np.arange(len(net.room)), 30)
     monkeypatch.setattr(exact_module.importlib.util, "find_spec", lambda name: None)
-    by_cbc = solve_exactly(rest, room, 30)
+    by_cbc = solve_exactly(net, np.arange(len(net.room)), 30)
     assert by_highs.done
     assert by_cbc.done
-    assert rest.cost_of(by_highs.choice) == rest.cost_of(by_cbc.choice)
+    assert cost_of(net, by_highs.choice) == cost_of(net, by_cbc.choice)
     assert "HiGHS is not installed" in by_cbc.notes[0]
+
+
+def test_times_at_which_an_answer_is_over_are_added_until_it_fits():
+    net = rest_of(0)
+    every, none = (solve_exactly(net, np.arange(count), 30) for count in (len(net.room), 0))
+    assert every.done
+    assert none.done
+    assert cost_of(net, none.choice) == cost_of(net, every.choice) == pytest.approx(none.bound)
+    assert not (used_over_time(net, none.choice) > net.room).any()
 
 
 @pytest.mark.parametrize(
@@ -178,11 +197,43 @@ def test_crash_of_highs_is_said_and_cbc_answers(tmp_path, monkeypatch, crash, sa
     worker = tmp_path / "worker.py"
     worker.write_text(crash)
     monkeypatch.setattr(exact_module, "WORKER", worker)
-    rest, room = rest_of(0)
-    answer = solve_exactly(rest, room, 30)
+    net = rest_of(0)
+    answer = solve_exactly(net, np.arange(len(net.room)), 30)
     assert says in answer.notes[0]
     assert answer.done
     assert answer.choice is not None
+
+
+def test_without_any_solver_choices_and_bounds_come_all_the_same(monkeypatch):
+    monkeypatch.setattr(exact_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(pulp.PULP_CBC_CMD, "available", lambda self: False)
+    problem = random_problem(7, nodes=40, most=5, edges=90, forbidden=0.0, tight=0.4)
+    answer = solve(problem, 3)
+    assert problem.fits(answer.choice)
+    assert -math.inf < answer.bound <= answer.cost
+    assert answer.notes == ("HiGHS is not installed (pip install 'autopart[ilp]'): CBC instead", "CBC gave no answer")
+
+
+def test_ctrl_c_in_a_terminal_ends_solver_and_process_without_a_trace():
+    code = (
+        "from autopart.search.ilp.solver import solve\n"
+        "from tests.pairwise.random_problems import random_problem\n"
+        "heard = lambda incumbent: print('heard', flush=True)\n"
+        "problem = random_problem(11, nodes=400, most=9, edges=1600, forbidden=0.0, tight=0.3)\n"
+        "print(solve(problem, 100, progress=heard))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, text=True
+    ) as process:
+        while "heard" not in process.stdout.readline():
+            pass
+        time.sleep(0.5)
+        os.killpg(process.pid, signal.SIGINT)
+        said, errors = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert "stopped by Ctrl-C" in said
+    assert "bound" in said
+    assert not errors
 
 
 def test_killed_highs_is_said_and_cbc_answers(tmp_path, monkeypatch):
@@ -200,8 +251,8 @@ def test_killed_highs_is_said_and_cbc_answers(tmp_path, monkeypatch):
         return process
 
     monkeypatch.setattr(exact_module.subprocess, "Popen", started)
-    rest, room = rest_of(0)
-    answer = solve_exactly(rest, room, 30)
+    net = rest_of(0)
+    answer = solve_exactly(net, np.arange(len(net.room)), 30)
     assert len(processes) == 1
     assert "was ended by signal 9" in answer.notes[0]
     assert answer.done
@@ -212,9 +263,9 @@ def test_highs_that_goes_on_after_its_time_is_ended_and_said_and_nothing_follows
     worker.write_text("import sys, time; sys.stdin.buffer.read(); time.sleep(600)")
     monkeypatch.setattr(exact_module, "WORKER", worker)
     monkeypatch.setattr(exact_module, "GRACE_S", 0.1)
-    rest, room = rest_of(0)
+    net = rest_of(0)
     began = time.monotonic()
-    answer = solve_exactly(rest, room, 0.2)
+    answer = solve_exactly(net, np.arange(len(net.room)), 0.2)
     assert time.monotonic() - began < 10
     assert answer.notes == ["HiGHS went on 0.1 s after its time limit, and was ended"]
     assert not answer.done
@@ -224,6 +275,7 @@ def test_highs_that_goes_on_after_its_time_is_ended_and_said_and_nothing_follows
     ("arguments", "says"),
     [
         ({"seconds": -1}, "seconds is -1"),
+        ({"seconds": 10**400}, "seconds is 1000"),
         ({"seed": 0.5}, "seed is 0.5"),
         ({"progress": 3}, "progress is 3"),
         ({"start": [0]}, "choice has shape"),

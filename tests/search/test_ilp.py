@@ -306,8 +306,12 @@ def test_workers_are_no_part_of_the_plan():
 
 
 @pytest.mark.slow
-def test_processes_find_the_same_plan_and_bound():
-    one, two = run(ap.ILP()), run(ap.ILP(), executor=ap.Processes(2))
+@pytest.mark.parametrize("optimizer", [ap.ILP(), ap.Hybrid()], ids=["ilp", "hybrid"])
+@pytest.mark.parametrize("executor", ["processes", "ray"])
+def test_two_workers_find_the_same_answer_and_bound(executor, optimizer):
+    if executor == "ray":
+        pytest.importorskip("ray")
+    one, two = run(optimizer), run(optimizer, executor={"processes": ap.Processes(2), "ray": "ray"}[executor])
     assert one.actions == two.actions
     assert one.report["lower_bound"] == two.report["lower_bound"]
 

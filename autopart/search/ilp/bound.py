@@ -73,7 +73,7 @@ def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBo
     limit = least.usage_limit
     assert limit is not None
     free = bound(replace(least, usage_limit=None), 0.5)
-    if least.usage_over_time(_largest(least)).max(initial=0.0) <= limit:
+    if least.usage_of(_largest(least)) <= limit:
         return LowerBound(free, tuple(notes))
     price = objective.penalty * free / limit
     over = bound(replace(least, usage_limit=None, cost=least.cost + price * least.usage), 0.25) - price * limit

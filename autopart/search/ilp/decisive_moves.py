@@ -56,7 +56,7 @@ def _cheap_choice(least: PairwiseProblem) -> np.ndarray:
     if not len(state.nodes):
         return state.restored(np.zeros(0, np.int64))
     ascent = Ascent(network(state.rest(), state.room))
-    return state.restored(ascent.climb(CLIMB, GUESS * ascent.bound))
+    return state.restored(ascent.climb(CLIMB))
 
 
 def _is_legal(move: LeastMove) -> bool:

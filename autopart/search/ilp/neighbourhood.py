@@ -10,8 +10,7 @@ solved to the end, and its answer does not depend on how fast the worker is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -97,18 +96,10 @@ def restricted(problem: PairwiseProblem, choice: np.ndarray, free: np.ndarray) -
             costs[place[v]] += problem.matrix(edge)[choice[u]]
     usages = [problem.usage[first[i] : first[i + 1]] for i in free.tolist()]
     intervals = problem.live[free].tolist()
-    for time, held in enumerate(_held(problem, choice, place < 0), problem.first_time):
+    kept = replace(problem, usage=np.where(np.repeat(place < 0, problem.strategies), problem.usage, 0.0))
+    times, held = kept.usage_at(choice)
+    for time, amount in zip(times.tolist(), held.tolist(), strict=True):
         costs.append(np.zeros(1))
-        usages.append(np.array([held]))
+        usages.append(np.array([max(0.0, amount)]))
         intervals.append([time, time + 1])
     return PairwiseProblem.of(costs, usages, intervals, edges, problem.usage_limit)
-
-
-def _held(problem: PairwiseProblem, choice: np.ndarray, fixed: np.ndarray) -> Sequence[float]:
-    """What the nodes that are held use at each time."""
-    used = np.where(fixed, problem.usage[problem.strategy_start[:-1] + choice], 0.0)
-    alive = problem.live[:, 0] < problem.live[:, 1]
-    change = np.zeros(len(problem.usage_over_time(choice)) + 1)
-    np.add.at(change, problem.live[alive, 0] - problem.first_time, used[alive])
-    np.add.at(change, problem.live[alive, 1] - problem.first_time, -used[alive])
-    return np.cumsum(change)[:-1].clip(min=0.0).tolist()

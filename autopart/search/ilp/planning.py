@@ -244,7 +244,18 @@ class Planner:
 
     def neighbourhoods(self, width: int, random: np.random.Generator) -> bool:
         """Chooses `width` parts of the best state anew and prices what comes of it; True if one is better."""
-        problem, nodes = self.problem, self.model.nodes
+        problem, jobs = self.problem, self.neighbourhood_jobs(width, random)
+        with self._timed("neighbourhoods"):
+            found = [decisions for decisions in problem.ask(jobs) if decisions]
+        fresh = [decisions for decisions in dict.fromkeys(found) if decisions not in self._tried]
+        self._tried.update(fresh)
+        before = problem.best
+        problem.run([Job(decisions) for decisions in fresh])
+        return problem.best is not before
+
+    def neighbourhood_jobs(self, width: int, random: np.random.Generator) -> list[Neighbourhood]:
+        """`width` parts of the best state, to be chosen anew."""
+        nodes = self.model.nodes
         costs, held, begin = self._beside_best()
         planned = self.model.problem_of(costs, held)
         if self._price_exactly(costs, begin.tolist()):
@@ -256,13 +267,7 @@ class Planner:
             free = grown(planned, int(random.integers(nodes.count)), most, random)
             part, seed = restricted(planned, choice, free), int(random.integers(2**31))
             jobs.append(Neighbourhood(part, choice, free, weights, self._grouped, seed))
-        with self._timed("neighbourhoods"):
-            found = [decisions for decisions in problem.ask(jobs) if decisions]
-        fresh = [decisions for decisions in dict.fromkeys(found) if decisions not in self._tried]
-        self._tried.update(fresh)
-        before = problem.best
-        problem.run([Job(decisions) for decisions in fresh])
-        return problem.best is not before
+        return jobs
 
     def _simulated(self, state: State) -> Simulation:
         """The simulator's run of a state."""

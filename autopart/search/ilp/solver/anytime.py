@@ -21,35 +21,36 @@ from numpy.typing import ArrayLike
 
 from autopart.core.arguments import NONE, check, function_of, number, whole
 from autopart.search.ilp.solver.ascent import Ascent
+from autopart.search.ilp.solver.contraction import Contraction, contracted
 from autopart.search.ilp.solver.exact import Exact, solve_exactly
 from autopart.search.ilp.solver.local_search import LocalSearch
-from autopart.search.ilp.solver.network import network
+from autopart.search.ilp.solver.network import Network, network, used_over_time
 from autopart.search.ilp.solver.pairwise_error import PairwiseError
-from autopart.search.ilp.solver.pairwise_problem import Ints, PairwiseProblem
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 from autopart.search.ilp.solver.reduction import NO_ROOM, Reduction, least_usage, reduced
 from autopart.search.ilp.solver.solution import Incumbent, Solution, Status
 
 SMALL = 150_000
 """Allowed pairs of strategies up to which an integer program is tried."""
 
+FEW_TIMES = 200
+"""The integer program begins with the room of at most so many times, the dearest ones."""
+
 ROUNDS_BEFORE_EXACT = 6
 CLIMB = 20
 """Steps of the bound a round."""
 
-CALM = 0.01
-"""Prices are worth a try when a round raised the bound by less than this share, or after 1, 2, 4, 8, .. rounds."""
+NEARLY = 1.02
+"""A decoded choice is worth a repair when it uses at most so many times the room; or after 1, 2, 4, 8, .. rounds."""
 
 FRESH = 1e-3
-"""A decoded choice is tried anew when the bound has risen by this share of the cost since the last one."""
+"""A decoded choice is repaired when the bound has risen by this share since the last one."""
 
 INTERRUPTED = "stopped by Ctrl-C"
 """The note of a solution that Ctrl-C ended: whoever solves many problems goes no further."""
 
 OPTIMAL = 1e-9
 """A cost that is within this share of the bound is the least there is."""
-
-GUESS = 1.05
-"""What the cost is taken to be over the bound, while no choice is known."""
 
 Progress = Callable[[Incumbent], None]
 
@@ -166,46 +167,54 @@ class _Run:
     def search(self, state: Reduction) -> None:
         """Rounds on what is left after reductions."""
         rest = state.rest()
-        small = int(np.isfinite(rest.edge_cost).sum()) <= SMALL
-        net = network(rest, state.room)
-        ascent, local = Ascent(net), LocalSearch(net, self.seed)
+        fewer = contracted(rest, state.room)
+        if fewer is None:
+            self.infeasible = True
+            self.notes.append("no choice avoids all pairs that are forbidden")
+            return
+        net = fewer.net
+        small = int(np.isfinite(net.edge_cost).sum()) <= SMALL
+        ascent, local = Ascent(net), LocalSearch(net, self.seed, lambda: self.left > 0)
         if self.choice is not None:
-            local.offer(state.narrowed(self.choice))
+            local.offer(fewer.narrowed(state.narrowed(self.choice)))
         self.learn(None, state.offset + ascent.bound)
-        tried_at, before, turn = -math.inf, -math.inf, 0
+        tried_at, turn = -math.inf, 0
         while self.left > 0 and not self.closed:
-            best = local.cost if math.isfinite(local.cost) else ascent.bound + (GUESS - 1) * abs(ascent.bound)
-            decoded = ascent.climb(CLIMB, best)
+            decoded = ascent.climb(CLIMB)
             turn += 1
-            calm = ascent.bound - before <= CALM * abs(ascent.bound) or turn & (turn - 1) == 0
-            before = ascent.bound
-            if calm and (local.choice is None or ascent.bound - tried_at > FRESH * abs(best)):
+            fresh = ascent.bound - tried_at > FRESH * abs(ascent.bound)
+            if (fresh or local.choice is None) and (nearly_fits(net, decoded) or turn & (turn - 1) == 0):
                 tried_at = ascent.bound
-                fresh = local.repair(decoded, ascent.best_price)
-                if fresh is not None:
-                    local.improve(ascent.best_price, fresh)
-                    local.offer(fresh)
+                repaired = local.repair(decoded, ascent.best_price)
+                if repaired is not None:
+                    local.improve(ascent.best_price, repaired)
+                    local.offer(repaired)
             local.improve(ascent.best_price)
-            choice = None if local.best is None else state.restored(local.best)
-            self.learn(choice, state.offset + ascent.bound)
-            if small and turn == ROUNDS_BEFORE_EXACT and self.finish(state, rest, local.best):
+            best = None if local.best is None else fewer.expanded(local.best)
+            self.learn(None if best is None else state.restored(best), state.offset + ascent.bound)
+            if small and turn == ROUNDS_BEFORE_EXACT and self.finish(state, fewer, ascent.best_price, local.best):
                 return
 
-    def finish(self, state: Reduction, rest: PairwiseProblem, best: Ints | None) -> bool:
+    def finish(self, state: Reduction, fewer: Contraction, price: Floats, best: Ints | None) -> bool:
         """The integer program on what is left. True if it came to an end."""
+
+        def restored(choice: Ints) -> Ints:
+            return state.restored(fewer.expanded(choice))
+
+        times = np.arange(len(price)) if len(price) <= FEW_TIMES else np.argsort(-price, kind="stable")[:FEW_TIMES]
         answer: Exact = solve_exactly(
-            rest,
-            state.room,
+            fewer.net,
+            times,
             self.left,
             best,
             self.seed,
             max(0.999 if self.whole else 0.0, self.gap * abs(self.cost) if self.choice is not None else 0.0),
-            lambda choice, bound: self.learn(None if choice is None else state.restored(choice), state.offset + bound),
+            lambda choice, bound: self.learn(None if choice is None else restored(choice), state.offset + bound),
         )
         self.notes += answer.notes
         self.infeasible = answer.infeasible and self.choice is None
         if answer.done and answer.choice is not None:
-            choice = state.restored(answer.choice)
+            choice = restored(answer.choice)
             self.learn(choice, state.offset + answer.bound if self.gap else self.problem.cost_of(choice))
         return answer.done
 
@@ -235,9 +244,14 @@ def load_kernels() -> None:
     state = reduced(two)
     net = network(two, np.ones(1))
     ascent, local = Ascent(net), LocalSearch(net, 0)
-    local.repair(ascent.climb(1, 1.0), ascent.best_price)
+    local.repair(ascent.climb(1), ascent.best_price)
     local.improve(ascent.best_price, np.zeros(2, np.int64))
     state.rest()
+
+
+def nearly_fits(net: Network, choice: Ints) -> bool:
+    """True if a choice uses little more than there is room for, at any time."""
+    return bool((used_over_time(net, choice) <= NEARLY * net.room).all())
 
 
 def _sum_of_least(problem: PairwiseProblem) -> float:

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from autopart.search.ilp.solver.pairwise_error import PairwiseError
+from autopart.search.ilp.solver.field_checks import Floats, numbers
+from autopart.search.ilp.solver.pairwise_error import Field, PairwiseError
 from autopart.search.ilp.solver.pairwise_problem import PairwiseProblem
 
 FORBIDDEN = 10**18
@@ -62,16 +63,16 @@ def parsed(text: str, source: str = "problem") -> tuple[PairwiseProblem, list[in
         raise PairwiseError(f"{source}, line {error.lineno}: this is no JSON", why=error.msg) from None
     except RecursionError:
         raise PairwiseError(f"{source}: lists in lists too deep to read") from None
+    except ValueError as error:  # integers of thousands of digits
+        raise PairwiseError(f"{source} cannot be read", why=str(error)) from None
     try:
         problem = _problem(document)
         choice = document.get("solution")
         if choice is not None:
-            problem.checked(choice)
+            problem.checked(choice, ("solution",))
         return problem, choice
     except PairwiseError as error:
-        line = line_of(
-            text, ("solution", *error.field[1:]) if error.field[:1] == ("choice",) else ("problem", *error.field)
-        )
+        line = line_of(text, error.field if error.field[:1] == ("solution",) else ("problem", *error.field))
         raise PairwiseError(f"{source}, line {line}: {error.what}", why=error.why, hint=error.hint) from None
 
 
@@ -114,10 +115,10 @@ def _problem(document: Any) -> PairwiseProblem:
     for e, (pair, matrix) in enumerate(zip(ends, matrices, strict=True)):
         if not isinstance(pair, list) or len(pair) != 2:
             raise PairwiseError("is no pair of nodes", field=("edges", "nodes", e), hint="[first node, second node]")
-        pairs.append((pair[0], pair[1], forbidding(matrix)))
+        pairs.append((pair[0], pair[1], forbidding(matrix, ("edges", "costs", e))))
     name = body.get("name", "")
     return PairwiseProblem.of(
-        [forbidding(row) for row in costs],
+        [forbidding(row, ("nodes", "costs", i)) for i, row in enumerate(costs)],
         usages,
         intervals,
         pairs,
@@ -126,12 +127,9 @@ def _problem(document: Any) -> PairwiseProblem:
     )
 
 
-def forbidding(row: Any) -> Any:
-    """The costs with inf for the contest's infinity; what is no list of numbers is left for others to refuse."""
-    try:
-        costs = np.asarray(row, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return row
+def forbidding(row: Any, field: Field) -> Floats:
+    """The costs with inf for the contest's infinity."""
+    costs = numbers(row, field)
     return np.where(costs >= FORBIDDEN, np.inf, costs)
 
 

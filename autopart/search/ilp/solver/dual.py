@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import allocating_kernel, fast_allocating_kernel
-from autopart.search.ilp.solver.network import Network, price_while_live
+from autopart.search.ilp.solver.network import Network
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
 
@@ -31,16 +31,6 @@ class Messages(NamedTuple):
 def no_messages(net: Network) -> Messages:
     """Costs as they are."""
     return Messages(net.cost.copy(), np.zeros(net.u_start[-1]), np.zeros(net.v_start[-1]))
-
-
-@allocating_kernel
-def reprice(net: Network, messages: Messages, change: Floats) -> None:
-    """Adds the change of the prices float64[T] to theta."""
-    per_unit = price_while_live(net, change)
-    for i in range(len(per_unit)):
-        if per_unit[i] != 0.0:
-            for k in range(net.start[i], net.start[i + 1]):
-                messages.theta[k] += per_unit[i] * net.usage[k]
 
 
 @fast_allocating_kernel
@@ -104,15 +94,15 @@ def sweep(net: Network, messages: Messages, forward: bool) -> float:
 
 
 @allocating_kernel
-def decoded(net: Network, messages: Messages, unit_price: Floats) -> Ints:
+def decoded(net: Network, messages: Messages, own: Floats) -> Ints:
     """int64[n]: nodes in order, each the best for those decided, and for what the rest passes to it.
 
-    `unit_price` float64[n] is that of the node's usage. Meant for messages after a sweep backwards.
+    `own` float64[S] is what strategies cost, and pay for usage. Meant for messages after a sweep backwards.
     """
     choice = np.zeros(len(net.start) - 1, np.int64)
     for i in range(len(choice)):
         first, last = net.start[i], net.start[i + 1]
-        value = net.cost[first:last] + unit_price[i] * net.usage[first:last]
+        value = own[first:last].copy()
         for at in range(net.link_start[i], net.link_start[i + 1]):
             e = net.link[at]
             if net.u[e] == i:

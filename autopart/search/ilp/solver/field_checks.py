@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +14,50 @@ from autopart.search.ilp.solver.pairwise_error import Field, PairwiseError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+EXACT = 2.0**53
+"""Integers below this are exact as float64."""
+
 
 def numbers(value: Any, field: Field) -> Floats:
-    """An array of numbers."""
+    """An array of numbers; of lists, the error names the first entry that is none."""
+    if (found := _no_number(value)) is not None:
+        steps, entry = found
+        raise PairwiseError(f"is {shown(entry)}", field=(*field, *steps), hint="a number")
     try:
-        array = np.asarray(value)
-        if array.dtype.kind in "iuf":
-            return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise PairwiseError(f"is {str(value)[:60]}", field=field, hint="numbers")
+        return np.asarray(value, np.float64)
+    except ValueError:
+        raise PairwiseError(f"is {shown(value)}", field=field, hint="rows of equal length") from None
+
+
+def _no_number(value: Any) -> tuple[tuple[int, ...], Any] | None:
+    """Where the first entry is that no float64 can hold, in lists of lists, and the entry; None if there is none."""
+    if not isinstance(value, (list, tuple)):
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        held = _held_by_floats([value]) if is_integer else np.asarray(value).dtype.kind in "iuf"
+        return None if held else ((), value)
+    entries = cast("Sequence[Any]", value)
+    if set(map(type, entries)) <= {int, float} and _held_by_floats(entries):
+        return None
+    for i, entry in enumerate(entries):
+        if (found := _no_number(entry)) is not None:
+            return (i, *found[0]), found[1]
+    return None
+
+
+def _held_by_floats(values: Sequence[Any]) -> bool:
+    try:
+        np.asarray(values, np.float64)
+    except OverflowError:
+        return False
+    return True
+
+
+def shown(value: Any) -> str:
+    """A value as its first 60 characters; integers of thousands of digits, which Python does not print, by a word."""
+    try:
+        return repr(value)[:60]
+    except ValueError:
+        return "an integer of thousands of digits"
 
 
 def row(value: Any, field: Field) -> Floats:
@@ -35,11 +70,13 @@ def row(value: Any, field: Field) -> Floats:
 
 def integers(value: Any, field: Field, shape: tuple[int, ...]) -> Ints:
     """Integers of a shape; where the shape has no entries, any empty value is one."""
-    array = numbers(value, field) if np.size(value) else np.zeros(shape)
+    array = numbers(value, field)
+    array = array if array.size else np.zeros(shape)
     if array.shape != shape:
         raise PairwiseError(f"has shape {array.shape}", field=field, hint=f"integers of shape {shape}")
-    if not (np.isfinite(array).all() and (array == np.round(array)).all()):
-        raise PairwiseError("holds numbers that are no integers", field=field, hint=f"integers of shape {shape}")
+    for at in np.argwhere((np.abs(array) >= EXACT) | (array != np.round(array)))[:1].tolist():
+        what = f"is {array[tuple(at)]:.17g}"
+        raise PairwiseError(what, field=(*field, *at), hint="an integer below 2**53")
     return array.astype(np.int64)
 
 
@@ -59,7 +96,7 @@ def check_ends(edge: int, ends: tuple[Any, Any], nodes: int) -> None:
     for side, end in enumerate(ends):
         if isinstance(end, bool) or not isinstance(end, (int, np.integer)) or not 0 <= end < nodes:
             legal = f"a node, from 0 to {nodes - 1}"
-            raise PairwiseError(f"is {str(end)[:60]}", field=("edges", "nodes", edge, side), hint=legal)
+            raise PairwiseError(f"is {shown(end)}", field=("edges", "nodes", edge, side), hint=legal)
     if ends[0] == ends[1]:
         hint = "add the diagonal of its costs to those of the node"
         raise PairwiseError(f"joins node {ends[0]} with itself", field=("edges", "nodes", edge), hint=hint)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import sys
 from typing import Any
 
@@ -19,7 +20,8 @@ import numpy as np
 
 
 def main() -> None:
-    """Reads the model, solves it, reports."""
+    """Reads the model, solves it, reports. Ctrl-C in a terminal reaches this process too: its caller ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with np.load(io.BytesIO(sys.stdin.buffer.read())) as arrays:
         model = {name: arrays[name] for name in arrays.files}
     import highspy

@@ -8,11 +8,12 @@ improve           trees from anywhere, at prices x 1, 0.9, .. 0: room that is le
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autopart.search.ilp.solver.network import Network, cost_of, price_while_live, used_over_time
+from autopart.search.ilp.solver.network import Network, cost_of, largest_cost, paid, used_over_time
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 from autopart.search.ilp.solver.tree_moves import scratch, tree_moves
 
@@ -29,17 +30,21 @@ REPAIRS = 60
 RISE = 1.2
 """By what a price grows in a round of a repair while what is used is over."""
 
+UNWATCHED = 50_000
+"""Nodes of trees that are moved between two looks at the clock."""
+
 FORBIDDEN = 1e4
 """What a forbidden pair costs while a choice is repaired, in largest costs."""
 
 
 class LocalSearch:
-    """The best choice that fits so far, and the one that moves go on from."""
+    """The best choice that fits so far, and the one that moves go on from; it ends early once `more` says False."""
 
-    def __init__(self, net: Network, seed: int):
+    def __init__(self, net: Network, seed: int, more: Callable[[], bool] = lambda: True):
+        self._more = more
         finite = np.isfinite(net.edge_cost)
         self.net, self._memory = net, scratch(net, seed)
-        self._soft = net._replace(edge_cost=np.where(finite, net.edge_cost, FORBIDDEN * _largest(net)))
+        self._soft = net._replace(edge_cost=np.where(finite, net.edge_cost, FORBIDDEN * largest_cost(net)))
         self.choice: Ints | None = None
         self.best: Ints | None = None
         self.cost = math.inf
@@ -57,8 +62,12 @@ class LocalSearch:
         """A choice near the given one that is allowed and fits; None if prices did not lead to one."""
         choice, price, most, before = choice.copy(), price.copy(), float(TREE), len(choice) + 1
         used = used_over_time(self.net, choice)
-        lowest = 1e-3 * float(price.max(initial=0.0)) or _largest(self.net) / max(1.0, float(self.net.usage.max()))
+        lowest = 1e-3 * float(price.max(initial=0.0)) or largest_cost(self.net) / (
+            float(self.net.usage.max(initial=0.0)) or 1.0
+        )
         for _ in range(REPAIRS):
+            if not self._more():
+                return None
             over = used > self.net.room
             wrong = _ends_of_forbidden(self.net, choice)
             if not (len(wrong) or over.any()):
@@ -67,7 +76,7 @@ class LocalSearch:
             price = np.where(over, price * RISE + lowest, price)
             stuck, before = 0 < len(wrong) >= before, len(wrong)
             net = self._soft._replace(room=np.full_like(used, np.inf)) if stuck else self._soft
-            tree_moves(net, self._memory, choice, used, price_while_live(self.net, price), roots, len(roots), int(most))
+            self._move(net, choice, used, self.net.cost + paid(self.net, price), roots, len(roots), int(most))
             most = min(LARGEST_TREE, most * RISE)
         return None
 
@@ -76,13 +85,21 @@ class LocalSearch:
         choice = self.choice if choice is None else choice
         if choice is None:
             return math.inf
-        used, unit = used_over_time(self.net, choice), price_while_live(self.net, price)
+        used, all_paid = used_over_time(self.net, choice), paid(self.net, price)
         everywhere = np.arange(len(choice))
         for weight in WEIGHTS:
             moves = 1 + len(choice) // 4
-            tree_moves(self._soft, self._memory, choice, used, weight * unit, everywhere, moves, TREE)
+            self._move(self._soft, choice, used, self.net.cost + weight * all_paid, everywhere, moves, TREE)
         self._note(choice)
         return cost_of(self.net, choice)
+
+    def _move(self, net: Network, choice: Ints, used: Floats, own: Floats, roots: Ints, moves: int, most: int) -> None:
+        """`tree_moves`, as many at a time as the clock may wait for."""
+        at_a_time = max(1, UNWATCHED // most)
+        for first in range(0, moves, at_a_time):
+            if self._more():
+                count = min(at_a_time, moves - first)
+                tree_moves(net, self._memory, choice, used, own, roots, count, most)
 
     def _note(self, choice: Ints) -> None:
         cost = cost_of(self.net, choice)
@@ -91,12 +108,6 @@ class LocalSearch:
 
     def _fits(self, choice: Ints) -> bool:
         return not (used_over_time(self.net, choice) > self.net.room).any()
-
-
-def _largest(net: Network) -> float:
-    """The largest cost of a strategy or pair."""
-    finite = net.edge_cost[np.isfinite(net.edge_cost)]
-    return float(max(np.abs(net.cost).max(initial=0.0), np.abs(finite).max(initial=0.0))) or 1.0
 
 
 def _ends_of_forbidden(net: Network, choice: Ints) -> Ints:
@@ -109,4 +120,5 @@ def _ends_of_forbidden(net: Network, choice: Ints) -> Ints:
 def _live_while(net: Network, times: NDArray[np.bool_]) -> Ints:
     """The nodes with several strategies that live at one of these times."""
     before = np.concatenate([[0], np.cumsum(times)])
-    return np.flatnonzero((before[net.end] > before[net.begin]) & (np.diff(net.start) > 1))
+    live = np.repeat(np.arange(len(net.part) - 1), np.diff(net.part))[before[net.end] > before[net.begin]]
+    return np.intersect1d(live, np.flatnonzero(np.diff(net.start) > 1))

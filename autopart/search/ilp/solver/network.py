@@ -13,7 +13,9 @@ from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwisePr
 class Network(NamedTuple):
     """n nodes, S strategies in all, m edges (u < v), T times. What kernels share, and none of them changes.
 
-    start int64[n + 1]: strategies of a node. cost, usage float64[S]. begin, end int64[n]: live at times [begin, end).
+    start int64[n + 1]: strategies of a node. cost float64[S].
+    part int64[n + 1]: the parts of a node's usage, P in all: part p is live at times [begin[p], end[p]), and uses
+    usage[use_start[p] + k] with strategy k of the node. A node of a problem is one part, several nodes in one are more.
     u, v int64[m]; edge_start int64[m + 1], edge_cost float64[E]: row by row, rows for u.
     u_start, v_start int64[m + 1]: where an edge's message to either end starts in `Messages`.
     link_start int64[n + 1], link int64[2 m]: the edges of a node, those to lower nodes first.
@@ -22,9 +24,11 @@ class Network(NamedTuple):
 
     start: Ints
     cost: Floats
-    usage: Floats
+    part: Ints
     begin: Ints
     end: Ints
+    use_start: Ints
+    usage: Floats
     u: Ints
     v: Ints
     edge_start: Ints
@@ -47,9 +51,11 @@ def network(problem: PairwiseProblem, room: Floats) -> Network:
     return Network(
         problem.strategy_start,
         problem.cost,
-        problem.usage,
+        np.arange(problem.nodes + 1),
         np.ascontiguousarray(problem.live[:, 0]),
         np.ascontiguousarray(problem.live[:, 1]),
+        problem.strategy_start,
+        problem.usage,
         np.ascontiguousarray(u),
         np.ascontiguousarray(v),
         problem.edge_start,
@@ -67,18 +73,25 @@ def used_over_time(net: Network, choice: Ints) -> Floats:
     """float64[T]: what a choice uses at each time."""
     change = np.zeros(len(net.room) + 1)
     for i in range(len(choice)):
-        amount = net.usage[net.start[i] + choice[i]]
-        change[net.begin[i]] += amount
-        change[net.end[i]] -= amount
+        for p in range(net.part[i], net.part[i + 1]):
+            amount = net.usage[net.use_start[p] + choice[i]]
+            change[net.begin[p]] += amount
+            change[net.end[p]] -= amount
     return np.cumsum(change)[:-1]
 
 
 @allocating_kernel
-def price_while_live(net: Network, price: Floats) -> Floats:
-    """float64[n]: the sum of the prices of a unit of usage, float64[T], over the times at which a node is live."""
-    before = np.zeros(len(price) + 1)
+def paid(net: Network, price: Floats) -> Floats:
+    """float64[S]: what a strategy pays for its usage, at the price float64[T] of a unit at each time."""
+    before, found = np.zeros(len(price) + 1), np.zeros(len(net.cost))
     before[1:] = np.cumsum(price)
-    return before[net.end] - before[net.begin]
+    for i in range(len(net.start) - 1):
+        for p in range(net.part[i], net.part[i + 1]):
+            per_unit = before[net.end[p]] - before[net.begin[p]]
+            if per_unit != 0.0:
+                for k in range(net.start[i + 1] - net.start[i]):
+                    found[net.start[i] + k] += per_unit * net.usage[net.use_start[p] + k]
+    return found
 
 
 @kernel
@@ -91,3 +104,9 @@ def cost_of(net: Network, choice: Ints) -> float:
         width = net.start[net.v[e] + 1] - net.start[net.v[e]]
         total += net.edge_cost[net.edge_start[e] + choice[net.u[e]] * width + choice[net.v[e]]]
     return float(total)
+
+
+def largest_cost(net: Network) -> float:
+    """The largest cost of a strategy or pair that is not forbidden; 1 where all are 0."""
+    finite = net.edge_cost[np.isfinite(net.edge_cost)]
+    return float(max(np.abs(net.cost).max(initial=0.0), np.abs(finite).max(initial=0.0))) or 1.0

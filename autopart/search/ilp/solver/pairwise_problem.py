@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from autopart.core.arguments import is_real
+from autopart.core.arguments import is_finite
+from autopart.search.ilp.solver.binding_times import sums_at
 from autopart.search.ilp.solver.field_checks import (
     Floats,
     Ints,
@@ -36,8 +37,9 @@ from autopart.search.ilp.solver.field_checks import (
     integers,
     numbers,
     row,
+    shown,
 )
-from autopart.search.ilp.solver.pairwise_error import PairwiseError
+from autopart.search.ilp.solver.pairwise_error import Field, PairwiseError
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +77,9 @@ class PairwiseProblem:
         check_intervals(self.live)
         check_entries(self.edge_cost, self.edge_start, self.edge_cost > -math.inf, ("edges", "costs"), says)
         limit = self.usage_limit
-        if limit is not None and not (is_real(limit) and 0 <= limit < math.inf):
+        if limit is not None and not (is_finite(limit) and limit >= 0):
             hint = "a number of at least 0, or None for no limit"
-            raise PairwiseError(f"is {limit!r}", field=("usage_limit",), hint=hint)
+            raise PairwiseError(f"is {shown(limit)}", field=("usage_limit",), hint=hint)
 
     @staticmethod
     def of(
@@ -156,35 +158,30 @@ class PairwiseProblem:
         entries = self.edge_start[:-1] + chosen[u] * self.strategies[v] + chosen[v]
         return float(self.cost[self.strategy_start[:-1] + chosen].sum() + self.edge_cost[entries].sum())
 
-    def usage_over_time(self, choice: ArrayLike) -> Floats:
-        """float64[times]: what a choice uses at each time from `first_time` on."""
-        used = self.usage[self.strategy_start[:-1] + self.checked(choice)]
-        first, alive = self.first_time, self.live[:, 0] < self.live[:, 1]
-        change = np.zeros(max(1, int(self.live[alive].max(initial=first)) - first + 1))
-        np.add.at(change, self.live[alive, 0] - first, used[alive])
-        np.add.at(change, self.live[alive, 1] - first, -used[alive])
-        return np.cumsum(change)[:-1]
+    def usage_at(self, choice: ArrayLike) -> tuple[Ints, Floats]:
+        """(int64[T], float64[T]): the times at which nodes come to live, ascending, and what a choice uses then.
 
-    @property
-    def first_time(self) -> int:
-        """The first time at which a node is live."""
-        alive = self.live[:, 0] < self.live[:, 1]
-        return int(self.live[alive, 0].min()) if alive.any() else 0
+        Nothing is used before the first, and no more between two of them than at the first of the two.
+        """
+        used, alive = self.usage[self.strategy_start[:-1] + self.checked(choice)], self.live[:, 0] < self.live[:, 1]
+        begins, stops = self.live[alive].T
+        times = np.unique(begins)
+        return times, sums_at(times, begins, stops, used[alive])
 
     def usage_of(self, choice: ArrayLike) -> float:
         """The most that a choice uses at any time."""
-        return float(self.usage_over_time(choice).max(initial=0.0))
+        return float(self.usage_at(choice)[1].max(initial=0.0))
 
     def fits(self, choice: ArrayLike) -> bool:
         """True if a choice stays within the limit at all times."""
         return self.usage_limit is None or self.usage_of(choice) <= self.usage_limit
 
-    def checked(self, choice: ArrayLike) -> Ints:
-        """The choice as int64[n]; raises unless it names one strategy of each node."""
-        chosen = integers(choice, ("choice",), (self.nodes,))
+    def checked(self, choice: ArrayLike, field: Field = ("choice",)) -> Ints:
+        """The choice as int64[n]; raises unless it names one strategy of each node. `field` is what errors call it."""
+        chosen = integers(choice, field, (self.nodes,))
         for i in np.flatnonzero((chosen < 0) | (chosen >= self.strategies))[:1]:
             says = f"a strategy of the node, from 0 to {self.strategies[i] - 1}"
-            raise PairwiseError(f"is {chosen[i]}", field=("choice", int(i)), hint=says)
+            raise PairwiseError(f"is {chosen[i]}", field=(*field, int(i)), hint=says)
         return chosen
 
 

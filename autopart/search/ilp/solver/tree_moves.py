@@ -98,13 +98,13 @@ def grow(net: Network, memory: Scratch, root: int, most: int) -> int:
 
 
 @allocating_kernel
-def choose_tree(net: Network, memory: Scratch, choice: Ints, count: int, unit_price: Floats) -> None:
-    """Sets the choices of the tree's nodes to the best together, the others held."""
+def choose_tree(net: Network, memory: Scratch, choice: Ints, count: int, own: Floats) -> None:
+    """Sets the choices of the tree's nodes to the best together, the others held; `own` is what strategies cost."""
     for p in range(count):
         i = memory.order[p]
         first, last = net.start[i], net.start[i + 1]
         for k in range(first, last):
-            memory.value[k] = net.cost[k] + unit_price[i] * net.usage[k]
+            memory.value[k] = own[k]
         for at in range(net.link_start[i], net.link_start[i + 1]):
             e = net.link[at]
             if net.u[e] == i:
@@ -171,10 +171,10 @@ def forget_tree(memory: Scratch, count: int) -> None:
 
 
 @kernel
-def shift(net: Network, used: Floats, node: int, amount: float) -> bool:
-    """Adds an amount to what is used while a node lives. False if that is more, and does not fit."""
+def shift(net: Network, used: Floats, part: int, amount: float) -> bool:
+    """Adds an amount to what is used while a part lives. False if that is more, and does not fit."""
     fits = True
-    for t in range(net.begin[node], net.end[node]):
+    for t in range(net.begin[part], net.end[part]):
         used[t] += amount
         fits &= used[t] <= net.room[t] or amount < 0.0
     return fits
@@ -187,22 +187,29 @@ def move_usage(net: Network, memory: Scratch, choice: Ints, count: int, used: Fl
     for rising in range(2):
         for p in range(count):
             i = memory.order[p]
-            old, new = net.usage[net.start[i] + memory.before[p]], net.usage[net.start[i] + choice[i]]
-            change = old - new if back else new - old
-            if change != 0.0 and (change > 0.0) == (rising == 1):
-                fits &= shift(net, used, i, float(change))
+            if memory.before[p] == choice[i]:
+                continue
+            for part in range(net.part[i], net.part[i + 1]):
+                first = net.use_start[part]
+                change = net.usage[first + choice[i]] - net.usage[first + memory.before[p]]
+                change = -change if back else change
+                if change != 0.0 and (change > 0.0) == (rising == 1):
+                    fits &= shift(net, used, part, float(change))
     return fits
 
 
 @allocating_kernel
 def tree_moves(
-    net: Network, memory: Scratch, choice: Ints, used: Floats, unit_price: Floats, roots: Ints, moves: int, most: int
+    net: Network, memory: Scratch, choice: Ints, used: Floats, own: Floats, roots: Ints, moves: int, most: int
 ) -> None:
-    """Tries so many moves of trees of up to `most` nodes, each from a random one of `roots`."""
+    """Tries so many moves of trees of up to `most` nodes, each from a random one of `roots`.
+
+    `own` float64[S] is what strategies cost, and pay for usage.
+    """
     for _ in range(moves):
         root = roots[below(memory.random, len(roots))]
         count = grow(net, memory, root, 1 + below(memory.random, most))
-        choose_tree(net, memory, choice, count, unit_price)
+        choose_tree(net, memory, choice, count, own)
         if not move_usage(net, memory, choice, count, used, False):
             move_usage(net, memory, choice, count, used, True)
             for p in range(count):
