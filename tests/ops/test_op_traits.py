@@ -61,6 +61,8 @@ COMPUTES_WITH = {
     "core/passes/recompute/again.py": "copies ops, but for those that cannot run twice",
     "core/passes/recompute/scans.py": "reads how a scan stacks what it leaves",
     "core/passes/recompute/turns.py": "evaluates the index that a scan's turn writes",
+    "core/passes/empty_arrays.py": "joins what is left where operands have no elements",
+    "core/passes/known_windows.py": "writes windows at known places by other ops",
     "core/passes/folded_padding.py": "folds padding into the ops that pad and cut",
     "core/passes/index_positions.py": "follows positions through the ops that keep them",
     "core/passes/scanned_rows.py": "follows a split batch to the slices that read a step of it",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import jax
@@ -95,7 +94,7 @@ def test_axes_that_are_alike_are_named_in_one_way(axes):
     rows = [next(d for d in offered if d.dim == dim) for dim in (0, 1)]
 
     def named(names):
-        decisions = [dataclasses.replace(d, axis=axis) for d, axis in zip(rows, names, strict=True)]
+        decisions = [d._replace(axis=axis) for d, axis in zip(rows, names, strict=True)]
         return in_canonical_axes(partitioning, decisions, lambda d: space.apply(partitioning, d), alike)
 
     assert named(axes) == named(axes[::-1])
