@@ -2,7 +2,7 @@
 
 DP       every input on its batch dim            one all_reduce per gradient
 Context  tokens on another dim, the sequence     keys and values are gathered for a device's share of queries
-Spatial  images on another dim                   where windows do not overlap; elsewhere convolutions stay whole
+Spatial  images on another dim                   borders are exchanged where windows overlap
 Edges    the edges of a graph                    sums over a node's edges are all_reduced
 Nodes    its nodes                               what edges read of nodes is gathered
 Graph    both                                    both
