@@ -19,7 +19,6 @@ updates) that is gathered on its way to the ops that use it (FSDP).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -184,18 +183,24 @@ class _Finder:
         ways = self._ways(op, fitting[0])
         before = table.of[self._program.op_spec[op]][fitting[0]].after
         if before is not None:
-            return f"{spec.kind} slices dim {dim} once dim {before.operands[operand]} is cut {before.extent} ways"
+            major = table.of[self._program.op_spec[op]].index(before)
+            room = before.extent * self._size // self._ways(op, major)
+            of_major = f"{spec.kind} slices dim {dim} once dim {before.operands[operand]} is cut {before.extent} ways"
+            return f"{of_major}{self._two_axes(op, major, room)}"
         if extent % ways == 0:
             return "propagation did not reach it"
         return f"{extent} is not a multiple of {ways}{self._two_axes(op, fitting[0], extent // (ways // self._size))}"
 
     def _two_axes(self, op: int, mapping: int, room: int) -> str:
-        """Which two axes could tile a factor and the next one, where this axis is too large for what room there is."""
+        """Which two axes could tile a factor and the next one, where this axis is too large for what room there is.
+
+        The first has to use the factor up, or the second may not follow.
+        """
         mappings = self._partitioning.table.of[self._program.op_spec[op]]
-        major = math.gcd(room, self._size)
-        minor = self._size // major
-        following = any(m.after == mappings[mapping] and m.extent % minor == 0 for m in mappings)
-        return f": axes of {major} and {minor} instead of {self._name} would fit" if following and major > 1 else ""
+        minor, rest = divmod(self._size, room)
+        following = any(m.after == mappings[mapping] and m.extent % minor == 0 for m in mappings if minor)
+        fits = following and not rest and room > 1 and minor > 1
+        return f": axes of {room} and {minor} instead of {self._name} would fit" if fits else ""
 
     def _no_mapping(self, op: int) -> str:
         found = rule_of(self._program.spec(op))

@@ -33,6 +33,7 @@ def measured(only: str = "") -> dict[str, dict[str, Any]]:
     for case in (case for case in CASES if only in case.name):
         low = ap.jit(case.fun, case.mesh, case.tactics).lower(*case.args)
         estimate = low.estimate
+        assert estimate is not None, "the meshes of all cases name a device"
         found[case.name] = {
             "step_s": estimate.step_s,
             "compute_s": estimate.compute_s,
@@ -45,7 +46,7 @@ def measured(only: str = "") -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments.reach", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m experiments.reach", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--base", type=Path, help="a checkout whose package is asked too")
     parser.add_argument("--print", action="store_true", help="only print what this package says, as JSON")
     parser.add_argument("--only", default="", help="programs whose name contains this")

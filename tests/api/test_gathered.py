@@ -6,6 +6,7 @@ import importlib
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -167,6 +168,39 @@ def test_stored_state_that_is_gathered_on_its_way_is_asked_for():
     assert [row.reason for row in data.metadata.gathered][:1] == [
         "2 is not a multiple of 4: axes of 2 and 2 instead of batch would fit"
     ]
+
+
+def copies(x):
+    return jnp.tile(jnp.sin(x), (2, 1))
+
+
+def copies_gradient(x):
+    return jax.grad(lambda x: (copies(x) ** 2).sum())(x)
+
+
+@pytest.mark.parametrize("fun", [copies, copies_gradient])
+def test_fewer_copies_than_devices_are_gathered_and_the_reason_names_axes_that_do_without(fun):
+    rows = lowered(fun, (X,)).metadata.gathered
+    assert rows
+    assert all(row.reason.endswith(": axes of 2 and 2 instead of batch would fit") for row in rows)
+    mesh, x = ap.Mesh({"a": 2, "b": 2}), np.random.default_rng(0).normal(size=X.shape).astype("float32")
+    step = ap.jit(fun, mesh, [ap.ManualPartition({"x": 0}, axis=axis) for axis in "ab"])
+    low = step.lower(X)
+    assert low.metadata.gathered == ()
+    assert "all_gather" not in {kind for kind, count in low.program.collectives().items() if count}
+    np.testing.assert_allclose(step(x), fun(x), rtol=1e-5, atol=1e-5)
+
+
+def test_copies_that_are_concatenated_are_moved_in_pieces():
+    low = lowered(lambda x: jnp.concatenate([jnp.sin(x)] * 3), (X,))
+    assert low.metadata.gathered == ()
+    assert {kind for kind, count in low.program.collectives().items() if count} == {"all_permute"}
+
+
+@pytest.mark.parametrize("size", [6, 3])
+def test_axes_are_named_only_where_the_first_uses_its_factor_up(size):
+    (row,) = lowered(lambda x: x.reshape(size, 4), (jax.ShapeDtypeStruct((size * 4,), "float32"),)).metadata.gathered
+    assert row.reason == f"{size} is not a multiple of 4"
 
 
 def test_value_that_a_tactic_keeps_whole_is_asked_for():

@@ -9,6 +9,7 @@ import autopart as ap
 from autopart.__main__ import main
 from autopart.core.ops.ops_table import coverage, ops_rows, ops_table
 from autopart.core.ops.rule import known_kinds
+from autopart.core.passes import IMPORT_PASSES
 
 PROGRAM = """
 func.func @main(%x: tensor<4x6xf32>, %s: tensor<2xui64>) -> (tensor<4x6xf32>, tensor<4x6xui32>) {
@@ -43,6 +44,15 @@ def test_the_table_shows_mappings_and_reasons():
     table = ops_table()
     assert "(1, 0) -> sum, at most 6 ways" in table
     assert "quantized types are not supported" in table
+
+
+def test_the_table_says_what_its_words_mean_what_is_left_out_and_which_passes_run_before():
+    table = ops_table()
+    legend, _, families = table.partition("\nbarrier\n")
+    for words in re.findall(r", (after|by exchange for|with what is read of)|(left out):", families):
+        assert any(line.startswith("    " + "".join(words)) for line in legend.splitlines()), words
+    assert "left out: no collective of XLA combines integers bit by bit" in families
+    assert all(f"    {type(one).__name__} " in legend for one in IMPORT_PASSES)
 
 
 def test_the_rows_are_those_of_the_table():

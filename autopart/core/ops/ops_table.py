@@ -1,4 +1,4 @@
-"""What the registry knows, as text: `python -m autopart ops`.
+"""What the registry knows, as text: `python -m autopart ops`, with what its lines mean and the passes that run before.
 
     reshape
       f32[4,6] -> f32[24]
@@ -9,6 +9,7 @@ and how much of a program it covers: `python -m autopart ops --coverage FILE`.
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -17,9 +18,28 @@ from typing import Any
 from autopart.core.op import ANY, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.example_import import example_op
 from autopart.core.ops.rule import Rule, mappings_of, named, rule_of, rules
+from autopart.core.passes import IMPORT_PASSES
 from autopart.core.program import Program
 
 _WIDTH = 110
+
+_LEGEND = """\
+Tile mappings: (dim sliced per operand, _ is whole) -> action per result, on one example per kind.
+
+    tile 0, at most 4 ways        the result is tiled on dim 0, by axes whose sizes together divide 4
+    sum, max, min, mul, and, or   each device makes a part, and collectives combine the parts where they are needed
+    any                           each device makes the same
+    after (0) -> tile 0 in 4      once axes outside have cut that dim into 4
+    by exchange for dim 1         a tile of dim 1 that no other mapping takes is moved to where this one slices
+    with what is read of          a tile reads other tiles as well, or others: the pieces are moved, or the whole is
+        neighbours                gathered where that costs less
+    left out                      what could be sliced besides, and why it is not
+
+A dim that no mapping slices is whole on every device: what is tiled there is gathered for the op, and
+`Lowered.metadata.gathered` has the gather with its reason, source line and bytes.
+
+Before that, every program goes through these passes; most rewrite what no mapping could slice:
+"""
 
 
 def ops_table() -> str:
@@ -31,11 +51,9 @@ def ops_table() -> str:
             blocked[rule.blocked_because].append(rule.kind)
         else:
             others = f"\n  in other forms none: {rule.blocked_because}" if rule.blocked_because else ""
-            families[rule.family][_mappings_text(rule) + others].append(rule.kind)
-    lines = [
-        "Tile mappings: (dim sliced per operand, _ is whole) -> action per result, on one example per kind.",
-        "",
-    ]
+            left_out = "".join(f"\n  left out: {omission.why}" for omission in rule.omissions)
+            families[rule.family][_mappings_text(rule) + left_out + others].append(rule.kind)
+    lines = [_LEGEND, *_passes_text(), ""]
     for family in sorted(families):
         lines.append(family)
         for text, kinds in families[family].items():
@@ -46,6 +64,13 @@ def ops_table() -> str:
     for reason, kinds in sorted(blocked.items()):
         lines += textwrap.wrap(f"{', '.join(kinds)}: {reason}", _WIDTH, initial_indent="  ", subsequent_indent="      ")
     return "\n".join(lines)
+
+
+def _passes_text() -> list[str]:
+    """A line for each pass that every program goes through: its class, and what it does."""
+    does = {type(one).__name__: (inspect.getdoc(type(one)) or "").partition("\n")[0] for one in IMPORT_PASSES}
+    width = max(map(len, does)) + 2
+    return [f"    {name:{width}}{line}" for name, line in does.items()]
 
 
 def _mappings_text(rule: Rule) -> str:
@@ -67,7 +92,7 @@ _STRUCTURAL = {
 
 
 def ops_rows() -> list[dict[str, Any]]:
-    """As `ops_table`, a row per kind: family, types of its example, mappings there, why it blocks if it does."""
+    """As `ops_table`, a row per kind: family, types of its example, mappings there, why it blocks, what is left out."""
     rows: list[dict[str, Any]] = []
     for rule in rules():
         head, *mappings = _mappings_text(rule).splitlines() if rule.examples else [""]
@@ -78,6 +103,7 @@ def ops_rows() -> list[dict[str, Any]]:
                 "example": head,
                 "mappings": [line.strip() for line in mappings],
                 "blocked_because": rule.blocked_because,
+                "left_out": [omission.why for omission in rule.omissions],
             }
         )
     return rows

@@ -2,7 +2,7 @@
 
 DP       every input on its batch dim            one all_reduce per gradient
 Context  tokens on another dim, the sequence     keys and values are gathered for a device's share of queries
-Spatial  images on another dim                   where windows do not overlap; elsewhere convolutions stay whole
+Spatial  images on another dim                   borders are exchanged where windows overlap
 Edges    the edges of a graph                    sums over a node's edges are all_reduced
 Nodes    its nodes                               what edges read of nodes is gathered
 Graph    both                                    both
@@ -11,7 +11,8 @@ Others   inputs with rows of their own           as DP
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -127,44 +128,52 @@ def _on_another_dim(space: DecisionSpace, name: str) -> Iterator[Named]:
 
 
 def carried_through(space: DecisionSpace, decision: Decision) -> Decisions:
-    """The decision, and one for each group of ops in conflict behind it: the dim that leaves fewest sums.
+    """The decision, and before it one for each group of ops in conflict behind it: the dim that leaves fewest sums.
 
     In attention the scores have rows and columns of the same sequence, and both could be tiled. Tiled rows leave
-    nothing to add up, since softmax runs along a row.
+    nothing to add up, since softmax runs along a row. They are tiled before the sequence is: after it, the tiles of the
+    values have reached the columns, and the conflict stays.
     """
-    found = [decision]
-    with scratch(space) as partitioning:
-        space.apply(partitioning, decision)
-        for _ in range(MOST_CONFLICTS):
-            choices = _choices(space, partitioning, decision.axis)
-            if not choices:
-                break
-            found.append(min(choices, key=lambda d: _left_over(space, partitioning, d)))
-            space.apply(partitioning, found[-1])
-    return tuple(found)
+    found: Decisions = (decision,)
+    seen: list[tuple[tuple[int, float], Decisions]] = [(_conflicts_and_sums(space, found), found)]
+    for _ in range(MOST_CONFLICTS):
+        ways: list[Decisions] = [(d, *found) for d in _choices(space, found) if d not in found]
+        if not ways:
+            break
+        left = [(_conflicts_and_sums(space, way), way) for way in ways]
+        seen.append(min(left, key=lambda row: row[0][::-1]))
+        found = seen[-1][1]
+    return min(seen, key=lambda row: row[0])[1]
 
 
-def _choices(space: DecisionSpace, partitioning: Partitioning, axis: str) -> list[Decision]:
-    """The dims that the mappings in conflict of the first group of ops tile."""
-    for op, index, mappings in partitioning.undecided():
+def _choices(space: DecisionSpace, decisions: Decisions) -> list[Decision]:
+    """The dims that the mappings tile of the first group of ops in conflict after some decisions."""
+    axis = decisions[-1].axis
+    with _decided(space, decisions) as partitioning:
+        conflicts = partitioning.undecided()
+    for op, index, mappings in conflicts:
         results = space.program.results_of(op)
-        if index != partitioning.mesh.index(axis) or not len(results):
-            continue
-        group = int(space.facts.groups.of[results[0]])
-        dims = sorted({m.results[0] for m in mappings if m.results[0] < LAST_TILE})
-        legal = [d for d in dims if not partitioning.why_not_tile(int(results[0]), d, axis)]
-        if legal:
-            return [Decision("tile_group", group, d, axis) for d in legal]
+        if index == space.start.mesh.index(axis) and len(results):
+            dims = sorted({m.results[0] for m in mappings if m.results[0] < LAST_TILE})
+            legal = [d for d in dims if not space.start.why_not_tile(int(results[0]), d, axis)]
+            if legal:
+                return [Decision("tile_group", int(space.facts.groups.of[results[0]]), d, axis) for d in legal]
     return []
 
 
-def _left_over(space: DecisionSpace, partitioning: Partitioning, decision: Decision) -> tuple[float, int]:
-    """(bytes of pending sums, conflicts) after a decision, which is undone again."""
-    mark = partitioning.mark()
-    space.apply(partitioning, decision)
-    cost = bytes_in_sums(partitioning, space.facts.value_bytes, decision.axis), len(partitioning.undecided())
-    partitioning.undo(mark)
-    return cost
+def _conflicts_and_sums(space: DecisionSpace, decisions: Decisions) -> tuple[int, float]:
+    """How many ops are in conflict after some decisions, and the bytes of pending sums."""
+    with _decided(space, decisions) as partitioning:
+        sums = bytes_in_sums(partitioning, space.facts.value_bytes, decisions[-1].axis)
+        return len(partitioning.undecided()), sums
+
+
+@contextmanager
+def _decided(space: DecisionSpace, decisions: Decisions) -> Generator[Partitioning]:
+    with scratch(space) as partitioning:
+        for decision in decisions:
+            space.apply(partitioning, decision)
+        yield partitioning
 
 
 def _has_convolution(space: DecisionSpace) -> bool:
