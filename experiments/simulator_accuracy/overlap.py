@@ -107,10 +107,10 @@ def table(kept: dict[str, Any]) -> str:
 
 def main(words: list[str]) -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    kept = json.loads(KEPT.read_text())["programs"] if KEPT.exists() else {}
     for name in () if words == ["table"] else words or LOOKED_AT:
         kept[name] = look_at(CASES[name])
-        write(KEPT, kept)
+        write(KEPT, {"programs": kept})
         print(table({name: kept[name]}).splitlines()[-1], flush=True)
     print(table(kept))
 
