@@ -6,7 +6,7 @@
 
 The large program has 24 equal layers, most of whose states are costed by a program with fewer of them. The one for two
 processes has two layers, so that every state is costed whole. What jax needs to trace and lower is reported apart.
-Seconds are the clock's; those of CPU beside them are of the driver alone.
+Seconds are the clock's; those of CPU beside them leave out the workers'.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from experiments.search_speed.measure import stage_seconds, state_seconds, walks
 RESULTS = Path(__file__).with_name("long.json")
 MESH = ap.Mesh({"batch": 8, "model": 4}, device="tpu_v3")
 LARGE = bigbird.Config(blocks=50)
-WHOLE = bigbird.Config(layers=2, heads=8)
+WHOLE = bigbird.Config(layers=2)
 EVALUATIONS, STATES = 200, 6
 
 Made = TypeVar("Made")
@@ -131,8 +131,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="experiments.search_speed.long")
     parser.add_argument("--only", choices=PARTS)
     only = parser.parse_args().only
+    found = {name: part() for name, part in PARTS.items() if only in (None, name)}
     before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    kept.write(RESULTS, before | {name: part() for name, part in PARTS.items() if only in (None, name)})
+    kept.write(RESULTS, before | found)
 
 
 if __name__ == "__main__":
