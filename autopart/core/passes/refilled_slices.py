@@ -16,7 +16,6 @@ import numpy as np
 
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.passes.even_slices import EVENER, ways
-from autopart.core.passes.groups import MOST
 from autopart.core.passes.known_windows import inside
 from autopart.core.passes.padding.padding_text import constant
 from autopart.core.passes.program_pass import Pass, register_pass
@@ -95,22 +94,25 @@ def _concatenate(rewriting: Rewriting, op: int) -> None:
     """A concatenation of slices, and of what is the same all over, whose lengths axes do not divide."""
     program, spec = rewriting.before, rewriting.before.spec(op)
     dim, pieces, end = spec.attributes["dimension"], list[_Piece](), 0
+    whole = ways(spec.results[0].shape[dim])
+    wanted = EVENER * min(whole, *(ways(t.shape[dim]) for t in spec.operands))
+    if whole < wanted:
+        return
     for value in program.operands_of(op).tolist():
         type_ = program.type_of(value)
         begin, end = end, end + type_.shape[dim]
-        sliced, filled = _source(program, op, value), _scalar(program, value)
+        sliced = _source(program, op, value)
         if sliced is not None and _cuts_only(program.spec(sliced), dim):
             source = program.spec(sliced)
+            if ways(source.operands[0].shape[dim]) < wanted:
+                return
             starts = source.attributes["start_indices"]
             pieces.append(_Piece(int(program.operands_of(sliced)[0]), source.operands[0], starts[dim], begin, end))
-        elif filled is not None:
+        elif (filled := _scalar(program, value)) is not None:
             pieces.append(_Piece(filled, TensorType((), type_.dtype), 0, begin, end))
         else:
             return
-    before = min(ways(n) for n in (spec.results[0].shape[dim], *(t.shape[dim] for t in spec.operands)))
-    after = min(ways(n) for n in (spec.results[0].shape[dim], *(p.type.shape[dim] for p in pieces if p.type.shape)))
-    if before < MOST and after >= EVENER * before:
-        _put(rewriting, op, dim, pieces)
+    _put(rewriting, op, dim, pieces)
 
 
 def _source(program: Program, op: int, value: int) -> int | None:

@@ -235,14 +235,21 @@ class Lowered(NamedTuple):
     matmul_tile: tuple[int, int, int]
 
 
-def stretch_shares(local: DeviceLocal) -> np.ndarray:
-    """`Lowered.shares` of a lowering."""
+def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray) -> np.ndarray:
+    """`Lowered.shares` of a lowering; redistributions of one plan read the same share, so one of them is asked."""
     place = local.placement
-    stretched = np.flatnonzero(place.stretch).tolist()
-    shares = np.ones(len(place.value) if stretched else 0)
-    for r in stretched:
+    stretched = np.flatnonzero(place.stretch)
+    shares = np.ones(len(place.value) if len(stretched) else 0)
+    if not len(stretched):
+        return shares
+    rows = plan_rows[len(local.at_def) :][stretched]
+    one_of, share = np.full(int(rows.max()) + 1, -1, np.int64), np.ones(int(rows.max()) + 1)
+    one_of[rows] = stretched
+    for row in np.flatnonzero(one_of >= 0).tolist():
+        r = one_of[row]
         value, layout = int(place.value[r]), int(place.target[r])
-        shares[r] = local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
+        share[row] = local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
+    shares[stretched] = share[rows]
     return shares
 
 

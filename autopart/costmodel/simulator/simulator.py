@@ -235,8 +235,8 @@ class Simulator:
         place, device = local.placement, self.links.device
         return Lowered(
             local.mapping, local.passing, local.native, local.settled, local.required, local.at_def,
-            place.value, place.target, place.scope, place.position, place.of_use, stretch_shares(local), narrow,
-            plan_rows, self.known_plans.moves_nothing, np.array(local.mesh.axis_sizes, np.int64),
+            place.value, place.target, place.scope, place.position, place.of_use, stretch_shares(local, plan_rows),
+            narrow, plan_rows, self.known_plans.moves_nothing, np.array(local.mesh.axis_sizes, np.int64),
             device.layout_tile if self.options.layout_padding else (1, 1), device.matmul_tile,
         )  # fmt: skip
 
