@@ -201,7 +201,7 @@ def test_report_writes_a_page(folder, capsys):
 def test_ops_are_json_where_that_is_asked_for(capsys):
     code, out = run(capsys, "ops", "--json")
     assert code == 0
-    assert {"kind", "family", "example", "mappings", "blocked_because"} == set(json.loads(out)[0])
+    assert {"kind", "family", "example", "mappings", "blocked_because", "left_out"} == set(json.loads(out)[0])
     assert main(["ops", "--json", "--flop"]) == 2
     assert "--json is of the list" in capsys.readouterr().err
 

@@ -216,6 +216,8 @@ def test_without_any_solver_choices_and_bounds_come_all_the_same(monkeypatch):
 
 def test_ctrl_c_in_a_terminal_ends_solver_and_process_without_a_trace():
     code = (
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell in the background has it ignored
         "from autopart.search.ilp.solver import solve\n"
         "from tests.pairwise.random_problems import random_problem\n"
         "heard = lambda incumbent: print('heard', flush=True)\n"
