@@ -39,7 +39,7 @@ FOR_ANOTHER = "AUTOPART_COMPILES_FOR_ANOTHER"
 
 def compile_what_is_missing() -> None:
     """Compiles what is not on disk of the kernels whose signatures are known, on several cores."""
-    workers = 0 if FOR_ANOTHER in os.environ else min(len(os.sched_getaffinity(0)) - 1, MOST_WORKERS)
+    workers = 0 if FOR_ANOTHER in os.environ else min(_cores() - 1, MOST_WORKERS)
     missing = _missing() if workers else []
     if len(missing) < WORTH_IT:
         return
@@ -76,6 +76,11 @@ def compile_in_turn(folder: str) -> None:
 def _missing() -> list[KernelDispatcher]:
     """The kernels that are not on disk as they are now."""
     return [kernel for kernel, types in known_signatures().items() if not _cache(kernel).has(types, kernel.targetctx)]
+
+
+def _cores() -> int:
+    """Those that this process may use; not every system says which these are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _size(kernel: Any) -> int:
