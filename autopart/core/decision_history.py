@@ -20,11 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.actions import Action
+from autopart.core.loop_nests import ATOMIC
 from autopart.core.mesh import Mesh
 from autopart.core.op import WHOLE, TileMapping
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.core.propagation import ATOMIC
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class KernelDispatcher(CPUDispatcher):
     def compile(self, sig: Any) -> Any:
         """Compiles the entry, or finds it on disk."""
         with gc_paused():
-            return super().compile(tuple(map(_wide, sig)) if isinstance(sig, tuple) else sig)
+            return super().compile(wide_signature(sig))
 
 
 class PartDispatcher(CPUDispatcher):
@@ -269,6 +269,11 @@ def functions_called(kernel: Any) -> list[Any]:
 
     look_in(kernel)
     return list(found)
+
+
+def wide_signature(signature: Any) -> Any:
+    """The types of arguments, with integers of 64 bits; what is no tuple of types as it is."""
+    return tuple(map(_wide, signature)) if isinstance(signature, tuple) else signature
 
 
 def _wide(type_: Any) -> Any:

@@ -28,7 +28,7 @@ from numba.core import event
 from numba.core.caching import FunctionCache
 
 from autopart.core import kernel_compiler
-from autopart.core.kernel_compiler import KernelDispatcher, functions_called
+from autopart.core.kernel_compiler import KernelDispatcher, functions_called, wide_signature
 from autopart.core.kernels_side_by_side import compile_what_is_missing
 
 UNREADABLE = (
@@ -47,17 +47,14 @@ UNREADABLE = (
 class KernelCache(FunctionCache):
     """The compiled versions of one kernel on disk; see the module."""
 
-    has_missed: ClassVar[bool] = False
-    """True once this process has looked for a kernel that was not there."""
-
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel for a signature, or None."""
-        found = self._loaded(sig, target_context)
-        if found is None and not KernelCache.has_missed:
-            KernelCache.has_missed = True
-            compile_what_is_missing()
-            found = self._loaded(sig, target_context)
-        return found
+        self._is_of(kernel_stamp(self._py_func))
+        try:
+            return super().load_overload(sig, target_context)
+        except UNREADABLE:
+            self.flush()
+            return None
 
     def has(self, sig: Any, target_context: Any) -> bool:
         """True if the kernel is there for a signature."""
@@ -73,17 +70,29 @@ class KernelCache(FunctionCache):
         self._is_of(kernel_stamp(self._py_func))
         super().save_overload(sig, data)
 
-    def _loaded(self, sig: Any, target_context: Any) -> Any:
-        self._is_of(kernel_stamp(self._py_func))
-        try:
-            return super().load_overload(sig, target_context)
-        except UNREADABLE:
-            self.flush()
-            return None
-
     def _is_of(self, stamp: str) -> None:
         """What is on disk is good if it was compiled from that."""
         self._cache_file._source_stamp = stamp  # pyright: ignore[reportPrivateUsage]
+
+
+class KeptKernel(KernelDispatcher):
+    """A kernel that is kept on disk."""
+
+    _cache: Any
+
+    has_missed: ClassVar[bool] = False
+    """True once this process has looked for a kernel that was not there."""
+
+    def compile(self, sig: Any) -> Any:
+        """Compiles the entry, or finds it on disk; at the first miss of the process, after all that are missing.
+
+        Not from within the cache: Numba takes a kernel whose cache it asks for one that is being compiled, and refuses
+        to compile those that call it.
+        """
+        if not KeptKernel.has_missed and not self._cache.has(wide_signature(sig), self.targetctx):
+            KeptKernel.has_missed = True
+            compile_what_is_missing()
+        return super().compile(sig)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -102,7 +111,7 @@ def fast_allocating_kernel(function: Callable[..., Any]) -> Any:
 
 
 def _kept(function: Callable[..., Any], **options: Any) -> Any:
-    dispatcher: Any = KernelDispatcher(function, targetoptions={"nopython": True, "no_cfunc_wrapper": True, **options})
+    dispatcher: Any = KeptKernel(function, targetoptions={"nopython": True, "no_cfunc_wrapper": True, **options})
     dispatcher._cache = KernelCache(function)
     return dispatcher
 

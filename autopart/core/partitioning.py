@@ -25,30 +25,28 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
+from autopart.core.drawn_tiles import MOST_FOLLOWED
 from autopart.core.errors import TileError
+from autopart.core.fitting_mappings import fitting_each, fitting_mappings
 from autopart.core.layout import LAST_TILE
+from autopart.core.loop_nests import (
+    ATOMIC,
+    NO_MAPPING,
+    GraphArrays,
+    StateArrays,
+    mix,
+    set_action,
+    set_mapping,
+    slicing,
+    tiling,
+    undo,
+)
 from autopart.core.manual_regions import closed_axes, manual_loops
 from autopart.core.mapping_table import MappingTable, mapping_table
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
 from autopart.core.program import Program
-from autopart.core.propagation import (
-    ATOMIC,
-    MOST_FOLLOWED,
-    NO_MAPPING,
-    GraphArrays,
-    StateArrays,
-    fitting_each,
-    fitting_mappings,
-    mix,
-    propagate_and_tile,
-    set_action,
-    set_mapping,
-    slicing,
-    tiled_dims,
-    tiling,
-    undo,
-)
+from autopart.core.propagation import propagate_and_tile, tiled_dims
 from autopart.core.ragged import entries_of
 
 NOTHING = np.empty(0, np.int32)

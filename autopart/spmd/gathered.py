@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.layout import ACTION_MASK, LAST_TILE
+from autopart.core.loop_nests import ATOMIC
 from autopart.core.op import REDUCTION_NAMES
 from autopart.core.ops.rule import rule_of, target_of, traits_of
 from autopart.core.partitioning import Partitioning
-from autopart.core.propagation import ATOMIC
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.placement import stored_values
 from autopart.spmd.redistribution import Plan

@@ -21,14 +21,8 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of, pack
+from autopart.core.loop_nests import ATOMIC, GraphArrays, StateArrays, mapping_row, tiling
 from autopart.core.mapping_table import MappingArrays
-from autopart.core.propagation import (
-    ATOMIC,
-    GraphArrays,
-    StateArrays,
-    mapping_row,
-    tiling,
-)
 
 
 @kernel

@@ -33,9 +33,9 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import ACTION_MASK, LAST_TILE
+from autopart.core.loop_nests import GraphArrays, StateArrays, operand_entry, result_entry, tiling
 from autopart.core.mapping_table import MappingArrays
 from autopart.core.op import MUL, OR, SUM
-from autopart.core.propagation import GraphArrays, StateArrays, operand_entry, result_entry, tiling
 from autopart.spmd.passage_arrays import PassageArrays
 
 ANY_CODE = ACTION_MASK

@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.core.loop_nests import GraphArrays, StateArrays
 from autopart.core.mapping_table import MappingArrays, MappingTable
-from autopart.core.propagation import GraphArrays, StateArrays
 from autopart.core.stretch import Stretch
 
 _BITS = 20

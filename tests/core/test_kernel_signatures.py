@@ -24,7 +24,7 @@ print("table:", signatures_in_use(), sep="")
 
 COMPILED = """
 import autopart.core.kernels_side_by_side as kernels
-from autopart.core.propagation import mix
+from autopart.core.loop_nests import mix
 kernels.WORTH_IT, kernels.known_signatures = 1, lambda known=kernels.known_signatures(): dict(list(known.items())[:3])
 mix(1, 2, 3)
 print(kernels._missing())

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autopart.core.decision_history import DecisionHistory
+from autopart.core.loop_nests import ATOMIC
 from autopart.core.op import WHOLE
 from autopart.core.ops.ops_table import factor_text
 from autopart.core.ops.rule import rule_of
 from autopart.core.partitioning import Partitioning
-from autopart.core.propagation import ATOMIC
 from autopart.core.quoting import one_line, short_place
 from autopart.core.units import bytes_text
 from autopart.spmd.device_local import DeviceLocal

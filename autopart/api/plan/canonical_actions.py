@@ -19,10 +19,10 @@ import numpy as np
 
 from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
 from autopart.core.errors import TileError
+from autopart.core.loop_nests import ATOMIC
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.core.propagation import ATOMIC
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
+from autopart.core.loop_nests import GraphArrays, StateArrays, result_entry, slicing, tiling
 from autopart.core.mapping_table import MappingArrays
-from autopart.core.propagation import GraphArrays, StateArrays, dim_to_tile, result_entry, slicing, tiling
+from autopart.core.propagation import dim_to_tile
 
 
 @kernel

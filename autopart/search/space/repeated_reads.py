@@ -16,10 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.core.loop_nests import GraphArrays, StateArrays, operand_entry, tiling
 from autopart.core.mapping_table import MappingArrays
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.core.propagation import GraphArrays, StateArrays, operand_entry, tiling
 from autopart.costmodel.simulator.op_classes import is_matrix_op
 from autopart.spmd.placement import stored_values, use_places
 

@@ -1,0 +1,129 @@
+"""Mappings that a tile elsewhere draws, and drawn tiles that give way.
+
+    [B, S tiled] -> [B * S]     no mapping slices S: the tile draws the one that slices B, and is exchanged for it
+    [B * S] + [B, S tiled]      here both tiles fit: the drawn one is exchanged back
+
+See `TileMapping.drawn_by`.
+"""
+
+# pyright: reportArgumentType=false, reportReturnType=false
+# (an element of an array is a plain int in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import LAST_TILE
+from autopart.core.loop_nests import GraphArrays, StateArrays, divides, operand_entry, result_entry, slicing, tiling
+from autopart.core.mapping_table import MappingArrays
+
+MOST_FOLLOWED = 100
+"""Values over which a tile is followed back to what it was drawn from."""
+
+
+@kernel
+def drawn_mapping(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    sizes: np.ndarray,
+    op: int,
+    axis: int,
+    found: np.ndarray,
+) -> int:
+    """Writes the first mapping of `op` that a tile of an operand draws into `found`; returns how many: 1 or 0."""
+    spec, first_operand = graph.op_spec[op], graph.operand_ptr[op]
+    for row in range(maps.first[spec], maps.first[spec + 1]):
+        for k in range(graph.operand_ptr[op + 1] - first_operand):
+            if maps.draws[maps.start[row] + k] == 0:
+                continue
+            dim = tiling(graph, maps, state, graph.operands[first_operand + k], axis)
+            if dim < 0 or maps.draws[maps.start[row] + k] >> dim & 1 == 0:
+                continue
+            if divides(graph, maps, state, sizes, op, row - maps.first[spec], axis):
+                found[0] = row - maps.first[spec]
+                return 1
+    return 0
+
+
+@kernel
+def not_drawn(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, op: int, axis: int, found: np.ndarray, count: int
+) -> int:
+    """Of `count` mappings in `found` that fit, leaves the one that not only drawn tiles agree with; returns how many.
+
+    It must slice all operands that are tiled, so that the drawn ones are exchanged and not gathered.
+    """
+    kept = -1
+    for i in range(count):
+        if _agrees_with_undrawn(graph, maps, state, op, axis, found[i], found, count):
+            if kept >= 0:
+                return count
+            kept = found[i]
+    if kept < 0:
+        return count
+    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+        value = graph.operands[graph.operand_ptr[op] + k]
+        if operand_entry(graph, maps, op, kept, k) < 0 and tiling(graph, maps, state, value, axis) >= 0:
+            return count
+    found[0] = kept
+    return 1
+
+
+@kernel
+def _agrees_with_undrawn(
+    graph: GraphArrays,
+    maps: MappingArrays,
+    state: StateArrays,
+    op: int,
+    axis: int,
+    mapping: int,
+    scratch: np.ndarray,
+    free: int,
+) -> bool:
+    """True if a reader of a result, or the tile of an operand that was not drawn, agrees with the mapping."""
+    for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
+        entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
+        if entry < LAST_TILE and slicing(graph, maps, state, value, axis) >> entry & 1:
+            return True
+    for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+        value, entry = graph.operands[graph.operand_ptr[op] + k], operand_entry(graph, maps, op, mapping, k)
+        agrees = entry >= 0 and tiling(graph, maps, state, value, axis) == entry
+        if agrees and not _is_drawn(graph, maps, state, value, axis, scratch, free):
+            return True
+    return False
+
+
+@kernel
+def _is_drawn(
+    graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int, reached: np.ndarray, free: int
+) -> bool:
+    """True if the tile of a value comes from ops alone that a tile elsewhere drew, by way of tiles that agree.
+
+    Values that are reached are written to `reached`, from `free` on.
+    """
+    reached[free] = value
+    count, at, drawn = 1, 0, False
+    while at < count:
+        op = graph.value_op[reached[free + at]]
+        mapping = state.mapping[op, axis]
+        if state.action[reached[free + at], axis] != 0 or mapping < 0 or graph.is_argument[op]:
+            return False
+        agrees, elsewhere = False, False
+        for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
+            before = graph.operands[graph.operand_ptr[op] + k]
+            dim = tiling(graph, maps, state, before, axis)
+            if dim >= 0 and dim == operand_entry(graph, maps, op, mapping, k):
+                agrees, known = True, False
+                for i in range(count):
+                    known = known or reached[free + i] == before
+                if not known and count == MOST_FOLLOWED:
+                    return False
+                if not known:
+                    reached[free + count] = before
+                    count += 1
+            elif dim >= 0:
+                elsewhere = True
+        drawn = drawn or (elsewhere and not agrees)
+        at += 1
+    return drawn
