@@ -22,10 +22,15 @@ print("not called as in the table:", [k.__name__ for k, types in known.items() i
 print("table:", signatures_in_use(), sep="")
 """
 
-COMPILED = """
+THREE = """
 import autopart.core.kernels_side_by_side as kernels
+kernels.known_signatures = lambda known=kernels.known_signatures(): dict(list(known.items())[:3])
+"""
+
+COMPILED = f"""{THREE}
 from autopart.core.loop_nests import mix
-kernels.WORTH_IT, kernels.known_signatures = 1, lambda known=kernels.known_signatures(): dict(list(known.items())[:3])
+kernels.WORTH_IT, kernels.WORKER = 1, '''{THREE}
+kernels.compile_in_turn({{folder!r}})'''
 mix(1, 2, 3)
 print(kernels._missing())
 """

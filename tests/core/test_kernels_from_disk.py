@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from autopart.core.kernels_side_by_side import FOR_ANOTHER
+
 MODULE = """
 import numpy as np
 from autopart.core.kernels import allocating_kernel
@@ -32,7 +34,8 @@ print(total[0], doubled(np.ones(3)).tolist())
 def test_one_that_makes_an_array_is_loaded_behind_one_that_calls_it(tmp_path):
     (tmp_path / "kernels_kept.py").write_text(MODULE)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    alone = {FOR_ANOTHER: "1", "NUMBA_CACHE_DIR": str(tmp_path / "kept")}  # no other kernel is compiled beside these
+    environment = {**os.environ, "PYTHONPATH": path, **alone}
     for _ in range(2):
         ended = subprocess.run(
             [sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=False
