@@ -14,8 +14,14 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
-from autopart.core.loop_nests import GraphArrays, StateArrays, divides, operand_entry, result_entry, slicing, tiling
-from autopart.core.mapping_table import MappingArrays
+from autopart.core.loop_nests import (
+    LoopNests,
+    divides,
+    operand_entry,
+    result_entry,
+    slicing,
+    tiling,
+)
 
 MOST_FOLLOWED = 100
 """Values over which a tile is followed back to what it was drawn from."""
@@ -23,40 +29,37 @@ MOST_FOLLOWED = 100
 
 @kernel
 def drawn_mapping(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
+    nests: LoopNests,
     op: int,
     axis: int,
     found: np.ndarray,
 ) -> int:
     """Writes the first mapping of `op` that a tile of an operand draws into `found`; returns how many: 1 or 0."""
+    graph, maps = nests.graph, nests.maps
     spec, first_operand = graph.op_spec[op], graph.operand_ptr[op]
     for row in range(maps.first[spec], maps.first[spec + 1]):
         for k in range(graph.operand_ptr[op + 1] - first_operand):
             if maps.draws[maps.start[row] + k] == 0:
                 continue
-            dim = tiling(graph, maps, state, graph.operands[first_operand + k], axis)
+            dim = tiling(nests, graph.operands[first_operand + k], axis)
             if dim < 0 or maps.draws[maps.start[row] + k] >> dim & 1 == 0:
                 continue
-            if divides(graph, maps, state, sizes, op, row - maps.first[spec], axis):
+            if divides(nests, op, row - maps.first[spec], axis):
                 found[0] = row - maps.first[spec]
                 return 1
     return 0
 
 
 @kernel
-def not_drawn(
-    graph: GraphArrays, maps: MappingArrays, state: StateArrays, op: int, axis: int, found: np.ndarray, count: int
-) -> int:
+def not_drawn(nests: LoopNests, op: int, axis: int, found: np.ndarray, count: int) -> int:
     """Of `count` mappings in `found` that fit, leaves the one that not only drawn tiles agree with; returns how many.
 
     It must slice all operands that are tiled, so that the drawn ones are exchanged and not gathered.
     """
+    graph = nests.graph
     kept = -1
     for i in range(count):
-        if _agrees_with_undrawn(graph, maps, state, op, axis, found[i], found, count):
+        if _agrees_with_undrawn(nests, op, axis, found[i], found, count):
             if kept >= 0:
                 return count
             kept = found[i]
@@ -64,7 +67,7 @@ def not_drawn(
         return count
     for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
         value = graph.operands[graph.operand_ptr[op] + k]
-        if operand_entry(graph, maps, op, kept, k) < 0 and tiling(graph, maps, state, value, axis) >= 0:
+        if operand_entry(nests, op, kept, k) < 0 and tiling(nests, value, axis) >= 0:
             return count
     found[0] = kept
     return 1
@@ -72,9 +75,7 @@ def not_drawn(
 
 @kernel
 def _agrees_with_undrawn(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
+    nests: LoopNests,
     op: int,
     axis: int,
     mapping: int,
@@ -82,26 +83,26 @@ def _agrees_with_undrawn(
     free: int,
 ) -> bool:
     """True if a reader of a result, or the tile of an operand that was not drawn, agrees with the mapping."""
+    graph = nests.graph
     for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
-        entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
-        if entry < LAST_TILE and slicing(graph, maps, state, value, axis) >> entry & 1:
+        entry = result_entry(nests, op, mapping, value - graph.result_ptr[op])
+        if entry < LAST_TILE and slicing(nests, value, axis) >> entry & 1:
             return True
     for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
-        value, entry = graph.operands[graph.operand_ptr[op] + k], operand_entry(graph, maps, op, mapping, k)
-        agrees = entry >= 0 and tiling(graph, maps, state, value, axis) == entry
-        if agrees and not _is_drawn(graph, maps, state, value, axis, scratch, free):
+        value, entry = graph.operands[graph.operand_ptr[op] + k], operand_entry(nests, op, mapping, k)
+        agrees = entry >= 0 and tiling(nests, value, axis) == entry
+        if agrees and not _is_drawn(nests, value, axis, scratch, free):
             return True
     return False
 
 
 @kernel
-def _is_drawn(
-    graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int, reached: np.ndarray, free: int
-) -> bool:
+def _is_drawn(nests: LoopNests, value: int, axis: int, reached: np.ndarray, free: int) -> bool:
     """True if the tile of a value comes from ops alone that a tile elsewhere drew, by way of tiles that agree.
 
     Values that are reached are written to `reached`, from `free` on.
     """
+    graph, state = nests.graph, nests.state
     reached[free] = value
     count, at, drawn = 1, 0, False
     while at < count:
@@ -112,8 +113,8 @@ def _is_drawn(
         agrees, elsewhere = False, False
         for k in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
             before = graph.operands[graph.operand_ptr[op] + k]
-            dim = tiling(graph, maps, state, before, axis)
-            if dim >= 0 and dim == operand_entry(graph, maps, op, mapping, k):
+            dim = tiling(nests, before, axis)
+            if dim >= 0 and dim == operand_entry(nests, op, mapping, k):
                 agrees, known = True, False
                 for i in range(count):
                     known = known or reached[free + i] == before

@@ -17,16 +17,12 @@ import numpy as np
 from autopart.core.drawn_tiles import drawn_mapping, not_drawn
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
-from autopart.core.loop_nests import ATOMIC, GraphArrays, StateArrays, divides, slicing, tiling
-from autopart.core.mapping_table import MappingArrays
+from autopart.core.loop_nests import ATOMIC, LoopNests, divides, slicing, tiling
 
 
 @kernel
 def fitting_mappings(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
+    nests: LoopNests,
     op: int,
     axis: int,
     found: np.ndarray,
@@ -36,6 +32,7 @@ def fitting_mappings(
     `found` has an entry for each mapping of a spec, and `drawn_tiles.MOST_FOLLOWED` more; until all are known, 1 marks
     those that agree with a neighbour.
     """
+    graph, maps, state = nests.graph, nests.maps, nests.state
     spec = graph.op_spec[op]
     first_operand, operand_count = graph.operand_ptr[op], graph.operand_ptr[op + 1] - graph.operand_ptr[op]
     first_result, result_count = graph.result_ptr[op], graph.result_ptr[op + 1] - graph.result_ptr[op]
@@ -45,7 +42,7 @@ def fitting_mappings(
     for mapping in range(mappings):
         found[mapping] = 0
     for k in range(operand_count):
-        dim = tiling(graph, maps, state, graph.operands[first_operand + k], axis)
+        dim = tiling(nests, graph.operands[first_operand + k], axis)
         if dim >= 0:
             for mapping in range(mappings):
                 fits = found[mapping] == 0 and maps.entries[maps.start[first + mapping] + k] == dim
@@ -55,7 +52,7 @@ def fitting_mappings(
     for r in range(result_count):
         if agree == mappings:
             break
-        bits = slicing(graph, maps, state, first_result + r, axis)
+        bits = slicing(nests, first_result + r, axis)
         if bits != 0:
             for mapping in range(mappings):
                 entry = maps.entries[maps.start[first + mapping] + operand_count + r]
@@ -65,29 +62,27 @@ def fitting_mappings(
     count = 0
     if agree > 0:
         for mapping in range(mappings):
-            if found[mapping] == 1 and divides(graph, maps, state, sizes, op, mapping, axis):
+            if found[mapping] == 1 and divides(nests, op, mapping, axis):
                 found[count] = mapping
                 count += 1
     if count == 0 and maps.drawn[spec]:
-        count = drawn_mapping(graph, maps, state, sizes, op, axis, found)
+        count = drawn_mapping(nests, op, axis, found)
     if count > 1:
-        count = not_drawn(graph, maps, state, op, axis, found, count)
+        count = not_drawn(nests, op, axis, found, count)
     return count
 
 
 @kernel
 def fitting_each(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
+    nests: LoopNests,
     ops: np.ndarray,
     axis: int,
     found: np.ndarray,
     counts: np.ndarray,
 ) -> None:
     """`fitting_mappings` of each of `ops` that has no mapping on the axis: counts[i] of them, in the row found[i]."""
+    state = nests.state
     for i in range(ops.shape[0]):
         counts[i] = 0
         if state.mapping[ops[i], axis] < 0:
-            counts[i] = fitting_mappings(graph, maps, state, sizes, ops[i], axis, found[i])
+            counts[i] = fitting_mappings(nests, ops[i], axis, found[i])

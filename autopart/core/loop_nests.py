@@ -67,6 +67,21 @@ class StateArrays(NamedTuple):
     fingerprint: np.ndarray
 
 
+class LoopNests(NamedTuple):
+    """PartIR:Core of one program on one mesh, as kernels take it.
+
+    graph          the program's structure
+    maps           the mappings of its specs
+    state          which mapping each op's loop over each axis uses, and what was decided of values
+    sizes[axis]    of the mesh
+    """
+
+    graph: GraphArrays
+    maps: MappingArrays
+    state: StateArrays
+    sizes: np.ndarray
+
+
 @kernel
 def mix(a: int, b: int, c: int) -> np.uint64:
     """A 64-bit hash of three small numbers (splitmix64 finaliser)."""
@@ -124,27 +139,31 @@ def undo(state: StateArrays, mark: int) -> None:
 
 
 @kernel
-def mapping_row(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int) -> int:
+def mapping_row(nests: LoopNests, op: int, mapping: int) -> int:
     """Where mapping number `mapping` of `op` begins in `entries`: its operands, then its results."""
+    graph, maps = nests.graph, nests.maps
     return maps.start[maps.first[graph.op_spec[op]] + mapping]
 
 
 @kernel
-def result_entry(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int, result: int) -> int:
+def result_entry(nests: LoopNests, op: int, mapping: int, result: int) -> int:
     """What mapping number `mapping` of `op` does to its result number `result`."""
-    first = mapping_row(graph, maps, op, mapping)
+    graph, maps = nests.graph, nests.maps
+    first = mapping_row(nests, op, mapping)
     return maps.entries[first + graph.operand_ptr[op + 1] - graph.operand_ptr[op] + result]
 
 
 @kernel
-def operand_entry(graph: GraphArrays, maps: MappingArrays, op: int, mapping: int, operand: int) -> int:
+def operand_entry(nests: LoopNests, op: int, mapping: int, operand: int) -> int:
     """The dim on which mapping number `mapping` of `op` slices its operand number `operand`, or WHOLE."""
-    return maps.entries[mapping_row(graph, maps, op, mapping) + operand]
+    maps = nests.maps
+    return maps.entries[mapping_row(nests, op, mapping) + operand]
 
 
 @kernel
-def tiling(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int) -> int:
+def tiling(nests: LoopNests, value: int, axis: int) -> int:
     """The dim that `axis` tiles of `value`, or -1."""
+    graph, state = nests.graph, nests.state
     action = state.action[value, axis]
     if action != 0:
         return action - 1 if action > 0 else -1
@@ -152,23 +171,25 @@ def tiling(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: i
     mapping = state.mapping[op, axis]
     if mapping < 0:
         return -1
-    entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
+    entry = result_entry(nests, op, mapping, value - graph.result_ptr[op])
     return entry if entry < LAST_TILE else -1
 
 
 @kernel
-def ways(graph: GraphArrays, maps: MappingArrays, state: StateArrays, sizes: np.ndarray, value: int, dim: int) -> int:
-    """Into how many parts the axes that tile `dim` of `value` cut it; `sizes` has the size of each axis."""
+def ways(nests: LoopNests, value: int, dim: int) -> int:
+    """Into how many parts the axes that tile `dim` of `value` cut it."""
+    sizes = nests.sizes
     count = 1
     for axis in range(len(sizes)):
-        if tiling(graph, maps, state, value, axis) == dim:
+        if tiling(nests, value, axis) == dim:
             count *= sizes[axis]
     return count
 
 
 @kernel
-def slicing(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: int, axis: int) -> int:
+def slicing(nests: LoopNests, value: int, axis: int) -> int:
     """Bit d is set if something downstream slices `value` on dim d: its own tiling, or a consumer's loop."""
+    graph, state = nests.graph, nests.state
     action = state.action[value, axis]
     if action != 0:
         return 1 << (action - 1) if action > 0 else 0
@@ -178,22 +199,21 @@ def slicing(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: 
         op = graph.use_op[use]
         mapping = state.mapping[op, axis]
         if mapping >= 0:
-            dim = operand_entry(graph, maps, op, mapping, use - graph.operand_ptr[op])
+            dim = operand_entry(nests, op, mapping, use - graph.operand_ptr[op])
             if dim >= 0:
                 bits |= 1 << dim
     return bits
 
 
 @kernel
-def divides(
-    graph: GraphArrays, maps: MappingArrays, state: StateArrays, sizes: np.ndarray, op: int, mapping: int, axis: int
-) -> bool:
+def divides(nests: LoopNests, op: int, mapping: int, axis: int) -> bool:
     """True if the mapping's extent is a multiple of the sizes of `axis` and of all axes that divide it already.
 
     Another axis divides the extent already if the op's loop over that axis uses the same mapping, or if an action along
     that axis tiles a result of the op on the dim on which the mapping tiles it. A mapping that another excludes, or
     that follows one which is not used up, does not divide.
     """
+    graph, maps, state, sizes = nests.graph, nests.maps, nests.state, nests.sizes
     row = maps.first[graph.op_spec[op]] + mapping
     ways, used = sizes[axis], 1
     for other in range(sizes.shape[0]):
@@ -207,7 +227,7 @@ def divides(
         divided = taken == mapping
         for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
             action = state.action[value, other]
-            if action > 0 and result_entry(graph, maps, op, mapping, value - graph.result_ptr[op]) == action - 1:
+            if action > 0 and result_entry(nests, op, mapping, value - graph.result_ptr[op]) == action - 1:
                 divided = True
         if divided:
             ways *= sizes[other]

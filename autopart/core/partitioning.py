@@ -33,6 +33,7 @@ from autopart.core.loop_nests import (
     ATOMIC,
     NO_MAPPING,
     GraphArrays,
+    LoopNests,
     StateArrays,
     mix,
     set_action,
@@ -46,7 +47,7 @@ from autopart.core.mapping_table import MappingTable, mapping_table
 from autopart.core.mesh import Mesh
 from autopart.core.op import TileMapping
 from autopart.core.program import Program
-from autopart.core.propagation import propagate_and_tile, tiled_dims
+from autopart.core.propagation import Scratch, propagate_and_tile, tiled_dims
 from autopart.core.ragged import entries_of
 
 NOTHING = np.empty(0, np.int32)
@@ -128,8 +129,10 @@ class Partitioning:
             fingerprint=np.zeros(1, np.uint64),
         )
         most = max((len(m) for m in self.table.of), default=0)
-        self._heap, self._queued = np.zeros(ops + 1, np.int32), np.zeros(ops, np.bool_)
-        self._found, self._conflicted = np.zeros(most + MOST_FOLLOWED, np.int32), np.zeros(4 * ops + 1, np.int32)
+        self._scratch = Scratch(
+            heap=np.zeros(ops + 1, np.int32), queued=np.zeros(ops, np.bool_),
+            found=np.zeros(most + MOST_FOLLOWED, np.int32),
+        )  # fmt: skip
         self._stamp = 0
         self._first_seeds = self._by_hand()
         self._seeds: list[list[int]] = [list(seeds) for seeds in self._first_seeds]
@@ -237,8 +240,8 @@ class Partitioning:
         tiled = np.empty((len(values), 2), np.int32)
         blocked = np.empty(8 * program.op_count + 1, np.int32)
         count, stuck, self._stamp = propagate_and_tile(
-            self.graph, self.table.arrays, self.state, self.sizes, program.value_shape, program.value_rank, seeds,
-            values, dims, axis, self._stamp, self._heap, self._queued, self._found, self._conflicted, tiled, blocked,
+            self.nests, program.value_shape, program.value_rank, seeds, values, dims, axis, self._stamp, self._scratch,
+            tiled, blocked,
         )  # fmt: skip
         self._blocked[axis].update(blocked[:stuck].tolist())
         return tiled[:count]
@@ -267,11 +270,16 @@ class Partitioning:
         for value in (values.min(), values.max()) if len(values) else ():
             self._check_value(value)
 
+    @property
+    def nests(self) -> LoopNests:
+        """The arrays, for kernels."""
+        return LoopNests(self.graph, self.table.arrays, self.state, self.sizes)
+
     def tiled_dim(self, value: int, axis: str) -> int:
         """The dim of `value` that `axis` tiles, or -1. Raises `TileError` for a value that is not in the program."""
         self._check_value(value)
         dim = np.empty(1, np.int64)
-        tiled_dims(self.graph, self.table.arrays, self.state, np.array([value], np.int32), self.mesh.index(axis), dim)
+        tiled_dims(self.nests, np.array([value], np.int32), self.mesh.index(axis), dim)
         return int(dim[0])
 
     @property
@@ -358,8 +366,8 @@ class Partitioning:
         undecided: list[tuple[int, int, tuple[TileMapping, ...]]] = []
         for axis, blocked in enumerate(self._blocked):
             ops = np.array(sorted(blocked), np.int32)
-            found, counts = np.empty((len(ops), len(self._found)), np.int32), np.empty(len(ops), np.int32)
-            fitting_each(self.graph, self.table.arrays, self.state, self.sizes, ops, axis, found, counts)
+            found, counts = np.empty((len(ops), len(self._scratch.found)), np.int32), np.empty(len(ops), np.int32)
+            fitting_each(self.nests, ops, axis, found, counts)
             for i in np.flatnonzero(counts > 1).tolist():
                 of = self.table.of[self.program.op_spec[ops[i]]]
                 undecided.append((int(ops[i]), axis, tuple(of[m] for m in found[i, : counts[i]].tolist())))
@@ -373,8 +381,8 @@ class Partitioning:
         index = self.mesh.index(axis)
         if self.state.mapping[op, index] >= 0:
             return False
-        count = fitting_mappings(self.graph, self.table.arrays, self.state, self.sizes, op, index, self._found)
-        if mapping not in self._found[:count]:
+        count = fitting_mappings(self.nests, op, index, self._scratch.found)
+        if mapping not in self._scratch.found[:count]:
             return False
         self._stamp += 1
         set_mapping(self.state, op, index, mapping, self._stamp)
@@ -388,7 +396,7 @@ class Partitioning:
     def fitting_count(self, op: int, axis: str) -> int:
         """How many mappings of `op` the layouts around it speak for, along `axis`; more than one is a conflict."""
         index = self.mesh.index(axis)
-        return fitting_mappings(self.graph, self.table.arrays, self.state, self.sizes, op, index, self._found)
+        return fitting_mappings(self.nests, op, index, self._scratch.found)
 
     def unpartitioned(self) -> dict[str, list[int]]:
         """Ops that block propagation, by kind: no rule is known, or none can be, while a neighbour is sliced."""
@@ -403,9 +411,8 @@ class Partitioning:
         return blocked
 
     def _sliced_beside(self, op: int, axis: int) -> bool:
-        graph, maps, state = self.graph, self.table.arrays, self.state
-        reads = any(tiling(graph, maps, state, int(v), axis) >= 0 for v in self.program.operands_of(op))
-        return reads or any(slicing(graph, maps, state, int(v), axis) for v in self.program.results_of(op))
+        reads = any(tiling(self.nests, int(v), axis) >= 0 for v in self.program.operands_of(op))
+        return reads or any(slicing(self.nests, int(v), axis) for v in self.program.results_of(op))
 
     def pending(self, value: int, axis: str) -> bool:
         """True if each device along `axis` holds only a part of the sum that `value` is."""
@@ -422,8 +429,7 @@ class Partitioning:
         """The same state with arrays of its own, which goes its own way; program, mesh and tables are shared."""
         twin = copy.copy(self)
         twin.state = StateArrays(*(array.copy() for array in self.state))
-        twin._heap, twin._queued = self._heap.copy(), self._queued.copy()
-        twin._found, twin._conflicted = self._found.copy(), self._conflicted.copy()
+        twin._scratch = Scratch(*(array.copy() for array in self._scratch))
         twin._seeds = [list(seeds) for seeds in self._seeds]
         twin._blocked = [set(ops) for ops in self._blocked]
         twin._for_lowering = list(self._for_lowering)

@@ -13,13 +13,15 @@ a mapping may be drawn by the tile (`drawn_tiles`). Propagation undoes nothing a
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from autopart.core.fitting_mappings import fitting_mappings
 from autopart.core.kernels import kernel
 from autopart.core.loop_nests import (
     ATOMIC,
-    GraphArrays,
+    LoopNests,
     StateArrays,
     operand_entry,
     set_action,
@@ -28,82 +30,62 @@ from autopart.core.loop_nests import (
     tiling,
     ways,
 )
-from autopart.core.mapping_table import MappingArrays
+
+
+class Scratch(NamedTuple):
+    """Room for propagation over one program.
+
+    heap[i], queued[op]   the ops to look at, the earliest first, and which these are; none between two propagations
+    found                 as `fitting_mappings` wants it
+    """
+
+    heap: np.ndarray
+    queued: np.ndarray
+    found: np.ndarray
 
 
 @kernel
 def propagate(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
-    axis: int,
-    stamp: int,
-    seeds: np.ndarray,
-    heap: np.ndarray,
-    queued: np.ndarray,
-    found: np.ndarray,
-    conflicted: np.ndarray,
+    nests: LoopNests, axis: int, stamp: int, size: int, scratch: Scratch, blocked: np.ndarray, stuck: int
 ) -> int:
-    """Spreads `axis` from the ops in `seeds` to a fixed point, always at the earliest op that may change.
+    """Spreads `axis` from the `size` ops in the heap to a fixed point, always at the earliest op that may change.
 
     An op is looked at after every earlier op that may change. The order matters only where each of two ops has exactly
-    one mapping that fits: the earlier op takes its mapping first. `heap`, `queued` (all False) and `conflicted` are
-    scratch of one entry per op, `found` as in `fitting_mappings`. Returns how many ops were left in conflict;
-    they are written to `conflicted`, in which an op may appear more than once.
+    one mapping that fits: the earlier op takes its mapping first. Ops that are left in conflict are written to
+    `blocked`, in which an op may stand more than once, from `stuck` on; returns where they end.
     """
-    size = 0
-    for op in seeds:
-        size = _push(op, state, axis, heap, queued, size)
-    return _to_fixed_point(graph, maps, state, sizes, axis, stamp, size, heap, queued, found, conflicted)
-
-
-@kernel
-def _to_fixed_point(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
-    axis: int,
-    stamp: int,
-    size: int,
-    heap: np.ndarray,
-    queued: np.ndarray,
-    found: np.ndarray,
-    conflicted: np.ndarray,
-) -> int:
-    """`propagate` from the ops in the heap, of which there are `size`."""
-    conflicts = 0
+    graph, state, found = nests.graph, nests.state, scratch.found
     while size > 0:
-        op = heap[0]
-        size = _pop(heap, size)
-        queued[op] = False
+        op = scratch.heap[0]
+        size = _pop(scratch.heap, size)
+        scratch.queued[op] = False
         if state.mapping[op, axis] >= 0:
             continue
-        count = fitting_mappings(graph, maps, state, sizes, op, axis, found)
-        if count > 1 and conflicts < conflicted.shape[0]:
-            conflicted[conflicts] = op
-            conflicts += 1
+        count = fitting_mappings(nests, op, axis, found)
+        if count > 1 and stuck < blocked.shape[0]:
+            blocked[stuck] = op
+            stuck += 1
         if count != 1:
             continue
         set_mapping(state, op, axis, found[0], stamp)
         for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
-            if operand_entry(graph, maps, op, found[0], use - graph.operand_ptr[op]) < 0:
+            if operand_entry(nests, op, found[0], use - graph.operand_ptr[op]) < 0:
                 continue
             value = graph.operands[use]
             if state.action[value, axis] == 0:
-                size = _push(graph.value_op[value], state, axis, heap, queued, size)
+                size = _push(graph.value_op[value], state, axis, scratch, size)
         for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
             if state.action[value, axis] == ATOMIC:
                 continue
             for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
-                size = _push(graph.use_op[graph.user[i]], state, axis, heap, queued, size)
-    return conflicts
+                size = _push(graph.use_op[graph.user[i]], state, axis, scratch, size)
+    return stuck
 
 
 @kernel
-def _push(op: int, state: StateArrays, axis: int, heap: np.ndarray, queued: np.ndarray, size: int) -> int:
+def _push(op: int, state: StateArrays, axis: int, scratch: Scratch, size: int) -> int:
     """Adds an op that has no mapping yet to the binary heap; returns its new size."""
+    heap, queued = scratch.heap, scratch.queued
     if queued[op] or state.mapping[op, axis] >= 0:
         return size
     queued[op] = True
@@ -134,10 +116,7 @@ def _pop(heap: np.ndarray, size: int) -> int:
 
 @kernel
 def dim_to_tile(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
+    nests: LoopNests,
     shapes: np.ndarray,
     ranks: np.ndarray,
     value: int,
@@ -148,35 +127,31 @@ def dim_to_tile(
 
     A value that is computed, and that all its uses slice on that dim already, is not worth an action.
     """
-    if state.action[value, axis] != 0 or tiling(graph, maps, state, value, axis) >= 0:
+    graph, state, sizes = nests.graph, nests.state, nests.sizes
+    if state.action[value, axis] != 0 or tiling(nests, value, axis) >= 0:
         return -1
     for d in range(ranks[value]):
         if shapes[value, d] == 0:
             return -1
     first, last = (0, ranks[value]) if dim < 0 else (dim, min(dim + 1, ranks[value]))
     for d in range(first, last):
-        if shapes[value, d] % (sizes[axis] * ways(graph, maps, state, sizes, value, d)) != 0:
+        if shapes[value, d] % (sizes[axis] * ways(nests, value, d)) != 0:
             continue
-        if graph.is_argument[graph.value_op[value]] or slicing(graph, maps, state, value, axis) != 1 << d:
+        if graph.is_argument[graph.value_op[value]] or slicing(nests, value, axis) != 1 << d:
             return d
     return -1
 
 
 @kernel
-def tiled_dims(
-    graph: GraphArrays, maps: MappingArrays, state: StateArrays, values: np.ndarray, axis: int, out: np.ndarray
-) -> None:
+def tiled_dims(nests: LoopNests, values: np.ndarray, axis: int, out: np.ndarray) -> None:
     """out[i]: the dim of values[i] that `axis` tiles, or -1."""
     for i in range(values.shape[0]):
-        out[i] = tiling(graph, maps, state, values[i], axis)
+        out[i] = tiling(nests, values[i], axis)
 
 
 @kernel
 def propagate_and_tile(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
+    nests: LoopNests,
     shapes: np.ndarray,
     ranks: np.ndarray,
     seeds: np.ndarray,
@@ -184,10 +159,7 @@ def propagate_and_tile(
     dims: np.ndarray,
     axis: int,
     stamp: int,
-    heap: np.ndarray,
-    queued: np.ndarray,
-    found: np.ndarray,
-    conflicted: np.ndarray,
+    scratch: Scratch,
     tiled: np.ndarray,
     blocked: np.ndarray,
 ) -> tuple[int, int, int]:
@@ -196,27 +168,25 @@ def propagate_and_tile(
     Writes (value, dim) into `tiled` and ops left in conflict into `blocked`; returns how many there are of each, and
     the last stamp. `stamp` is the last one used.
     """
-    count, stuck = 0, 0
+    graph, state = nests.graph, nests.state
+    count, stuck, size = 0, 0, 0
+    for op in seeds:
+        size = _push(op, state, axis, scratch, size)
     if seeds.shape[0] > 0:
         stamp += 1
-        stuck = propagate(graph, maps, state, sizes, axis, stamp, seeds, heap, queued, found, blocked)
+        stuck = propagate(nests, axis, stamp, size, scratch, blocked, stuck)
     for i in range(values.shape[0]):
         value = values[i]
-        dim = dim_to_tile(graph, maps, state, sizes, shapes, ranks, value, dims[i], axis)
+        dim = dim_to_tile(nests, shapes, ranks, value, dims[i], axis)
         if dim < 0:
             continue
         stamp += 1
         set_action(state, value, axis, dim + 1, stamp)
         tiled[count, 0], tiled[count, 1] = value, dim
         count += 1
-        size = _push(graph.value_op[value], state, axis, heap, queued, 0)
+        size = _push(graph.value_op[value], state, axis, scratch, 0)
         for k in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
-            size = _push(graph.use_op[graph.user[k]], state, axis, heap, queued, size)
+            size = _push(graph.use_op[graph.user[k]], state, axis, scratch, size)
         stamp += 1
-        conflicts = _to_fixed_point(
-            graph, maps, state, sizes, axis, stamp, size, heap, queued, found, conflicted
-        )  # fmt: skip
-        for k in range(min(conflicts, blocked.shape[0] - stuck)):
-            blocked[stuck] = conflicted[k]
-            stuck += 1
+        stuck = propagate(nests, axis, stamp, size, scratch, blocked, stuck)
     return count, stuck, stamp

@@ -245,8 +245,8 @@ def lower(
     program, state = partitioning.program, partitioning.state
     statics = statics if statics is not None else LoweringContext.of(program)
     given = Given(
-        partitioning.graph, partitioning.table.arrays, state, statics.passages, partitioning.sizes,
-        program.value_shape, statics.is_output, options.sums_through_converts, partitioning.sharded_loops,
+        partitioning.nests, statics.passages, program.value_shape, statics.is_output,
+        options.sums_through_converts, partitioning.sharded_loops,
     )  # fmt: skip
     found = lowered_layouts(given, bool(partitioning.table.stretches))
     native, settled, required = found.native, found.settled, found.required

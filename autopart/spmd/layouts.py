@@ -21,16 +21,12 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of, pack
-from autopart.core.loop_nests import ATOMIC, GraphArrays, StateArrays, mapping_row, tiling
-from autopart.core.mapping_table import MappingArrays
+from autopart.core.loop_nests import ATOMIC, GraphArrays, LoopNests, StateArrays, mapping_row, tiling
 
 
 @kernel
 def layouts(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
+    nests: LoopNests,
     shapes: np.ndarray,
     is_output: np.ndarray,
     passing: np.ndarray,
@@ -44,6 +40,7 @@ def layouts(
 
     `scratch` is int64[3, axes].
     """
+    graph, maps, state = nests.graph, nests.maps, nests.state
     ops, axes = state.mapping.shape
     actions, stamps, rows = scratch[0], scratch[1], scratch[2]
     for op in range(ops):
@@ -51,7 +48,7 @@ def layouts(
         if graph.is_argument[op]:
             value = graph.result_ptr[op]
             for axis in range(axes):
-                actions[axis] = tiling(graph, maps, state, value, axis) + 1
+                actions[axis] = tiling(nests, value, axis) + 1
                 stamps[axis] = _decided(state, op, value, axis)
             native[value] = settled[value] = pack(actions, stamps)
             for use in range(first, end):
@@ -62,7 +59,7 @@ def layouts(
             mapping = state.mapping[op, axis]
             stamps[axis], rows[axis] = state.op_stamp[op, axis], -1
             if mapping >= 0:
-                loops, rows[axis] = True, mapping_row(graph, maps, op, mapping)
+                loops, rows[axis] = True, mapping_row(nests, op, mapping)
         for use in range(first, end):
             required[use] = 0
             if loops:
@@ -90,9 +87,7 @@ def layouts(
                 native[value] = pack(actions, stamps)
     for value in range(native.shape[0]):
         if not graph.is_argument[graph.value_op[value]]:
-            settled[value] = _settle(
-                graph, maps, state, sizes, shapes, is_output, native, required, value, actions, stamps
-            )  # fmt: skip
+            settled[value] = _settle(nests, shapes, is_output, native, required, value, actions, stamps)
 
 
 @kernel
@@ -115,10 +110,7 @@ def _decided(state: StateArrays, op: int, value: int, axis: int) -> int:
 
 @kernel
 def _settle(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
+    nests: LoopNests,
     shapes: np.ndarray,
     is_output: np.ndarray,
     native: np.ndarray,
@@ -127,6 +119,7 @@ def _settle(
     actions: np.ndarray,
     stamps: np.ndarray,
 ) -> np.uint64:
+    graph, state, sizes = nests.graph, nests.state, nests.sizes
     axes = sizes.shape[0]
     op = graph.value_op[value]
     as_it_is = True
@@ -143,8 +136,8 @@ def _settle(
             stamps[axis] = state.op_stamp[op, axis]
         elif left > LAST_TILE and _is_passed_on(graph, required, value, axis, left):
             actions[axis] = left
-        elif left <= LAST_TILE or tiling(graph, maps, state, value, axis) >= 0:
-            actions[axis] = tiling(graph, maps, state, value, axis) + 1
+        elif left <= LAST_TILE or tiling(nests, value, axis) >= 0:
+            actions[axis] = tiling(nests, value, axis) + 1
         else:
             actions[axis] = left
     for axis in range(axes):

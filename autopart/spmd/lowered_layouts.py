@@ -39,8 +39,8 @@ class Layouts(NamedTuple):
 
 def lowered_layouts(given: Given, has_stretches: bool) -> Layouts:
     """The layouts of what is given; `has_stretches` as the table of mappings says."""
-    (ops, axes), uses = given.state.mapping.shape, len(given.graph.operands)
-    values = len(given.graph.value_op)
+    graph = given.nests.graph
+    (ops, axes), uses, values = given.nests.state.mapping.shape, len(graph.operands), len(graph.value_op)
     found = Layouts(
         np.empty(ops, np.uint8), np.empty(values, np.uint64), np.empty(values, np.uint64), np.empty(uses, np.uint64),
         np.empty(uses, np.bool_), np.empty(uses, np.int64), np.empty((3, axes), np.int64),
@@ -52,16 +52,17 @@ def lowered_layouts(given: Given, has_stretches: bool) -> Layouts:
 @kernel
 def _lay_out(given: Given, ways: Ways, has_stretches: bool, found: Layouts) -> None:
     """Fills in `found`."""
-    graph, maps, state, sizes, shapes = given.graph, given.maps, given.state, given.sizes, given.shapes
+    nests, shapes = given.nests, given.shapes
+    operands, sizes = nests.graph.operands, nests.sizes
     pass_reductions(given, ways, found.passing)
     layouts(
-        graph, maps, state, sizes, shapes, given.is_output, found.passing, ways.code, found.native, found.settled,
-        found.required, found.scratch,
+        nests, shapes, given.is_output, found.passing, ways.code, found.native, found.settled, found.required,
+        found.scratch,
     )  # fmt: skip
-    for use in range(graph.operands.shape[0]):
-        value, found.stretch[use], found.grows[use] = graph.operands[use], 0, False
+    for use in range(operands.shape[0]):
+        value, found.stretch[use], found.grows[use] = operands[use], 0, False
         if found.settled[value] != found.required[use]:
             kept = local_elements(shapes[value], found.settled[value], sizes)
             found.grows[use] = local_elements(shapes[value], found.required[use], sizes) > kept
     if has_stretches:
-        read_stretches(graph, maps, state, found.passing, sizes, found.stretch)
+        read_stretches(nests, found.passing, found.stretch)

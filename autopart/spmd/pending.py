@@ -33,8 +33,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import ACTION_MASK, LAST_TILE
-from autopart.core.loop_nests import GraphArrays, StateArrays, operand_entry, result_entry, tiling
-from autopart.core.mapping_table import MappingArrays
+from autopart.core.loop_nests import LoopNests, operand_entry, result_entry, tiling
 from autopart.core.op import MUL, OR, SUM
 from autopart.spmd.passage_arrays import PassageArrays
 
@@ -45,20 +44,16 @@ ANY_CODE = ACTION_MASK
 class Given(NamedTuple):
     """What is read: a partitioning, its program's passages, and the shapes and mesh that say what a reduction moves.
 
-    graph, maps, state   the partitioning's arrays
+    nests                the partitioning's arrays
     passages             of the program
-    sizes                size of each mesh axis
     shapes[value, dim]   whole shapes, 1 behind the last dim
     is_output[value]     True for what the program returns
     rounded              reductions also pass ops whose parts are rounded otherwise than the whole
     sharded_loops        a carry that is tiled passes nothing: what it adds up is reduced in every turn
     """
 
-    graph: GraphArrays
-    maps: MappingArrays
-    state: StateArrays
+    nests: LoopNests
     passages: PassageArrays
-    sizes: np.ndarray
     shapes: np.ndarray
     is_output: np.ndarray
     rounded: bool
@@ -102,7 +97,7 @@ def pass_reductions(given: Given, ways: Ways, passing: np.ndarray) -> None:
     passing[op]             uint8; bit a: the op works on parts along axis a, or makes its result whole for such an op
     ways.code[value, axis]  the reduction that may be pending on a value, and that is if its op passes parts; else 0
     """
-    ops, axes = given.state.mapping.shape
+    ops, axes = given.nests.state.mapping.shape
     for op in range(ops):
         passing[op], ways.assumed[op], ways.taken[op] = 0, 0, -1
     for value in range(ways.loop.shape[0]):
@@ -113,7 +108,7 @@ def pass_reductions(given: Given, ways: Ways, passing: np.ndarray) -> None:
         for op in range(ops):
             if given.passages.is_carry[op]:
                 carries = True
-                held = given.sharded_loops and given.state.mapping[op, axis] >= 0
+                held = given.sharded_loops and given.nests.state.mapping[op, axis] >= 0
                 ways.assumed[op] = 0 if held else ANY_CODE
         while changes:
             _spread(given, ways, axis, carries)
@@ -128,12 +123,12 @@ def pass_reductions(given: Given, ways: Ways, passing: np.ndarray) -> None:
 @kernel
 def _begins(given: Given, axis: int) -> bool:
     """True if some op leaves a reduction along `axis` pending."""
-    graph, maps, state = given.graph, given.maps, given.state
+    graph, state = given.nests.graph, given.nests.state
     for op in range(state.mapping.shape[0]):
         mapping = state.mapping[op, axis]
         if mapping >= 0:
             for place in range(graph.result_ptr[op + 1] - graph.result_ptr[op]):
-                if LAST_TILE < result_entry(graph, maps, op, mapping, place) <= OR:
+                if LAST_TILE < result_entry(given.nests, op, mapping, place) <= OR:
                     return True
     return False
 
@@ -144,7 +139,7 @@ def _spread(given: Given, ways: Ways, axis: int, carries: bool) -> None:
 
     Without carries, nothing is pending before the first op that leaves a reduction.
     """
-    graph, maps, state, passages, rounded = given.graph, given.maps, given.state, given.passages, given.rounded
+    graph, state, passages, rounded = given.nests.graph, given.nests.state, given.passages, given.rounded
     assumed, code, taken, cost, stays, loop = ways.assumed, ways.code, ways.taken, ways.cost, ways.stays, ways.loop
     some = carries
     for i in range(passages.order.shape[0]):
@@ -165,7 +160,7 @@ def _spread(given: Given, ways: Ways, axis: int, carries: bool) -> None:
         mapping = state.mapping[op, axis]
         native = 0
         for value in range(first, graph.result_ptr[op + 1]):
-            native = result_entry(graph, maps, op, mapping, value - first) if mapping >= 0 else 0
+            native = result_entry(given.nests, op, mapping, value - first) if mapping >= 0 else 0
             native = native if LAST_TILE < native <= OR else 0
             code[value, axis] = native
             if native != 0:
@@ -191,7 +186,7 @@ def _spread(given: Given, ways: Ways, axis: int, carries: bool) -> None:
 
 @kernel
 def _reads_pending(given: Given, ways: Ways, axis: int, op: int) -> bool:
-    graph = given.graph
+    graph = given.nests.graph
     code = ways.code
     found = False
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
@@ -202,7 +197,7 @@ def _reads_pending(given: Given, ways: Ways, axis: int, op: int) -> bool:
 @kernel
 def _fits(given: Given, axis: int, op: int, passage: int, code: np.ndarray) -> int:
     """By which reduction the op's result is pending if it takes the passage; 0 if it cannot take it."""
-    graph, passages = given.graph, given.passages
+    graph, passages = given.nests.graph, given.passages
     by, found = passages.code[passage], 0
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
         value = graph.operands[use]
@@ -223,7 +218,7 @@ def _fits(given: Given, axis: int, op: int, passage: int, code: np.ndarray) -> i
 @kernel
 def _goes_on(given: Given, axis: int, value: int) -> bool:
     """True if one use alone reads the value, and nothing is decided about the axis."""
-    graph, state, is_output = given.graph, given.state, given.is_output
+    graph, state, is_output = given.nests.graph, given.nests.state, given.is_output
     alone = graph.user_ptr[value + 1] - graph.user_ptr[value] == 1
     return alone and not is_output[value] and state.action[value, axis] == 0
 
@@ -240,8 +235,8 @@ def _stands_for_parts(given: Given, axis: int, value: int, code: int) -> bool:
 @kernel
 def _is_whole(given: Given, axis: int, value: int) -> bool:
     """True if each device has all of the value, or can make it from scalars instead of its tile."""
-    graph, maps, state, passages = given.graph, given.maps, given.state, given.passages
-    if tiling(graph, maps, state, value, axis) < 0:
+    graph, passages = given.nests.graph, given.passages
+    if tiling(given.nests, value, axis) < 0:
         return True
     if not passages.from_scalars[graph.value_op[value]]:
         return False
@@ -251,7 +246,7 @@ def _is_whole(given: Given, axis: int, value: int) -> bool:
 @kernel
 def _price(given: Given, ways: Ways, axis: int, op: int, value: int) -> None:
     """Fills in cost, stays and loop of a value that is pending because its op passes parts; see `_spread`."""
-    graph, state, passages = given.graph, given.state, given.passages
+    graph, state, passages = given.nests.graph, given.nests.state, given.passages
     code, cost, stays, loop = ways.code, ways.cost, ways.stays, ways.loop
     sooner, sooner_work, work, inside = 0.0, 0.0, 0.0, -1
     spec = graph.op_spec[op]
@@ -275,12 +270,12 @@ def _price(given: Given, ways: Ways, axis: int, op: int, value: int) -> None:
 @kernel
 def _elements(given: Given, axis: int, value: int) -> float:
     """Elements on one device of a value that is not tiled on `axis`."""
-    graph, maps, state, sizes, shapes = given.graph, given.maps, given.state, given.sizes, given.shapes
+    sizes, shapes = given.nests.sizes, given.shapes
     elements = 1.0
     for dim in range(shapes.shape[1]):
         elements *= shapes[value, dim]
     for other in range(sizes.shape[0]):
-        if other != axis and tiling(graph, maps, state, value, other) >= 0:
+        if other != axis and tiling(given.nests, value, other) >= 0:
             elements /= sizes[other]
     return elements
 
@@ -288,7 +283,7 @@ def _elements(given: Given, axis: int, value: int) -> float:
 @kernel
 def _bytes(given: Given, axis: int, value: int) -> float:
     """What a reduction of the value along `axis` moves: its bytes, twice if it is made whole, whenever it runs."""
-    graph, state, passages, is_output = given.graph, given.state, given.passages, given.is_output
+    graph, state, passages, is_output = given.nests.graph, given.nests.state, given.passages, given.is_output
     first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
     times = 2.0 if is_output[value] or first < last else 0.0
     if state.action[value, axis] > 0 or (not is_output[value] and _sliced_alike(given, axis, value)):
@@ -301,13 +296,13 @@ def _bytes(given: Given, axis: int, value: int) -> float:
 @kernel
 def _sliced_alike(given: Given, axis: int, value: int) -> bool:
     """True if the loops of all readers over `axis` slice the value on one dim."""
-    graph, maps, state = given.graph, given.maps, given.state
+    graph, state = given.nests.graph, given.nests.state
     dim = -1
     for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
         use = graph.user[i]
         op = graph.use_op[use]
         mapping = state.mapping[op, axis]
-        wanted = operand_entry(graph, maps, op, mapping, use - graph.operand_ptr[op]) if mapping >= 0 else -1
+        wanted = operand_entry(given.nests, op, mapping, use - graph.operand_ptr[op]) if mapping >= 0 else -1
         if wanted < 0 or (dim >= 0 and dim != wanted):
             return False
         dim = wanted
@@ -320,7 +315,7 @@ def _revise(given: Given, ways: Ways, axis: int) -> bool:
 
     A carry is pending if what the body makes of it is, by the same reduction, and if it begins with parts.
     """
-    graph, state = given.graph, given.state
+    graph, state = given.nests.graph, given.nests.state
     assumed, code, loop = ways.assumed, ways.code, ways.loop
     changes, open_ = False, False
     for op in range(assumed.shape[0]):
@@ -354,7 +349,7 @@ def _revise(given: Given, ways: Ways, axis: int) -> bool:
 @kernel
 def _choose(given: Given, ways: Ways, axis: int, passing: np.ndarray) -> None:
     """From the ends of all ways backwards: sets the bit of `axis` in passing[op] of the ops that pass parts."""
-    graph, maps, state, passages = given.graph, given.maps, given.state, given.passages
+    graph, passages = given.nests.graph, given.passages
     assumed, code, taken, stays, wanted = ways.assumed, ways.code, ways.taken, ways.stays, ways.wanted
     wanted[:] = False
     for i in range(passages.order.shape[0] - 1, -1, -1):
@@ -374,5 +369,5 @@ def _choose(given: Given, ways: Ways, axis: int, passing: np.ndarray) -> None:
             operand = graph.operands[use]
             if code[operand, axis] != 0:
                 wanted[operand] = True
-            elif tiling(graph, maps, state, operand, axis) >= 0:
+            elif tiling(given.nests, operand, axis) >= 0:
                 passing[graph.value_op[operand]] |= 1 << axis

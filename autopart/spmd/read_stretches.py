@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.core.loop_nests import GraphArrays, StateArrays
-from autopart.core.mapping_table import MappingArrays, MappingTable
+from autopart.core.loop_nests import LoopNests
+from autopart.core.mapping_table import MappingTable
 from autopart.core.stretch import Stretch
 
 _BITS = 20
@@ -35,17 +35,15 @@ def unpacked(table: MappingTable, packed: int) -> tuple[tuple[int, Stretch], ...
 
 @kernel
 def read_stretches(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
+    nests: LoopNests,
     passing: np.ndarray,
-    sizes: np.ndarray,
     stretch: np.ndarray,
 ) -> None:
     """Fills in stretch[use], in place of 0: the packed stretches that it reads instead of its tile.
 
     An axis of size 1 reads all.
     """
+    graph, maps, state, sizes = nests.graph, nests.maps, nests.state, nests.sizes
     for op in range(state.mapping.shape[0]):
         spec, taken = graph.op_spec[op], 0
         for axis in range(state.mapping.shape[1]):

@@ -47,7 +47,7 @@ class LoopReads:
     def held_whole(self, partitioning: Partitioning) -> float:
         """Bytes that loops hold whole in this state, and would not if they held parts; over all of `total`: 0 to 1."""
         gathered = np.empty(len(self.uses), np.bool_)
-        needs_gather(partitioning.graph, partitioning.table.arrays, partitioning.state, self.uses, gathered)
+        needs_gather(partitioning.nests, self.uses, gathered)
         tiled = (partitioning.state.mapping[self.carries] >= 0).any(axis=1)
         held = float(self.use_bytes[gathered].sum() + self.carry_bytes[tiled].sum())
         return held / max(self.total, 1.0)

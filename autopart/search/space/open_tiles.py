@@ -12,17 +12,13 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE
-from autopart.core.loop_nests import GraphArrays, StateArrays, result_entry, slicing, tiling
-from autopart.core.mapping_table import MappingArrays
+from autopart.core.loop_nests import LoopNests, StateArrays, result_entry, slicing, tiling
 from autopart.core.propagation import dim_to_tile
 
 
 @kernel
 def open_tiles(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
-    sizes: np.ndarray,
+    nests: LoopNests,
     shapes: np.ndarray,
     ranks: np.ndarray,
     pointer: np.ndarray,
@@ -36,22 +32,21 @@ def open_tiles(
     for c in range(group.shape[0]):
         out[c] = False
         for i in range(pointer[group[c]], pointer[group[c] + 1]):
-            if dim_to_tile(graph, maps, state, sizes, shapes, ranks, members[i], dim[c], axis[c]) >= 0:
+            if dim_to_tile(nests, shapes, ranks, members[i], dim[c], axis[c]) >= 0:
                 out[c] = True
                 break
 
 
 @kernel
 def pending_bytes(
-    graph: GraphArrays,
-    maps: MappingArrays,
-    state: StateArrays,
+    nests: LoopNests,
     group_of: np.ndarray,
     bytes_of: np.ndarray,
     axes: np.ndarray,
     out: np.ndarray,
 ) -> None:
     """Adds to out[i, group] the bytes of values with a reduction pending on axes[i] that nothing resolves."""
+    graph, state = nests.graph, nests.state
     for i in range(axes.shape[0]):
         axis = axes[i]
         for op in range(state.mapping.shape[0]):
@@ -59,20 +54,19 @@ def pending_bytes(
             if mapping < 0 or graph.is_argument[op]:
                 continue
             for value in range(graph.result_ptr[op], graph.result_ptr[op + 1]):
-                entry = result_entry(graph, maps, op, mapping, value - graph.result_ptr[op])
+                entry = result_entry(nests, op, mapping, value - graph.result_ptr[op])
                 pends = LAST_TILE < entry <= LAST_TILE + 6 and state.action[value, axis] == 0
-                if pends and slicing(graph, maps, state, value, axis) == 0:
+                if pends and slicing(nests, value, axis) == 0:
                     out[i, group_of[value]] += bytes_of[value]
 
 
 @kernel
-def undecided_values(
-    graph: GraphArrays, maps: MappingArrays, state: StateArrays, values: np.ndarray, axes: np.ndarray, out: np.ndarray
-) -> None:
+def undecided_values(nests: LoopNests, values: np.ndarray, axes: np.ndarray, out: np.ndarray) -> None:
     """out[i, j]: nothing is decided about values[j] along axes[i]."""
+    state = nests.state
     for i in range(axes.shape[0]):
         for j in range(values.shape[0]):
-            decided = state.action[values[j], axes[i]] != 0 or tiling(graph, maps, state, values[j], axes[i]) >= 0
+            decided = state.action[values[j], axes[i]] != 0 or tiling(nests, values[j], axes[i]) >= 0
             out[i, j] = not decided
 
 

@@ -104,7 +104,7 @@ class _Axis:
     def of(partitioning: Partitioning, arguments: np.ndarray, axis: str) -> _Axis:
         """As it is now."""
         index, dims = partitioning.mesh.index(axis), np.empty(len(arguments), np.int64)
-        tiled_dims(partitioning.graph, partitioning.table.arrays, partitioning.state, arguments, index, dims)
+        tiled_dims(partitioning.nests, arguments, index, dims)
         return _Axis(partitioning.state.mapping[:, index].copy(), dims)
 
 

@@ -16,8 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.core.loop_nests import GraphArrays, StateArrays, operand_entry, tiling
-from autopart.core.mapping_table import MappingArrays
+from autopart.core.loop_nests import LoopNests, operand_entry, tiling
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.costmodel.simulator.op_classes import is_matrix_op
@@ -66,9 +65,8 @@ class RepeatedReads:
 
     def gathered(self, partitioning: Partitioning) -> np.ndarray:
         """bool[pairs]: in this state both reads need more of the array than a device stores."""
-        graph, maps, state = partitioning.graph, partitioning.table.arrays, partitioning.state
         found = np.empty(2 * len(self.first), np.bool_)
-        needs_gather(graph, maps, state, self._both, found)
+        needs_gather(partitioning.nests, self._both, found)
         return found[: len(self.first)] & found[len(self.first) :]
 
     @cached_property
@@ -77,17 +75,16 @@ class RepeatedReads:
 
 
 @kernel
-def needs_gather(
-    graph: GraphArrays, maps: MappingArrays, state: StateArrays, uses: np.ndarray, out: np.ndarray
-) -> None:
+def needs_gather(nests: LoopNests, uses: np.ndarray, out: np.ndarray) -> None:
     """out[i]: some axis tiles the operand of uses[i] on a dim on which the op that reads it does not slice it."""
+    graph, state = nests.graph, nests.state
     for i in range(uses.shape[0]):
         out[i] = False
         op = graph.use_op[uses[i]]
         for axis in range(state.mapping.shape[1]):
-            dim = tiling(graph, maps, state, graph.operands[uses[i]], axis)
+            dim = tiling(nests, graph.operands[uses[i]], axis)
             if dim < 0:
                 continue
             mapping = state.mapping[op, axis]
-            if mapping < 0 or operand_entry(graph, maps, op, mapping, uses[i] - graph.operand_ptr[op]) != dim:
+            if mapping < 0 or operand_entry(nests, op, mapping, uses[i] - graph.operand_ptr[op]) != dim:
                 out[i] = True

@@ -109,8 +109,7 @@ def _open(facts: ProgramFacts, partitioning: Partitioning, decisions: list[Decis
     _, groups, dims, axes = zip(*decisions, strict=True)
     index = {axis: number for number, axis in enumerate(partitioning.mesh.axis_names)}
     open_tiles(
-        partitioning.graph, partitioning.table.arrays, partitioning.state, partitioning.sizes,
-        program.value_shape, program.value_rank, facts.groups.pointer, facts.groups.members,
+        partitioning.nests, program.value_shape, program.value_rank, facts.groups.pointer, facts.groups.members,
         np.array(groups, np.int32), np.array(dims, np.int32), np.array([index[axis] for axis in axes], np.int32), out,
     )  # fmt: skip
     return out
@@ -120,7 +119,7 @@ def _pending(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str
     """Groups whose values are sums that each device along an axis holds a part of."""
     found, of_axis = [], np.zeros((len(axes), facts.groups.count))
     pending_bytes(
-        partitioning.graph, partitioning.table.arrays, partitioning.state, facts.groups.of, facts.value_bytes,
+        partitioning.nests, facts.groups.of, facts.value_bytes,
         np.array([partitioning.mesh.index(axis) for axis in axes], np.int64), of_axis,
     )  # fmt: skip
     for axis, in_bytes in zip(axes, of_axis, strict=True):

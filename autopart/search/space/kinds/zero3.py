@@ -54,7 +54,7 @@ def bytes_saved(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[
     indices = [partitioning.mesh.index(axis) for axis in axes]
     free, in_bytes = np.empty((len(axes), len(facts.updated)), np.bool_), facts.updated_bytes
     undecided_values(
-        partitioning.graph, partitioning.table.arrays, partitioning.state, facts.updated,
+        partitioning.nests, facts.updated,
         np.array(indices, np.int64), free,
     )  # fmt: skip
     total = max(in_bytes.sum(), 1.0)

@@ -156,7 +156,5 @@ def bytes_in_sums(partitioning: Partitioning, value_bytes: np.ndarray, axis: str
     """Bytes of values of which each device along `axis` holds a part of a sum that no op takes up in parts."""
     total, one_group = np.zeros((1, 1)), np.zeros(len(value_bytes), np.int32)
     index = np.array([partitioning.mesh.index(axis)])
-    pending_bytes(
-        partitioning.graph, partitioning.table.arrays, partitioning.state, one_group, value_bytes, index, total
-    )
+    pending_bytes(partitioning.nests, one_group, value_bytes, index, total)
     return float(total[0, 0])
