@@ -166,6 +166,14 @@ def tiling(graph: GraphArrays, maps: MappingArrays, state: StateArrays, value: i
 
 
 @kernel
+def decided_at(state: StateArrays, op: int, value: int, axis: int) -> int:
+    """The stamp of what tiles `value`, a result of `op`: its action's, or that of the op's loop."""
+    if state.action[value, axis] != 0:
+        return state.value_stamp[value, axis]
+    return state.op_stamp[op, axis]
+
+
+@kernel
 def ways(graph: GraphArrays, maps: MappingArrays, state: StateArrays, sizes: np.ndarray, value: int, dim: int) -> int:
     """Into how many parts the axes that tile `dim` of `value` cut it; `sizes` has the size of each axis."""
     count = 1
