@@ -1,7 +1,7 @@
 """Eight simulated devices on the CPU, set before jax starts, and little time spent on compiling tiny programs.
 
-XLA's older emitters take half as long for that as its newer ones, by which `experiments.reliability` runs its thousands of
-programs.
+XLA's older emitters take half as long for that as its newer ones, by which `experiments.reliability` runs its thousands
+of programs.
 """
 
 import os

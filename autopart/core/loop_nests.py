@@ -176,6 +176,14 @@ def tiling(nests: LoopNests, value: int, axis: int) -> int:
 
 
 @kernel
+def decided_at(state: StateArrays, op: int, value: int, axis: int) -> int:
+    """The stamp of what tiles `value`, a result of `op`: its action's, or that of the op's loop."""
+    if state.action[value, axis] != 0:
+        return state.value_stamp[value, axis]
+    return state.op_stamp[op, axis]
+
+
+@kernel
 def ways(nests: LoopNests, value: int, dim: int) -> int:
     """Into how many parts the axes that tile `dim` of `value` cut it."""
     sizes = nests.sizes

@@ -243,14 +243,15 @@ def lower(
 ) -> DeviceLocal:
     """The device-local program of a partitioning, as it stands now; `costmodel.lower_for_device` fills in `forms`."""
     program, state = partitioning.program, partitioning.state
+    state = state._replace(mapping=state.mapping.copy(), op_stamp=state.op_stamp.copy())
     statics = statics if statics is not None else LoweringContext.of(program)
     given = Given(
-        partitioning.nests, statics.passages, program.value_shape, statics.is_output,
+        partitioning.nests._replace(state=state), statics.passages, program.value_shape, statics.is_output,
         options.sums_through_converts, partitioning.sharded_loops,
     )  # fmt: skip
-    found = lowered_layouts(given, bool(partitioning.table.stretches))
-    native, settled, required = found.native, found.settled, found.required
     share_within = max(options.share_within, partitioning.share_within)
+    found = lowered_layouts(given, bool(partitioning.table.stretches), share_within == 0)
+    native, settled, required = found.native, found.settled, found.required
     gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
     placement = place(
         program,
@@ -268,8 +269,8 @@ def lower(
         mesh=partitioning.mesh,
         table=partitioning.table,
         options=options,
-        mapping=state.mapping.copy(),
-        op_stamp=state.op_stamp.copy(),
+        mapping=state.mapping,
+        op_stamp=state.op_stamp,
         native=native,
         settled=settled,
         required=required,

@@ -21,7 +21,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of, pack
-from autopart.core.loop_nests import ATOMIC, GraphArrays, LoopNests, StateArrays, mapping_row, tiling
+from autopart.core.loop_nests import ATOMIC, GraphArrays, LoopNests, decided_at, mapping_row, tiling
 
 
 @kernel
@@ -49,7 +49,7 @@ def layouts(
             value = graph.result_ptr[op]
             for axis in range(axes):
                 actions[axis] = tiling(nests, value, axis) + 1
-                stamps[axis] = _decided(state, op, value, axis)
+                stamps[axis] = decided_at(state, op, value, axis)
             native[value] = settled[value] = pack(actions, stamps)
             for use in range(first, end):
                 required[use] = settled[value]
@@ -102,13 +102,6 @@ def layouts_hash(native: np.ndarray, settled: np.ndarray, required: np.ndarray) 
 
 
 @kernel
-def _decided(state: StateArrays, op: int, value: int, axis: int) -> int:
-    if state.action[value, axis] != 0:
-        return state.value_stamp[value, axis]
-    return state.op_stamp[op, axis]
-
-
-@kernel
 def _settle(
     nests: LoopNests,
     shapes: np.ndarray,
@@ -128,7 +121,7 @@ def _settle(
     if as_it_is:
         return native[value]
     for axis in range(axes):
-        stamps[axis] = _decided(state, op, value, axis)
+        stamps[axis] = decided_at(state, op, value, axis)
         left = action_of(native[value], axis)
         if state.action[value, axis] == ATOMIC:
             kept = not _is_sliced(graph, is_output, required, value, axis)

@@ -1,6 +1,7 @@
 """All layouts of a partitioning, in one kernel: what is pending where, what values and uses are tiled on, what is read.
 
-pending.py  ->  layouts.py  ->  which uses need more than is stored, read_stretches.py
+undecided_ops.py, divided_tables.py  ->  pending.py  ->  layouts.py
+    ->  which uses need more than is stored, read_stretches.py
 """
 
 # pyright: reportArgumentType=false
@@ -13,9 +14,11 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import local_elements
+from autopart.spmd.divided_tables import divide_tables
 from autopart.spmd.layouts import layouts
 from autopart.spmd.pending import Given, Ways, pass_reductions
 from autopart.spmd.read_stretches import read_stretches
+from autopart.spmd.undecided_ops import divide_undecided
 
 
 class Layouts(NamedTuple):
@@ -37,23 +40,29 @@ class Layouts(NamedTuple):
     scratch: np.ndarray
 
 
-def lowered_layouts(given: Given, has_stretches: bool) -> Layouts:
-    """The layouts of what is given; `has_stretches` as the table of mappings says."""
+def lowered_layouts(given: Given, has_stretches: bool, gathers_apart: bool) -> Layouts:
+    """The layouts of what is given. Changes loops in `given.nests.state`, as far as the lowering decides about them.
+
+    `has_stretches` as the table of mappings says; `gathers_apart`: each use of what is stored in parts gathers it anew.
+    """
     graph = given.nests.graph
     (ops, axes), uses, values = given.nests.state.mapping.shape, len(graph.operands), len(graph.value_op)
     found = Layouts(
         np.empty(ops, np.uint8), np.empty(values, np.uint64), np.empty(values, np.uint64), np.empty(uses, np.uint64),
         np.empty(uses, np.bool_), np.empty(uses, np.int64), np.empty((3, axes), np.int64),
     )  # fmt: skip
-    _lay_out(given, Ways.empty(ops, values, axes), has_stretches, found)
+    _lay_out(given, Ways.empty(ops, values, axes), has_stretches, gathers_apart, found)
     return found
 
 
 @kernel
-def _lay_out(given: Given, ways: Ways, has_stretches: bool, found: Layouts) -> None:
-    """Fills in `found`."""
+def _lay_out(given: Given, ways: Ways, has_stretches: bool, gathers_apart: bool, found: Layouts) -> None:
+    """Fills in `found`; see `lowered_layouts`."""
     nests, shapes = given.nests, given.shapes
     operands, sizes = nests.graph.operands, nests.sizes
+    divide_undecided(nests, given.is_output)
+    if gathers_apart:
+        divide_tables(given)
     pass_reductions(given, ways, found.passing)
     layouts(
         nests, shapes, given.is_output, found.passing, ways.code, found.native, found.settled, found.required,

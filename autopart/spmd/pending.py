@@ -251,7 +251,7 @@ def _price(given: Given, ways: Ways, axis: int, op: int, value: int) -> None:
     sooner, sooner_work, work, inside = 0.0, 0.0, 0.0, -1
     spec = graph.op_spec[op]
     if passages.leaves[spec] or (state.mapping[op, axis] >= 0 and not passages.free[spec]):
-        work = _elements(given, axis, value)
+        work = elements_without(given, axis, value)
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
         operand = graph.operands[use]
         if code[operand, axis] != 0:
@@ -268,8 +268,8 @@ def _price(given: Given, ways: Ways, axis: int, op: int, value: int) -> None:
 
 
 @kernel
-def _elements(given: Given, axis: int, value: int) -> float:
-    """Elements on one device of a value that is not tiled on `axis`."""
+def elements_without(given: Given, axis: int, value: int) -> float:
+    """Elements on one device of a value, were it not tiled on `axis`."""
     sizes, shapes = given.nests.sizes, given.shapes
     elements = 1.0
     for dim in range(shapes.shape[1]):
@@ -289,7 +289,7 @@ def _bytes(given: Given, axis: int, value: int) -> float:
     if state.action[value, axis] > 0 or (not is_output[value] and _sliced_alike(given, axis, value)):
         times = 1.0
     runs = passages.runs[passages.scope[graph.value_op[value]]]
-    size = _elements(given, axis, value) * passages.element_bytes[value]
+    size = elements_without(given, axis, value) * passages.element_bytes[value]
     return times * runs * size
 
 

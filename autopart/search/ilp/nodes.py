@@ -26,7 +26,7 @@ from autopart.search.ilp.labels import Label, is_pending, legal_labels
 from autopart.search.ilp.pending_ways import PendingWays
 from autopart.search.ilp.strategies import Fixed, OpStrategies, op_strategies
 from autopart.search.space.value_groups import value_groups
-from autopart.spmd.device_local import LoweringContext
+from autopart.spmd.device_local import LoweringContext, lower
 
 ROUNDS = 4
 """Hops over which ops of repeated layers must look alike to be grouped; more would tell layers at the ends apart."""
@@ -46,10 +46,12 @@ class Classes:
     of_value: np.ndarray
 
     @staticmethod
-    def of(start: Partitioning, waits: np.ndarray, ways: PendingWays, *, grouped: bool) -> Classes:
+    def of(
+        start: Partitioning, waits: np.ndarray, ways: PendingWays, may_loop: np.ndarray, *, grouped: bool
+    ) -> Classes:
         """Classes of ops and values that play the same part in repeated layers; each by itself if not `grouped`.
 
-        `waits[value]` is True for values that have a node of their own.
+        `waits[value]` is True for values that have a node of their own; `may_loop[op, axis]` as in `_may_loop`.
         """
         program = start.program
         if not grouped:
@@ -58,7 +60,7 @@ class Classes:
         first = program.result_ptr[:-1].clip(max=program.value_count - 1)
         has_result = np.diff(program.result_ptr) > 0
         own = np.where(has_result, 1 + colour[first], 0)
-        table = np.column_stack([start.state.mapping, start.graph.closed])
+        table = np.column_stack([start.state.mapping, may_loop])
         ops = np.column_stack([program.op_spec, own, ways.of_op, table])
         made = np.column_stack([ways.of_op, table])[program.value_op]
         values = np.column_stack([colour, waits, start.state.action, made])
@@ -102,7 +104,9 @@ class Nodes:
         """The nodes of a search over `axes` from a starting state."""
         program = start.program
         waits = _waits(start, statics)
-        classes = Classes.of(start, waits, ways, grouped=grouped)
+        is_open = tuple(name in axes for name in start.mesh.axis_names)
+        may_loop = _may_loop(start, is_open, statics)
+        classes = Classes.of(start, waits, ways, may_loop, grouped=grouped)
         op_rows = np.flatnonzero(~arrays.ops["is_argument"])
         _, op_first, op_node = np.unique(classes.of_op[op_rows], return_index=True, return_inverse=True)
         value_rows = np.flatnonzero(waits)
@@ -111,9 +115,8 @@ class Nodes:
         of_op[op_rows] = op_node.reshape(-1)
         of_value[value_rows] = len(op_first) + value_node.reshape(-1)
         ops, values = op_rows[op_first].tolist(), value_rows[value_first].tolist()
-        is_open = tuple(name in axes for name in start.mesh.axis_names)
         known: dict[tuple[int, int, Label, tuple[bool, ...]], OpStrategies] = {}
-        made = [_of_op(start, op, is_open, arrays, statics, ways, known) for op in ops]
+        made = [_of_op(start, op, tuple(may_loop[op].tolist()), arrays, statics, ways, known) for op in ops]
         makers = [int(of_op[program.value_op[v]]) for v in values]
         shared: dict[tuple[Label, ...], tuple[Label, ...]] = {}
         labels: list[tuple[Label, ...]] = []
@@ -141,6 +144,12 @@ class Nodes:
         return found.count if found is not None else len(self.labels[node])
 
 
+def _may_loop(start: Partitioning, is_open: tuple[bool, ...], statics: LoweringContext) -> np.ndarray:
+    """bool[ops, axes]: the op may get a loop over the axis from the search, or, being undecided, from the lowering."""
+    undecided = lower(start, statics=statics).mapping != start.state.mapping
+    return (np.array(is_open) | undecided) & ~start.graph.closed
+
+
 def _waits(start: Partitioning, statics: LoweringContext) -> np.ndarray:
     """bool[values]: arguments, outputs, values with several uses, and those that something is decided about."""
     program = start.program
@@ -153,18 +162,17 @@ def _waits(start: Partitioning, statics: LoweringContext) -> np.ndarray:
 def _of_op(
     start: Partitioning,
     op: int,
-    is_open: tuple[bool, ...],
+    may_loop: tuple[bool, ...],
     arrays: ProgramArrays,
     statics: LoweringContext,
     ways: PendingWays,
     known: dict[tuple[int, int, Label, tuple[bool, ...]], OpStrategies],
 ) -> OpStrategies:
     spec, mapping = int(start.program.op_spec[op]), tuple(start.state.mapping[op].tolist())
-    is_open = tuple(axis and not closed for axis, closed in zip(is_open, start.graph.closed[op].tolist(), strict=True))
-    key = (spec, int(ways.of_op[op]), mapping, is_open)
+    key = (spec, int(ways.of_op[op]), mapping, may_loop)
     if key not in known:
         known[key] = op_strategies(
-            start.program.specs[spec], start.table.of[spec], start.mesh.axis_sizes, Fixed(mapping, is_open),
+            start.program.specs[spec], start.table.of[spec], start.mesh.axis_sizes, Fixed(mapping, may_loop),
             passages=ways.passages[key[1]], divided=bool(statics.passages.divided[spec]),
             from_scalars=bool(statics.passages.from_scalars[op]), repeats=int(arrays.specs["repeats"][spec]),
             stretches=start.table.stretches,

@@ -23,7 +23,7 @@ import numpy as np
 
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import excluded
-from autopart.core.op import OpSpec, TileMapping
+from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.passages import Passage
 from autopart.core.stretch import Stretch
 from autopart.search.ilp.labels import Label, divides, reading
@@ -38,7 +38,7 @@ class Fixed(NamedTuple):
     """What the starting state says of an op, per mesh axis.
 
     mapping    its mapping's number, or `NONE`
-    is_open    True where the search may still give it one
+    is_open    True where the search may still give it one, or the lowering does
     """
 
     mapping: tuple[int, ...]
@@ -90,7 +90,7 @@ def op_strategies(
     choices: list[list[int]] = []
     for mapping, is_open in zip(fixed.mapping, fixed.is_open, strict=True):
         if mapping != NONE:
-            choices.append([mapping, *whole, *([] if divided else passing)])
+            choices.append([mapping, *whole, *_over_rows(mappings), *([] if divided else passing)])
         else:
             choices.append([NONE, *(range(len(mappings)) if is_open else ()), *passing])
     found: dict[tuple[object, ...], Label] = {}
@@ -113,6 +113,15 @@ def op_strategies(
         native=tuple(tuple(c[1][r] for c in columns) for r in range(len(spec.results))),  # pyright: ignore
         ways=np.array([c[2] for c in columns], np.float64),
     )
+
+
+def _over_rows(mappings: Sequence[TileMapping]) -> list[int]:
+    """The mappings that the lowering may take instead: slices of one operand alone, of which a sum is left."""
+    return [
+        i
+        for i, m in enumerate(mappings)
+        if len(m.operands) > len(m.results) == 1 == sum(dim != WHOLE for dim in m.operands) and m.results[0] > LAST_TILE
+    ]
 
 
 def _divide(mappings: Sequence[TileMapping], combination: Label, sizes: Sequence[int]) -> bool:
