@@ -37,11 +37,13 @@ def divide_undecided(
     """Adds the loops of such ops to `state`, a copy for the lowering; they enter the nest as those of their readers."""
     ops, axes = state.mapping.shape
     for op in range(ops - 1, -1, -1):
+        first = graph.result_ptr[op]
+        if graph.is_argument[op] or first == graph.result_ptr[op + 1]:
+            continue
         for axis in range(axes):
-            if state.mapping[op, axis] >= 0 or graph.closed[op, axis] or graph.is_argument[op]:
+            if state.mapping[op, axis] >= 0 or graph.closed[op, axis]:
                 continue
-            first = graph.result_ptr[op]
-            if first == graph.result_ptr[op + 1] or tile_read(graph, maps, state, is_output, first, axis) < 0:
+            if tile_read(graph, maps, state, is_output, first, axis) < 0:
                 continue
             mapping = _mapping_read(graph, maps, state, sizes, is_output, op, axis)
             if mapping >= 0:
