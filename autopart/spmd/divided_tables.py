@@ -25,32 +25,33 @@ from autopart.spmd.undecided_ops import tile_read
 def divide_tables(given: Given) -> None:
     """Has look-ups loop over the rows of their table where that moves less; changes `given.nests.state`, a copy."""
     graph, state = given.nests.graph, given.nests.state
-    ops, axes = state.mapping.shape
-    for op in range(ops):
-        if graph.result_ptr[op + 1] != graph.result_ptr[op] + 1 or graph.is_argument[op]:
+    for table in range(graph.value_op.shape[0]):
+        if not graph.is_argument[graph.value_op[table]]:
             continue
-        for axis in range(axes):
-            if state.mapping[op, axis] < 0 or graph.closed[op, axis]:
+        for axis in range(state.mapping.shape[1]):
+            rows = tiling(given.nests, table, axis)
+            if rows < 0:
                 continue
-            for operand in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
-                mapping = _over_rows(given, op, axis, operand)
-                if mapping >= 0 and _moves_less(given, op, axis, operand):
-                    state.mapping[op, axis] = mapping
-                    break
+            for i in range(graph.user_ptr[table], graph.user_ptr[table + 1]):
+                use = graph.user[i]
+                mapping = _over_rows(given, use, rows, axis)
+                if mapping >= 0 and _moves_less(given, use, axis):
+                    state.mapping[graph.use_op[use], axis] = mapping
 
 
 @kernel
-def _over_rows(given: Given, op: int, axis: int, table: int) -> int:
-    """The mapping that slices this operand alone, as it is stored, and leaves a sum; NO_MAPPING if it is not to be.
+def _over_rows(given: Given, use: int, rows: int, axis: int) -> int:
+    """The mapping of the use's op that slices this operand alone, on dim `rows`, and leaves a sum; else NO_MAPPING.
 
-    The operand must be an argument that the loop of now takes whole, and every reader must take the tile of now.
+    The op's loop of now must take the operand whole, and every reader of its one result must take the tile of now.
     """
     graph, maps, state = given.nests.graph, given.nests.maps, given.nests.state
-    value, made, now = graph.operands[graph.operand_ptr[op] + table], graph.result_ptr[op], state.mapping[op, axis]
-    if not graph.is_argument[graph.value_op[value]] or operand_entry(given.nests, op, now, table) != WHOLE:
+    op = graph.use_op[use]
+    table, made, now = use - graph.operand_ptr[op], graph.result_ptr[op], state.mapping[op, axis]
+    if now < 0 or graph.result_ptr[op + 1] != made + 1 or operand_entry(given.nests, op, now, table) != WHOLE:
         return NO_MAPPING
-    rows, kept = tiling(given.nests, value, axis), result_entry(given.nests, op, now, 0)
-    if rows < 0 or kept >= LAST_TILE or tile_read(given.nests, given.is_output, made, axis) != kept:
+    kept = result_entry(given.nests, op, now, 0)
+    if kept >= LAST_TILE or tile_read(given.nests, given.is_output, made, axis) != kept:
         return NO_MAPPING
     first = maps.first[graph.op_spec[op]]
     for mapping in range(maps.first[graph.op_spec[op] + 1] - first):
@@ -63,15 +64,15 @@ def _over_rows(given: Given, op: int, axis: int, table: int) -> int:
 
 
 @kernel
-def _moves_less(given: Given, op: int, axis: int, table: int) -> bool:
-    """True if the table has more bytes than what is looked up in it and the numbers of the rows."""
+def _moves_less(given: Given, use: int, axis: int) -> bool:
+    """True if the table that the use reads has more bytes than what is looked up in it and the numbers of the rows."""
     graph, passages = given.nests.graph, given.passages
-    runs = passages.runs[passages.scope[op]]
-    value, made, first = graph.operands[graph.operand_ptr[op] + table], graph.result_ptr[op], graph.operand_ptr[op]
+    op, table = graph.use_op[use], graph.operands[use]
+    runs, made = passages.runs[passages.scope[op]], graph.result_ptr[op]
     moved = elements_without(given, axis, made) * passages.element_bytes[made] * runs
-    for operand in range(graph.operand_ptr[op + 1] - first):
-        other = graph.operands[first + operand]
-        if operand != table and tiling(given.nests, other, axis) >= 0:
-            moved += elements_without(given, axis, other) * passages.element_bytes[other] * runs
+    for other in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
+        value = graph.operands[other]
+        if other != use and tiling(given.nests, value, axis) >= 0:
+            moved += elements_without(given, axis, value) * passages.element_bytes[value] * runs
     gathers = runs if given.sharded_loops else 1
-    return moved < elements_without(given, axis, value) * passages.element_bytes[value] * gathers
+    return moved < elements_without(given, axis, table) * passages.element_bytes[table] * gathers

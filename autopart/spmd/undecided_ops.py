@@ -34,11 +34,13 @@ def divide_undecided(nests: LoopNests, is_output: np.ndarray) -> None:
     graph, state = nests.graph, nests.state
     ops, axes = state.mapping.shape
     for op in range(ops - 1, -1, -1):
+        first = graph.result_ptr[op]
+        if graph.is_argument[op] or first == graph.result_ptr[op + 1]:
+            continue
         for axis in range(axes):
-            if state.mapping[op, axis] >= 0 or graph.closed[op, axis] or graph.is_argument[op]:
+            if state.mapping[op, axis] >= 0 or graph.closed[op, axis]:
                 continue
-            first = graph.result_ptr[op]
-            if first == graph.result_ptr[op + 1] or tile_read(nests, is_output, first, axis) < 0:
+            if tile_read(nests, is_output, first, axis) < 0:
                 continue
             mapping = _mapping_read(nests, is_output, op, axis)
             if mapping >= 0:

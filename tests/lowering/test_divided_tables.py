@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +23,9 @@ def _looked_up(table: jax.Array, tokens: jax.Array) -> jax.Array:
     return jnp.tanh(table[tokens])
 
 
-def _collectives(fun, tactics: list[ap.Tactic], tokens: np.ndarray, **options) -> dict[str, int]:
+def _collectives(
+    fun: Callable[..., jax.Array], tactics: list[ap.Tactic], tokens: np.ndarray, **options: Any
+) -> dict[str, int]:
     step = ap.jit(fun, MESH, tactics, **options)
     np.testing.assert_allclose(step(TABLE, tokens), jax.jit(fun)(TABLE, tokens), rtol=1e-6)
     return dict(step.lower(TABLE, tokens).program.collectives())

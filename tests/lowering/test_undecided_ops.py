@@ -47,7 +47,7 @@ def test_elementwise_op_exchanges_the_operand_that_is_tiled_otherwise():
 
 
 def test_product_that_is_read_whole_too_stays_whole():
-    def fun(x, y, m):
+    def fun(x: jax.Array, y: jax.Array, m: jax.Array) -> tuple[jax.Array, jax.Array]:
         product = x.T @ y
         return m + product, jnp.sort(product, axis=1)[::-1, ::-1] @ jnp.ones((8, 3), "f4")
 
