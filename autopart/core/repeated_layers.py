@@ -70,6 +70,15 @@ class RepeatedLayers:
         table[self.chain[member], self.layer[member] - self.low] = member
         return table
 
+    def taken_together(self, count: int) -> RepeatedLayers:
+        """Layers `first` to `first + count - 1` as one, and so on: each has `count` times as many chains."""
+        from_first, has_chain = self.layer - self.first, self.chain >= 0
+        return RepeatedLayers(
+            np.where(has_chain, self.chain * count + from_first % count, NO_CHAIN).astype(np.int32),
+            np.where(has_chain, from_first // count, 0).astype(np.int32),
+            0, (self.last - self.first + 1) // count - 1,
+        )  # fmt: skip
+
     @property
     def low(self) -> int:
         """The least layer of any op."""

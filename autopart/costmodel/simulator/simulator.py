@@ -175,7 +175,7 @@ class Simulator:
     def run(self, local: DeviceLocal) -> Simulation:
         """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
         asked = ask(self.program.value_type_id, self.narrow_uses, local)
-        rows = self.known_plans.rows(*asked, lambda i: self._priced(local, asked, i))
+        rows = self._rows(local, asked)
         program, device, known, defs = self.arrays, self.links.device, self.known_plans, len(local.at_def)
         narrow = asked.types[defs:] < 0
         lowered = self._lowered(local, rows, narrow)
@@ -225,6 +225,13 @@ class Simulator:
             node_plan_rows=node_rows,
             known_plans=known,
         )
+
+    def plan_rows(self, local: DeviceLocal) -> np.ndarray:
+        """Rows of `known_plans`: of redistributions after ops, then of those before uses."""
+        return self._rows(local, ask(self.program.value_type_id, self.narrow_uses, local))
+
+    def _rows(self, local: DeviceLocal, asked: Asked) -> np.ndarray:
+        return self.known_plans.rows(*asked, lambda i: self._priced(local, asked, i))
 
     @cached_property
     def _device(self) -> DeviceFacts:
