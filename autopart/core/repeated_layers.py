@@ -71,12 +71,15 @@ class RepeatedLayers:
         return table
 
     def taken_together(self, count: int) -> RepeatedLayers:
-        """Layers `first` to `first + count - 1` as one, and so on: each has `count` times as many chains."""
-        from_first, has_chain = self.layer - self.first, self.chain >= 0
+        """So many layers as one, with as many times the chains.
+
+        The first `count - 1` are in none of those that are whole: what begins in a layer may end before `count` more.
+        """
+        begin, has_chain = self.first + count - 1, self.chain >= 0
         return RepeatedLayers(
-            np.where(has_chain, self.chain * count + from_first % count, NO_CHAIN).astype(np.int32),
-            np.where(has_chain, from_first // count, 0).astype(np.int32),
-            0, (self.last - self.first + 1) // count - 1,
+            np.where(has_chain, self.chain * count + (self.layer - begin) % count, NO_CHAIN).astype(np.int32),
+            np.where(has_chain, (self.layer - begin) // count, 0).astype(np.int32),
+            0, (self.last - begin + 1) // count - 1,
         )  # fmt: skip
 
     @property
