@@ -248,7 +248,10 @@ def _members(layers: Layers, run: Run, b: int) -> float:
 
 @kernel
 def _buffers_agree(layers: Layers, run: Run, before: int, here: int, after: int) -> bool:
-    """True if three buffers take as much at corresponding times, and their expressions are as long."""
+    """True if three buffers take as much at corresponding times, and their expressions are as long.
+
+    Of those that take nothing it does not matter which correspond: redistributions that only slice.
+    """
     if not _corresponds(layers, _made(run, before), _made(run, here), _made(run, after)):
         return False
     if not _corresponds(layers, _end(run, before), _end(run, here), _end(run, after)):
@@ -258,6 +261,8 @@ def _buffers_agree(layers: Layers, run: Run, before: int, here: int, after: int)
     if not _members(layers, run, before) == _members(layers, run, here) == _members(layers, run, after):
         return False
     part = _buffer_part(layers, run, here)
+    if _bytes(run, here) == 0:
+        return True
     return _buffer_part(layers, run, before) == part and _buffer_part(layers, run, after) == part
 
 
