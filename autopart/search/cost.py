@@ -21,7 +21,7 @@ from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.simulator.batch_period import MayWait, batch_period
 from autopart.costmodel.simulator.left_out import LeftOut
-from autopart.costmodel.simulator.simulator import Simulator
+from autopart.costmodel.simulator.simulator import Priced, Simulator
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.spmd.device_local import DeviceLocal
 
@@ -142,22 +142,24 @@ class StateCosts:
         """The same costs for a program with fewer layers."""
         return StateCosts(program, self._mesh, self._cost_model, self._objective, left_out)
 
-    def of_whole(self, local: DeviceLocal, actions: int, whole: WholeProgram) -> Cost | None:
+    def of_whole(
+        self, local: DeviceLocal, actions: int, whole: WholeProgram, priced: Priced | None = None
+    ) -> Cost | None:
         """By a device-local program with fewer layers the cost of the whole one; None where that would not be exact."""
         if self._simulator is None or self._simulator.options.overlap:
             return None
-        totals = whole.totals(self._simulator.run(local))
+        totals = whole.totals(self._simulator.run(local, priced))
         if totals is None:
             return None
         cost = Cost(totals.serial_s, totals.peak_bytes, self._excess(totals.peak_bytes, None), actions)
         return self._scored(cost)
 
-    def batch_period(self, local: DeviceLocal, may_wait: MayWait) -> int:
-        """After how many layers the combined reductions of a program with fewer layers repeat themselves."""
+    def batch_period(self, local: DeviceLocal, may_wait: MayWait) -> tuple[int, Priced]:
+        """After how many layers batches of reductions repeat themselves in a program with fewer layers; its prices."""
         assert self._simulator is not None
-        known, rows = self._simulator.known_plans, self._simulator.plan_rows(local)
+        priced, known = self._simulator.priced(local), self._simulator.known_plans
         combine_bytes = self._simulator.links.device.combine_bytes
-        return batch_period(may_wait, local.at_def, rows, known.figures, known.kinds, combine_bytes)
+        return batch_period(may_wait, local.at_def, priced.rows, known.figures, known.kinds, combine_bytes), priced
 
     def _scored(self, cost: Cost) -> Cost:
         score = score_of(self._objective, cost)

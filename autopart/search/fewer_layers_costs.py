@@ -108,8 +108,10 @@ class FewerLayersCosts:
     def cost(self, reached: Reached) -> Cost | None:
         """The whole program's cost in the state reached last; None where layers are lowered differently."""
         local, actions = reached.local, reached.actions
-        period = NO_PERIOD if local.grouping.share_within else self._price.batch_period(local, self.may_wait)
-        cost = self._price.of_whole(local, actions, self.whole) if period == 1 else None
+        period, priced = self._price.batch_period(local, self.may_wait)
+        if local.grouping.share_within:
+            period = NO_PERIOD
+        cost = self._price.of_whole(local, actions, self.whole, priced) if period == 1 else None
         if cost is not None:
             return cost
         if not self._lowered_alike(local):
