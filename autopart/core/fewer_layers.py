@@ -28,6 +28,7 @@ class FewerLayers:
     """A program with fewer layers, beside the whole one; numbers of its own ops unless said otherwise.
 
     program     with fewer layers
+    layers      those of the whole program
     ops         int32[ops]: the ops of the whole program that are kept
     values      int32[values]: its values that are kept
     stands_in   int32[ops of the whole program]: the op that is, or stands for, an op of the whole program
@@ -39,6 +40,7 @@ class FewerLayers:
     """
 
     program: Program
+    layers: RepeatedLayers = field(repr=False)
     ops: np.ndarray = field(repr=False)
     values: np.ndarray = field(repr=False)
     stands_in: np.ndarray = field(repr=False)
@@ -53,6 +55,10 @@ class FewerLayers:
         """int64[ops]: how many ops of the whole program each op stands for, itself included."""
         return 1 + self.left_out * ((self.chain >= 0) & (self.layer == self.typical)).astype(np.int64)
 
+    def taken_together(self, whole: Program, count: int) -> FewerLayers | None:
+        """The program with three times `count` layers inside the stack; `whole` is the one with all."""
+        return _with_three(whole, self.layers.taken_together(count))
+
 
 def fewer_layers(program: Program) -> FewerLayers | None:
     """The program with three layers inside the stack, and what is at its ends; None where layers are not alike.
@@ -60,8 +66,10 @@ def fewer_layers(program: Program) -> FewerLayers | None:
     Nor is there one of a program with regions that are partitioned by hand, whose edges name each other.
     """
     layers = None if program.manual.names else repeated_layers(program)
-    if layers is None:
-        return None
+    return None if layers is None else _with_three(program, layers)
+
+
+def _with_three(program: Program, layers: RepeatedLayers) -> FewerLayers | None:
     typical, end = layers.first + 1, layers.last
     left_out = end - typical - 1
     if left_out < LEAST_LEFT_OUT:
@@ -83,6 +91,7 @@ def fewer_layers(program: Program) -> FewerLayers | None:
     layer = layers.layer[ops]
     return FewerLayers(
         program=shorter,
+        layers=layers,
         ops=ops,
         values=np.flatnonzero(~dropped[program.value_op]).astype(np.int32),
         stands_in=number[like].astype(np.int32),

@@ -70,6 +70,18 @@ class RepeatedLayers:
         table[self.chain[member], self.layer[member] - self.low] = member
         return table
 
+    def taken_together(self, count: int) -> RepeatedLayers:
+        """So many layers as one, with as many times the chains.
+
+        The first `count - 1` are in none of those that are whole: what begins in a layer may end before `count` more.
+        """
+        begin, has_chain = self.first + count - 1, self.chain >= 0
+        return RepeatedLayers(
+            np.where(has_chain, self.chain * count + (self.layer - begin) % count, NO_CHAIN).astype(np.int32),
+            np.where(has_chain, (self.layer - begin) // count, 0).astype(np.int32),
+            0, (self.last - begin + 1) // count - 1,
+        )  # fmt: skip
+
     @property
     def low(self) -> int:
         """The least layer of any op."""

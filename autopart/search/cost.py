@@ -19,8 +19,9 @@ from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
+from autopart.costmodel.simulator.batch_period import MayWait, batch_period
 from autopart.costmodel.simulator.left_out import LeftOut
-from autopart.costmodel.simulator.simulator import Simulator
+from autopart.costmodel.simulator.simulator import Priced, Simulator
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.spmd.device_local import DeviceLocal
 
@@ -137,17 +138,28 @@ class StateCosts:
             cost = Cost(found.step_s, found.peak_bytes, self._excess(found.peak_bytes, found), actions)
         return Cost(cost.step_s, cost.peak_bytes, cost.excess, actions, score_of(self._objective, cost))
 
-    def of_whole(self, local: DeviceLocal, actions: int, whole: WholeProgram) -> Cost | None:
+    def of_part(self, program: Program, left_out: LeftOut) -> StateCosts:
+        """The same costs for a program with fewer layers."""
+        return StateCosts(program, self._mesh, self._cost_model, self._objective, left_out)
+
+    def of_whole(
+        self, local: DeviceLocal, actions: int, whole: WholeProgram, priced: Priced | None = None
+    ) -> Cost | None:
         """By a device-local program with fewer layers the cost of the whole one; None where that would not be exact."""
         if self._simulator is None or self._simulator.options.overlap:
             return None
-        if not whole.may_be_steady(local, self._simulator.links.device.combine_bytes):
-            return None
-        totals = whole.totals(self._simulator.run(local))
+        totals = whole.totals(self._simulator.run(local, priced))
         if totals is None:
             return None
         cost = Cost(totals.serial_s, totals.peak_bytes, self._excess(totals.peak_bytes, None), actions)
         return self._scored(cost)
+
+    def batch_period(self, local: DeviceLocal, may_wait: MayWait) -> tuple[int, Priced]:
+        """After how many layers batches of reductions repeat themselves in a program with fewer layers; its prices."""
+        assert self._simulator is not None
+        priced, known = self._simulator.priced(local), self._simulator.known_plans
+        combine_bytes = self._simulator.links.device.combine_bytes
+        return batch_period(may_wait, local.at_def, priced.rows, known.figures, known.kinds, combine_bytes), priced
 
     def _scored(self, cost: Cost) -> Cost:
         score = score_of(self._objective, cost)

@@ -25,6 +25,7 @@ from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.cost import Cost, Objective, StateCosts, memory_bytes
 from autopart.search.fewer_layers_costs import FewerLayersCosts, Reached
 from autopart.search.jobs import Job, Question, Result, State
+from autopart.search.longer_programs import WholeCosts
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, Option
 from autopart.search.state_walk import Walk
@@ -93,7 +94,11 @@ class Evaluator:
         self._walk = Walk(task.partitioning.copy(), task.space)
         self._known: dict[tuple[int, int], State] = {}
         self._reached: dict[tuple[Decision, ...], State] = {}
-        self._fewer = FewerLayersCosts.of(task.space, task.options, task.objective) if task.cost_model is None else None
+        self._fewer = None
+        if task.cost_model is None:
+            self._fewer = FewerLayersCosts.of(
+                task.space, task.options, task.objective, lambda: WholeCosts(self._statics, self._price)
+            )
 
     @property
     def partitioning(self) -> Partitioning:

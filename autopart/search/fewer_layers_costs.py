@@ -1,24 +1,29 @@
 """Costs of states by a program with fewer of its repeated layers: as long for 96 layers as for 12.
 
     decisions  ->  carried out on the program with fewer layers  ->  lowered, simulated  ->  totals of the whole program
-                   by the same value groups                                                  or None: not exact here
+                   by the same value groups
 
-None says that the whole program has to be costed: where a decision is about single values, where layers are decided
-differently, where gathers are shared over a distance, where the simulation is in no steady state. It depends on the
-state alone, so that every worker finds the same.
+Where the simulation is in no steady state, or gathers are shared over a distance, a program with more layers is
+simulated (`longer_programs.py`). None says that decisions have to be carried out on the whole program: where one is
+about single values, where layers are decided differently. It depends on the state alone, so that every worker finds the
+same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from autopart.core.fewer_layers import FewerLayers, fewer_layers
+from autopart.core.ragged import entries_of
 from autopart.costmodel.lower_for_device import lower_for_device
+from autopart.costmodel.simulator.batch_period import NO_PERIOD, MayWait
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, Objective, StateCosts
+from autopart.search.longer_programs import LongerPrograms, WholeCosts
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, DecisionKind, Option
 from autopart.search.space.space_of_fewer import space_of_fewer
@@ -34,23 +39,47 @@ class Reached(NamedTuple):
     actions: int
 
 
+class Three(NamedTuple):
+    """ops, values, uses: int[3, n]; those that correspond in the layer before the typical one, in it, and after it."""
+
+    ops: np.ndarray
+    values: np.ndarray
+    uses: np.ndarray
+
+    @staticmethod
+    def of(fewer: FewerLayers) -> Three:
+        """Those of a program with fewer layers."""
+        program, ops = fewer.program, []
+        for layer in (fewer.typical - 1, fewer.typical, fewer.typical + 1):
+            of_layer = np.flatnonzero((fewer.chain >= 0) & (fewer.layer == layer))
+            ops.append(of_layer[np.argsort(fewer.chain[of_layer])])
+        values, uses = ([entries_of(ptr, row) for row in ops] for ptr in (program.result_ptr, program.operand_ptr))
+        return Three(np.array(ops, np.int32), np.array(values), np.array(uses))
+
+
 @dataclass(frozen=True, eq=False)
 class FewerLayersCosts:
     """The program with fewer layers, on its way from state to state; make it with `FewerLayersCosts.of`.
 
-    three    int32[3, n]: corresponding ops of the layer before the typical one, of that, and of the one after
+    three      corresponding ops, values and uses of the layer before the typical one, of that, and of the one after
+    may_wait   what batches of reductions are made of
+    longer     programs with more layers
     """
 
     space: DecisionSpace
     whole: WholeProgram
-    three: np.ndarray
+    three: Three
+    may_wait: MayWait
+    longer: LongerPrograms
     _options: LoweringOptions
     _walk: Walk
     _statics: LoweringContext
     _price: StateCosts
 
     @staticmethod
-    def of(space: DecisionSpace, options: LoweringOptions, objective: Objective) -> FewerLayersCosts | None:
+    def of(
+        space: DecisionSpace, options: LoweringOptions, objective: Objective, whole_costs: Callable[[], WholeCosts]
+    ) -> FewerLayersCosts | None:
         """None where the program has no layers to leave out, or a decision may be about one of them."""
         if not all(_alike(kind) or type(kind).options is DecisionKind.options for kind in space.kinds.values()):
             return None
@@ -59,9 +88,9 @@ class FewerLayersCosts:
         smaller = space_of_fewer(space, fewer) if fewer is not None and whole is not None else None
         if fewer is None or whole is None or smaller is None:
             return None
-        program = fewer.program
+        program, longer = fewer.program, LongerPrograms(fewer, space.program, whole_costs)
         return FewerLayersCosts(
-            smaller, whole, _three(fewer), options,
+            smaller, whole, Three.of(fewer), MayWait.of(space.program, fewer, longer.like_all), longer, options,
             Walk(smaller.start.copy(), smaller, fewer.times[program.value_op]),
             LoweringContext.of(program), StateCosts(program, space.start.mesh, None, objective, whole.left_out),
         )  # fmt: skip
@@ -71,16 +100,34 @@ class FewerLayersCosts:
         if not all(_alike(self.space.kind_of(decision)) for decision in decisions):
             return None
         actions, partitioning = self._walk.go_to(decisions), self._walk.partitioning
-        before, typical, after = partitioning.state.mapping[self.three]
-        alike = (before == typical).all() and (typical == after).all()
-        if partitioning.share_within or self._options.share_within or not alike:
+        if not _agree(partitioning.state.mapping, self.three.ops):
             return None
         local = lower_for_device(partitioning, self._options, self._statics)
         return Reached(local, partitioning.fingerprint ^ local.fingerprint, actions)
 
     def cost(self, reached: Reached) -> Cost | None:
-        """The whole program's cost in the state reached last; None where the simulation is in no steady state."""
-        return self._price.of_whole(reached.local, reached.actions, self.whole)
+        """The whole program's cost in the state reached last; None where layers are lowered differently."""
+        local, actions = reached.local, reached.actions
+        period, priced = self._price.batch_period(local, self.may_wait)
+        if local.grouping.share_within:
+            period = NO_PERIOD
+        cost = self._price.of_whole(local, actions, self.whole, priced) if period == 1 else None
+        if cost is not None:
+            return cost
+        if not self._lowered_alike(local):
+            return None
+        longer = self.longer.with_period(period) if period > 1 else None
+        cost = longer.cost(local, actions) if longer is not None else None
+        return cost or self.longer.with_all().cost(local, actions)
+
+    def _lowered_alike(self, local: DeviceLocal) -> bool:
+        """True if the three layers have the same layouts, so that those that are left out have them too."""
+        of_values, of_uses = (local.native, local.settled), (local.required, local.stretch, local.grouping.grows)
+        return (
+            _agree(local.passing, self.three.ops)
+            and all(_agree(of, self.three.values) for of in of_values)
+            and all(_agree(of, self.three.uses) for of in of_uses)
+        )
 
     def options(self) -> tuple[Option, ...]:
         """What may be decided in the state reached last."""
@@ -91,10 +138,7 @@ def _alike(kind: DecisionKind) -> bool:
     return kind.goes_by_groups
 
 
-def _three(fewer: FewerLayers) -> np.ndarray:
-    """See `FewerLayersCosts`."""
-    rows: list[np.ndarray] = []
-    for layer in (fewer.typical - 1, fewer.typical, fewer.typical + 1):
-        ops = np.flatnonzero((fewer.chain >= 0) & (fewer.layer == layer))
-        rows.append(ops[np.argsort(fewer.chain[ops])])
-    return np.array(rows, np.int32)
+def _agree(of: np.ndarray, three: np.ndarray) -> bool:
+    """True if what is known of ops, values or uses is the same for those that correspond, `three` as in `Three`."""
+    before, typical, after = of[three]
+    return bool((before == typical).all() and (typical == after).all())

@@ -30,7 +30,7 @@ from autopart.spmd.layouts import layouts_hash
 from autopart.spmd.lowered_layouts import lowered_layouts
 from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
 from autopart.spmd.pending import Given
-from autopart.spmd.placement import Placement, place, stored_values, use_places
+from autopart.spmd.placement import Grouping, Placement, place, stored_values, use_places
 from autopart.spmd.read_stretches import unpacked
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
@@ -95,6 +95,7 @@ class DeviceLocal:
     passing[op]           bit a: the op does not loop over axis a, but works on parts of what is pending on it
     at_def                values that are redistributed from native to settled right after their op
     placement             redistributions for uses
+    grouping              by what uses share one
     forms                 by what the form of each collective is chosen; None: every planned step is one collective
     """
 
@@ -111,6 +112,7 @@ class DeviceLocal:
     passing: np.ndarray
     at_def: np.ndarray
     placement: Placement
+    grouping: Grouping = field(repr=False)
     statics: LoweringContext = field(repr=False)
     forms: EmittedCost | None = None
 
@@ -252,18 +254,7 @@ def lower(
     share_within = max(options.share_within, partitioning.share_within)
     found = lowered_layouts(given, bool(partitioning.table.stretches), share_within == 0)
     native, settled, required = found.native, found.settled, found.required
-    gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
-    placement = place(
-        program,
-        statics.places,
-        partitioning.sharded_loops,
-        gathered_anew,
-        settled,
-        required,
-        found.grows,
-        share_within,
-        found.stretch,
-    )
+    grouping = Grouping(found.grows, share_within, partitioning.sharded_loops)
     return DeviceLocal(
         program=program,
         mesh=partitioning.mesh,
@@ -277,7 +268,22 @@ def lower(
         stretch=found.stretch,
         passing=found.passing,
         at_def=np.flatnonzero(native != settled).astype(np.int32),
-        placement=placement,
+        placement=placed(program, options, statics, settled, required, found.stretch, grouping),
+        grouping=grouping,
         statics=statics,
         forms=forms,
     )
+
+
+def placed(
+    program: Program,
+    options: LoweringOptions,
+    statics: LoweringContext,
+    settled: np.ndarray,
+    required: np.ndarray,
+    stretch: np.ndarray,
+    grouping: Grouping,
+) -> Placement:
+    """Where the redistributions of a lowering stand."""
+    gathered_anew = np.ones_like(statics.stored) if options.regather else statics.stored
+    return place(program, statics.places, gathered_anew, settled, required, stretch, grouping)

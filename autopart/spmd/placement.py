@@ -24,6 +24,20 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.program import ROOT, Program
 
 
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """By what uses of a value share a redistribution, besides layouts.
+
+    grows[use]      the use needs more than is stored
+    share_within    of what is stored, uses at most so many ops apart share one
+    sharded_loops   only what does not grow is redistributed before loops
+    """
+
+    grows: np.ndarray
+    share_within: int
+    sharded_loops: bool
+
+
 @dataclass(frozen=True)
 class Placement:
     """Redistributions of values into the layouts that uses need.
@@ -94,20 +108,15 @@ def _owns(program: Program, loop: int, value: int) -> bool:
 def place(
     program: Program,
     places: tuple[np.ndarray, np.ndarray],
-    sharded_loops: bool,
     stored: np.ndarray,
     settled: np.ndarray,
     required: np.ndarray,
-    grows: np.ndarray,
-    share_within: int,
     stretch: np.ndarray,
+    grouping: Grouping,
 ) -> Placement:
-    """Groups the uses that need a redistribution; `grows[u]` is True where use u needs more than is stored.
-
-    `places` are those of `use_places`; with `sharded_loops` only what does not grow goes before loops.
-    """
-    scope, position = places
-    if sharded_loops:
+    """Groups the uses that need a redistribution; `places` are those of `use_places`."""
+    (scope, position), grows = places, grouping.grows
+    if grouping.sharded_loops:
         at_use = stored[program.operands] & grows
         scope = np.where(at_use, program.use_scope, scope)
         position = np.where(at_use, program.use_position, position)
@@ -118,7 +127,7 @@ def place(
     uses, values, alone = uses[order], values[order], alone[order]
     same = np.zeros(len(uses), np.bool_)
     if len(uses):
-        near = position[uses][1:] - position[uses][:-1] <= share_within
+        near = position[uses][1:] - position[uses][:-1] <= grouping.share_within
         equal = (
             (values[1:] == values[:-1])
             & (required[uses][1:] == required[uses][:-1])

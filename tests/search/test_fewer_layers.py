@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from autopart.api.tactic import TacticContext
 from autopart.core.fewer_layers import fewer_layers
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes.program_verifier import verify_program
+from autopart.costmodel.hardware.devices import DEVICES, device
+from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.contract import two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Evaluator, SearchTask
@@ -43,6 +47,16 @@ def whole_of(task) -> Evaluator:
     return evaluator
 
 
+@contextlib.contextmanager
+def simulated() -> Iterator[list[int]]:
+    """Collects how many ops the programs have that are simulated."""
+    found: list[int] = []
+    run = Simulator.run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Simulator, "run", lambda self, *args: found.append(self.program.op_count) or run(self, *args))
+        yield found
+
+
 def shares_costed_short(task, walks) -> float:
     """Walks at random, compares every state with the whole program's, and returns the share costed the short way."""
     whole, short = whole_of(task), Evaluator(task)
@@ -68,12 +82,48 @@ def shares_costed_short(task, walks) -> float:
 
 @pytest.mark.parametrize("mesh", MESHES, ids=lambda mesh: f"{len(mesh.axis_names)} axes")
 def test_states_of_random_walks_cost_what_the_whole_program_says(mesh):
-    assert shares_costed_short(task_of(decoder(LAYERS), mesh), walks=3) > 0.8
+    assert shares_costed_short(task_of(decoder(LAYERS), mesh), walks=3) == 1
 
 
 def test_layers_that_stay_on_the_chip_are_simulated_all():
     task = task_of(decoder(LAYERS), ap.Mesh({"batch": 4, "model": 2}, device="tpu_v5e"))
-    assert shares_costed_short(task, walks=1) == 0
+    short = Evaluator(task)._fewer
+    assert short is not None
+    reached, state = short.reach(()), whole_of(task)._state(())
+    assert reached is not None
+    with simulated() as lengths:
+        assert short.cost(reached) == state.cost
+    assert lengths == [short.whole.fewer.program.op_count, task.partitioning.program.op_count]
+
+
+@pytest.mark.parametrize(("kib", "at_once"), [(40, 2), (80, 3), (110, 2), (160, 3), (320, 24)])
+def test_layers_whose_gradients_are_reduced_together_count_as_one(kib, at_once):
+    program = decoder(24)
+    chip = dataclasses.replace(device("tpu_v3"), name=f"combines_{kib}", combine_bytes=kib * 1024.0)
+    with DEVICES.temporarily(chip.name, chip):
+        task = task_of(program, ap.Mesh({"batch": 4, "model": 2}, device=chip.name))
+        short, of_batch = Evaluator(task)._fewer, (decision_about_the_batch(task),)
+        assert short is not None
+        reached, state = short.reach(of_batch), whole_of(task)._state(of_batch)
+        assert reached is not None
+        with simulated() as lengths:
+            cost = short.cost(reached)
+    together = short.whole.fewer.taken_together(program, at_once)
+    assert lengths == [program.op_count if together is None else together.program.op_count]
+    assert cost is not None
+    assert cost.step_s == pytest.approx(state.cost.step_s, rel=1e-12)
+    assert cost.peak_bytes == pytest.approx(state.cost.peak_bytes, rel=1e-12)
+
+
+def decision_about_the_batch(task) -> Decision:
+    """The one that tiles the model's inputs over the batch axis."""
+    program = task.partitioning.program
+    inputs = program.arguments[program.argument_names.index("batch/inputs")]
+    return next(
+        option.decision
+        for option in task.space.options(task.partitioning)
+        if option.decision.axis == "batch" and option.decision.dim == 0 and inputs in task.space.values(option.decision)
+    )
 
 
 @pytest.mark.slow
@@ -122,15 +172,15 @@ def test_a_decision_about_one_layer_is_costed_by_the_whole_program():
     assert short.run(job) == whole_of(task).run(job)
 
 
-def test_shared_gathers_are_costed_by_the_whole_program():
+def test_shared_gathers_are_placed_in_the_whole_program():
     task = task_of(decoder(LAYERS), MESHES[0])
     within = task.space.facts.repeated_reads.distances[0]
     decisions = (Decision("zero3", 0, -1, "batch"), Decision("share_gathers", within, -1, ""))
-    short = Evaluator(task)
-    assert short._fewer is not None
-    assert short._fewer.reach(decisions[:1]) is not None
-    assert short._fewer.reach(decisions) is None
-    assert short.run(Job(decisions)) == whole_of(task).run(Job(decisions))
+    short, whole = Evaluator(task), whole_of(task)
+    with simulated() as lengths:
+        state = short._state(decisions)
+    assert lengths == [task.partitioning.program.op_count]
+    assert state.cost == whole._state(decisions).cost != whole._state(decisions[:1]).cost
 
 
 def test_earlier_tactics_that_treat_layers_differently_leave_the_whole_program_to_be_costed():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -138,6 +139,13 @@ class Simulation:
         return costs[:defs], costs[defs:]
 
 
+class Priced(NamedTuple):
+    """A lowering's redistributions, those after ops first, and the rows of `known_plans` that have their prices."""
+
+    asked: Asked
+    rows: np.ndarray
+
+
 @dataclass(frozen=True, eq=False)
 class Simulator:
     """Estimates of one program on one mesh; make it with `Simulator.of`."""
@@ -172,10 +180,17 @@ class Simulator:
             left_out or NOTHING_LEFT_OUT, unknown_ops(program),
         )  # fmt: skip
 
-    def run(self, local: DeviceLocal) -> Simulation:
-        """Simulates one lowering of the program; milliseconds, so that search can call it for each state."""
+    def priced(self, local: DeviceLocal) -> Priced:
+        """The prices of a lowering's redistributions; what is new is planned."""
         asked = ask(self.program.value_type_id, self.narrow_uses, local)
-        rows = self.known_plans.rows(*asked, lambda i: self._priced(local, asked, i))
+        return Priced(asked, self.known_plans.rows(*asked, lambda i: self._priced(local, asked, i)))
+
+    def run(self, local: DeviceLocal, priced: Priced | None = None) -> Simulation:
+        """Simulates one lowering of the program; milliseconds, so that search can call it for each state.
+
+        `priced` where it is known already.
+        """
+        asked, rows = priced or self.priced(local)
         program, device, known, defs = self.arrays, self.links.device, self.known_plans, len(local.at_def)
         narrow = asked.types[defs:] < 0
         lowered = self._lowered(local, rows, narrow)

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.core.layout import ACTION_MASK, LAST_TILE
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.combine import MAX_COMBINED, kind_of
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, USE_MOVE, KernelGraph
@@ -43,8 +42,6 @@ class Layers(NamedTuple):
     value_layer: np.ndarray
     value_part: np.ndarray
     is_shared: np.ndarray
-    waits: np.ndarray
-    whole_bytes: np.ndarray
     step: np.ndarray
     gap: np.ndarray
     times_of_op: np.ndarray
@@ -251,7 +248,10 @@ def _members(layers: Layers, run: Run, b: int) -> float:
 
 @kernel
 def _buffers_agree(layers: Layers, run: Run, before: int, here: int, after: int) -> bool:
-    """True if three buffers take as much at corresponding times, and their expressions are as long."""
+    """True if three buffers take as much at corresponding times, and their expressions are as long.
+
+    Of those that take nothing it does not matter which correspond: redistributions that only slice.
+    """
     if not _corresponds(layers, _made(run, before), _made(run, here), _made(run, after)):
         return False
     if not _corresponds(layers, _end(run, before), _end(run, here), _end(run, after)):
@@ -261,6 +261,8 @@ def _buffers_agree(layers: Layers, run: Run, before: int, here: int, after: int)
     if not _members(layers, run, before) == _members(layers, run, here) == _members(layers, run, after):
         return False
     part = _buffer_part(layers, run, here)
+    if _bytes(run, here) == 0:
+        return True
     return _buffer_part(layers, run, before) == part and _buffer_part(layers, run, after) == part
 
 
@@ -336,63 +338,3 @@ def _most_bytes(layers: Layers, run: Run, three: Three, held: int) -> float:
         lives += begun[slot] - ended[slot]
         most = max(most, run.live[slot] + lives)
     return most
-
-
-# ---- before a run
-
-
-@kernel
-def may_be_steady(
-    layers: Layers,
-    at_def: np.ndarray,
-    native: np.ndarray,
-    axis_sizes: np.ndarray,
-    value_op: np.ndarray,
-    combine_bytes: float,
-    kinds: np.ndarray,
-    bytes_of: np.ndarray,
-) -> bool:
-    """False if reductions of all layers wait for each other, and are too many for one collective.
-
-    The layers where one is full and the next begins are unlike the others. This is looked at before a run, and comes
-    close to what the run would find. Scratch: what is pending of each of `at_def`, and its bytes.
-    """
-    for d in range(at_def.shape[0]):
-        value = at_def[d]
-        kinds[d], bytes_of[d] = 0, layers.whole_bytes[value]
-        if layers.waits[value] == 0:
-            continue
-        for axis in range(axis_sizes.shape[0]):
-            action = np.int64(native[value] >> np.uint64(8 * axis)) & ACTION_MASK
-            if action > LAST_TILE:
-                kinds[d] |= action << 8 * axis
-            elif action > 0:
-                bytes_of[d] /= axis_sizes[axis]
-    for d in range(at_def.shape[0]):
-        if kinds[d] != 0 and not _may_wait(layers, at_def, value_op, combine_bytes, kinds, bytes_of, d):
-            return False
-    return True
-
-
-@kernel
-def _may_wait(
-    layers: Layers,
-    at_def: np.ndarray,
-    value_op: np.ndarray,
-    combine_bytes: float,
-    kinds: np.ndarray,
-    bytes_of: np.ndarray,
-    first: int,
-) -> bool:
-    """True if the reductions such as that of at_def[first] may be combined; they are then taken out of `kinds`."""
-    of_several_layers, of_typical, joined, sent, kind = True, 0.0, 0.0, 0.0, kinds[first]
-    for d in range(first, at_def.shape[0]):
-        if kinds[d] == kind:
-            times, kinds[d] = layers.times_of_op[value_op[at_def[d]]], 0
-            joined += times
-            sent += times * bytes_of[d]
-            if times > 1:
-                of_several_layers = of_several_layers and layers.waits[at_def[d]] > 1
-                of_typical += bytes_of[d]
-    of_several_layers = of_several_layers and 2 * of_typical <= combine_bytes
-    return not of_several_layers or (joined <= MAX_COMBINED and sent <= combine_bytes)

@@ -26,7 +26,6 @@ import numpy as np
 from autopart.core.fewer_layers import FewerLayers
 from autopart.core.repeated_layers import NO_CHAIN
 from autopart.costmodel.hardware.devices import ON_CHIP
-from autopart.costmodel.simulator.combine import NEVER, SOON_OPS
 from autopart.costmodel.simulator.left_out import LeftOut
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before, slot_count
@@ -36,10 +35,8 @@ from autopart.costmodel.simulator.steady_state import (
     Layers,
     Run,
     Three,
-    may_be_steady,
     steady,
 )
-from autopart.spmd.device_local import DeviceLocal
 
 LEAST_OPS = 100
 """Ops of a layer: what the simulator looks for within a hundred ops is then in the same layer or the next one."""
@@ -68,9 +65,6 @@ class WholeProgram:
     value_layer   int64[values]: the layer of a value, `NOWHERE` for none
     value_part    float64[values]: equal for values that correspond in two layers
     is_shared     bool[values]: a value in no layer that the typical layer reads, and so do its neighbours
-    waits         int8[values]: 1 where a reduction of the value waits for others, since nothing reads it soon; 2 in the
-                  typical layer where the next layer's has come before anything reads it; else 0
-    whole_bytes   float64[values]: bytes of whole values
     step          int64[slots]: one more at the corresponding slot of the next layer, and nowhere else
     gap           int64[slots]: the first slot after the layers that are left out, for slots in a layer
     left_out      what the simulator has to know of those layers
@@ -84,8 +78,6 @@ class WholeProgram:
     value_layer: np.ndarray = field(repr=False)
     value_part: np.ndarray = field(repr=False)
     is_shared: np.ndarray = field(repr=False)
-    waits: np.ndarray = field(repr=False)
-    whole_bytes: np.ndarray = field(repr=False)
     step: np.ndarray = field(repr=False)
     gap: np.ndarray = field(repr=False)
     left_out: LeftOut = field(repr=False)
@@ -107,15 +99,6 @@ class WholeProgram:
         is_shared = np.zeros(program.value_count, np.bool_)
         is_shared[program.operands[layer[program.use_op] == fewer.typical]] = True
         is_shared &= ~has_layer[program.value_op]
-        first_read = np.full(program.value_count, NEVER)
-        np.minimum.at(first_read, program.operands, program.use_position)
-        apart = first_read - program.value_op
-        layers = [np.flatnonzero(layer[:-1] == fewer.typical + n) for n in (0, 1)]
-        here, there = (ops_[np.argsort(chain[ops_])] for ops_ in layers)
-        period = np.zeros(program.op_count, np.int64)
-        period[here] = np.abs(there - here)
-        far = (layer[program.value_op] == fewer.typical) & (apart > period[program.value_op])
-        waits = np.where(apart >= SOON_OPS, 1 + far, 0).astype(np.int8)
         runs_in = has_layer.copy()
         runs_in[program.value_op[program.arguments]] = False
         slot = np.arange(slot_count(program.op_count))
@@ -124,8 +107,7 @@ class WholeProgram:
             runs_in[op], (chain[op] * SLOTS_PER_OP + part) * SPAN + layer[op], -2 * SPAN * (slot + 1)
         )
         return WholeProgram(
-            fewer, layer, chain, value_layer, value_part, is_shared, waits,
-            program.value_shape.prod(axis=1, dtype=np.float64) * program.element_bytes, corresponding,
+            fewer, layer, chain, value_layer, value_part, is_shared, corresponding,
             before(1) * fewer.gap[np.where(runs_in, chain, 0)][op].astype(np.int64),
             LeftOut(fewer.left_out, one_before),
         )  # fmt: skip
@@ -145,19 +127,11 @@ class WholeProgram:
         stays += float(run.each_output_bytes @ times_output)
         return Totals(serial_s, float(stays + most_bytes))
 
-    def may_be_steady(self, local: DeviceLocal, combine_bytes: float) -> bool:
-        """False if reductions of all layers wait for each other, and are too many for one collective."""
-        kinds, bytes_of = np.empty(len(local.at_def), np.int64), np.empty(len(local.at_def))
-        return may_be_steady(
-            self._layers, local.at_def, local.native, np.array(local.mesh.axis_sizes, np.int64),
-            self.fewer.program.value_op, float(combine_bytes), kinds, bytes_of,
-        )  # fmt: skip
-
     @cached_property
     def _layers(self) -> Layers:
         return Layers(
             self.fewer.typical, self.fewer.left_out, self.layer_of_op, self.chain_of_op, self.value_layer,
-            self.value_part, self.is_shared, self.waits, self.whole_bytes, self.step, self.gap,
+            self.value_part, self.is_shared, self.step, self.gap,
             self.fewer.times.astype(np.float64),
         )  # fmt: skip
 

@@ -1,0 +1,99 @@
+"""Programs with more layers than three, for states of which three layers do not say all (`fewer_layers_costs.py`).
+
+    batches of reductions repeat after 2 layers     2 layers count as one: 6 of 32, and what is at the ends
+    they never do                                   all 32
+
+Decisions are carried out on the program with fewest layers, and the lowering of the longer one is made of that
+(`spmd/more_layers.py`): only the simulation takes longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from autopart.core.fewer_layers import FewerLayers
+from autopart.core.like_ops import Like
+from autopart.core.program import Program
+from autopart.costmodel.simulator.whole_program import WholeProgram
+from autopart.search.cost import Cost, StateCosts
+from autopart.spmd.device_local import DeviceLocal, LoweringContext
+from autopart.spmd.more_layers import with_more_layers
+
+WORTH_SHARE = 0.7
+"""A program with fewer layers is made where it has at most this share of the whole program's ops."""
+
+
+class WholeCosts(NamedTuple):
+    """What lowering and pricing the whole program take."""
+
+    statics: LoweringContext
+    price: StateCosts
+
+
+@dataclass(frozen=True, eq=False)
+class LongerProgram:
+    """A program with more layers than the one that decisions are carried out on.
+
+    like     from its ops to those of that program
+    totals   makes of a run those of the whole program; None where this is the whole program
+    """
+
+    program: Program
+    like: Like
+    statics: LoweringContext
+    price: StateCosts
+    totals: WholeProgram | None
+
+    def cost(self, local: DeviceLocal, actions: int) -> Cost | None:
+        """The whole program's, by the lowering of the program with fewest layers; None where it is not exact."""
+        longer = with_more_layers(local, self.program, self.statics, self.like)
+        return self.price(longer, actions) if self.totals is None else self.price.of_whole(longer, actions, self.totals)
+
+
+@dataclass(frozen=True, eq=False)
+class LongerPrograms:
+    """The longer programs by how many layers count as one, made when they are asked for.
+
+    fewest       that which decisions are carried out on; `whole` is the one with all layers
+    whole_costs  makes what the whole program takes
+    """
+
+    fewest: FewerLayers
+    whole: Program
+    whole_costs: Callable[[], WholeCosts]
+    _made: dict[int, LongerProgram | None] = field(default_factory=dict, repr=False)
+
+    def with_period(self, layers: int) -> LongerProgram | None:
+        """That of which so many layers count as one; None where it would be about as long as the whole program."""
+        if layers not in self._made:
+            self._made[layers] = self._with_period(layers)
+        return self._made[layers]
+
+    def with_all(self) -> LongerProgram:
+        """The whole program."""
+        found = self._made.get(0)
+        if found is None:
+            costs = self.whole_costs()
+            found = self._made[0] = LongerProgram(self.whole, self.like_all, costs.statics, costs.price, None)
+        return found
+
+    @cached_property
+    def like_all(self) -> Like:
+        """From the whole program's ops to those of the program with fewest layers."""
+        return Like.of(self.whole, self.fewest.program, self.fewest.stands_in)
+
+    def _with_period(self, layers: int) -> LongerProgram | None:
+        fewer = self.fewest.taken_together(self.whole, layers)
+        if fewer is None or fewer.program.op_count > WORTH_SHARE * self.whole.op_count:
+            return None
+        totals = WholeProgram.of(fewer)
+        if totals is None:
+            return None
+        program, costs = fewer.program, self.whole_costs()
+        like = Like.of(program, self.fewest.program, self.fewest.stands_in[fewer.ops])
+        return LongerProgram(
+            program, like, LoweringContext.of(program), costs.price.of_part(program, totals.left_out), totals
+        )
