@@ -44,7 +44,7 @@ class _Walk:
         self.operand_ptr, self.result_ptr = arrays.operand_ptr.tolist(), arrays.result_ptr.tolist()
         self.operands, self.maker = arrays.uses["operands"].tolist(), values["value_op"].tolist()
         self.elements, self.element_bytes = values["elements"].tolist(), values["element_bytes"].tolist()
-        self.is_splat = values["is_splat"].tolist()
+        self.is_splat, self.uses = values["is_splat"].tolist(), np.diff(arrays.user_ptr).tolist()
 
     def fusable(self) -> np.ndarray:
         """bool[ops]: False for what is never computed inside others."""
@@ -53,12 +53,41 @@ class _Walk:
             if not may:
                 continue
             value = self.result_ptr[op]
-            leaves = [leaf[o] for o in self._inputs(op) if self.elements[o] == self.elements[value]]
-            if self.splits[value] and len(set(leaves)) > 1 and self._reads_more(value):
-                self.may[op] = False
-            elif leaves:
-                leaf[value] = leaves[0]
+            leaves = [leaf[o] for o in self._alike(op)]
+            leaf[value] = leaves[0] if leaves else value
+            if self.splits[value] and self._reads_more(value):
+                self._written(op, leaf)
         return np.array(self.may, np.bool_)
+
+    def _written(self, op: int, leaf: list[int]) -> None:
+        """Notes the kernel without which readers of the op's result would read two arrays each: the op, or the first
+        of the ops behind it, each with no other reader, from which on there is one array."""
+        behind = [op]
+        while len({leaf[o] for o in self._alike(behind[-1])}) < 2:
+            before = self._only_read_by(behind[-1])
+            if before is None:
+                return
+            behind.append(before)
+        self.may[behind[-1]] = False
+        for each in behind:
+            leaf[self.result_ptr[each]] = self.result_ptr[behind[-1]]
+
+    def _only_read_by(self, op: int) -> int | None:
+        """The op whose result is the one array of the op's size that it reads, and that nothing else reads."""
+        first, alike = self.operand_ptr[op], self._alike(op)
+        reads = [o for o in self.operands[first : self.operand_ptr[op + 1]] if self.bases[o] in alike]
+        if len(reads) != 1:
+            return None
+        value = reads[0]
+        while self.uses[value] == 1 and self.bases[value] != value:
+            view = self.maker[value]
+            value = self.operands[self.operand_ptr[view] + value - self.result_ptr[view]]
+        return self.maker[value] if self.uses[value] == 1 and self.may[self.maker[value]] else None
+
+    def _alike(self, op: int) -> list[int]:
+        """What an op reads that has as many elements as its result."""
+        held = self.elements[self.result_ptr[op]]
+        return [o for o in self._inputs(op) if self.elements[o] == held]
 
     def _inputs(self, op: int) -> list[int]:
         """What an op reads, behind views; no constants."""

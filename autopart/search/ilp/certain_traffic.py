@@ -159,12 +159,12 @@ class _Walk:
     def _apart(self, leaf: int, uses: list[int], products: list[int]) -> list[int]:
         """Of uses by stations that may share kernels, those that read the leaf in kernels apart."""
         maker = self.maker[leaf]
-        joins = self._joins(maker)
-        touched = {region for product in products for region in self.regions.read_by(product)}
         kept: list[int] = []
         for use in uses:
             op = self._reader(use)
-            if int(self.regions.of_op[op]) in touched or (joins and not self.regions.after(op, maker)):
+            if not self.regions.hosts[op].isdisjoint((*products, maker)):
+                continue
+            if self.op_class[maker] == ELEMENTWISE and not self.regions.after(op, maker):
                 continue
             if all(self.regions.after(op, self._reader(other)) for other in kept):
                 kept.append(use)

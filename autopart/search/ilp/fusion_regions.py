@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, OPAQUE, REDUCE, SLICING, UPDATE
 from autopart.search.ilp.certain_kernels import fusable_ops
+from autopart.search.ilp.product_hosts import product_hosts
 
 BREAKERS = (REDUCE, OPAQUE, UPDATE, SLICING)
 """Classes whose results no kernel takes while it is made: what needs them runs in a later kernel."""
@@ -58,6 +60,11 @@ class Regions:
         """The regions that read results of an op."""
         results = range(int(self.arrays.result_ptr[op]), int(self.arrays.result_ptr[op + 1]))
         return {int(self.of_op[r]) for value in results for r in self._readers(value) if self.of_op[r] >= 0}
+
+    @cached_property
+    def hosts(self) -> dict[int, frozenset[int]]:
+        """Per light station, the products in whose kernels it may run."""
+        return product_hosts(self.arrays, self.of_op, np.flatnonzero(self.station), self.read_by)
 
     def after(self, op: int, other: int) -> bool:
         """True where an op needs a breaker's result that needs the other op's, or the other's, if it is a breaker."""

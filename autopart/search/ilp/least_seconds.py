@@ -3,7 +3,7 @@
     matrix work    of products, with the unfilled tiles of short dims
     vector work    of every op that is computed somewhere, once
     bytes          that certainly pass memory (`certain_traffic.py`)
-    launches       of products, look-ups and updates, each a kernel of its own
+    launches       of products, look-ups and updates, each a kernel of its own, and of light ops in kernels apart
 
 Work and bytes count in the shares in which they add up (`kernel_shares.py`), so that the sum over all ops is no more
 than the sum over the kernels of any program that is lowered from it.
@@ -23,6 +23,7 @@ from autopart.costmodel.hardware.devices import (
     MATMUL_LAUNCH,
     ON_CHIP,
     STREAM,
+    UNHIDDEN,
     VECTOR,
     Device,
     device_row,
@@ -98,10 +99,19 @@ def least_seconds(
         )
     computing = work / (row[dtype] * (row[CONV_SHARE] if is_conv else 1.0)) + vector / row[VECTOR]
     streamed = largest / row[STREAM] if known.shares.alone[op] else 0.0
-    seconds = known.shares.work[op] * computing + known.shares.bytes[op] * np.maximum(moved / row[HBM], streamed)
+    seconds = _added(known.shares, op, computing, np.maximum(moved / row[HBM], streamed), float(row[UNHIDDEN]))
     if kind in (MATMUL, CONV):
         return seconds + np.where(work > 0, row[MATMUL_LAUNCH], row[LAUNCH])
-    return seconds + (row[LAUNCH] if kind in (UPDATE, SLICING) and known.station[op] else 0.0)
+    launches = known.station[op] if kind in (UPDATE, SLICING) else known.shares.launched[op]
+    return seconds + row[LAUNCH] * float(launches)
+
+
+def _added(shares: Shares, op: int, computing: np.ndarray, moving: np.ndarray, hidden: float) -> np.ndarray:
+    """float64[strategies]: what an op's computing and traffic add to the seconds of its kernel."""
+    added = shares.work[op] * computing + shares.bytes[op] * moving
+    if not shares.either[op]:
+        return added
+    return np.maximum(computing, moving) + hidden * np.minimum(computing, moving)
 
 
 def _certain_bytes(
