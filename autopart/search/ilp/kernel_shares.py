@@ -14,8 +14,8 @@ whichever way is more, by strategy. Where products and the vector unit work side
 longer: vector work counts only in kernels without products.
 
 A kernel without products takes at least as long as one stream takes for its largest array. That counts for stations
-whose kernels have no other certain traffic: they are *alone*. Of light ops that need each other's kernels to have ended,
-each has a launch.
+whose kernels have no other certain traffic: they are *alone*. Of light ops that need each other's kernels to have
+ended, each has a launch.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ from autopart.costmodel.simulator.op_classes import CONV, MATMUL, OPAQUE, SLICIN
 from autopart.search.ilp.certain_traffic import Traffic
 from autopart.search.ilp.fusion_regions import Regions
 
-MOST_STATIONS = 16
-"""In a region of more stations with traffic none is looked at as to whether it is alone."""
+MOST_STATIONS = 64
+"""In a region of more stations none is looked at as to whether it is alone, or launched if it is moved."""
+
+IF_MOVED = 0.5
+"""Whether a region counts by traffic is decided by what then counts; so much of it where only moves make it count."""
 
 
 class Shares(NamedTuple):
@@ -51,9 +54,16 @@ class Shares(NamedTuple):
     launched: np.ndarray
 
 
-def kernel_shares(arrays: ProgramArrays, regions: Regions, traffic: Traffic, row: np.ndarray) -> Shares:
-    """The shares of every op. `row` is the device's (`device_row`)."""
-    return _Kernels.of(arrays, regions, whole_seconds(arrays, traffic, row), row).shares()
+def kernel_shares(
+    arrays: ProgramArrays, regions: Regions, traffic: Traffic, moved: Traffic, row: np.ndarray
+) -> tuple[Shares, Shares]:
+    """The shares of every op, and those of light ops where something is moved on the way from their only product
+    (`product_hosts.py`). `row` is the device's (`device_row`).
+
+    moved   the traffic where that is so
+    """
+    seconds = whole_seconds(arrays, traffic, row)
+    return _Kernels.of(arrays, regions, seconds, whole_seconds(arrays, moved, row)[2], row).shares()
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ class _Kernels:
     """One program's kernels: what is certain of them.
 
     bytes_s, vector_s    float64[ops]: seconds of certain traffic, and of vector work, of the whole op on one device
+    moved_s              float64[ops]: of certain traffic where something is moved on the way from the only product
     by_bytes             bool[ops]: certain traffic takes longer than all of the op's work
     around[op]           the regions that a product, an update or a look-up reads from; of a product also those that
                          read what it makes
@@ -71,6 +82,7 @@ class _Kernels:
     op_class: np.ndarray
     bytes_s: np.ndarray
     vector_s: np.ndarray
+    moved_s: np.ndarray
     by_bytes: np.ndarray
     around: dict[int, list[int]]
     light: list[int]
@@ -79,7 +91,11 @@ class _Kernels:
 
     @staticmethod
     def of(
-        arrays: ProgramArrays, regions: Regions, seconds: tuple[np.ndarray, np.ndarray, np.ndarray], row: np.ndarray
+        arrays: ProgramArrays,
+        regions: Regions,
+        seconds: tuple[np.ndarray, np.ndarray, np.ndarray],
+        moved_s: np.ndarray,
+        row: np.ndarray,
     ) -> _Kernels:
         (work_s, vector_s, bytes_s), op_class = seconds, arrays.ops["op_class"]
         around: dict[int, list[int]] = {}
@@ -91,33 +107,42 @@ class _Kernels:
             op_class=op_class,
             bytes_s=bytes_s,
             vector_s=vector_s,
+            moved_s=moved_s,
             by_bytes=bytes_s > work_s + vector_s,
             around=around,
-            light=sorted(regions.hosts),
+            light=sorted(regions.hosts.of),
             hidden=float(row[UNHIDDEN]),
             in_turn=bool(row[IN_TURN]),
         )
 
-    def shares(self) -> Shares:
-        """See `Shares`."""
-        count = len(self.op_class)
-        with_product, by_traffic = self._with_product(), self._by_traffic()
-        work, of_bytes = np.ones(count), np.full(count, self.hidden)
-        in_region = np.flatnonzero(self.regions.of_op >= 0)
+    def shares(self) -> tuple[Shares, Shares]:
+        """See `kernel_shares`."""
+        by_traffic = self._by_traffic()
+        work, of_bytes, either = self._counted(by_traffic)
+        moved_bytes, only = of_bytes.copy(), list(self.regions.hosts.only)
+        moved_bytes[only] = np.where(by_traffic[self.regions.of_op[only]], 1.0, of_bytes[only])
+        moved = Shares(work, moved_bytes, either, self._alone(), self._launched())
+        alone, launched = moved.alone.copy(), moved.launched.copy()
+        alone[only] = launched[only] = 0.0
+        return Shares(work, of_bytes, either, alone, launched), moved
+
+    def _counted(self, by_traffic: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`work`, `bytes` and `either` of `Shares`."""
+        count, of_op, hosts = len(self.op_class), self.regions.of_op, self.regions.hosts.of
+        either, of_bytes, hosting = np.zeros(count), np.full(count, self.hidden), self._hosting()
         share_of = np.where(by_traffic, self.hidden, 1.0)
         if not self.in_turn:
-            share_of[with_product], by_traffic[with_product] = 0.0, True
-        work[in_region] = share_of[self.regions.of_op[in_region]]
-        either, hosting = np.zeros(count), self._hosting()
+            share_of[self._with_product()] = 0.0
+        work = np.where(of_op >= 0, share_of[of_op], 1.0)
         for op, around in self.around.items():
             if self.by_bytes[op]:
                 work[op], of_bytes[op] = self.hidden, 1.0
             either[op] = by_traffic[around].all() and not (self.by_bytes[op] and op in hosting)
         for op in self.light:
-            if by_traffic[self.regions.of_op[op]]:
-                in_full = all(self.by_bytes[p] and not either[p] for p in self.regions.hosts[op])
-                of_bytes[op] = 1.0 if in_full else self.hidden
-        return Shares(work, of_bytes, either, self._alone(), self._launched())
+            in_full = all(self.by_bytes[product] and not either[product] for product in hosts[op])
+            if by_traffic[of_op[op]] and in_full:
+                of_bytes[op] = 1.0
+        return work, of_bytes, either
 
     def _with_product(self) -> np.ndarray:
         """bool[regions]: a product's kernel may compute its ops."""
@@ -127,45 +152,50 @@ class _Kernels:
         return found
 
     def _by_traffic(self) -> np.ndarray:
-        """bool[regions]: it counts by traffic."""
-        count, of_op = len(self.op_class), self.regions.of_op
-        vector, apart, in_region = np.zeros(count), np.zeros(count), np.flatnonzero(of_op >= 0)
-        np.add.at(vector, of_op[in_region], self.vector_s[in_region])
-        unhosted = [op for op in self.light if not self.regions.hosts[op]]
-        np.add.at(apart, of_op[unhosted], self.bytes_s[unhosted])
+        """bool[regions]: it counts by traffic, or computes nothing that counts."""
+        count, of_op, hosts = len(self.op_class), self.regions.of_op, self.regions.hosts
+        in_region = np.flatnonzero(of_op >= 0)
+        vector, apart = np.bincount(of_op[in_region], self.vector_s[in_region], minlength=count), np.zeros(count)
+        for op in self.light:
+            if not hosts.of[op] or op in hosts.only:
+                apart[of_op[op]] += self.moved_s[op] * (IF_MOVED if op in hosts.only else 1.0)
         found = apart > vector
         for op, around in self.around.items():
             found[around] |= self.by_bytes[op]
-        return found
+        return found if self.in_turn else found | self._with_product()
 
     def _hosting(self) -> set[int]:
         """The products in whose kernels light stations with certain traffic may run."""
-        return {p for op in self.light if self.bytes_s[op] > 0 for p in self.regions.hosts[op]}
+        return {p for op in self.light if self.bytes_s[op] > 0 for p in self.regions.hosts.of[op]}
 
     def _alone(self) -> np.ndarray:
-        """See `Shares`."""
-        found, stations = np.zeros(len(self.op_class)), dict[int, list[int]]()
+        """See `Shares`, where something is moved on the way from only products."""
+        found, stations, hosts = np.zeros(len(self.op_class)), dict[int, list[int]](), self.regions.hosts
         for op in self.around:
             found[op] = self.op_class[op] in (UPDATE, SLICING)
         for op in self.light:
-            if self.bytes_s[op] > 0:
+            if self.moved_s[op] > 0:
                 stations.setdefault(int(self.regions.of_op[op]), []).append(op)
         for group in stations.values():
             for op in group if len(group) <= MOST_STATIONS else ():
-                others = (other for other in group if other != op)
-                found[op] = not self.regions.hosts[op] and all(self._apart(op, other) for other in others)
+                no_product = op in hosts.only or not hosts.of[op]
+                found[op] = no_product and all(self.regions.apart(op, other) for other in group if other != op)
         return found
 
-    def _apart(self, op: int, other: int) -> bool:
-        return self.regions.after(op, other) or self.regions.after(other, op)
-
     def _launched(self) -> np.ndarray:
-        """See `Shares`: in each region, ops that each need the kernel of the one before to have ended."""
-        found, last = np.zeros(len(self.op_class)), dict[int, int]()
+        """The same: in each region, ops that each need the kernel of the one before to have ended, and then, where
+        these are few, those that are moved away from their only product."""
+        found, region = np.zeros(len(self.op_class)), self.regions.of_op.tolist()
+        launched: dict[int, list[int]] = {}
         for op in self.light:
-            region = int(self.regions.of_op[op])
-            if not self.regions.hosts[op] and (region not in last or self.regions.after(op, last[region])):
-                found[op], last[region] = 1.0, op
+            others = launched.setdefault(region[op], [])
+            if not self.regions.hosts.of[op] and (not others or self.regions.after(op, others[-1])):
+                others.append(op)
+        for op in sorted(self.regions.hosts.only):
+            others = launched[region[op]]
+            if len(others) < MOST_STATIONS and all(self.regions.apart(op, other) for other in others):
+                others.append(op)
+        found[[op for ops in launched.values() for op in ops]] = 1.0
         return found
 
 

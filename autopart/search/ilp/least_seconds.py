@@ -31,7 +31,7 @@ from autopart.costmodel.hardware.devices import (
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.compute import roofline_s
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, SLICING, UPDATE
-from autopart.search.ilp.certain_traffic import Traffic, certain_traffic
+from autopart.search.ilp.certain_traffic import Traffic
 from autopart.search.ilp.fusion_regions import Regions
 from autopart.search.ilp.kernel_shares import Shares, kernel_shares
 from autopart.search.ilp.labels import Label, local_dims, ways
@@ -54,23 +54,34 @@ class Certain(NamedTuple):
 
 
 def certain(
-    arrays: ProgramArrays, parts: Regions, row: np.ndarray, of_op: np.ndarray, member: Sequence[int]
-) -> Certain:
-    """What is certain of all ops of a node at once, at the op `member[node]`; `of_op[op]` is an op's node, or -1."""
-    traffic = certain_traffic(arrays, parts)
-    shares = kernel_shares(arrays, parts, traffic, row)
+    arrays: ProgramArrays,
+    parts: Regions,
+    traffic: tuple[Traffic, Traffic],
+    row: np.ndarray,
+    of_op: np.ndarray,
+    member: Sequence[int],
+) -> tuple[Certain, Certain]:
+    """What is certain of all ops of a node at once, at the op `member[node]`; `of_op[op]` is an op's node, or -1. And
+    what is where something is moved on the way from each light op's only product (`product_hosts.py`). `traffic` is
+    `certain_traffic` of the program."""
+    shares = kernel_shares(arrays, parts, *traffic, row)
     ops = np.flatnonzero(of_op >= 0)
     stands = np.arange(len(of_op))
     stands[ops] = np.array(member, np.int64)[of_op[ops]]
     use_op, value_op = arrays.uses["use_op"], arrays.values["value_op"]
     at_use = np.arange(len(use_op)) - arrays.operand_ptr[use_op] + arrays.operand_ptr[stands[use_op]]
     at_value = np.arange(len(value_op)) - arrays.result_ptr[value_op] + arrays.result_ptr[stands[value_op]]
-    return Certain(
-        Traffic(_least(traffic.reads, at_use), _least(traffic.writes, at_value)),
-        Shares(*(_least(column, stands) for column in shares)),
-        _least(parts.computed.astype(float), stands) > 0,
-        _least(parts.station.astype(float), stands) > 0,
+    computed, station = (_least(each.astype(float), stands) > 0 for each in (parts.computed, parts.station))
+    by_itself, moved = (
+        Certain(
+            Traffic(_least(passing.reads, at_use), _least(passing.writes, at_value)),
+            Shares(*(_least(column, stands) for column in counted)),
+            computed,
+            station,
+        )
+        for passing, counted in zip(traffic, shares, strict=True)
     )
+    return by_itself, moved
 
 
 def _least(figures: np.ndarray, place: np.ndarray) -> np.ndarray:
