@@ -116,7 +116,7 @@ def shares_of_states(start: Partitioning, states: int, seed: int = 0) -> np.ndar
         taken = model.flow.taken_least(choice.tolist())
         jobs = least_jobs(move for move in taken if move not in model.table.planned)
         model.table.learn_least(jobs, [job.answer(task) for job in jobs])
-        moves = sum(m[choice[u], choice[v]] for (u, v), m in model.flow.edges(model.table, least=True).items())
+        moves = sum(m[choice[u], choice[v]] for (u, v), m in model.least_edges().items())
         kernels_s = float((run.node_s * run.node_trips)[kernels].sum())
         found.append((ops / max(1e-30, kernels_s), (ops + moves) / max(1e-30, run.serial_s)))
     return np.array(found)
@@ -151,7 +151,7 @@ def test_softmax_reads_its_products_twice_and_writes_them_once_however_it_is_fus
     start = began(*PROGRAMS["attention"], "tpu_v3")
     program = start.program
     arrays = program_arrays(program, selects_updates=False)
-    traffic = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
+    traffic, _ = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
     scores, weighted = (op for op in range(program.op_count) if program.spec(op).kind == "dot_general")
     largest, total = (op for op in range(program.op_count) if program.spec(op).kind == "reduce")
     assert traffic.writes[int(program.result_ptr[scores])] == 4
@@ -164,7 +164,7 @@ def test_what_an_update_may_do_in_the_kernel_of_its_gradient_is_not_read_twice()
     start = began(*PROGRAMS["perceptron"], "tpu_v3")
     program = start.program
     arrays = program_arrays(program, selects_updates=False)
-    traffic = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
+    traffic, _ = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
     for op in range(program.op_count):
         if program.spec(op).kind == "subtract" and program.type_of(int(program.result_ptr[op])).shape[0] != 8192:
             assert traffic.reads[program.operand_ptr[op]] == 4, "the parameter"

@@ -14,8 +14,8 @@ wherever they are looked at, so unlike leaves have paths apart, and a kernel tha
 
     read once    stations that may run in one kernel read a leaf together: one of them counts, and more of them only
                  where a reduction between two of them keeps their kernels apart. Products never share a kernel
-    not at all   by what may run inside the kernel that makes the leaf
-    written      what a product makes and a kernel apart reads, at the least on the path there; outputs
+    not at all   by what may run inside the kernel that makes the leaf, unless something is moved on the way
+    written      what a kernel makes and a kernel apart reads, at the least on the path there; outputs
 
 Where arrays may stay on the chip, bytes count only if they exceed it.
 """
@@ -45,8 +45,9 @@ class Traffic(NamedTuple):
     writes: np.ndarray
 
 
-def certain_traffic(arrays: ProgramArrays, parts: Regions) -> Traffic:
-    """The certain traffic of a program, for any partitioning of it, by what may run in one kernel."""
+def certain_traffic(arrays: ProgramArrays, parts: Regions) -> tuple[Traffic, Traffic]:
+    """The certain traffic of a program, for any partitioning of it, by what may run in one kernel; and the traffic
+    where something is moved on the way from each light op's only product (`product_hosts.py`) to the op."""
     return _Walk(arrays, parts).traffic()
 
 
@@ -85,9 +86,10 @@ class _Walk:
                             leaf[value], least[value] = leaf[operand], on_path
         return leaf, least
 
-    def traffic(self) -> Traffic:
-        """See `Traffic`."""
-        reads = np.zeros(len(self.operands))
+    def traffic(self) -> tuple[Traffic, Traffic]:
+        """See `certain_traffic`."""
+        reads, moved, writes = np.zeros(len(self.operands)), np.zeros(len(self.operands)), self._writes()
+        written = np.zeros(len(writes))
         shared: dict[tuple[int, int], list[int]] = {}
         products: dict[tuple[int, int], list[int]] = {}
         alone: list[int] = []
@@ -106,9 +108,13 @@ class _Walk:
             kept = self._apart(place[0], shared.get(place, []), [self._reader(use) for use in by_products])
             for use in (*kept, *by_products):
                 reads[use] = self._read_bytes(use, kept)
+            writes[place[0]] = max(writes[place[0]], self._written_for(place[0], kept))
+            for use in self._apart_if_moved(place[0], shared.get(place, []), kept):
+                moved[use] = self._read_bytes(use, kept)
+                written[place[0]] = written[place[0]] or self.least[self.operands[use]]
         for use in alone:
             reads[use] = self._read_bytes(use, [])
-        return Traffic(reads, self._writes())
+        return Traffic(reads, writes), Traffic(np.maximum(reads, moved), np.maximum(writes, written))
 
     def _reader(self, use: int) -> int:
         return int(self.arrays.uses["use_op"][use])
@@ -159,16 +165,33 @@ class _Walk:
     def _apart(self, leaf: int, uses: list[int], products: list[int]) -> list[int]:
         """Of uses by stations that may share kernels, those that read the leaf in kernels apart."""
         maker = self.maker[leaf]
-        joins = self._joins(maker)
-        touched = {region for product in products for region in self.regions.read_by(product)}
         kept: list[int] = []
         for use in uses:
             op = self._reader(use)
-            if int(self.regions.of_op[op]) in touched or (joins and not self.regions.after(op, maker)):
+            if not self.regions.hosts.of[op].isdisjoint((*products, maker)):
+                continue
+            if self.op_class[maker] == ELEMENTWISE and not self.regions.after(op, maker):
                 continue
             if all(self.regions.after(op, self._reader(other)) for other in kept):
                 kept.append(use)
         return kept
+
+    def _written_for(self, leaf: int, uses: list[int]) -> float:
+        """Bytes of an element that are written because of uses that read the leaf in kernels apart from its own."""
+        maker = self.maker[leaf]
+        if not self.regions.station[maker] or self.op_class[maker] == UPDATE:
+            return 0.0
+        return max((self.least[self.operands[use]] for use in uses), default=0.0)
+
+    def _apart_if_moved(self, leaf: int, uses: list[int], kept: list[int]) -> list[int]:
+        """Of uses by stations whose only product makes the leaf, those that read it in kernels apart if it is moved."""
+        found: list[int] = []
+        for use in uses:
+            op, only = self._reader(use), self.regions.hosts.only
+            others = (self._reader(other) for other in (*kept, *found))
+            if only.get(op) == self.maker[leaf] and all(self.regions.apart(op, other) for other in others):
+                found.append(use)
+        return found
 
     def _writes(self) -> np.ndarray:
         """Bytes of an element of each value that are certainly written."""

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, OPAQUE, REDUCE, SLICING, UPDATE
 from autopart.search.ilp.certain_kernels import fusable_ops
+from autopart.search.ilp.product_hosts import Hosts, product_hosts
 
 BREAKERS = (REDUCE, OPAQUE, UPDATE, SLICING)
 """Classes whose results no kernel takes while it is made: what needs them runs in a later kernel."""
@@ -59,6 +61,11 @@ class Regions:
         results = range(int(self.arrays.result_ptr[op]), int(self.arrays.result_ptr[op + 1]))
         return {int(self.of_op[r]) for value in results for r in self._readers(value) if self.of_op[r] >= 0}
 
+    @cached_property
+    def hosts(self) -> Hosts:
+        """The products in whose kernels light stations may run."""
+        return product_hosts(self.arrays, self.of_op, np.flatnonzero(self.station), self.read_by)
+
     def after(self, op: int, other: int) -> bool:
         """True where an op needs a breaker's result that needs the other op's, or the other's, if it is a breaker."""
         seen, front = set[int](), {op}
@@ -74,6 +81,10 @@ class Regions:
             op_class = self.arrays.ops["op_class"]
             self._breakers[op] = frozenset(b for b in self.behind(op) if int(op_class[b]) in BREAKERS)
         return self._breakers[op]
+
+    def apart(self, op: int, other: int) -> bool:
+        """True where either of two ops is after the other."""
+        return self.after(op, other) or self.after(other, op)
 
     def behind(self, op: int) -> frozenset[int]:
         """The ops in its scope that an op reads from, through elementwise ops and views; the nearest of many."""

@@ -2,17 +2,25 @@
 
     seconds of a kernel = launch + max(C, M) + u min(C, M)  >=  launch + a C + b M    for 1 and u as a and b, either way
 
-Which ops share a kernel is not known, so the same a and b must hold for all that may: what may run with a product that
-computes for longer than it reads counts its computing in full, and u of its traffic. Where a product mostly reads, and
-in regions that no product computes in, traffic counts in full and u of the computing. Where products and the vector
-unit work side by side, a product's kernel takes the longer: vector work counts only in kernels without products.
+Which ops share a kernel is not known, so the same a and b must hold for all that may. A region (`fusion_regions.py`)
+counts either way, for all of its ops:
+
+    by work       computing in full, u of the traffic: as a product does that computes for longer than it reads
+    by traffic    u of the computing; traffic in full in kernels that no product runs in (`product_hosts.py`), and
+                  u of it in those of products that count by work
+
+A product whose regions are all by traffic adds no more than u of either to what it takes by itself, so that it counts
+whichever way is more, by strategy. Where products and the vector unit work side by side, a product's kernel takes the
+longer: vector work counts only in kernels without products.
 
 A kernel without products takes at least as long as one stream takes for its largest array. That counts for stations
-whose kernels have no other certain traffic: they are *alone*.
+whose kernels have no other certain traffic: they are *alone*. Of light ops that need each other's kernels to have
+ended, each has a launch.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,54 +31,172 @@ from autopart.costmodel.simulator.op_classes import CONV, MATMUL, OPAQUE, SLICIN
 from autopart.search.ilp.certain_traffic import Traffic
 from autopart.search.ilp.fusion_regions import Regions
 
-MOST_STATIONS = 16
-"""In a region of more stations none is looked at as to whether it is alone."""
+MOST_STATIONS = 64
+"""In a region of more stations none is looked at as to whether it is alone, or launched if it is moved."""
+
+IF_MOVED = 0.5
+"""Whether a region counts by traffic is decided by what then counts; so much of it where only moves make it count."""
 
 
 class Shares(NamedTuple):
     """float64[ops] each.
 
     work, bytes    the shares of an op's computing and of its bytes' seconds that count
+    either         1 where these may be 1 and u, or u and 1, whichever is more
     alone          1 where a station's kernel has no product, and no other station with certain traffic
+    launched       1 for a light op whose kernel is no product's, and no other such op's
     """
 
     work: np.ndarray
     bytes: np.ndarray
+    either: np.ndarray
     alone: np.ndarray
+    launched: np.ndarray
 
 
-def kernel_shares(arrays: ProgramArrays, regions: Regions, traffic: Traffic, row: np.ndarray) -> Shares:
-    """The shares of every op. `row` is the device's (`device_row`)."""
-    hidden, ops = float(row[UNHIDDEN]), arrays.ops
-    work_s, vector_s, bytes_s = whole_seconds(arrays, traffic, row)
-    count = len(ops)
-    vector_of, bytes_of = np.zeros(count), np.zeros(count)
-    light = np.flatnonzero(regions.of_op >= 0)
-    np.add.at(vector_of, regions.of_op[light], vector_s[light])
-    np.add.at(bytes_of, regions.of_op[light], bytes_s[light])
-    in_full = {"work": np.zeros(count, np.bool_), "bytes": np.zeros(count, np.bool_)}
-    joined: dict[int, list[int]] = {}
-    with_product, shares = np.zeros(count, np.bool_), Shares(np.ones(count), np.full(count, hidden), np.zeros(count))
-    for op in np.flatnonzero(regions.station & np.isin(ops["op_class"], (MATMUL, CONV, UPDATE, SLICING))).tolist():
-        is_product = ops["op_class"][op] in (MATMUL, CONV)
-        read_by = regions.read_by(op) if is_product else set[int]()
-        touched = sorted(read_by | regions.read_from(op))
-        with_product[touched] |= is_product
-        shares.alone[op] = not is_product
-        for region in read_by:
-            joined.setdefault(region, []).append(op)
-        if bytes_s[op] > work_s[op] + vector_s[op]:
-            shares.work[op], shares.bytes[op] = hidden, 1.0
-            in_full["bytes"][touched] = True
-        else:
-            in_full["work"][sorted(read_by)] = True
-    traffic_first = ~in_full["work"] & (bytes_of > vector_of)
-    share_of = np.where(traffic_first | in_full["bytes"], hidden, 1.0)
-    if not row[IN_TURN]:
-        share_of[with_product] = 0.0
-    shares.work[light] = share_of[regions.of_op[light]]
-    shares.bytes[light] = np.where(traffic_first, 1.0, hidden)[regions.of_op[light]]
-    return shares
+def kernel_shares(
+    arrays: ProgramArrays, regions: Regions, traffic: Traffic, moved: Traffic, row: np.ndarray
+) -> tuple[Shares, Shares]:
+    """The shares of every op, and those of light ops where something is moved on the way from their only product
+    (`product_hosts.py`). `row` is the device's (`device_row`).
+
+    moved   the traffic where that is so
+    """
+    seconds = whole_seconds(arrays, traffic, row)
+    return _Kernels.of(arrays, regions, seconds, whole_seconds(arrays, moved, row)[2], row).shares()
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """One program's kernels: what is certain of them.
+
+    bytes_s, vector_s    float64[ops]: seconds of certain traffic, and of vector work, of the whole op on one device
+    moved_s              float64[ops]: of certain traffic where something is moved on the way from the only product
+    by_bytes             bool[ops]: certain traffic takes longer than all of the op's work
+    around[op]           the regions that a product, an update or a look-up reads from; of a product also those that
+                         read what it makes
+    light                stations of regions, in order
+    """
+
+    regions: Regions
+    op_class: np.ndarray
+    bytes_s: np.ndarray
+    vector_s: np.ndarray
+    moved_s: np.ndarray
+    by_bytes: np.ndarray
+    around: dict[int, list[int]]
+    light: list[int]
+    hidden: float
+    in_turn: bool
+
+    @staticmethod
+    def of(
+        arrays: ProgramArrays,
+        regions: Regions,
+        seconds: tuple[np.ndarray, np.ndarray, np.ndarray],
+        moved_s: np.ndarray,
+        row: np.ndarray,
+    ) -> _Kernels:
+        (work_s, vector_s, bytes_s), op_class = seconds, arrays.ops["op_class"]
+        around: dict[int, list[int]] = {}
+        for op in np.flatnonzero(regions.station & np.isin(op_class, (MATMUL, CONV, UPDATE, SLICING))).tolist():
+            made = regions.read_by(op) if op_class[op] in (MATMUL, CONV) else set[int]()
+            around[op] = sorted(regions.read_from(op) | made)
+        return _Kernels(
+            regions=regions,
+            op_class=op_class,
+            bytes_s=bytes_s,
+            vector_s=vector_s,
+            moved_s=moved_s,
+            by_bytes=bytes_s > work_s + vector_s,
+            around=around,
+            light=sorted(regions.hosts.of),
+            hidden=float(row[UNHIDDEN]),
+            in_turn=bool(row[IN_TURN]),
+        )
+
+    def shares(self) -> tuple[Shares, Shares]:
+        """See `kernel_shares`."""
+        by_traffic = self._by_traffic()
+        work, of_bytes, either = self._counted(by_traffic)
+        moved_bytes, only = of_bytes.copy(), list(self.regions.hosts.only)
+        moved_bytes[only] = np.where(by_traffic[self.regions.of_op[only]], 1.0, of_bytes[only])
+        moved = Shares(work, moved_bytes, either, self._alone(), self._launched())
+        alone, launched = moved.alone.copy(), moved.launched.copy()
+        alone[only] = launched[only] = 0.0
+        return Shares(work, of_bytes, either, alone, launched), moved
+
+    def _counted(self, by_traffic: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """`work`, `bytes` and `either` of `Shares`."""
+        count, of_op, hosts = len(self.op_class), self.regions.of_op, self.regions.hosts.of
+        either, of_bytes, hosting = np.zeros(count), np.full(count, self.hidden), self._hosting()
+        share_of = np.where(by_traffic, self.hidden, 1.0)
+        if not self.in_turn:
+            share_of[self._with_product()] = 0.0
+        work = np.where(of_op >= 0, share_of[of_op], 1.0)
+        for op, around in self.around.items():
+            if self.by_bytes[op]:
+                work[op], of_bytes[op] = self.hidden, 1.0
+            either[op] = by_traffic[around].all() and not (self.by_bytes[op] and op in hosting)
+        for op in self.light:
+            in_full = all(self.by_bytes[product] and not either[product] for product in hosts[op])
+            if by_traffic[of_op[op]] and in_full:
+                of_bytes[op] = 1.0
+        return work, of_bytes, either
+
+    def _with_product(self) -> np.ndarray:
+        """bool[regions]: a product's kernel may compute its ops."""
+        found = np.zeros(len(self.op_class), np.bool_)
+        for op, around in self.around.items():
+            found[around] |= self.op_class[op] in (MATMUL, CONV)
+        return found
+
+    def _by_traffic(self) -> np.ndarray:
+        """bool[regions]: it counts by traffic, or computes nothing that counts."""
+        count, of_op, hosts = len(self.op_class), self.regions.of_op, self.regions.hosts
+        in_region = np.flatnonzero(of_op >= 0)
+        vector, apart = np.bincount(of_op[in_region], self.vector_s[in_region], minlength=count), np.zeros(count)
+        for op in self.light:
+            if not hosts.of[op] or op in hosts.only:
+                apart[of_op[op]] += self.moved_s[op] * (IF_MOVED if op in hosts.only else 1.0)
+        found = apart > vector
+        for op, around in self.around.items():
+            found[around] |= self.by_bytes[op]
+        return found if self.in_turn else found | self._with_product()
+
+    def _hosting(self) -> set[int]:
+        """The products in whose kernels light stations with certain traffic may run."""
+        return {p for op in self.light if self.bytes_s[op] > 0 for p in self.regions.hosts.of[op]}
+
+    def _alone(self) -> np.ndarray:
+        """See `Shares`, where something is moved on the way from only products."""
+        found, stations, hosts = np.zeros(len(self.op_class)), dict[int, list[int]](), self.regions.hosts
+        for op in self.around:
+            found[op] = self.op_class[op] in (UPDATE, SLICING)
+        for op in self.light:
+            if self.moved_s[op] > 0:
+                stations.setdefault(int(self.regions.of_op[op]), []).append(op)
+        for group in stations.values():
+            for op in group if len(group) <= MOST_STATIONS else ():
+                no_product = op in hosts.only or not hosts.of[op]
+                found[op] = no_product and all(self.regions.apart(op, other) for other in group if other != op)
+        return found
+
+    def _launched(self) -> np.ndarray:
+        """The same: in each region, ops that each need the kernel of the one before to have ended, and then, where
+        these are few, those that are moved away from their only product."""
+        found, region = np.zeros(len(self.op_class)), self.regions.of_op.tolist()
+        launched: dict[int, list[int]] = {}
+        for op in self.light:
+            others = launched.setdefault(region[op], [])
+            if not self.regions.hosts.of[op] and (not others or self.regions.after(op, others[-1])):
+                others.append(op)
+        for op in sorted(self.regions.hosts.only):
+            others = launched[region[op]]
+            if len(others) < MOST_STATIONS and all(self.regions.apart(op, other) for other in others):
+                others.append(op)
+        found[[op for ops in launched.values() for op in ops]] = 1.0
+        return found
 
 
 def whole_seconds(

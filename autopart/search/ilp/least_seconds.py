@@ -3,7 +3,7 @@
     matrix work    of products, with the unfilled tiles of short dims
     vector work    of every op that is computed somewhere, once
     bytes          that certainly pass memory (`certain_traffic.py`)
-    launches       of products, look-ups and updates, each a kernel of its own
+    launches       of products, look-ups and updates, each a kernel of its own, and of light ops in kernels apart
 
 Work and bytes count in the shares in which they add up (`kernel_shares.py`), so that the sum over all ops is no more
 than the sum over the kernels of any program that is lowered from it.
@@ -23,6 +23,7 @@ from autopart.costmodel.hardware.devices import (
     MATMUL_LAUNCH,
     ON_CHIP,
     STREAM,
+    UNHIDDEN,
     VECTOR,
     Device,
     device_row,
@@ -30,7 +31,7 @@ from autopart.costmodel.hardware.devices import (
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.compute import roofline_s
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, SLICING, UPDATE
-from autopart.search.ilp.certain_traffic import Traffic, certain_traffic
+from autopart.search.ilp.certain_traffic import Traffic
 from autopart.search.ilp.fusion_regions import Regions
 from autopart.search.ilp.kernel_shares import Shares, kernel_shares
 from autopart.search.ilp.labels import Label, local_dims, ways
@@ -53,23 +54,34 @@ class Certain(NamedTuple):
 
 
 def certain(
-    arrays: ProgramArrays, parts: Regions, row: np.ndarray, of_op: np.ndarray, member: Sequence[int]
-) -> Certain:
-    """What is certain of all ops of a node at once, at the op `member[node]`; `of_op[op]` is an op's node, or -1."""
-    traffic = certain_traffic(arrays, parts)
-    shares = kernel_shares(arrays, parts, traffic, row)
+    arrays: ProgramArrays,
+    parts: Regions,
+    traffic: tuple[Traffic, Traffic],
+    row: np.ndarray,
+    of_op: np.ndarray,
+    member: Sequence[int],
+) -> tuple[Certain, Certain]:
+    """What is certain of all ops of a node at once, at the op `member[node]`; `of_op[op]` is an op's node, or -1. And
+    what is where something is moved on the way from each light op's only product (`product_hosts.py`). `traffic` is
+    `certain_traffic` of the program."""
+    shares = kernel_shares(arrays, parts, *traffic, row)
     ops = np.flatnonzero(of_op >= 0)
     stands = np.arange(len(of_op))
     stands[ops] = np.array(member, np.int64)[of_op[ops]]
     use_op, value_op = arrays.uses["use_op"], arrays.values["value_op"]
     at_use = np.arange(len(use_op)) - arrays.operand_ptr[use_op] + arrays.operand_ptr[stands[use_op]]
     at_value = np.arange(len(value_op)) - arrays.result_ptr[value_op] + arrays.result_ptr[stands[value_op]]
-    return Certain(
-        Traffic(_least(traffic.reads, at_use), _least(traffic.writes, at_value)),
-        Shares(*(_least(column, stands) for column in shares)),
-        _least(parts.computed.astype(float), stands) > 0,
-        _least(parts.station.astype(float), stands) > 0,
+    computed, station = (_least(each.astype(float), stands) > 0 for each in (parts.computed, parts.station))
+    by_itself, moved = (
+        Certain(
+            Traffic(_least(passing.reads, at_use), _least(passing.writes, at_value)),
+            Shares(*(_least(column, stands) for column in counted)),
+            computed,
+            station,
+        )
+        for passing, counted in zip(traffic, shares, strict=True)
     )
+    return by_itself, moved
 
 
 def _least(figures: np.ndarray, place: np.ndarray) -> np.ndarray:
@@ -98,10 +110,19 @@ def least_seconds(
         )
     computing = work / (row[dtype] * (row[CONV_SHARE] if is_conv else 1.0)) + vector / row[VECTOR]
     streamed = largest / row[STREAM] if known.shares.alone[op] else 0.0
-    seconds = known.shares.work[op] * computing + known.shares.bytes[op] * np.maximum(moved / row[HBM], streamed)
+    seconds = _added(known.shares, op, computing, np.maximum(moved / row[HBM], streamed), float(row[UNHIDDEN]))
     if kind in (MATMUL, CONV):
         return seconds + np.where(work > 0, row[MATMUL_LAUNCH], row[LAUNCH])
-    return seconds + (row[LAUNCH] if kind in (UPDATE, SLICING) and known.station[op] else 0.0)
+    launches = known.station[op] if kind in (UPDATE, SLICING) else known.shares.launched[op]
+    return seconds + row[LAUNCH] * float(launches)
+
+
+def _added(shares: Shares, op: int, computing: np.ndarray, moving: np.ndarray, hidden: float) -> np.ndarray:
+    """float64[strategies]: what an op's computing and traffic add to the seconds of its kernel."""
+    added = shares.work[op] * computing + shares.bytes[op] * moving
+    if not shares.either[op]:
+        return added
+    return np.maximum(computing, moving) + hidden * np.minimum(computing, moving)
 
 
 def _certain_bytes(

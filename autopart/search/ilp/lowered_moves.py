@@ -9,8 +9,9 @@ two: to the layout in which the value waits, and from there to its reader.
 
 A use that reads stretches has the plan to the tile, or to the whole dim, and the step from there.
 
-    (17, 2) -> (1, 0)     by way of (1, 2), (1, 0), (0, 2), (0, 0): what is pending is reduced into what the reader
-                          wants, or whole; other axes wait as they were left, or whole where an action keeps them
+    (17, 2) -> (1, 0)     by way of (1, 2), (1, 0), (0, 2), (0, 0), (2, 0): what is pending is reduced into what the
+                          reader wants, into what an action tiles, or whole; other axes wait as they were left, as they
+                          are read, or whole where an action keeps them
 """
 
 from __future__ import annotations
@@ -103,7 +104,8 @@ class PlannedMoves:
         """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in: without
         the latency of a reduction that may be combined, and with it."""
         best, alone, sizes = math.inf, math.inf, self.mesh.axis_sizes
-        for waits in itertools.product(*map(_between, source, target)):
+        between = (_between(*codes, len(self.type_.shape)) for codes in zip(source, target, strict=True))
+        for waits in itertools.product(*between):
             if divides(self.type_.shape, waits, sizes):
                 by_itself, combined = self.seconds(source, waits) if waits != source else (0.0, 0.0)
                 second = self.seconds(waits, target)[0] if waits != target else 0.0
@@ -111,10 +113,12 @@ class PlannedMoves:
         return best, alone
 
 
-def _between(source: int, target: int) -> list[int]:
-    """What an axis may do while a value waits that it leaves as `source` and reads as `target`."""
+def _between(source: int, target: int, dims: int) -> list[int]:
+    """What an axis may do while a value of so many dims waits that it leaves as `source` and reads as `target`."""
     (tile,) = in_tiles((target,))
-    return list(dict.fromkeys((tile, 0) if is_pending(source) and source != tile else (source, tile, 0)))
+    if is_pending(source) and source != tile:
+        return [tile, *(code for code in range(dims + 1) if code != tile)]
+    return list(dict.fromkeys((source, tile, 0)))
 
 
 @dataclass(frozen=True)

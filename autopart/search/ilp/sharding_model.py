@@ -21,14 +21,16 @@ from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
 from autopart.costmodel.simulator.narrow_moves import narrow_moves, narrow_uses
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
+from autopart.search.ilp.certain_traffic import Traffic, certain_traffic
 from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
 from autopart.search.ilp.fusion_regions import Regions, regions
 from autopart.search.ilp.held_bytes import Liveness, node_bytes
-from autopart.search.ilp.least_seconds import certain, least_seconds
+from autopart.search.ilp.least_seconds import Certain, certain, least_seconds
 from autopart.search.ilp.nodes import Nodes
 from autopart.search.ilp.op_seconds import SimulatedWork, planned_seconds
 from autopart.search.ilp.pending_ways import PendingWays
 from autopart.search.ilp.prices import PriceJob, Prices, price_jobs
+from autopart.search.ilp.reduced_between import Between, between
 from autopart.search.ilp.solver import PairwiseProblem
 from autopart.search.ilp.soon_read import read_soon
 from autopart.spmd.device_local import LoweringContext
@@ -94,14 +96,38 @@ class Model:
     def least(self) -> PairwiseProblem:
         """The problem whose costs are never more than the simulator's, whatever is fused, combined and shared."""
         seconds = [trips * once for trips, once in zip(self.trips(), self.least_once, strict=True)]
-        return self._problem(seconds, self.flow, Liveness.of_arguments(self.nodes), least=True)
+        return self._problem(seconds, self.least_edges(), Liveness.of_arguments(self.nodes))
 
-    @cached_property
+    def least_edges(self) -> dict[tuple[int, int], np.ndarray]:
+        """Seconds between strategies of two nodes u <= v at least: of moves, and of what they keep apart."""
+        program, edges = self.nodes.start.program, self.flow.edges(self.table, least=True)
+        for key, matrix in self.between.edges(program.scope_trips[program.op_scope].astype(float)).items():
+            edges[key] = edges[key] + matrix if key in edges else matrix
+        return edges
+
+    @property
     def least_once(self) -> list[np.ndarray]:
         """Per node, for each strategy, the seconds that one run of one of its ops takes at least."""
-        nodes, sizes = self.nodes, self.nodes.start.mesh.axis_sizes
-        known = certain(self.arrays, self.parts, device_row(self.device), nodes.of_op, nodes.member)
-        found: list[np.ndarray] = []
+        return self._least_once[0]
+
+    @cached_property
+    def between(self) -> Between:
+        """What ops cost more where a sum is reduced between a product and them."""
+        return between(self.nodes, self.arrays, self.parts, self._traffic, *self._least_once)
+
+    @cached_property
+    def _traffic(self) -> tuple[Traffic, Traffic]:
+        return certain_traffic(self.arrays, self.parts)
+
+    @cached_property
+    def _least_once(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """`least_once`, and the same where something is moved on the way from each light op's only product."""
+        nodes, row = self.nodes, device_row(self.device)
+        by_itself, moved = certain(self.arrays, self.parts, self._traffic, row, nodes.of_op, nodes.member)
+        return self._least_seconds(by_itself), self._least_seconds(moved)
+
+    def _least_seconds(self, known: Certain) -> list[np.ndarray]:
+        nodes, sizes, found = self.nodes, self.nodes.start.mesh.axis_sizes, list[np.ndarray]()
         for node, options in enumerate(nodes.strategies):
             op = nodes.member[node]
             if options is None:
@@ -136,7 +162,7 @@ class Model:
 
     def problem_of(self, costs: PlanCosts, held: Liveness) -> PairwiseProblem:
         """The problem of a plan, by the prices of moves that are known now."""
-        return self._problem(costs.seconds, costs.flow, held, least=False)
+        return self._problem(costs.seconds, costs.flow.edges(self.table, least=False), held)
 
     def trips(self) -> np.ndarray:
         """float64[nodes]: how often the ops of a node run in all."""
@@ -144,8 +170,9 @@ class Model:
         runs = program.scope_trips[program.op_scope].astype(float)
         return np.bincount(of_op[of_op >= 0], runs[of_op >= 0], minlength=self.nodes.count)
 
-    def _problem(self, seconds: list[np.ndarray], flow: Flow, held: Liveness, *, least: bool) -> PairwiseProblem:
-        edges = flow.edges(self.table, least=least)
+    def _problem(
+        self, seconds: list[np.ndarray], edges: dict[tuple[int, int], np.ndarray], held: Liveness
+    ) -> PairwiseProblem:
         costs = [own + edges.pop((i, i)).diagonal() if (i, i) in edges else own for i, own in enumerate(seconds)]
         usages, intervals = held.usages(node_bytes(self.nodes, self.device.layout_tile))
         costs += [np.zeros(1)] * (len(usages) - len(costs))

@@ -1,0 +1,97 @@
+"""Which light ops does a bound take to run in kernels without products, and what does it count there?"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from autopart.core.partitioning import Partitioning
+from autopart.costmodel.hardware.devices import device, device_row
+from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
+from autopart.search.ilp.certain_traffic import certain_traffic
+from autopart.search.ilp.fusion_regions import Regions, regions
+from autopart.search.ilp.kernel_shares import kernel_shares
+from experiments.ilp.small import SMALL, f32
+from tests.search.test_ilp import model_of, task_of
+from tests.search.test_ilp_least_costs import began
+
+
+def parts_of(fun, *args) -> tuple[Partitioning, ProgramArrays, Regions]:
+    start = began(fun, args, "tpu_v3")
+    arrays = program_arrays(start.program, selects_updates=True)
+    return start, arrays, regions(arrays, 8, into_matmul=True)
+
+
+def ops_of(start: Partitioning, kind: str) -> list[int]:
+    return [op for op in range(start.program.op_count) if start.program.spec(op).kind == kind]
+
+
+def test_what_waits_for_a_mean_runs_in_no_products_kernel():
+    start, arrays, parts = parts_of(
+        lambda x, w: (lambda h: ((h - h.mean(0)) ** 2).sum(0))(x @ w), f32(512, 256), f32(256, 512)
+    )
+    (product,), (mean, variance) = ops_of(start, "dot_general"), ops_of(start, "reduce")
+    assert parts.hosts.of[mean] == {product}
+    assert parts.hosts.of[variance] == set()
+    assert parts.hosts.only[mean] == product
+    row = device_row(device("tpu_v3"))
+    by_itself, moved = kernel_shares(arrays, parts, *certain_traffic(arrays, parts), row)
+    assert by_itself.launched[[mean, variance]].tolist() == [0, 1]
+    assert moved.launched[[mean, variance]].tolist() == [1, 1], "a kernel of its own, where the product is moved"
+    assert by_itself.bytes[variance] == 1, "nothing hides its traffic"
+
+
+def test_what_needs_another_product_on_the_way_does_not_run_with_the_first():
+    start, _, parts = parts_of(lambda x, w: (lambda h: h + jnp.tanh(h @ w))(x @ w), f32(512, 512), f32(512, 512))
+    first, second = ops_of(start, "dot_general")
+    (total,) = ops_of(start, "add")
+    assert parts.hosts.of[total] == {second}
+    assert first not in parts.hosts.of[total]
+
+
+def test_array_made_of_two_for_several_readers_is_written_and_one_with_a_bias_is_not():
+    def scores(q, k, d, bias):
+        p = jnp.tanh(q @ k)
+        made = p * (q @ d) * 0.5
+        shown = q @ k.T + bias
+        return made @ k, made.T @ q, shown @ d, shown.T @ q
+
+    start, _, parts = parts_of(scores, *(f32(512, 512),) * 3, f32(512))
+    product, halved = ops_of(start, "multiply")
+    (biased,) = ops_of(start, "add")
+    assert not parts.fusable[product]
+    assert parts.fusable[halved], "the kernel is that of the product, or the product's is inside this one"
+    assert parts.fusable[biased], "a bias is spread: readers compute it from one large array"
+
+
+def test_update_pays_for_its_traffic_where_its_gradient_is_reduced():
+    small = SMALL["perceptron"]
+    start = began(small.fun, small.args, "tpu_v3")
+    model = model_of(task_of(start))
+    updates = [op for op in ops_of(start, "subtract") if op in model.parts.hosts.only]
+    assert updates
+    for op in updates:
+        (pair,) = np.flatnonzero(model.between.reader == op)
+        product = int(model.between.product[pair])
+        made = model.nodes.strategies[model.nodes.of_op[product]]
+        updated = model.nodes.strategies[model.nodes.of_op[op]]
+        seconds = model.between.seconds[model.between.kind[pair]]
+        whole = made.native[0].index((0, 0))
+        assert (seconds[whole] == 0).all(), "nothing is pending"
+        pending = next(i for i, label in enumerate(made.native[0]) if label[0] > 16 and label[1] == 0)
+        at = updated.native[0].index((0, 0))
+        parameter_s = 3 * start.program.type_of(int(start.program.result_ptr[op])).bytes / (450e9 * 0.936)
+        assert 0.9 * parameter_s <= seconds[pending, at] <= 1.2 * parameter_s
+
+
+def test_sum_of_what_is_moved_from_a_product_reads_it_at_the_rate_of_one_stream():
+    start = began(lambda x, w: jnp.sum(jnp.maximum(x @ w, 0.0), axis=0), (f32(2048, 1024), f32(1024, 2048)), "tpu_v3")
+    model = model_of(task_of(start))
+    ((product, reader),) = zip(model.between.product.tolist(), model.between.reader.tolist(), strict=True)
+    made, read = (model.nodes.strategies[model.nodes.of_op[op]] for op in (product, reader))
+    seconds = model.between.seconds[0]
+    pending = next(i for i, label in enumerate(made.native[0]) if label[0] > 16 and label[1] == 0)
+    at = read.required[0].index((0, 0))
+    stream_s = 2048 * 2048 * 4 / (450e9 * 0.936 * 0.5)
+    assert stream_s <= seconds[pending, at] <= 1.2 * stream_s
+    assert np.isfinite(seconds).all()
