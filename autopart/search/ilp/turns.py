@@ -32,6 +32,9 @@ BOUND, IDLE_BOUND, LEAST_SEARCHED = 0.15, 0.3, 0.6
 """The bound has the last share of the seconds; all that is left where the search has found nothing better for a second
 share of them, once it had a third."""
 
+CERTAIN = 0.8
+"""Share of the seconds that are left which the bound is given: what it builds and reduces knows no deadline."""
+
 REST = 4.0
 """After parts were chosen anew in vain, the tree search has so many times their seconds."""
 
@@ -132,4 +135,4 @@ class Turns:
         if self._planner.built_s > self._problem.seconds_left:
             self._planner.note(f"no time for a bound, whose model takes {self._planner.built_s:.1g} s to build")
         else:
-            self._planner.bound(self._problem.seconds_left)
+            self._planner.bound(CERTAIN * self._problem.seconds_left)
