@@ -4,7 +4,7 @@
     search      as `ap.MCTS`, from the best state and named schedules, while the budget lasts: what a plan does not see
     bound       of the least costs
 
-`turns.py` has their order, `planning.py` the parts.
+`answer_first.py` has their order, `planning.py` the parts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from autopart.core.arguments import FLAG, check_fields, number, whole
 from autopart.search.ilp.planning import Planner
-from autopart.search.ilp.turns import Turns
+from autopart.search.ilp.answer_first import Turns
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem

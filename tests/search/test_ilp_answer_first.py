@@ -7,7 +7,7 @@ import pytest
 import autopart as ap
 from autopart.search.budget import Budget
 from autopart.search.contract import run
-from autopart.search.ilp import planning, turns
+from autopart.search.ilp import answer_first, planning
 
 OPTIMIZERS = [pytest.param(ap.ILP(), id="ilp"), pytest.param(ap.Hybrid(), id="hybrid")]
 
@@ -26,7 +26,7 @@ def test_tree_search_has_all_evaluations_and_the_bound_comes_after_them(optimize
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_search_that_finds_nothing_better_has_plans_and_the_bound_before_its_seconds_end(optimizer, monkeypatch):
     for share in ("IDLE", "IDLE_BOUND", "LEAST_SEARCHED"):
-        monkeypatch.setattr(turns, share, 0.0)
+        monkeypatch.setattr(answer_first, share, 0.0)
     report = run(optimizer, Budget(None, 20.0)).report
     assert report["rounds"]
     assert 0 < report["lower_bound"] <= report["best"]["score"]
@@ -43,7 +43,7 @@ def test_model_that_takes_longer_than_the_seconds_is_not_built_and_the_report_sa
 
 def test_neighbourhoods_wait_for_so_many_waves_without_a_better_state():
     planned = _Planner()
-    with turns.Turns(planned, rounds=1, width=4, patience=3).around():
+    with answer_first.Turns(planned, rounds=1, width=4, patience=3).around():
         for wave in range(12):
             planned.problem.best = "another" if wave >= 4 else None
             planned.problem.after_wave()
