@@ -3,8 +3,8 @@
     search            as `ap.MCTS`
     in between        parts of the best state chosen anew by integer programs, `width` at a time, on the workers
 
-A tree finds what the additive model does not see, a neighbourhood changes many layers at once. `answer_first.py` has their
-order.
+A tree finds what the additive model does not see, a neighbourhood changes many layers at once. `answer_first.py` has
+their order.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopart.core.arguments import check_fields, number, whole
-from autopart.search.ilp.planning import Planner
 from autopart.search.ilp.answer_first import Turns
+from autopart.search.ilp.planning import Planner
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem

@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopart.core.arguments import FLAG, check_fields, number, whole
-from autopart.search.ilp.planning import Planner
 from autopart.search.ilp.answer_first import Turns
+from autopart.search.ilp.planning import Planner
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.optimizer import register_optimizer
 from autopart.search.problem import Problem
