@@ -187,9 +187,18 @@ def certificate(kept: dict[str, Any]) -> str:
     ]
     parts.append(table(["training step", "ops", "score", "lower bound", "gap", "CPU seconds"], rows))
     names = list(kept["gaps"][0]["optimizers"]) if kept.get("gaps") else []
-    rows = [[g["name"], *(f"{g['optimizers'][n]['gap']:.0%}" for n in names)] for g in kept.get("gaps", [])]
+    rows = [
+        [
+            g["name"],
+            f"{g['of_s']:.0f}",
+            *(f"{g['optimizers'][n]['score']:.4g}" for n in names),
+            f"{g['lower_bound']:.4g}",
+        ]
+        for g in kept.get("gaps", [])
+    ]
     if rows:
-        parts.append("\n\nGaps to that bound after equal seconds:\n\n" + table(["", *names], rows))
+        text = "\n\nScores after equal CPU seconds, and the highest bound of these searches:\n\n"
+        parts.append(text + table(["", "seconds", *names, "lower bound"], rows))
     timed = ("build_s", "plan_s", "prices_s", "bound_s")
     for kind, title in (("bounds", "Bounds without deadlines"), ("depth", "Decoders by layers")):
         head = ["", "ops", "bound", *(f"{part.removesuffix('_s')}, CPU s" for part in timed)]

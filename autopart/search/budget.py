@@ -78,7 +78,12 @@ class BudgetMeter:
         """The share of the budget that is spent: of its evaluations, or where they are not limited of its seconds."""
         if self.budget.evaluations is not None:
             return self.evaluations / max(1, self.budget.evaluations)
-        return self.seconds / max(1e-9, self.budget.seconds or 0.0)
+        return self.seconds_share
+
+    @property
+    def seconds_share(self) -> float:
+        """The share of its seconds that is spent; 0 where they are not limited."""
+        return 0.0 if self.budget.seconds is None else self.seconds / max(1e-9, self.budget.seconds)
 
     @property
     def spent(self) -> bool:

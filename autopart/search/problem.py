@@ -42,6 +42,7 @@ class Problem:
     ahead           the best state, and the best of those that differ from it
     notes           plain values that the optimizer adds to the report
     lower_bound     no state that the search may reach scores less, where the optimizer knows; else None
+    after_wave      called after each wave that the optimizer runs, where an optimizer does something in between
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Problem:
         self.by_axes: dict[frozenset[str], State] = {}
         self.notes: dict[str, Any] = {}
         self.lower_bound: float | None = None
+        self.after_wave: Callable[[], None] | None = None
         self.start = self._first()
         self._began = time.monotonic()
         meter.begin()
@@ -119,6 +121,11 @@ class Problem:
         return self._meter.share
 
     @property
+    def seconds_share(self) -> float:
+        """The share of the budget's seconds that is spent, 0 to 1; 0 where only evaluations count."""
+        return self._meter.seconds_share
+
+    @property
     def evaluations_per_s(self) -> float:
         """States costed per second since the workers were ready."""
         return self._meter.evaluations / max(1e-9, self.seconds)
@@ -156,6 +163,8 @@ class Problem:
         results, spent = self._run(jobs)
         if spent:
             raise BudgetSpent
+        if self.after_wave is not None:
+            self.after_wave()
         return [r for r in results if r is not None]
 
     def _run(self, jobs: Sequence[Job]) -> tuple[list[Result | None], bool]:

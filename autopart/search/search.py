@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
 from autopart.search.comparison import compared
 from autopart.search.cost import Cost, Objective, StepSeconds
 from autopart.search.evaluator import SearchTask
-from autopart.search.execution.executor import Executor, executor_of
+from autopart.search.execution.executor import Executor, Session, begun, executor_of
 from autopart.search.interrupts import interrupts_kept
 from autopart.search.jobs import State
 from autopart.search.merge_propagations import with_merged_propagations
@@ -103,16 +104,20 @@ def search(partitioning: Partitioning, wanted: Search) -> SearchResult:
     directory = _cache_directory(wanted)
     if directory is not None and (known := _from_cache(directory, key, partitioning)) is not None:
         return known
-    own = partitioning.copy()
-    axes = [a for a in wanted.axes if partitioning.mesh.shape[a] > 1]
-    symmetric_to = symmetric_axes(own, axes) if cost_model is None else {}
-    space = DecisionSpace.of(own, axes, symmetric_to=symmetric_to, given=wanted.given)
-    task = SearchTask(own, space, wanted.options, cost_model, wanted.objective)
-    found = _searched(task, optimizer, executor, wanted, header)
+    with begun(executor) as start:
+        found = _searched(_task(partitioning.copy(), wanted, cost_model), optimizer, start, wanted, header)
     whole = found.report["stopped"] in ("budget", "done") and not found.report["lost"] and not _unjudged(found.report)
     if directory is not None and whole and wanted.budget.seconds is None:
         cache.save(directory, key, list(found.actions), found.report)
     return found
+
+
+def _task(own: Partitioning, wanted: Search, cost_model: CostModel | None) -> SearchTask:
+    """The task of searching from `own`, a copy."""
+    axes = [a for a in wanted.axes if own.mesh.shape[a] > 1]
+    symmetric_to = symmetric_axes(own, axes) if cost_model is None else {}
+    space = DecisionSpace.of(own, axes, symmetric_to=symmetric_to, given=wanted.given)
+    return SearchTask(own, space, wanted.options, cost_model, wanted.objective)
 
 
 def _from_cache(directory: Path, key: dict[str, Any], partitioning: Partitioning) -> SearchResult | None:
@@ -129,7 +134,11 @@ def _from_cache(directory: Path, key: dict[str, Any], partitioning: Partitioning
 
 
 def _searched(
-    task: SearchTask, optimizer: Optimizer, executor: Executor, wanted: Search, header: dict[str, Any]
+    task: SearchTask,
+    optimizer: Optimizer,
+    start: Callable[[SearchTask], Session],
+    wanted: Search,
+    header: dict[str, Any],
 ) -> SearchResult:
     line = ProgressLine(", ".join(wanted.axes)) if wanted.progress else None
     recalled = read_records(wanted.resume, header) if wanted.resume is not None else {}
@@ -137,7 +146,7 @@ def _searched(
     began, start_up_s, problem, stopped, failure = time.monotonic(), 0.0, None, "interrupted", None
     referee = cost_model_of(wanted.referee)
     leading = Leading(CONSIDERED * wanted.finalists if referee else 0)
-    session = executor.start(task)
+    session = start(task)
     try:
         problem = Problem(
             task, session, BudgetMeter(wanted.budget), wanted.seed, _observers(line, leading),

@@ -30,6 +30,7 @@ from autopart.search.ilp.planning import Planner
 from autopart.search.jobs import Question
 from autopart.search.problem import Problem
 from autopart.search.search import Search, search
+from experiments.ilp.cpu_clock import cpu_s
 
 EXECUTORS = {"serial": "serial", "2 processes": ap.Processes(2), "Ray, 2 workers": Ray(2)}
 
@@ -42,9 +43,9 @@ class Timed:
 
     def answer(self, task: SearchTask) -> tuple[Any, int, float]:
         """See `Question`."""
-        began = _cpu_s()
+        began = cpu_s()
         found = self.question.answer(task)
-        return found, os.getpid(), _cpu_s() - began
+        return found, os.getpid(), cpu_s() - began
 
 
 @dataclass(frozen=True)
@@ -62,17 +63,12 @@ class Asks:
         problem.notes["shared"] = {"cost tables": _asked(problem, tables), "neighbourhoods": _asked(problem, parts)}
 
 
-def _cpu_s() -> float:
-    """CPU seconds of this process and of the solvers that it started."""
-    return sum(os.times()[:4])
-
-
 def _asked(problem: Problem, questions: list[Any]) -> dict[str, Any]:
     began, seconds = time.monotonic(), defaultdict[int, float](float)
     answers: list[Any] = []
-    for found, worker, cpu_s in problem.ask([Timed(question) for question in questions]):
+    for found, worker, took_s in problem.ask([Timed(question) for question in questions]):
         answers.append(found)
-        seconds[worker] += cpu_s
+        seconds[worker] += took_s
     return {
         "questions": len(questions),
         "wall_s": time.monotonic() - began,

@@ -16,7 +16,7 @@ from autopart.search.budget import Budget
 from autopart.search.contract import MESH, run, two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import SearchTask
-from autopart.search.execution.executor import Lost, Serial, WorkerError
+from autopart.search.execution.executor import Lost, Serial, Waiting, WorkerError, begun
 from autopart.search.execution.job_queue import Done, JobQueue, Throughput
 from autopart.search.execution.processes import Processes
 from autopart.search.jobs import Job
@@ -52,6 +52,25 @@ def test_two_processes_find_what_one_finds():
     expected = run("mcts", BUDGET)
     assert run("mcts", BUDGET, executor=Processes(2)).actions == expected.actions
     assert run("mcts", BUDGET, executor=Processes(1)).report["history"] == expected.report["history"]
+
+
+def test_processes_that_begin_before_the_task_is_made_are_ended_where_it_cannot_be_made():
+    waiting = Processes(1).begin()
+    with pytest.raises(ArithmeticError), begun(_Begun(waiting)):
+        raise ArithmeticError
+    handle = waiting._places[0].handle
+    assert not handle._thread.is_alive()
+    assert handle.pid == 0 or handle._process.exitcode is not None
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """An executor whose workers have begun already."""
+
+    waiting: Waiting
+
+    def begin(self) -> Waiting:
+        return self.waiting
 
 
 def jobs_for(task: SearchTask, count: int = 200) -> list[Job]:

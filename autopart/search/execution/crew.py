@@ -98,19 +98,22 @@ Hire = Callable[["queue.SimpleQueue[Event]"], Handle]
 
 
 class CrewSession:
-    """Workers that hold one task; see `Session`."""
+    """Workers that hold one task; see `Session`. They have begun to start, and `await_first` waits for the first."""
 
     def __init__(self, hire: Hire, workers: int, in_flight: int = 1):
         self._hire, self._in_flight, self._pace, self._lost = hire, in_flight, Throughput(), 0
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._tickets, self._places, self._looked = itertools.count(), list[_Place](), 0.0
         self._leaving: list[Handle] = []
-        with contextlib.ExitStack() as unless_ready:
-            unless_ready.callback(self.close)
+        with contextlib.ExitStack() as unless_hired:
+            unless_hired.callback(self.close)
             for _ in range(workers):
                 self._places.append(_Place(hire(self._events)))
-            self._await(lambda: any(place.ready for place in self._places))
-            unless_ready.pop_all()
+            unless_hired.pop_all()
+
+    def await_first(self) -> None:
+        """Waits until a worker is ready; raises `WorkerError`, or what the task raised in a worker."""
+        self._await(lambda: any(place.ready for place in self._places))
 
     @property
     def pids(self) -> list[int]:

@@ -18,11 +18,12 @@ imported when somebody first asks for one.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from autopart.core.arguments import NONE, STRING, check, having, maker, whole
 from autopart.core.errors import PartitionError
@@ -81,6 +82,45 @@ class Executor(Protocol):
     def start(self, task: Task) -> Session:
         """Workers that hold `task`."""
         ...
+
+
+class Waiting(Protocol):
+    """Workers that have begun to start, before there is a task."""
+
+    def hold(self, task: Task) -> Session:
+        """A session of these workers, which then hold `task`."""
+        ...
+
+    def close(self) -> None:
+        """Ends them; more than once does no harm."""
+        ...
+
+
+@runtime_checkable
+class BeginsEarly(Protocol):
+    """An executor whose workers can begin to start before there is a task: `begun` asks for it."""
+
+    def begin(self) -> Waiting:
+        """Begins to start them."""
+        ...
+
+
+@contextlib.contextmanager
+def begun(executor: Executor) -> Generator[Callable[[Task], Session]]:
+    """What starts a session; where the executor can, its workers begin to start at once, while the task is made.
+
+    with begun(executor) as start:
+        space = ...                      seconds, in which processes import what they need
+        session = start(task)
+    """
+    if not isinstance(executor, BeginsEarly):
+        yield executor.start
+        return
+    waiting = executor.begin()
+    try:
+        yield waiting.hold
+    finally:
+        waiting.close()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@
            --jobs 5, 6--> process 1   (dies)
            --job 5--> process 2
 
-The program goes to each process once, when it starts. As with everything that spawns, a script that uses it must guard
+The program goes to each process once, when it has started; a search has its processes start while it makes the decision
+space. As with everything that spawns, a script that uses it must guard
 its top level with `if __name__ == "__main__":`. A process lives as long as the driver's end of its pipe.
 """
 
@@ -19,6 +20,7 @@ import queue
 import signal
 import threading
 from collections.abc import Sequence
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -51,10 +53,35 @@ class Processes:
 
     def start(self, task: Task) -> CrewSession:
         """See `Executor`. Raises `WorkerError` where processes cannot be started from here."""
+        return self.begin().hold(task)
+
+    def begin(self) -> Begun:
+        """Processes that begin to start and import, before there is a task; raises as `start` does."""
         _check_may_spawn()
-        data = task.pickled(pickle.dumps)
         resource_tracker.ensure_running()
-        return CrewSession(lambda events: _Process(data, events), self.workers or os.cpu_count() or 1)
+        return Begun(self.workers or os.cpu_count() or 1)
+
+
+class Begun(CrewSession):
+    """Processes that wait for their task; `close` ends them, with or without one."""
+
+    def __init__(self, workers: int):
+        self._task = Future[bytes]()
+        super().__init__(lambda events: _Process(self._task, events), workers)
+
+    def hold(self, task: Task) -> CrewSession:
+        """Gives each its task, once it has started; waits until the first is ready."""
+        with contextlib.ExitStack() as unless_ready:
+            unless_ready.callback(self.close)
+            self._task.set_result(task.pickled(pickle.dumps))
+            self.await_first()
+            unless_ready.pop_all()
+        return self
+
+    def close(self) -> None:
+        """See `Session`."""
+        self._task.cancel()
+        super().close()
 
 
 _serving = threading.Event()
@@ -76,7 +103,7 @@ def _check_may_spawn() -> None:
 class _Process:
     """A `Handle` of one process: a thread starts it, feeds it and buries it."""
 
-    def __init__(self, task: bytes, events: queue.SimpleQueue[Event]):
+    def __init__(self, task: Future[bytes], events: queue.SimpleQueue[Event]):
         self._task, self._events = task, events
         self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._ticket, self._lock, self._ended, self.pid = 0, threading.Lock(), False, 0
@@ -120,14 +147,14 @@ class _Process:
                 self.pid = self._process.pid or 0
             self._theirs.close()
             self._feed()
-        except (EOFError, OSError) as error:
+        except (EOFError, OSError, CancelledError) as error:
             how = str(error)
         finally:
             how = self._bury() or how
             self._events.put(Event(self, "died", how=how))
 
     def _feed(self) -> None:
-        self._pipe.send_bytes(self._task)
+        self._pipe.send_bytes(self._task.result())
         error = self._pipe.recv_bytes()
         self._events.put(Event(self, "failed" if error else "ready", error))
         while (jobs := self._inbox.get()) is not None:

@@ -75,6 +75,7 @@ class Ray:
         with contextlib.ExitStack() as unless_started:
             unless_started.callback(crew.close)
             session = _RaySession(crew, self.workers or crew.cpus())
+            session.await_first()
             unless_started.pop_all()
             return session
 

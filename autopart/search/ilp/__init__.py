@@ -38,5 +38,6 @@ layers have in common computed once (`every_op.py`), and with the moves that dec
 (`decisive_moves.py`).
 A plan's moves are priced exactly and it is solved anew; it becomes decisions whose propagation leads to it
 (`decode.py`); the lowered program is priced, and the next plan is made beside it (`planning.py`). A state is a choice
-too (`incumbent.py`): where a plan starts, and what large neighbourhoods change in part (`neighbourhood.py`).
+too (`incumbent.py`): where a plan starts, and what large neighbourhoods change in part (`neighbourhood.py`). Plans, the
+bound and a tree search share a budget (`answer_first.py`).
 """

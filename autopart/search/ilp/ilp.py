@@ -1,10 +1,10 @@
 """`ap.ILP`: the sharding problem as an integer program, solved, decoded into decisions, and priced anew.
 
-    bound       of the least costs: before anything is tried
     round       plan after the best state, at first the best baseline; again, after what was found
-    search      as `ap.MCTS` from the best state and named schedules, while the budget lasts: what a plan does not see
+    search      as `ap.MCTS`, from the best state and named schedules, while the budget lasts: what a plan does not see
+    bound       of the least costs
 
-`planning.py` has the parts.
+`answer_first.py` has their order, `planning.py` the parts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopart.core.arguments import FLAG, check_fields, number, whole
+from autopart.search.ilp.answer_first import Turns
 from autopart.search.ilp.planning import Planner
 from autopart.search.mcts.mcts import MCTS
 from autopart.search.optimizers.optimizer import register_optimizer
@@ -26,7 +27,7 @@ class ILP:
     grouped    repeated layers are planned alike, as one; the bound is about all states either way
     rounds     plans at most, each after the state that the one before led to
     seconds    of a solver at a time, at most
-    refined    go on as `ap.MCTS` does, from the best state, while the budget lasts
+    refined    search as `ap.MCTS` does, while the budget lasts
     """
 
     grouped: bool = True
@@ -39,10 +40,7 @@ class ILP:
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`. Raises `MeshError` where the mesh names no device to price with."""
-        planner = Planner(problem, grouped=self.grouped, seconds=self.seconds)
-        planner.bound()
-        for _ in range(self.rounds):
-            if not planner.round():
-                break
-        if self.refined:
-            MCTS().search_from(problem, [problem.best.decisions, *(decisions for _, decisions in problem.seeds)])
+        turns = Turns(Planner(problem, grouped=self.grouped, seconds=self.seconds), self.rounds)
+        with turns.around():
+            if self.refined:
+                MCTS().search_from(problem, turns.seeds)

@@ -1,6 +1,6 @@
 """The parts of a search by integer programs, for optimizers to put together: bound, plans, neighbourhoods.
 
-    bound           of the least costs: before anything is tried
+    bound           of the least costs
     plan            after a state that was simulated -> solve -> exact prices of the moves that it makes, solve anew
                     -> decisions -> priced by the cost model
     neighbourhoods  parts of the best state chosen anew, several at a time
@@ -12,8 +12,9 @@ seconds went (`seconds_by_part`).
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
 
@@ -52,15 +53,14 @@ PLAN_GAP = 2e-3
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
 
-BOUND_SHARE = 0.4
-"""Of the seconds that a search has, the bound takes so many at most, half of them for prices."""
+MODELLED_PER_S = 25_000
+"""Ops and values a second of which a model is built, priced and compared with a state, without deadline."""
 
 BUILT_PER_S = 10_000
 """Ops and values a second of which the problem about every op is built and reduced, which no deadline interrupts."""
 
-PLAN_SHARE, DECODE_SHARE = 0.15, 0.3
-"""Of the seconds that are left, the solver of a plan takes so many at most, half of what it has each time, and so
-many are spent on making it decisions."""
+SOLVED_SHARE = 0.5
+"""Of a plan's seconds the solver takes so many at most, half of what it has each time; the rest makes it decisions."""
 
 PRICED_AT_A_TIME = 8
 """Types of value whose moves the workers price before the clock is looked at again."""
@@ -92,7 +92,17 @@ class Planner:
         self.rounds: list[dict[str, Any]] = []
         self.seconds_by_part: dict[str, float] = {}
         problem.notes.update(rounds=self.rounds, notes=self.notes, seconds_by_part=self.seconds_by_part)
-        self.model = self._model(grouped=grouped)
+
+    @functools.cached_property
+    def model(self) -> Model:
+        """The search's model, priced; built when it is first asked for."""
+        return self._model(grouped=self._grouped)
+
+    @property
+    def built_s(self) -> float:
+        """Seconds that the model will take to build, about; 0 once it is."""
+        program = self.problem.task.space.program
+        return 0.0 if "model" in vars(self) else (program.op_count + program.value_count) / MODELLED_PER_S
 
     def _model(self, *, grouped: bool) -> Model:
         with self._timed("build"):
@@ -110,31 +120,30 @@ class Planner:
 
     # ---- the bound
 
-    def bound(self) -> None:
-        """Gives the problem its lower bound, or the report the reason why there is none."""
+    def bound(self, seconds: float) -> None:
+        """Gives the problem its lower bound, in so many seconds, or the report the reason why there is none."""
         problem, objective = self.problem, self.problem.task.objective
         if why := why_no_bound(problem.task):
             problem.notes["no_bound"] = why
             return
         assert isinstance(objective, StepSeconds)
+        until = time.monotonic() + seconds
         few = self.model.nodes.start.program.op_count <= FEW_OPS
         model = self._model(grouped=False) if few and self._grouped else self.model
         with self._timed("bound"):
             problem.lower_bound = each_apart(model)
             load_kernels()
-            seconds = min(2 * self._seconds, BOUND_SHARE * problem.seconds_left)
             began, program = time.monotonic(), model.nodes.start.program
+            seconds = min(2 * self._seconds, until - began)
             built_s = (program.op_count + program.value_count) / BUILT_PER_S
             if built_s > seconds:
-                self._note(
-                    [f"no time for a bound about moves, which takes {built_s:.1g} s to build: each op by itself"]
-                )
+                self.note(f"no time for a bound about moves, which takes {built_s:.1g} s to build: each op by itself")
                 return
             self._raise_prices(model, min(seconds / 2, seconds - built_s))
             left = max(0.0, seconds - (time.monotonic() - began))
             found = lower_bound(model, objective, left)
         problem.lower_bound = max(found.score, problem.lower_bound)
-        self._note(found.notes)
+        self.note(*found.notes)
 
     def _raise_prices(self, model: Model, seconds: float) -> None:
         """Prices the moves that decide the bound as lowerings plan them, until none of them is new."""
@@ -148,18 +157,16 @@ class Planner:
 
     # ---- plans
 
-    def round(self) -> bool:
-        """Plans after the best state, decodes and prices; True if another round may find more."""
-        problem, model = self.problem, self.model
+    def round(self, seconds: float) -> bool:
+        """Plans after the best state, decodes and prices, in about so many seconds; True if another may find more."""
+        problem, model, until = self.problem, self.model, time.monotonic() + seconds
         costs, held, begin = self._beside_best()
-        planned, choice = self._plan(costs, held, begin)
+        planned, choice = self._plan(costs, held, begin, SOLVED_SHARE * (until - time.monotonic()))
         if choice is None:
             return False
         with self._timed("decode"):
             weights = Weights.of(model.nodes, planned)
-            decisions = decode(
-                problem.task, Wanted.of(model.nodes, choice), weights, DECODE_SHARE * problem.seconds_left
-            )
+            decisions = decode(problem.task, Wanted.of(model.nodes, choice), weights, until - time.monotonic())
         if decisions in self._tried:
             return False
         self._tried.add(decisions)
@@ -188,10 +195,12 @@ class Planner:
             run, nodes = self._runs[-1], self.model.nodes
             return self.model.plan_costs(run), Liveness.of_peaks(nodes, self._runs), choice_of(nodes, run.local)
 
-    def _plan(self, costs: PlanCosts, held: Liveness, begin: np.ndarray) -> tuple[PairwiseProblem, list[int] | None]:
+    def _plan(
+        self, costs: PlanCosts, held: Liveness, begin: np.ndarray, seconds: float
+    ) -> tuple[PairwiseProblem, list[int] | None]:
         """The problem and its solution, whose moves are priced exactly; solved anew while they were not."""
         planned, choice = self.model.problem_of(costs, held), None
-        deadline = time.monotonic() + min(self._seconds, PLAN_SHARE * self.problem.seconds_left)
+        deadline = time.monotonic() + min(self._seconds, seconds)
         for _ in range(REPRICED + 1):
             with self._timed("solve"):
                 solved = self._solved(planned, begin, (deadline - time.monotonic()) / 2)
@@ -226,10 +235,10 @@ class Planner:
     def _try(self, planned: PairwiseProblem, begin: np.ndarray, seconds: float) -> Solution:
         start, seed = self._legal(planned, begin), self.problem.seed
         solved = solve(planned, seconds=max(0.0, seconds), start=start, seed=seed, gap=PLAN_GAP)
-        self._note(solved.notes)
+        self.note(*solved.notes)
         return solved
 
-    def _note(self, notes: Sequence[str]) -> None:
+    def note(self, *notes: str) -> None:
         """Keeps what a solver says, once; raises `KeyboardInterrupt` where Ctrl-C ended it."""
         self.notes += [note for note in notes if note not in self.notes]
         if INTERRUPTED in notes:

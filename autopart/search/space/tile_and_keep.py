@@ -32,7 +32,7 @@ def store_each(facts: ProgramFacts, partitioning: Partitioning, values: np.ndarr
     A loop that walks along a dim takes one slice of it a trip, so that a tile of it would be gathered whole before.
     """
     dims = np.full(len(values), FIRST_DIVISIBLE, np.int32)
-    for place, value in enumerate(values.tolist()):
+    for place, value in enumerate(values.tolist() if facts.walked_dims else ()):
         shape = facts.program.type_of(value).shape
         walked = facts.walked_dims.get(shape)
         if walked:

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import WHOLE
 from autopart.core.partitioning import Partitioning
+from autopart.costmodel.simulator.op_classes import is_matrix_op
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 from autopart.search.space.named.inputs import Inputs, scratch, weights
 from autopart.search.space.named_schedules import Decisions, Named, NamedSchedule, register_named_schedule
-from autopart.search.space.priors import matrix_ops
 
 
 @register_named_schedule("Experts")
@@ -68,12 +66,12 @@ def _is_batch_of_matmul(space: DecisionSpace, partitioning: Partitioning, decisi
 
 def _readers(space: DecisionSpace, value: int) -> list[int]:
     """Matrix ops that read the value, directly or through one op of one operand."""
-    program, is_matrix = space.program, matrix_ops(space.program)
+    program = space.program
     pointer, user = program.users
     direct = program.use_op[user[pointer[value] : pointer[value + 1]]].tolist()
     behind: list[int] = []
     for op in direct:
-        if not is_matrix[op] and len(program.operands_of(op)) == 1:
+        if not is_matrix_op(program.spec(op)) and len(program.operands_of(op)) == 1:
             for result in program.results_of(op):
                 behind += program.use_op[user[pointer[result] : pointer[result + 1]]].tolist()
-    return [op for op in np.array([*direct, *behind], np.int64).tolist() if is_matrix[op]]
+    return [op for op in (*direct, *behind) if is_matrix_op(program.spec(op))]
