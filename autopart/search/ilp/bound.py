@@ -1,6 +1,7 @@
 """The lower bound: no state that a search may reach scores less.
 
     ops               work, and traffic that no fusion avoids, in shares in which they add up     `least_seconds.py`
+    pairs of ops      traffic and launches of what a sum, reduced on the way, keeps apart       `reduced_between.py`
     redistributions   the cheapest between two labels; a move that several uses share is paid once; no latency of
                       reductions that may be combined; as a lowering plans them where that decides  `decisive_moves.py`
     memory            arguments alone
@@ -9,7 +10,7 @@ It is about every choice of strategies and labels, also those that no decisions 
 
 Each of these is part of what the simulator adds up, or less, and no part is counted twice. What the bound leaves out is
 what the gap of an optimal plan consists of: bytes that a kernel moves beside a product's longer work, kernels and their
-traffic that only a redistribution keeps apart, second gathers of what is stored in parts, and the memory of what is
+traffic that only a move of tiles keeps apart, second gathers of what is stored in parts, and the memory of what is
 computed.
 
 The score of a state over its memory is `step_s * (1 + penalty * excess)`; step_s is at least the bound without memory,
