@@ -118,6 +118,8 @@ class Turns:
         for _ in range(self._rounds):
             if time.monotonic() >= until or not planner.round(until - time.monotonic()):
                 break
+        if not planner.rounds:
+            self._width = 0
 
     def _neighbourhoods(self) -> None:
         """Parts of the best state chosen anew, unless the tree search still has its time after those before."""

@@ -59,6 +59,9 @@ MODELLED_PER_S = 25_000
 BUILT_PER_S = 10_000
 """Ops and values a second of which the problem about every op is built and reduced, which no deadline interrupts."""
 
+READ_PER_S = 2_000_000
+"""Prices on edges a second of which a problem is made and reduced, without deadline: three axes have many labels."""
+
 SOLVED_SHARE = 0.5
 """Of a plan's seconds the solver takes so many at most, half of what it has each time; the rest makes it decisions."""
 
@@ -135,7 +138,8 @@ class Planner:
             load_kernels()
             began, program = time.monotonic(), model.nodes.start.program
             seconds = min(2 * self._seconds, until - began)
-            built_s = (program.op_count + program.value_count) / BUILT_PER_S
+            read_s = float(_edge_prices(model)[model.flow.kind].sum()) / READ_PER_S
+            built_s = max((program.op_count + program.value_count) / BUILT_PER_S, read_s)
             if built_s > seconds:
                 self.note(f"no time for a bound about moves, which takes {built_s:.1g} s to build: each op by itself")
                 return
@@ -161,7 +165,11 @@ class Planner:
         """Plans after the best state, decodes and prices, in about so many seconds; True if another may find more."""
         problem, model, until = self.problem, self.model, time.monotonic() + seconds
         costs, held, begin = self._beside_best()
-        planned, choice = self._plan(costs, held, begin, SOLVED_SHARE * (until - time.monotonic()))
+        solver_s, read_s = SOLVED_SHARE * (until - time.monotonic()), float(_edge_prices(model).sum()) / READ_PER_S
+        if read_s > max(0.0, solver_s):
+            self.note(f"no time for a plan, whose prices take {read_s:.1g} s to read")
+            return False
+        planned, choice = self._plan(costs, held, begin, solver_s)
         if choice is None:
             return False
         with self._timed("decode"):
@@ -285,3 +293,11 @@ class Planner:
         for decision in state.decisions:
             task.space.apply(partitioning, decision)
         return self._simulator.run(lower_for_device(partitioning, task.options))
+
+
+def _edge_prices(model: Model) -> np.ndarray:
+    """int64[moves]: how many prices each move has between the strategies of its ends."""
+    nodes = model.nodes
+    pairs = zip(nodes.strategies, nodes.labels, strict=True)
+    count = [len(labels) if options is None else options.count for options, labels in pairs]
+    return np.array([count[move.maker] * count[move.reader] for move in model.flow.moves], np.int64)
