@@ -47,9 +47,17 @@ def divide_undecided(
                 continue
             mapping = _mapping_read(graph, maps, state, sizes, is_output, op, axis)
             if mapping >= 0:
-                reader = graph.use_op[graph.user[graph.user_ptr[first]]]
                 state.mapping[op, axis] = mapping
-                state.op_stamp[op, axis] = decided_at(state, reader, graph.result_ptr[reader], axis)
+                state.op_stamp[op, axis] = _read_at(graph, state, first, axis)
+
+
+@kernel
+def _read_at(graph: GraphArrays, state: StateArrays, value: int, axis: int) -> int:
+    """The stamp of the tile of a value that is read: its own, or that of the first reader's loop."""
+    if state.action[value, axis] != 0:
+        return state.value_stamp[value, axis]
+    reader = graph.use_op[graph.user[graph.user_ptr[value]]]
+    return decided_at(state, reader, graph.result_ptr[reader], axis)
 
 
 @kernel
