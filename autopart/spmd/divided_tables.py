@@ -48,10 +48,12 @@ def _over_rows(given: Given, use: int, rows: int, axis: int) -> int:
     graph, maps, state = given.nests.graph, given.nests.maps, given.nests.state
     op = graph.use_op[use]
     table, made, now = use - graph.operand_ptr[op], graph.result_ptr[op], state.mapping[op, axis]
-    if now < 0 or graph.result_ptr[op + 1] != made + 1 or operand_entry(given.nests, op, now, table) != WHOLE:
+    if now < 0 or graph.closed[op, axis] or graph.result_ptr[op + 1] != made + 1:
         return NO_MAPPING
     kept = result_entry(given.nests, op, now, 0)
-    if kept >= LAST_TILE or tile_read(given.nests, given.is_output, made, axis) != kept:
+    if operand_entry(given.nests, op, now, table) != WHOLE or kept >= LAST_TILE:
+        return NO_MAPPING
+    if tile_read(given.nests, given.is_output, made, axis) != kept:
         return NO_MAPPING
     first = maps.first[graph.op_spec[op]]
     for mapping in range(maps.first[graph.op_spec[op] + 1] - first):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -24,9 +24,9 @@ def _looked_up(table: jax.Array, tokens: jax.Array) -> jax.Array:
 
 
 def _collectives(
-    fun: Callable[..., jax.Array], tactics: list[ap.Tactic], tokens: np.ndarray, **options: Any
+    fun: Callable[..., jax.Array], tactics: Sequence[ap.Tactic], tokens: np.ndarray, **options: Any
 ) -> dict[str, int]:
-    step = ap.jit(fun, MESH, tactics, **options)
+    step = ap.jit(fun, MESH, list(tactics), **options)
     np.testing.assert_allclose(step(TABLE, tokens), jax.jit(fun)(TABLE, tokens), rtol=1e-6)
     return dict(step.lower(TABLE, tokens).program.collectives())
 

@@ -60,6 +60,14 @@ def test_product_that_is_returned_stays_whole():
     assert _loops(low, "dot_general") == [0]
 
 
+def test_product_that_is_returned_in_tiles_makes_its_tile():
+    def fun(x: jax.Array, y: jax.Array) -> jax.Array:
+        return ap.tag("product", x.T @ y)
+
+    low = _lowered(fun, {"x": 1, "y": 1, "product": 1}, X, Y)
+    assert _loops(low, "dot_general") == [1]
+
+
 def test_table_stays_undecided():
     low = _lowered(lambda x, y, m: m + x.T @ y, {"x": 1, "y": 1, "m": 1}, X, Y, Y[:8])
     assert low.conflicts, "a later tactic may settle it"
