@@ -123,10 +123,18 @@ class Reduction(Traits):
 
 
 class Sides(NamedTuple):
-    """Dims of a matrix product: those of the left operand that are summed over, and the result's from the right."""
+    """Dims of a matrix product or convolution that lie in a tile of the matrix unit; all else streams through it.
 
-    summed: tuple[int, ...]
-    columns: tuple[int, ...]
+    summed    of the left operand, those that are summed over
+    columns   of the result, those from the right operand
+    rows      of the result, those that lie in the tile in place of the summed ones
+    taps      neighbours along a window, laid beside each other where a tile has room for all of them
+    """
+
+    summed: tuple[int, ...] = ()
+    columns: tuple[int, ...] = ()
+    rows: tuple[int, ...] = ()
+    taps: int = 1
 
 
 @dataclass(frozen=True)
@@ -144,9 +152,10 @@ class Matmul(Traits):
 
 @dataclass(frozen=True)
 class Convolution(Traits):
-    """Convolutions: two flop per multiply-add."""
+    """Convolutions: two flop per multiply-add; `sides` as of a product."""
 
     flop: Count
+    sides: Callable[[OpSpec], Sides] | None = None
 
 
 @dataclass(frozen=True)

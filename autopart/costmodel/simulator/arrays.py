@@ -20,7 +20,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.program import Program
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
 from autopart.costmodel.simulator.sizes import SizeTable, size_row
 
 if TYPE_CHECKING:
@@ -352,7 +352,7 @@ def _op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> Non
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
         held.ops.unfilled[op] = 1.0
-        if kind == MATMUL:
+        if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
             )
@@ -394,21 +394,37 @@ def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, op: 
 def _unfilled(
     program: ProgramArrays, op: int, required: int, native: int, axis_sizes: np.ndarray, tile: tuple[int, int, int]
 ) -> float:
-    """The work of a matrix product with its short dims filled up, over its work.
+    """The work of a matrix product or convolution with its short dims filled up, over its work.
 
     A product [m, k] . [k, n] runs through the matrix unit in tiles of k and n. A dim shorter than its tile leaves the
     rest of the tile idle; of several dims summed over, or several columns, the one that wastes least lies in the tile.
+    A convolution's features fill its last tile up, too.
     """
-    spec = program.ops.spec[op]
-    left = program.uses.operands[program.operand_ptr[op]]
-    k = _fills(program, left, program.specs.summed[spec], required, axis_sizes, tile[2])
-    n = _fills(program, program.result_ptr[op], program.specs.columns[spec], native, axis_sizes, tile[1])
-    return 1.0 / (k * n)
+    spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
+    rows, taps = program.specs.rows[spec], program.specs.taps[spec]
+    if rows != 0:
+        k = _fills(program, result, rows, native, axis_sizes, tile[2], taps, is_conv)
+    else:
+        left = program.uses.operands[program.operand_ptr[op]]
+        k = _fills(program, left, program.specs.summed[spec], required, axis_sizes, tile[2], taps, is_conv)
+    return 1.0 / (k * _fills(program, result, program.specs.columns[spec], native, axis_sizes, tile[1], 1, is_conv))
 
 
 @kernel
-def _fills(program: ProgramArrays, value: int, dims: int, layout: int, axis_sizes: np.ndarray, tile: int) -> float:
-    """The share of a tile that the best of some dims of a value fills; 1 where there are none."""
+def _fills(
+    program: ProgramArrays,
+    value: int,
+    dims: int,
+    layout: int,
+    axis_sizes: np.ndarray,
+    tile: int,
+    taps: int,
+    to_the_last: bool,
+) -> float:
+    """The share of its tiles that the best of some dims of a value fills; 1 where there are none.
+
+    `taps` neighbours lie beside each other where they fit. A dim longer than a tile fills all, unless `to_the_last`.
+    """
     if dims == 0:
         return 1.0
     share = 0.0
@@ -418,5 +434,8 @@ def _fills(program: ProgramArrays, value: int, dims: int, layout: int, axis_size
             for axis in range(axis_sizes.shape[0]):
                 if action_of(layout, axis) == d + 1:
                     size /= axis_sizes[axis]
-            share = max(share, size / tile)
-    return min(share, 1.0)
+            if size * taps <= tile:
+                size *= taps
+            tiles = np.ceil(size / tile) if to_the_last or size < tile else size / tile
+            share = max(share, size / (tiles * tile))
+    return share

@@ -86,7 +86,7 @@ class SpecCosts(NamedTuple):
     turns             moves another dim into the minor place
     read_share        share of its operands that an opaque op reads
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
-    summed, columns   bits by dim of a product's left operand, and of its result: `Sides`
+    summed, columns, rows, taps   `Sides` of a product: bits by dim of its left operand, and of its result
     """
 
     op_class: np.ndarray
@@ -105,6 +105,8 @@ class SpecCosts(NamedTuple):
     repeats: np.ndarray
     summed: np.ndarray
     columns: np.ndarray
+    rows: np.ndarray
+    taps: np.ndarray
 
 
 def spec_costs(program: Program, selects_updates: bool) -> SpecCosts:
@@ -137,6 +139,8 @@ def spec_costs(program: Program, selects_updates: bool) -> SpecCosts:
         repeats=np.array([_repeats(t, s) for t, s in zip(traits, specs, strict=True)], np.int64),
         summed=np.array([_bits(side.summed) for side in sides], np.int64),
         columns=np.array([_bits(side.columns) for side in sides], np.int64),
+        rows=np.array([_bits(side.rows) for side in sides], np.int64),
+        taps=np.array([side.taps for side in sides], np.int64),
     )
 
 
@@ -248,7 +252,7 @@ def _repeats(traits: Traits, spec: OpSpec) -> int:
 
 
 def _sides(traits: Traits, spec: OpSpec) -> Sides:
-    return traits.sides(spec) if isinstance(traits, Matmul) and traits.sides is not None else Sides((), ())
+    return traits.sides(spec) if isinstance(traits, (Matmul, Convolution)) and traits.sides is not None else Sides()
 
 
 def _bits(dims: tuple[int, ...]) -> int:

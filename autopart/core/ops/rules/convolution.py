@@ -30,7 +30,7 @@ from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
 from autopart.core.ops.rules.stretches import reads_of, stretched
 from autopart.core.ops.rules.windows import Window
-from autopart.core.ops.traits import Convolution
+from autopart.core.ops.traits import Convolution, Sides
 
 
 def _windows(spec: OpSpec) -> list[Window]:
@@ -62,6 +62,22 @@ def _flop(spec: OpSpec) -> float:
         out[numbers["output_feature_dimension"]] * spec.operands[1].shape[numbers["kernel_input_feature_dimension"]]
     )
     return 2.0 * pairs * features * out[numbers["output_batch_dimension"]]
+
+
+def _sides(spec: OpSpec) -> Sides:
+    """Input and output features; those of the kernel where the window is larger than the result.
+
+    Such a convolution is another one's gradient with respect to its kernel: what is summed over, the images and their
+    places, streams through the matrix unit as it does in the other one. The features of groups lie in no one tile.
+    """
+    numbers = spec.attributes["dimension_numbers"]
+    if spec.attributes["feature_group_count"] != 1 or spec.attributes["batch_group_count"] != 1:
+        return Sides()
+    windows, columns = _windows(spec), (numbers["output_feature_dimension"],)
+    if math.prod(w.window for w in windows) > math.prod(w.out for w in windows):
+        return Sides(columns=columns, rows=(numbers["output_batch_dimension"],), taps=windows[-1].out)
+    taps = windows[-1].window if windows else 1
+    return Sides((numbers["input_feature_dimension"],), columns, taps=taps)
 
 
 def _pairs_inside(window: Window) -> int:
@@ -110,7 +126,7 @@ def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
 
 @rule(
     "convolution",
-    traits=Convolution(flop=_flop, passes=linear_in(0, 1)),
+    traits=Convolution(flop=_flop, sides=_sides, passes=linear_in(0, 1)),
     localize=_localize,
     examples=(
         _conv("4x6x6x2xf32, 3x3x2x4xf32 -> 4x4x4x4xf32", _IMAGES),
