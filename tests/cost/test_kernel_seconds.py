@@ -69,6 +69,14 @@ def test_a_short_dim_that_is_summed_or_a_column_leaves_its_tile_idle(m, k, n, mo
     assert found.compute_s == pytest.approx(LAUNCH_S + more * matmul_s(m, k, n), rel=1e-3)
 
 
+@pytest.mark.parametrize(("m", "k", "n"), [(0, N, N), (N, 0, N), (N, N, 0)])
+@pytest.mark.parametrize("tile", [(1, 1, 1), (8, 128, 128)])
+def test_a_product_of_a_dim_without_elements_does_no_work(m, k, n, tile):
+    name = device(f"tiles_{tile[1]}", matmul_tile=tile)
+    found = simulated(lambda x, w: x @ w, f32(m, k), f32(k, n), device=name)
+    assert found.compute_s == pytest.approx(LAUNCH_S + 4.0 * m * n / 1e15)
+
+
 def test_a_dim_that_tiling_makes_short_leaves_its_tile_idle():
     rows, columns = (ap.ManualPartition({"w": d}, axis="x") for d in (0, 1))
     name = device("tiles", matmul_tile=(8, 128, 128))

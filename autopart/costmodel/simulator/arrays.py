@@ -408,7 +408,7 @@ def _unfilled(
 
 @kernel
 def _fills(program: ProgramArrays, value: int, dims: int, layout: int, axis_sizes: np.ndarray, tile: int) -> float:
-    """The share of a tile that the best of some dims of a value fills; 1 where there are none."""
+    """The share of a tile that the best of some dims of a value fills; 1 where there are none, or no elements."""
     if dims == 0:
         return 1.0
     share = 0.0
@@ -419,4 +419,4 @@ def _fills(program: ProgramArrays, value: int, dims: int, layout: int, axis_size
                 if action_of(layout, axis) == d + 1:
                     size /= axis_sizes[axis]
             share = max(share, size / tile)
-    return min(share, 1.0)
+    return min(share, 1.0) if share > 0 else 1.0
