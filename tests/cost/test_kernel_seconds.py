@@ -3,11 +3,13 @@
 units in turn      matrix + vector, not the longer of them
 unhidden share     a share of the shorter of computing and moving is added
 stream share       a kernel that reads one array, and multiplies nothing, gets a part of the memory's rate
-unfilled tiles     a product whose dims are shorter than a tile of the matrix unit does the work of a whole tile
+unfilled tiles     a product whose dims are shorter than a tile of the matrix unit does the work of a whole tile;
+                   a convolution's features fill the last tile up, and taps of a window lie side by side where they fit
 """
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -69,6 +71,14 @@ def test_a_short_dim_that_is_summed_or_a_column_leaves_its_tile_idle(m, k, n, mo
     assert found.compute_s == pytest.approx(LAUNCH_S + more * matmul_s(m, k, n), rel=1e-3)
 
 
+@pytest.mark.parametrize(("m", "k", "n"), [(0, N, N), (N, 0, N), (N, N, 0)])
+@pytest.mark.parametrize("tile", [(1, 1, 1), (8, 128, 128)])
+def test_a_product_of_a_dim_without_elements_does_no_work(m, k, n, tile):
+    name = device(f"tiles_{tile[1]}", matmul_tile=tile)
+    found = simulated(lambda x, w: x @ w, f32(m, k), f32(k, n), device=name)
+    assert found.compute_s == pytest.approx(LAUNCH_S + 4.0 * m * n / 1e15)
+
+
 def test_a_dim_that_tiling_makes_short_leaves_its_tile_idle():
     rows, columns = (ap.ManualPartition({"w": d}, axis="x") for d in (0, 1))
     name = device("tiles", matmul_tile=(8, 128, 128))
@@ -86,3 +96,41 @@ def test_of_several_dims_the_one_that_fills_most_lies_in_the_tile():
     for count, size in ((16, 64), (64, 16)):
         found = simulated(heads, f32(N, N), f32(N, count, size), device=name)
         assert found.compute_s == pytest.approx(LAUNCH_S + 2 * matmul_s(N, N, 1024), rel=1e-3)
+
+
+BATCH, ROWS = 64, 16
+
+
+def convolved(x, w):
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def kernel_gradient(x, dy):
+    numbers = jax.lax.ConvDimensionNumbers((3, 0, 1, 2), (3, 0, 1, 2), (2, 3, 0, 1))
+    return jax.lax.conv_general_dilated(x, dy, (1, 1), [(1, 1), (1, 1)], dimension_numbers=numbers)
+
+
+CONVOLUTIONS = [(80, 20, 86.2), (160, 20, 168.5), (240, 20, 168.5), (20, 80, 38.5), (20, 160, 62.7)]
+"""Input and output features, and microseconds for TPU v3 by cycles that the compiler estimates (libtpu 0.0.51)."""
+
+
+@pytest.mark.parametrize(("features", "made", "compiler_us"), CONVOLUTIONS)
+def test_a_convolution_takes_what_the_tpu_compiler_says(features, made, compiler_us):
+    found = simulated(convolved, f32(BATCH, ROWS, ROWS, features), f32(3, 3, features, made), device="tpu_v3")
+    assert 1e6 * found.compute_s == pytest.approx(compiler_us, rel=0.2)
+
+
+@pytest.mark.parametrize(("features", "made", "compiler_us"), [(80, 20, 86.3), (240, 20, 168.6), (20, 80, 29.8)])
+def test_the_gradient_of_its_kernel_streams_images_through_the_unit_too(features, made, compiler_us):
+    images = f32(BATCH, ROWS, ROWS, features), f32(BATCH, ROWS, ROWS, made)
+    assert 1e6 * simulated(kernel_gradient, *images, device="tpu_v3").compute_s == pytest.approx(compiler_us, rel=0.2)
+
+
+def test_features_of_groups_are_taken_to_fill_a_tile():
+    def grouped(x, w):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=numbers, feature_group_count=16)
+
+    arrays = f32(BATCH, ROWS, ROWS, 256), f32(3, 3, 16, 256)
+    whole, tiles = (device(f"groups{t}", matmul_tile=(8, t, t)) for t in (1, 128))
+    assert simulated(grouped, *arrays, device=whole).compute_s == simulated(grouped, *arrays, device=tiles).compute_s

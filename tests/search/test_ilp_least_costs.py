@@ -27,6 +27,7 @@ from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, least_jobs
 from autopart.search.ilp.prices import DEF, DEF_ALONE, USE, WAIT, PriceJob
 from autopart.search.ilp.soon_read import read_soon
 from experiments.ilp.small import SMALL, f32
+from experiments.models import gns, t32
 from tests.property.random_programs import RandomProgram
 from tests.search.test_ilp import WALKED, model_of, task_of
 
@@ -80,12 +81,17 @@ PROGRAMS |= {
         lambda x, w, v: (lambda h: (h + jnp.tanh(h @ v), h.sum(-1), (h * 2).max(0)))(x + x @ w),
         (f32(2048, 512), f32(512, 512), f32(512, 512)),
     ),
+    "no_elements": (lambda x, w: jnp.tanh(x @ w) + w.sum(0), (f32(512, 0), f32(0, 256))),
 }
 
+DECODER = t32.Config(layers=2, model_dim=512, heads=8, vocabulary=1024, batch=16, sequence=128)
+GRAPH = gns.Config(steps=2, mlp_layers=3, hidden=512, latent=256, nodes=512, edges=2048)
+STEPS = {"decoder": (t32, DECODER), "graph": (gns, GRAPH)}
 
-def began(fun, args, device: str) -> Partitioning:
+
+def began(fun, args, device: str, donated: tuple[int, ...] = ()) -> Partitioning:
     mesh = ap.Mesh({"a": 4, "b": 2}, device=device)
-    return Partitioning(ap.jit(fun, mesh, []).lower(*args).traced.program, mesh)
+    return Partitioning(ap.jit(fun, mesh, [], donate_argnums=donated).lower(*args).traced.program, mesh)
 
 
 def walk(state: Partitioning, random: np.random.Generator, length: int) -> None:
@@ -124,9 +130,11 @@ def shares_of_states(start: Partitioning, states: int, seed: int = 0) -> np.ndar
 
 # ---- ops
 
+PROMPT = ("attention", "messages", "normalise", "layer", "scanned", "residual", "windows", "no_elements")
+
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["attention", "messages", "normalise", "layer", "scanned", "residual", "windows"])
+@pytest.mark.parametrize("name", PROMPT)
 def test_choice_that_is_a_random_state_costs_no_more_than_the_state(name, device):
     assert shares_of_states(began(*PROGRAMS[name], device), 12).max() <= 1 + 1e-9
 
@@ -136,6 +144,15 @@ def test_choice_that_is_a_random_state_costs_no_more_than_the_state(name, device
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_choices_that_are_many_random_states_cost_no_more_than_the_states(name, device):
     assert shares_of_states(began(*PROGRAMS[name], device), 100, seed=1).max() <= 1 + 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", STEPS)
+def test_choices_that_are_states_of_training_steps_cost_no_more_than_the_states(name, device):
+    model, config = STEPS[name]
+    start = began(model.step(config), model.abstract_args(config), device, donated=(0, 1))
+    assert shares_of_states(start, 20, seed=2).max() <= 1 + 1e-9
 
 
 @pytest.mark.slow

@@ -421,7 +421,7 @@ def _fills(
     taps: int,
     to_the_last: bool,
 ) -> float:
-    """The share of its tiles that the best of some dims of a value fills; 1 where there are none.
+    """The share of its tiles that the best of some dims of a value fills; 1 where there are none, or no elements.
 
     `taps` neighbours lie beside each other where they fit. A dim longer than a tile fills all, unless `to_the_last`.
     """
@@ -436,6 +436,6 @@ def _fills(
                     size /= axis_sizes[axis]
             if size * taps <= tile:
                 size *= taps
-            tiles = np.ceil(size / tile) if to_the_last or size < tile else size / tile
+            tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
             share = max(share, size / (tiles * tile))
-    return share
+    return share if share > 0 else 1.0

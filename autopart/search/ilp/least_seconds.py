@@ -173,8 +173,8 @@ def _filled(
         if dims:
             shape = tuple(int(n) for n in arrays.shape[value, : arrays.values["rank"][value]])
             local = [local_dims(shape, label, sizes) for label in labels]
-            longest = [max(n for d, n in enumerate(dims_of) if dims >> d & 1) for dims_of in local]
-            filled *= np.minimum(1.0, np.array(longest) / tile)
+            longest = np.array([max(n for d, n in enumerate(dims_of) if dims >> d & 1) for dims_of in local])
+            filled *= np.where(longest > 0, np.minimum(1.0, longest / tile), 1.0)
     return filled
 
 
