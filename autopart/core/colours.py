@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import NamedTuple
 
 import numpy as np
 
+from autopart.core.kernels import kernel
 from autopart.core.program import Program
 
 _DIGITS = re.compile(r"\d+")
@@ -35,14 +37,34 @@ def mixed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return h ^ (h >> np.uint64(31))
 
 
+_mixed = kernel(mixed)
+"""The same hash in kernels, of one pair."""
+
+
 def refined(program: Program, colour: np.ndarray) -> np.ndarray:
     """One round, uint64[ops]: each use tells its producer what reads it where, and its reader what it reads there."""
-    producer = program.value_op[program.operands]
-    place = (np.arange(len(program.operands)) - program.operand_ptr[program.use_op]).astype(np.uint64)
-    result = (program.operands - program.result_ptr[producer]).astype(np.uint64)
-    told_reader = mixed(mixed(colour[producer], result), place + np.uint64(1))
-    told_producer = mixed(mixed(colour[program.use_op], place), result + np.uint64(1 << 20))
-    above, below = np.zeros_like(colour), np.zeros_like(colour)
-    np.add.at(above, program.use_op, told_reader)
-    np.add.at(below, producer, told_producer)
+    above, below = np.zeros((2, program.op_count), np.uint64)
+    of_values = program.value_op, program.result_ptr, program.operand_ptr, program.operands
+    _tell(_Uses(*(np.array(each, np.int32) for each in of_values)), colour, above, below)
     return mixed(mixed(colour, above), below + np.uint64(1 << 40))
+
+
+class _Uses(NamedTuple):
+    """What is read where, int32; arrays of `Program`."""
+
+    value_op: np.ndarray
+    result_ptr: np.ndarray
+    operand_ptr: np.ndarray
+    operands: np.ndarray
+
+
+@kernel
+def _tell(uses: _Uses, colour: np.ndarray, above: np.ndarray, below: np.ndarray) -> None:
+    """Adds up, by op, what it is told by what it reads (`above`), and by what reads it (`below`)."""
+    for op in range(colour.shape[0]):
+        first = uses.operand_ptr[op]
+        for use in range(first, uses.operand_ptr[op + 1]):
+            producer = uses.value_op[uses.operands[use]]
+            place, result = np.uint64(use - first), np.uint64(uses.operands[use] - uses.result_ptr[producer])
+            above[op] += _mixed(_mixed(colour[producer], result), place + np.uint64(1))
+            below[producer] += _mixed(_mixed(colour[op], place), result + np.uint64(1 << 20))

@@ -25,10 +25,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
+from autopart.core.colour_lines import Lines, Members, followed, lines_between, middles
 from autopart.core.colours import mixed, path_without_digits, refined, text_colour
 from autopart.core.op import splat_value
 from autopart.core.ops.rule import mappings_of
@@ -148,14 +148,6 @@ def _with_owners(program: Program, colour: np.ndarray) -> np.ndarray:
     return told
 
 
-class _Line(NamedTuple):
-    """Member i of one colour stands in line with member `turn * i + offset` of the colour `other`."""
-
-    other: int
-    turn: int
-    offset: int
-
-
 @dataclass(frozen=True)
 class _Alike:
     """Ops by colour.
@@ -164,8 +156,7 @@ class _Alike:
     sizes[g]              ops of a colour
     first[g]              the first of them
     is_argument[g]        they are arguments
-    beside[g]             the line to what follows in the program, of colours that have one
-    lines[g]              those to what they read, and to what reads them
+    lines                 the lines between colours
     """
 
     group: np.ndarray
@@ -173,76 +164,37 @@ class _Alike:
     sizes: np.ndarray
     first: np.ndarray
     is_argument: np.ndarray
-    beside: dict[int, _Line]
-    lines: dict[int, list[_Line]]
+    lines: Lines
 
     @staticmethod
     def of(program: Program, colour: np.ndarray) -> _Alike:
         """Sorts the ops of a program."""
-        _, first, group, sizes = np.unique(colour, return_index=True, return_inverse=True, return_counts=True)
-        group = group.reshape(-1)
-        by_group, rank = np.argsort(group, kind="stable"), np.empty(len(group), np.int64)
-        rank[by_group] = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        many = sizes[group] >= LEAST
-        ops, uses = np.flatnonzero(many), np.arange(len(program.operands))
-        reader, producer = program.use_op, program.value_op[program.operands]
-        uses = uses[many[reader] & many[producer]]
-        place = uses - program.operand_ptr[reader[uses]]
-        is_argument = np.zeros(len(group), np.bool_)
+        by_colour = np.argsort(colour, kind="stable")
+        begins = np.flatnonzero(np.diff(colour[by_colour], prepend=~colour[by_colour[:1]]))
+        sizes = np.diff(np.append(begins, len(colour)))
+        group, rank = np.empty((2, len(colour)), np.int64)
+        group[by_colour] = np.repeat(np.arange(len(sizes)), sizes)
+        rank[by_colour] = np.arange(len(colour)) - np.repeat(begins, sizes)
+        is_argument = np.zeros(len(colour), np.bool_)
         is_argument[program.value_op[program.arguments]] = True
-        alike = _Alike(group, rank, sizes, first, is_argument[first], {}, {})
-        for a, line in alike._in_line(ops[:-1], ops[1:], np.zeros(max(len(ops) - 1, 0), np.int64)):
-            alike.beside[a] = line
-        for a, line in alike._in_line(reader[uses], producer[uses], place):
-            alike.lines.setdefault(a, []).append(line)
-            back = _Line(a, line.turn, -line.turn * line.offset)
-            alike.lines.setdefault(line.other, []).append(back)
-        return alike
-
-    def _in_line(self, one: np.ndarray, other: np.ndarray, place: np.ndarray) -> Iterator[tuple[int, _Line]]:
-        """(colour, line) of the pairs of ops (one, other) that agree, by their colours and `place`."""
-        a, b, i, j = self.group[one], self.group[other], self.rank[one], self.rank[other]
-        order = np.lexsort((i, b, place, a))
-        a, b, i, j, place = a[order], b[order], i[order], j[order], place[order]
-        goes_on = (a[1:] == a[:-1]) & (b[1:] == b[:-1]) & (place[1:] == place[:-1])
-        starts = np.flatnonzero(np.concatenate([[True], ~goes_on]))[: len(a)]
-        if not len(starts):
-            return
-        step, taken = np.diff(i), np.diff(j)
-        along = np.logical_and.reduceat(np.concatenate([[True], ~goes_on | (taken == step)]), starts)
-        against = np.logical_and.reduceat(np.concatenate([[True], ~goes_on | (taken == -step)]), starts)
-        distinct = np.logical_and.reduceat(np.concatenate([[True], ~goes_on | (step > 0)]), starts)
-        counts = np.diff(np.concatenate([starts, [len(a)]]))
-        most = np.minimum(self.sizes[a[starts]], self.sizes[b[starts]])
-        for n in np.flatnonzero((along | against) & distinct & (counts >= np.maximum(most - 2, 3))).tolist():
-            at, turn = starts[n], 1 if along[n] else -1
-            yield int(a[at]), _Line(int(b[at]), turn, int(j[at]) - turn * int(i[at]))
+        first = by_colour[begins]
+        lines = lines_between(program, Members(by_colour, np.append(begins, len(colour)), group, rank), LEAST)
+        return _Alike(group, rank, sizes, first, is_argument[first], lines)
 
     def chains(self) -> tuple[np.ndarray, np.ndarray]:
         """(chain, layer) of every op; see `RepeatedLayers`."""
-        chain, layer = np.full(len(self.group), NO_CHAIN, np.int32), np.zeros(len(self.group), np.int32)
         many = np.flatnonzero((self.sizes >= LEAST) & ~self.is_argument)
         if not len(many):
-            return chain, layer
+            return np.full(len(self.group), NO_CHAIN, np.int32), np.zeros(len(self.group), np.int32)
         usual = int(np.bincount(self.sizes[many], weights=self.sizes[many]).argmax())
-        begin = min(many[self.sizes[many] == usual].tolist(), key=lambda g: self.first[g])
-        found: dict[int, tuple[int, int]] = {begin: (0, 1)}
-        phases = [[begin, *self._follow(begin, found)]]
-        for phase in phases:
-            for one in phase:
-                for line in self.lines.get(one, ()):
-                    if line.other not in found:
-                        found[line.other] = _through(found[one], line)
-                        phases.append([line.other, *self._follow(line.other, found)])
-        number = np.full(len(self.sizes), NO_CHAIN, np.int32)
-        start, turn = np.zeros(len(self.sizes), np.int64), np.zeros(len(self.sizes), np.int64)
-        for n, g in enumerate(found):
-            number[g], (start[g], turn[g]) = n, found[g]
-        for phase in phases:
-            least = np.minimum(start[phase], start[phase] + turn[phase] * (self.sizes[phase] - 1))
-            start[phase] -= _middle(least, self.sizes[phase], usual)
-        chain = number[self.group]
-        return chain, np.where(chain >= 0, start[self.group] + turn[self.group] * self.rank, 0).astype(np.int32)
+        alike = many[self.sizes[many] == usual]
+        found = followed(self.lines, int(alike[self.first[alike].argmin()]))
+        start, sizes = found.start[found.order], self.sizes[found.order]
+        least = np.minimum(start, start + found.turn[found.order] * (sizes - 1))
+        found.start[found.order] -= middles(found.phase, least, sizes, usual)[found.phase]
+        chain = found.number[self.group]
+        layer = found.start[self.group] + found.turn[self.group] * self.rank
+        return chain, np.where(chain >= 0, layer, 0).astype(np.int32)
 
     def beyond_lines(self, program: Program, chain: np.ndarray, layer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(chain, layer) with the colours that stand in no line; see the module."""
@@ -274,27 +226,3 @@ class _Alike:
             whole = end - start == self.sizes[b[start]] and (np.diff(ops) > 0).all()
             if whole and len(np.unique(layers)) == len(layers):
                 yield ops, layers
-
-    def _follow(self, one: int, found: dict[int, tuple[int, int]]) -> list[int]:
-        """Finds the layers of what comes after a colour in the program, up to what is known; returns those colours."""
-        new: list[int] = []
-        while (line := self.beside.get(one)) is not None and line.other not in found:
-            found[line.other] = _through(found[one], line)
-            one = line.other
-            new.append(one)
-        return new
-
-
-def _middle(least: np.ndarray, sizes: np.ndarray, usual: int) -> int:
-    """By how much a phase is off: its chains begin at layers `least`, and one of `usual` ops should begin at 0."""
-    full = least[sizes == usual]
-    if len(full):
-        values, counts = np.unique(full, return_counts=True)
-        return int(values[counts.argmax()])
-    return (int(least.min()) + int((least + sizes).max()) - usual) // 2
-
-
-def _through(layers: tuple[int, int], line: _Line) -> tuple[int, int]:
-    """(layer of member 0, 1 or -1 a member) of a colour in line with one whose layers are known."""
-    start, turn = layers
-    return start - turn * line.turn * line.offset, turn * line.turn
