@@ -66,6 +66,16 @@ class StateArrays(NamedTuple):
     length: np.ndarray
     fingerprint: np.ndarray
 
+    @staticmethod
+    def empty(ops: int, values: int, axes: int) -> StateArrays:
+        """Those of a program about which nothing is decided."""
+        return StateArrays(
+            mapping=np.full((ops, axes), NO_MAPPING, np.int16), op_stamp=np.zeros((ops, axes), np.int32),
+            action=np.zeros((values, axes), np.int8), value_stamp=np.zeros((values, axes), np.int32),
+            trail=np.zeros(((ops + values) * axes + 1, 2), np.int32), length=np.zeros(1, np.int64),
+            fingerprint=np.zeros(1, np.uint64),
+        )  # fmt: skip
+
 
 class LoopNests(NamedTuple):
     """PartIR:Core of one program on one mesh, as kernels take it.

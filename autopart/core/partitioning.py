@@ -31,7 +31,6 @@ from autopart.core.fitting_mappings import fitting_each, fitting_mappings
 from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import (
     ATOMIC,
-    NO_MAPPING,
     GraphArrays,
     LoopNests,
     StateArrays,
@@ -119,15 +118,7 @@ class Partitioning:
             is_argument,
             closed_axes(program, mesh),
         )
-        self.state = StateArrays(
-            mapping=np.full((ops, axes), NO_MAPPING, np.int16),
-            op_stamp=np.zeros((ops, axes), np.int32),
-            action=np.zeros((values, axes), np.int8),
-            value_stamp=np.zeros((values, axes), np.int32),
-            trail=np.zeros(((ops + values) * axes + 1, 2), np.int32),
-            length=np.zeros(1, np.int64),
-            fingerprint=np.zeros(1, np.uint64),
-        )
+        self.state = StateArrays.empty(ops, values, axes)
         most = max((len(m) for m in self.table.of), default=0)
         self._scratch = Scratch(
             heap=np.zeros(ops + 1, np.int32), queued=np.zeros(ops, np.bool_),
