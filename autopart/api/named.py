@@ -24,9 +24,10 @@ from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.baselines import MOST
 from autopart.search.budget import Budget
-from autopart.search.comparison import REPLICATED, row_text
+from autopart.search.comparison import row_text
 from autopart.search.problem import Problem
 from autopart.search.search import Search, search
+from autopart.search.space.several_axes import REPLICATED
 from autopart.spmd.device_local import LoweringOptions
 
 _FUN = FUNCTION | instance("what ap.load returns", LoadedProgram) | instance("an ap.Lowered", Lowered)

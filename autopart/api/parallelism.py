@@ -22,6 +22,7 @@ from autopart.core.errors import ArgumentError, TileError, UnknownNameError, clo
 from autopart.core.partitioning import Partitioning
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.named_schedules import NAMED_SCHEDULES, Named, found_schedules
+from autopart.search.space.several_axes import REPLICATED
 
 _PART = re.compile(r"([^()+]+)\(([^()]+)\)")
 _HINT = 'such as "DP(data)" or "FSDP(data)+Megatron(model)"'
@@ -33,7 +34,7 @@ class Parallelism:
 
     schedule   parts joined by "+", each a name and the mesh axes it is over: "DP(data)+Megatron(model)+ZeRO3(data)".
                The names are those of registered schedules; FSDP is DP and ZeRO3 over the same axes, HSDP is DP over
-               its axes and ZeRO3 over the last of them
+               its axes and ZeRO3 over the last of them. "replicated" tiles nothing
     name       what the metadata calls the tactic
 
     Raises, when applied: `UnknownNameError` for a name that no schedule has, `MeshError` for an axis that is not in the
@@ -45,7 +46,8 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, schedule=TEXT, name=STRING)
-        if _PART.sub("", self.schedule).strip("+") or not _PART.search(self.schedule):
+        is_parts = _PART.search(self.schedule) and not _PART.sub("", self.schedule).strip("+")
+        if not is_parts and self.schedule != REPLICATED:
             raise ArgumentError(f"Parallelism: {shown(self.schedule)} is no named schedule", hint=_HINT)
         if not self.name:
             object.__setattr__(self, "name", self.schedule)

@@ -22,10 +22,10 @@ from autopart.search.evaluator import SearchTask
 from autopart.search.jobs import State
 from autopart.search.problem import Problem
 from autopart.search.space.open_tiles import in_use
+from autopart.search.space.several_axes import REPLICATED
 
-REPLICATED = "replicated"
 STARTING_STATE = "earlier tactics"
-"""What the starting state is called: without tactics before the search, and with."""
+"""What the starting state is called where there are tactics before the search; else it is replicated."""
 
 
 def compared(task: SearchTask, problem: Problem, best: State) -> dict[str, Any]:

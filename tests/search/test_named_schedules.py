@@ -180,6 +180,13 @@ def test_a_lowered_program_lists_the_same():
     assert ap.named_schedules(low) == listed("perceptron")
 
 
+def test_every_name_of_the_list_is_one_that_a_tactic_knows():
+    fun, args, donated = PROGRAMS["graph"]()
+    for row in listed("graph"):
+        low = ap.jit(fun, MESH, [ap.Parallelism(row.name)], donate_argnums=donated).lower(*args)
+        assert low.estimate.step_s == row.step_s, row.name
+
+
 def test_parallelism_composes_with_other_tactics():
     fun, args, donated = PROGRAMS["perceptron"]()
     together = ap.jit(fun, MESH, [ap.Parallelism("FSDP(a)+Megatron(b)")], donate_argnums=donated).lower(*args)
@@ -192,6 +199,7 @@ def test_parallelism_composes_with_other_tactics():
     [
         ("", ap.ArgumentError, "Parallelism"),
         ("DP", ap.ArgumentError, "no named schedule"),
+        ("replicated(a)", ap.UnknownNameError, "DP"),
         ("DP(a)+", ap.TileError, ""),
         ("Magatron(a)", ap.UnknownNameError, "Megatron"),
         ("DP(c)", ap.MeshError, '"c"'),

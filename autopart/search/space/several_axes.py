@@ -19,6 +19,9 @@ from autopart.search.space.named_schedules import Decisions, Named
 
 DATA, SHARDED = ("DP", "Edges"), "ZeRO3"
 
+REPLICATED = "replicated"
+"""The name of no parts at all: nothing is tiled."""
+
 
 @dataclass(frozen=True)
 class Combined:
@@ -57,7 +60,7 @@ def combined(space: DecisionSpace, parts: Sequence[Named]) -> Combined:
 
 
 def label_of(parts: Sequence[Named]) -> str:
-    """The name of parts together; "replicated" where there is none."""
+    """The name of parts together; `REPLICATED` where there is none."""
     axes: dict[str, list[str]] = {}
     for part in parts:
         axes.setdefault(part.role, []).extend(part.axes)
@@ -69,4 +72,4 @@ def label_of(parts: Sequence[Named]) -> str:
         replicas = [a for a in axes.pop(data) if a not in shards]
         axes = {"HSDP": [*replicas, *shards], **{r: a for r, a in axes.items() if r != SHARDED}}
     names = [f"{role}({','.join(over)})" if over else role for role, over in axes.items()]
-    return "+".join(names) or "replicated"
+    return "+".join(names) or REPLICATED
