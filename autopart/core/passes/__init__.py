@@ -1,5 +1,6 @@
 """Passes over the unpartitioned program: see `program_pass.py` for what one is and how to add one."""
 
+from autopart.core.passes.combined_slices import CombinedSlices
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.default_generators import DefaultGenerators
 from autopart.core.passes.empty_arrays import EmptyArrays
@@ -27,6 +28,8 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     EmptyArrays(),
     KnownWindows(),
     DeadCode(),
+    CombinedSlices(),
+    DeadCode(),
     RefilledSlices(),
     EvenSlices(),
     RefilledSlices(),
@@ -44,6 +47,7 @@ __all__ = [
     "PASSES",
     "PASSES_KIND",
     "POLICIES",
+    "CombinedSlices",
     "DeadCode",
     "DefaultGenerators",
     "EmptyArrays",

@@ -4,6 +4,7 @@
     convolution %p, %w, no padding  ->  convolution %x, %w, 3 before
 
     slice (pad %x by 1 and 1) [2:]  ->  pad %x by -1 and 1                         a stencil's neighbour, a shift
+    slice (slice %x [1:]) [::2]     ->  slice %x [1::2]                            the gradient of what is interleaved
     pad (pad %x by 0 and 1) by -1   ->  pad %x by -1 and 1                         its gradient
     pad %y by -3 and 0, of the convolution that leaves %y  ->  a convolution that pads 3 less before
 
@@ -90,7 +91,7 @@ def _folded(program: Program, op: int, reader: int) -> _Folded | None:
     if inner.kind == "convolution":
         return _cropped(inner, outer)
     if inner.kind == "slice":
-        return _padded_slice(inner, outer) if outer.kind == "pad" else None
+        return _padded_slice(inner, outer) if outer.kind == "pad" else _sliced_slice(inner, outer)
     fill = _constant(program, op, 1)
     match outer.kind:
         case "slice":
@@ -177,6 +178,18 @@ _SIDES = ("edge_padding_low", "edge_padding_high")
 
 def _edges(pad: OpSpec) -> tuple[int, ...]:
     return tuple(n for side in _SIDES for n in pad.attributes[side])
+
+
+def _sliced_slice(inner: OpSpec, outer: OpSpec) -> _Folded | None:
+    """One slice of two."""
+    if outer.kind != "slice":
+        return None
+    steps = inner.attributes["strides"]
+    starts, limits, strides = (outer.attributes[name] for name in ("start_indices", "limit_indices", "strides"))
+    first = [a + b * step for a, b, step in zip(inner.attributes["start_indices"], starts, steps, strict=True)]
+    end = [a + (b - start - 1) * step + 1 for a, b, start, step in zip(first, limits, starts, steps, strict=True)]
+    both = [a * b for a, b in zip(steps, strides, strict=True)]
+    return _Folded(((0, 0),), {"start_indices": first, "limit_indices": end, "strides": both})
 
 
 def _padded_slice(inner: OpSpec, pad: OpSpec) -> _Folded | None:

@@ -141,11 +141,13 @@ def _sliced(spec: OpSpec, starts: list[int]) -> Iterator[str]:
     assert window is not None
     limits = [start + size for start, size in zip(starts, window, strict=True)]
     cut = TensorType(window, source.dtype)
+    name = "%y" if cut == result else "%w"
     yield (
-        f'%w = "stablehlo.slice"(%a0) {{start_indices = {_list(starts)}, limit_indices = {_list(limits)},'
+        f'{name} = "stablehlo.slice"(%a0) {{start_indices = {_list(starts)}, limit_indices = {_list(limits)},'
         f" strides = {_list([1] * len(starts))}}} : ({mlir_type(source)}) -> {mlir_type(cut)}"
     )
-    yield f'%y = "stablehlo.reshape"(%w) : ({mlir_type(cut)}) -> {mlir_type(result)}'
+    if cut != result:
+        yield f'%y = "stablehlo.reshape"(%w) : ({mlir_type(cut)}) -> {mlir_type(result)}'
 
 
 def _written(spec: OpSpec, update: TensorType, starts: list[int]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.program import Program
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
+from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.sizes import SizeTable, size_row
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class ProgramArrays(NamedTuple):
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, type_id (as `Program.value_type_id`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output
+             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`)
     uses     operands, use_op, use_scope, use_position (as in `Program`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
@@ -131,6 +132,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             is_splat=constant[program.value_op],
             is_donated=is_donated,
             is_output=is_output,
+            in_rows=in_rows(program, costs["op_class"][spec]),
         ),
         uses=records(
             operands=program.operands,
@@ -156,7 +158,8 @@ class LocalArrays(NamedTuple):
     """What one device holds, in bytes (with layout padding where asked for) and elements.
 
     values   native_bytes, native_elements: size of the value in the layout in which its op computes it;
-             settled_bytes, settled_elements: size in the layout in which it settles;
+             settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
+             side by side;
              at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a
              view the buffer of the view's operand; left_in: the buffer into which its op writes it
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
@@ -178,7 +181,8 @@ class LocalArrays(NamedTuple):
 VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
-        ("settled_elements", np.float64), ("at_def", np.int32), ("shows", np.int32), ("left_in", np.int32),
+        ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
+        ("left_in", np.int32),
     ],
     align=True,
 )  # fmt: skip
@@ -285,22 +289,28 @@ def _sizes(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Loc
     """Fills in bytes and elements of values, redistributions and uses."""
     native, settled, required = lowered.native, lowered.settled, lowered.required
     target, axis_sizes, layout_tile = lowered.target, lowered.axis_sizes, lowered.layout_tile
-    in_bytes = elements = 0.0
+    in_bytes = row_bytes = elements = 0.0
     for value in range(native.shape[0]):
-        last = value - 1
+        last, by_rows = value - 1, program.values.in_rows[value]
         type_id, layout = program.values.type_id[value], native[value]
         if value == 0 or type_id != program.values.type_id[last] or layout != settled[last]:
             row = size_row(program, known, value, layout, axis_sizes, layout_tile)
-            in_bytes, elements = known.sizes.in_bytes[row], known.sizes.elements[row]
-        held.values.native_bytes[value], held.values.native_elements[value] = in_bytes, elements
+            size = known.sizes[row]
+            in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
+        held.values.native_bytes[value] = row_bytes if by_rows else in_bytes
+        held.values.native_elements[value] = elements
         if settled[value] != layout:
             row = size_row(program, known, value, settled[value], axis_sizes, layout_tile)
-            in_bytes, elements = known.sizes.in_bytes[row], known.sizes.elements[row]
-        held.values.settled_bytes[value], held.values.settled_elements[value] = in_bytes, elements
+            size = known.sizes[row]
+            in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
+        held.values.settled_bytes[value] = row_bytes if by_rows else in_bytes
+        held.values.settled_elements[value], held.values.row_bytes[value] = elements, row_bytes
     for r in range(target.shape[0]):
         row = size_row(program, known, held.moves.moved_value[r], target[r], axis_sizes, layout_tile)
         share = lowered.shares[r] if lowered.shares.shape[0] > 0 else 1.0
-        held.moves.moved_bytes[r] = known.sizes.in_bytes[row] * share * (NARROW_SHARE if lowered.narrow[r] else 1.0)
+        by_rows = program.values.in_rows[held.moves.moved_value[r]]
+        size = known.sizes.row_bytes[row] if by_rows else known.sizes.in_bytes[row]
+        held.moves.moved_bytes[r] = size * share * (NARROW_SHARE if lowered.narrow[r] else 1.0)
         held.moves.moved_elements[r] = known.sizes.elements[row] * share
     for use in range(required.shape[0]):
         value = program.uses.operands[use]

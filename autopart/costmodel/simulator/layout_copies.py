@@ -26,6 +26,7 @@ from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
 from autopart.costmodel.simulator.redistribution_costs import AS_OUTPUT
+from autopart.costmodel.simulator.row_layouts import WIDER
 
 READ_AND_WRITE = 2
 """Bytes that a copy moves for each byte."""
@@ -37,12 +38,14 @@ SMALL_BYTES = 2.0**20
 @kernel
 def transposed_nodes(
     program: ProgramArrays,
+    local: LocalArrays,
     graph: KernelGraph,
     moved: np.ndarray,
     follows: np.ndarray,
     transposed: np.ndarray,
 ) -> None:
-    """Marks elementwise kernels that read a collective's result transposed, or another such kernel's result.
+    """Marks elementwise kernels that read a collective's result transposed, short rows side by side, or another such
+    kernel's result.
 
     Scratch: moved[buffer], whether a collective makes it; follows[buffer], whether a transposed node does.
     """
@@ -64,7 +67,7 @@ def transposed_nodes(
                 continue
             if moved[buffer] and how & TRANSPOSED:
                 transposed[k] = True
-            if buffer < values and follows[buffer]:
+            if buffer < values and (follows[buffer] or in_short_rows(program, local, buffer)):
                 transposed[k] = True
         if transposed[k]:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
@@ -72,10 +75,18 @@ def transposed_nodes(
 
 
 @kernel
+def in_short_rows(program: ProgramArrays, local: LocalArrays, value: int) -> bool:
+    """True for an array whose rows lie side by side and are padded for it; it is as large as `settled_bytes` says."""
+    plain = local.values.settled_elements[value] * program.values.element_bytes[value]
+    return program.values.in_rows[value] and local.values.row_bytes[value] > WIDER * plain
+
+
+@kernel
 def copied_bytes(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray, copied: np.ndarray
 ) -> None:
-    """Fills in bytes of the arguments that each transposed kernel reads in step: each is copied first."""
+    """Fills in bytes of the arguments that each transposed kernel reads in step: each is copied first, with its rows
+    side by side where that is how the kernel's others lie."""
     for k in range(copied.shape[0]):
         copied[k] = 0.0
         if not transposed[k]:
@@ -84,7 +95,9 @@ def copied_bytes(
             buffer = graph.reads.read_buffer[i]
             is_argument = buffer < program.values.shape[0] and program.ops.is_argument[program.values.value_op[buffer]]
             if is_argument and graph.reads.read_how[i] & STREAMED:
-                copied[k] += local.values.settled_bytes[buffer]
+                result = program.result_ptr[graph.nodes.subject[k]]
+                rows = program.values.in_rows[result]
+                copied[k] += local.values.row_bytes[buffer] if rows else local.values.settled_bytes[buffer]
 
 
 @kernel

@@ -25,14 +25,18 @@ TABLE_ROWS = 2048
 """Rows of a `SizeTable`, a power of two: a table that is half full is emptied. So many stay in a core's cache."""
 
 SIZE_FIELDS = np.dtype(
-    [("layout", np.uint64), ("in_bytes", np.float64), ("elements", np.float64), ("type_id", np.int32)], align=True
-)
+    [
+        ("layout", np.uint64), ("in_bytes", np.float64), ("row_bytes", np.float64), ("elements", np.float64),
+        ("type_id", np.int32),
+    ],
+    align=True,
+)  # fmt: skip
 
 
 class SizeTable(NamedTuple):
     """A hash table with open addressing from (type, layout) to sizes.
 
-    sizes   layout, type_id (-1: the row is empty), in_bytes, elements
+    sizes   layout, type_id (-1: the row is empty), in_bytes, elements; row_bytes: if its rows lie side by side
     filled  [rows that are not empty]
     dims    scratch: the dims of one array
     """
@@ -99,10 +103,13 @@ def _work_out(
             plain /= axis_sizes[axis]
             dims[action - 1] /= axis_sizes[axis]
     known.sizes.elements[row] = plain
-    held = plain
+    held = in_rows = plain
     if layout_tile[1] > 1 and rank > 0 and plain > 0:
         held = padded_elements(dims, rank, element_bytes, layout_tile[0], layout_tile[1])
-    known.sizes.in_bytes[row] = held * element_bytes
+        in_rows = held
+        if rank > 1:
+            in_rows = _padded(dims, rank - 1, rank - 2, plain, element_bytes, layout_tile[0], layout_tile[1])
+    known.sizes.in_bytes[row], known.sizes.row_bytes[row] = held * element_bytes, in_rows * element_bytes
 
 
 @kernel
@@ -117,17 +124,22 @@ def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int
         plain *= dims[d]
     if rank == 1:
         return np.ceil(plain / minor) * minor
-    full_rows = rows * max(1.0, 4.0 / element_bytes)
     best = np.inf
     for a in range(rank):
         for b in range(rank):
             if a != b:
-                tile = 1.0
-                while tile < dims[b] and tile < full_rows:
-                    tile *= 2
-                held = plain / (dims[a] * dims[b])
-                best = min(best, held * np.ceil(dims[a] / minor) * minor * np.ceil(dims[b] / tile) * tile)
+                best = min(best, _padded(dims, a, b, plain, element_bytes, rows, minor))
     return best
+
+
+@kernel
+def _padded(dims: np.ndarray, a: int, b: int, plain: float, element_bytes: float, rows: int, minor: int) -> float:
+    """Elements with dim `a` along the columns of the tiles and dim `b` along their rows."""
+    full_rows = rows * max(1.0, 4.0 / element_bytes)
+    tile = 1.0
+    while tile < dims[b] and tile < full_rows:
+        tile *= 2
+    return plain / (dims[a] * dims[b]) * np.ceil(dims[a] / minor) * minor * np.ceil(dims[b] / tile) * tile
 
 
 def held_elements(shape: tuple[int, ...], element_bytes: float, layout_tile: tuple[int, int]) -> float:

@@ -14,12 +14,11 @@ keep their sizes: they are padded where they enter and sliced where they leave.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from autopart.core.jax_internals import ir, numpy_dtype
+from autopart.core.jax_internals import numpy_dtype
 from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType
 from autopart.core.ops.rule import rule_of, traits_of
 from autopart.core.ops.rules.reduce import identity
@@ -29,6 +28,7 @@ from autopart.core.passes.padding.padded_dims import PaddedDims, is_gather, is_r
 from autopart.core.passes.padding.padding_text import cut, hold_back, mask, pad
 from autopart.core.passes.padding.twins import MARK
 from autopart.core.passes.program_pass import Pass
+from autopart.core.passes.respelled import respelled
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
 from autopart.core.program import Program
@@ -108,32 +108,10 @@ class _Writer:
         longer = dataclasses.replace(
             spec, attributes={**spec.attributes, **changed}, operands=tuple(operands), results=tuple(results)
         )
-        return self._rewriting.spec(longer, self._representative(op, longer, changed))
+        return respelled(self._rewriting, op, longer, changed)
 
     def _longer_type(self, type_: TensorType, sizes: Sizes) -> TensorType:
         return TensorType(tuple(sizes.get(d, n) for d, n in enumerate(type_.shape)), type_.dtype)
-
-    def _representative(self, op: int, spec: OpSpec, changed: Mapping[str, tuple[int, ...]]) -> ir.Operation | None:
-        """The op itself, cloned with other types; None for what no module has."""
-        rule, source = rule_of(spec), self._program.source.source_of(op)
-        if rule is None or rule.structural or source is None or source.name.endswith("optimization_barrier"):
-            return None
-        operands = ", ".join(f"%{k}: {mlir_type(t)}" for k, t in enumerate(spec.operands))
-        with source.context:
-            module = ir.Module.parse(f"func.func @main({operands}) {{\nreturn\n}}")
-            block = module.body.operations[0].regions[0].blocks[0]
-            cloned = source.clone(ip=ir.InsertionPoint.at_block_terminator(block)).operation
-            for number, argument in enumerate(block.arguments):
-                cloned.operands[number] = argument
-            for result, type_ in zip(cloned.results, spec.results, strict=True):
-                result.set_type(ir.Type.parse(mlir_type(type_)))
-            for name, value in changed.items():
-                cloned.attributes[name] = ir.DenseI64ArrayAttr.get(list(value))
-            if "value" in cloned.attributes and not operands:
-                splat = ir.DenseElementsAttr(cloned.attributes["value"]).get_splat_value()
-                cloned.attributes["value"] = ir.DenseElementsAttr.get_splat(cloned.results[0].type, splat)
-        self._rewriting.modules.append(module)
-        return cloned
 
     # ---- what an op reads
 
