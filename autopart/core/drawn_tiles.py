@@ -37,9 +37,10 @@ def drawn_mapping(
     """Writes the first mapping of `op` that a tile of an operand draws into `found`; returns how many: 1 or 0."""
     graph, maps = nests.graph, nests.maps
     spec, first_operand = graph.op_spec[op], graph.operand_ptr[op]
+    all_whole = _read_whole(nests, op, axis)
     for row in range(maps.first[spec], maps.first[spec + 1]):
         for k in range(graph.operand_ptr[op + 1] - first_operand):
-            if maps.draws[maps.start[row] + k] == 0:
+            if maps.draws[maps.start[row] + k] == 0 or (all_whole and maps.stretch[maps.start[row] + k] > 0):
                 continue
             dim = tiling(nests, graph.operands[first_operand + k], axis)
             if dim < 0 or maps.draws[maps.start[row] + k] >> dim & 1 == 0:
@@ -48,6 +49,20 @@ def drawn_mapping(
                 found[0] = row - maps.first[spec]
                 return 1
     return 0
+
+
+@kernel
+def _read_whole(nests: LoopNests, op: int, axis: int) -> bool:
+    """True if every reader of the results has a loop already, in which it reads all: tiles would be gathered."""
+    graph, state = nests.graph, nests.state
+    first, last = graph.result_ptr[op], graph.result_ptr[op + 1]
+    for value in range(first, last):
+        for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
+            reader, use = graph.use_op[graph.user[i]], graph.user[i]
+            mapping = state.mapping[reader, axis]
+            if mapping < 0 or operand_entry(nests, reader, mapping, use - graph.operand_ptr[reader]) >= 0:
+                return False
+    return first < last and graph.user_ptr[first] < graph.user_ptr[last]
 
 
 @kernel

@@ -249,7 +249,7 @@ def lower(
     statics = statics if statics is not None else LoweringContext.of(program)
     given = Given(
         partitioning.nests._replace(state=state), statics.passages, program.value_shape, statics.is_output,
-        options.sums_through_converts, partitioning.sharded_loops,
+        statics.stored, options.sums_through_converts, partitioning.sharded_loops,
     )  # fmt: skip
     share_within = max(options.share_within, partitioning.share_within)
     found = lowered_layouts(given, bool(partitioning.table.stretches), share_within == 0)

@@ -1,6 +1,6 @@
 """All layouts of a partitioning, in one kernel: what is pending where, what values and uses are tiled on, what is read.
 
-undecided_ops.py, divided_tables.py  ->  pending.py  ->  layouts.py
+undecided_ops.py, gathered_slices.py, divided_tables.py  ->  pending.py  ->  layouts.py
     ->  which uses need more than is stored, read_stretches.py
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.layout import local_elements
 from autopart.spmd.divided_tables import divide_tables
+from autopart.spmd.gathered_slices import gather_sliced
 from autopart.spmd.layouts import layouts
 from autopart.spmd.pending import Given, Ways, pass_reductions
 from autopart.spmd.read_stretches import read_stretches
@@ -61,6 +62,8 @@ def _lay_out(given: Given, ways: Ways, has_stretches: bool, gathers_apart: bool,
     nests, shapes = given.nests, given.shapes
     operands, sizes = nests.graph.operands, nests.sizes
     divide_undecided(nests, given.is_output)
+    if has_stretches:
+        gather_sliced(given)
     if gathers_apart:
         divide_tables(given)
     pass_reductions(given, ways, found.passing)

@@ -48,6 +48,7 @@ class Given(NamedTuple):
     passages             of the program
     shapes[value, dim]   whole shapes, 1 behind the last dim
     is_output[value]     True for what the program returns
+    stored[value]        True for what is gathered anew for each use, see `placement.stored_values`
     rounded              reductions also pass ops whose parts are rounded otherwise than the whole
     sharded_loops        a carry that is tiled passes nothing: what it adds up is reduced in every turn
     """
@@ -56,6 +57,7 @@ class Given(NamedTuple):
     passages: PassageArrays
     shapes: np.ndarray
     is_output: np.ndarray
+    stored: np.ndarray
     rounded: bool
     sharded_loops: bool
 

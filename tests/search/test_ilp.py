@@ -75,6 +75,18 @@ def test_mapping_of_an_earlier_tactic_is_in_every_strategy():
     assert found.mapping == ((0, NONE),)
 
 
+def test_slice_that_an_earlier_tactic_tiled_may_lose_its_loop_in_the_lowering():
+    whole, part = TensorType((64, 8), "f32"), TensorType((32, 8), "f32")
+    cut = {"start_indices": (32, 0), "limit_indices": (64, 8), "strides": (1, 1)}
+    spec = OpSpec("slice", cut, (whole,), (part,))
+    mappings = mappings_of(spec) or ()
+    [exchanged] = [number for number, mapping in enumerate(mappings) if mapping.reads]
+    fixed, read = Fixed((exchanged, NONE), (False, False)), mappings[exchanged].reads[0]
+    assert read is not None
+    found = op_strategies(spec, mappings, (4, 2), fixed, stretches=[(0, read)])
+    assert set(found.mapping) == {(exchanged, NONE), (NONE, NONE)}
+
+
 def test_axes_that_together_do_not_divide_share_no_mapping():
     type_ = TensorType((4, 6), "f32")
     spec = OpSpec("tanh", {}, (type_,), (type_,))

@@ -17,6 +17,7 @@ from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.refilled_slices import RefilledSlices
 from autopart.core.passes.run_passes import PassReport, run_passes
 from autopart.core.passes.scanned_rows import ScannedRows
+from autopart.core.passes.sliced_products import SlicedProducts
 from autopart.core.passes.split_argmax import SplitArgmax
 from autopart.core.passes.split_cumulative import SplitCumulative
 from autopart.core.passes.split_top_k import SplitTopK
@@ -36,6 +37,8 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     PoolingGradients(),
     DeadCode(),
     FoldedPadding(),
+    SlicedProducts(),
+    DeadCode(),
     IndexPositions(),
     ScannedRows(),
     LayerOrder(),
@@ -65,6 +68,7 @@ __all__ = [
     "Recomputation",
     "RefilledSlices",
     "ScannedRows",
+    "SlicedProducts",
     "SplitArgmax",
     "SplitCumulative",
     "SplitTopK",

@@ -6,8 +6,8 @@
       dot_general     reads bf16 in any case
 
 XLA:TPU rounds the operands of such a matmul to bf16, and moves the rounding before an all_gather, all_to_all or
-all_permute, through transposes and reshapes on the way, on v3 as on v5e (libtpu 0.0.51). Where anything else reads what
-arrives, or the matmul asks for more precision, f32 is moved. Reductions add in f32.
+all_permute, through transposes, reshapes and slices on the way, on v3 as on v5e (libtpu 0.0.51). Where anything else
+reads what arrives, or the matmul asks for more precision, f32 is moved. Reductions add in f32.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -19,7 +19,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import USE_MOVE, KernelGraph
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, SLICING
 
 WIDE_BYTES = 4
 """Bytes of an f32."""
@@ -40,11 +40,13 @@ def _find_narrow(program: ProgramArrays, narrow: np.ndarray) -> None:
         reads_narrow = program.ops.narrows[op]
         if not reads_narrow and results == 1 and not program.ops.is_argument[op]:
             moves = program.ops.op_class[op] == ELEMENTWISE and program.ops.weight[op] == 0
-            reads_narrow = (program.ops.is_view[op] or moves) and _is_read_narrow(program, narrow, result)
+            operands = program.operand_ptr[op + 1] - program.operand_ptr[op]
+            slices = program.ops.op_class[op] == SLICING and operands == 1
+            reads_narrow = (program.ops.is_view[op] or moves or slices) and _is_read_narrow(program, narrow, result)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             operand = program.uses.operands[use]
-            as_it_is = program.ops.narrows[op] or program.values.elements[operand] == program.values.elements[result]
-            narrow[use] = reads_narrow and as_it_is and program.values.element_bytes[operand] == WIDE_BYTES
+            moved = program.ops.narrows[op] or program.values.elements[operand] >= program.values.elements[result]
+            narrow[use] = reads_narrow and moved and program.values.element_bytes[operand] == WIDE_BYTES
 
 
 @kernel

@@ -90,7 +90,8 @@ def op_strategies(
     choices: list[list[int]] = []
     for mapping, is_open in zip(fixed.mapping, fixed.is_open, strict=True):
         if mapping != NONE:
-            choices.append([mapping, *whole, *_over_rows(mappings), *([] if divided else passing)])
+            given_up = [NONE] if not whole and _is_slice(mappings[mapping]) else []
+            choices.append([mapping, *whole, *given_up, *_over_rows(mappings), *([] if divided else passing)])
         else:
             choices.append([NONE, *(range(len(mappings)) if is_open else ()), *passing])
     found: dict[tuple[object, ...], Label] = {}
@@ -113,6 +114,11 @@ def op_strategies(
         native=tuple(tuple(c[1][r] for c in columns) for r in range(len(spec.results))),  # pyright: ignore
         ways=np.array([c[2] for c in columns], np.float64),
     )
+
+
+def _is_slice(mapping: TileMapping) -> bool:
+    """True for a loop that `spmd/gathered_slices.py` may take away."""
+    return len(mapping.operands) == 1 and bool(mapping.reads)
 
 
 def _over_rows(mappings: Sequence[TileMapping]) -> list[int]:
