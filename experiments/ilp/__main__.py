@@ -7,6 +7,7 @@
     python -m experiments.ilp --depth 12 24 48    decoders of so many layers: CPU seconds of the parts
     python -m experiments.ilp --gaps gnn_forces   every optimizer for the same CPU seconds, against the one bound
     python -m experiments.ilp --workers UNet      how evenly two workers share cost tables and neighbourhoods
+    python -m experiments.ilp --figure            the gaps that are kept, against the bounds that are: table, figure.png
 
 Each run replaces its rows in `results.json`.
 """
@@ -52,6 +53,7 @@ from experiments.models import t32
 CUBE = ap.Mesh({"x": 4, "y": 4, "z": 2}, device="tpu_v3")
 DEEP = "48 layers"
 RESULTS = Path(__file__).with_name("results.json")
+KEPT = ("evaluations", "seconds")
 COMPARED = {
     "greedy": ap.Greedy,
     "beam": ap.Beam,
@@ -70,10 +72,13 @@ def main() -> None:
     parser.add_argument("--optimizers", nargs="*", choices=COMPARED, default=list(COMPARED), help="of --gaps")
     parser.add_argument("--bounds", nargs="*", choices=[DEEP, *(c.name for c in CASES)], metavar="NAME", default=None)
     parser.add_argument("--workers", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    parser.add_argument("--figure", action="store_true")
     parser.add_argument("--depth", nargs="*", type=int, metavar="LAYERS", default=None)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each search but the small ones")
     options = parser.parse_args()
-    if options.gaps is not None:
+    if options.figure:
+        table_and_figure()
+    elif options.gaps is not None:
         for name in options.gaps or [DEEP, *(c.name for c in CASES)]:
             record("gaps", [gaps(name, options.seconds, options.optimizers)])
     elif options.cube is not None:
@@ -205,23 +210,31 @@ def gaps(name: str, seconds: float, optimizers: list[str]) -> dict[str, Any]:
     load_kernels()
     with counted_in_cpu():
         reports = {n: reported(start, COMPARED[n](), Budget(None, seconds))[0] for n in optimizers}
-    bound = max([r.get("lower_bound", 0.0) for r in reports.values()] + [known_bound(name)])
-    rows = {
-        n: {
-            "score": r["best"]["score"],
-            "gap": 1 - bound / r["best"]["score"],
-            "evaluations": r["evaluations"],
-            "seconds": r["seconds"],
-        }
-        for n, r in reports.items()
-    }
-    for n, row in rows.items():
-        print(
-            f"{name:14} {n:10} score {row['score']:.4g}  gap {row['gap']:.1%}  {row['evaluations']} evaluations "
-            f"in {row['seconds']:.0f} s",
-            flush=True,
-        )
-    return {"name": name, "of_s": seconds, "lower_bound": bound, "optimizers": rows}
+    found = {n: {"score": r["best"]["score"]} | {k: r[k] for k in KEPT} for n, r in reports.items()}
+    row = {"name": name, "of_s": seconds, "lower_bound": max(r.get("lower_bound", 0.0) for r in reports.values())}
+    print(told(row | {"optimizers": found}), flush=True)
+    return row | {"optimizers": found}
+
+
+def told(row: dict[str, Any]) -> str:
+    """A line of the table: the bound, and each optimizer's score, gap and evaluations."""
+    bound = row["lower_bound"]
+    cells = [
+        f"{found['score']:.6g}, {1 - bound / found['score']:.0%} ({found['evaluations']:,})"
+        for found in row["optimizers"].values()
+    ]
+    return f"| {row['name']} | {bound:.4g} | " + " | ".join(cells) + " |"
+
+
+def table_and_figure() -> None:
+    """Prints the rows of `--gaps` as a table and draws them, each against the best bound that is known."""
+    from experiments.ilp.figure import draw
+
+    kept = json.loads(RESULTS.read_text())["gaps"]
+    rows = [row | {"lower_bound": max(row["lower_bound"], known_bound(row["name"]))} for row in kept]
+    for row in rows:
+        print(told(row))
+    draw(rows, RESULTS.with_name("figure.png"))
 
 
 def known_bound(name: str) -> float:
