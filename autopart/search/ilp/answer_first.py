@@ -33,7 +33,7 @@ BOUND, IDLE_BOUND, LEAST_SEARCHED = 0.15, 0.3, 0.6
 share of them, once it had a third."""
 
 BEFORE_BOUND = 1.5
-"""The bound begins as long before the end as its model takes to build so many times, at least."""
+"""The bound begins as long before the end as it takes to build so many times, at least."""
 
 CERTAIN = 0.8
 """Share of the seconds that are left which the bound is given: what it builds and reduces knows no deadline."""
@@ -99,7 +99,7 @@ class Turns:
 
     def _turn(self, idle: float) -> None:
         """A turn after so large a share of the seconds without a better state."""
-        share, built = self._problem.seconds_share, BEFORE_BOUND * self._planner.built_s / self._seconds
+        share, built = self._problem.seconds_share, BEFORE_BOUND * self._planner.bound_built_s / self._seconds
         if not self._bounded and (share >= 1 - max(BOUND, built) or (share >= LEAST_SEARCHED and idle >= IDLE_BOUND)):
             self._bound()
         elif not self._planned and idle >= IDLE:

@@ -57,7 +57,7 @@ MODELLED_PER_S, BY_AXIS = 25_000, 4.0
 """Ops and values a second of which a model is built, priced and compared with a state, without deadline, over two axes;
 each axis more makes it so many times as long, as values have more labels."""
 
-BUILT_PER_S = 10_000
+BUILT_PER_S = 20_000
 """Ops and values a second of which the problem about every op is built and reduced, which no deadline interrupts."""
 
 READ_PER_S = 2_000_000
@@ -108,6 +108,12 @@ class Planner:
         program, more_axes = self.problem.task.space.program, max(0, len(self.problem.task.space.axes) - 2)
         rate = MODELLED_PER_S / BY_AXIS**more_axes
         return 0.0 if "model" in vars(self) else (program.op_count + program.value_count) / rate
+
+    @property
+    def bound_built_s(self) -> float:
+        """Seconds until a bound about every op is built and reduced, about."""
+        program = self.problem.task.space.program
+        return self.built_s + (program.op_count + program.value_count) / BUILT_PER_S
 
     @functools.cached_property
     def _edge_prices(self) -> np.ndarray:
