@@ -86,7 +86,8 @@ class _Table:
         self.seconds = seconds.copy()
         codes = np.array(job.labels, np.int64).reshape(len(job.labels), -1)
         changed = codes[:, None, :] != codes[None, :, :]
-        lacks = (changed & is_pending(codes)[None, :, :]).any(axis=2)
+        awaits = np.array([[is_pending(code) for code in label] for label in job.labels]).reshape(codes.shape)
+        lacks = (changed & awaits[None, :, :]).any(axis=2)
         self.unplanned = np.tile(changed.any(axis=2) & ~lacks, (len(seconds), 1, 1))
 
 
