@@ -3,10 +3,11 @@
     python -m experiments.ilp                     programs small enough to enumerate, on {a:4} and {a:4,b:2}
     python -m experiments.ilp --large T32 UNet    training steps on {batch:16,model:2}: gap, seconds by part
     python -m experiments.ilp --cube T32 UNet     the same on {x:4,y:4,z:2}
-    python -m experiments.ilp --bounds T32        their bounds without deadlines: CPU seconds of the parts
+    python -m experiments.ilp --bounds T32        their bounds by themselves: CPU seconds of the parts
     python -m experiments.ilp --depth 12 24 48    decoders of so many layers: CPU seconds of the parts
     python -m experiments.ilp --gaps gnn_forces   every optimizer for the same CPU seconds, against the one bound
     python -m experiments.ilp --workers UNet      how evenly two workers share cost tables and neighbourhoods
+    python -m experiments.ilp --figure            the gaps that are kept, against the bounds that are: table, figure.png
 
 Each run replaces its rows in `results.json`.
 """
@@ -32,6 +33,7 @@ from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.budget import Budget
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import SearchTask
+from autopart.search.ilp.bound import ROUNDING
 from autopart.search.ilp.decisive_moves import decisive_moves
 from autopart.search.ilp.every_op import every_op
 from autopart.search.ilp.held_bytes import Liveness
@@ -51,6 +53,7 @@ from experiments.models import t32
 CUBE = ap.Mesh({"x": 4, "y": 4, "z": 2}, device="tpu_v3")
 DEEP = "48 layers"
 RESULTS = Path(__file__).with_name("results.json")
+KEPT = ("evaluations", "seconds")
 COMPARED = {
     "greedy": ap.Greedy,
     "beam": ap.Beam,
@@ -67,12 +70,15 @@ def main() -> None:
     parser.add_argument("--cube", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
     parser.add_argument("--gaps", nargs="*", choices=[DEEP, *(c.name for c in CASES)], metavar="NAME", default=None)
     parser.add_argument("--optimizers", nargs="*", choices=COMPARED, default=list(COMPARED), help="of --gaps")
-    parser.add_argument("--bounds", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    parser.add_argument("--bounds", nargs="*", choices=[DEEP, *(c.name for c in CASES)], metavar="NAME", default=None)
     parser.add_argument("--workers", nargs="*", choices=[c.name for c in CASES], metavar="NAME", default=None)
+    parser.add_argument("--figure", action="store_true")
     parser.add_argument("--depth", nargs="*", type=int, metavar="LAYERS", default=None)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each search but the small ones")
     options = parser.parse_args()
-    if options.gaps is not None:
+    if options.figure:
+        table_and_figure()
+    elif options.gaps is not None:
         for name in options.gaps or [DEEP, *(c.name for c in CASES)]:
             record("gaps", [gaps(name, options.seconds, options.optimizers)])
     elif options.cube is not None:
@@ -83,10 +89,10 @@ def main() -> None:
             record("workers", [shared(name, start_of(name))])
     elif options.depth is not None:
         for layers in options.depth or (12, 24, 48):
-            record("depth", [to_the_end(str(layers), deep(layers))])
+            record("depth", [to_the_end(str(layers), deep(layers), options.seconds)])
     elif options.bounds is not None:
-        for name in options.bounds or [c.name for c in CASES]:
-            record("bounds", [to_the_end(name, next(c for c in CASES if c.name == name).program)])
+        for name in options.bounds or [DEEP, *(c.name for c in CASES)]:
+            record("bounds", [to_the_end(name, start_of(name).program, options.seconds)])
     elif options.large is None:
         record("small", [small(name, mesh) for name in SMALL for mesh in MESHES])
     else:
@@ -167,8 +173,9 @@ def deep(layers: int) -> Program:
     return traced(t32, dataclasses.replace(t32.Config(), layers=layers))
 
 
-def to_the_end(name: str, program: Program) -> dict[str, Any]:
-    """The bound without deadlines; nodes of the plan and of the bound, and CPU seconds of their parts."""
+def to_the_end(name: str, program: Program, prices_s: float) -> dict[str, Any]:
+    """The bound by itself, with so many CPU seconds at most for prices; nodes of the plan and of the bound, and CPU
+    seconds of their parts."""
     start = Partitioning(program, MESH)
     task = SearchTask(start, DecisionSpace.of(start, MESH.axis_names), LoweringOptions(), None, StepSeconds())
     state = Simulator.of(start.program, MESH).run(lower_for_device(start))
@@ -186,11 +193,13 @@ def to_the_end(name: str, program: Program) -> dict[str, Any]:
     planned = model.planned(state, Liveness.of_peaks(model.nodes, [state]))
     solve(planned, seconds=30.0, gap=2e-3)
     row |= {"plan_nodes": planned.nodes, "plan_s": passed()}
-    while asked := least_jobs(decisive_moves(model)):
+    asked = least_jobs(decisive_moves(model))
+    while asked and time.process_time() - at[-1] < prices_s:
         model.table.learn_least(asked, [job.answer(task) for job in asked])
-    row |= {"prices_s": passed()}
+        asked = least_jobs(decisive_moves(model))
+    row |= {"prices_s": passed(), "prices": len(model.table.planned), "all_that_decide": not asked}
     least = replace(every_op(model), usage_limit=None)
-    row |= {"bound_nodes": least.nodes, "bound": solve(least, seconds=60.0).bound, "bound_s": passed()}
+    row |= {"bound_nodes": least.nodes, "bound": solve(least, seconds=60.0, only_bound=True).bound, "bound_s": passed()}
     print(row, flush=True)
     return row
 
@@ -201,23 +210,37 @@ def gaps(name: str, seconds: float, optimizers: list[str]) -> dict[str, Any]:
     load_kernels()
     with counted_in_cpu():
         reports = {n: reported(start, COMPARED[n](), Budget(None, seconds))[0] for n in optimizers}
-    bound = max(r.get("lower_bound", 0.0) for r in reports.values())
-    rows = {
-        n: {
-            "score": r["best"]["score"],
-            "gap": 1 - bound / r["best"]["score"],
-            "evaluations": r["evaluations"],
-            "seconds": r["seconds"],
-        }
-        for n, r in reports.items()
-    }
-    for n, row in rows.items():
-        print(
-            f"{name:14} {n:10} score {row['score']:.4g}  gap {row['gap']:.1%}  {row['evaluations']} evaluations "
-            f"in {row['seconds']:.0f} s",
-            flush=True,
-        )
-    return {"name": name, "of_s": seconds, "lower_bound": bound, "optimizers": rows}
+    found = {n: {"score": r["best"]["score"]} | {k: r[k] for k in KEPT} for n, r in reports.items()}
+    row = {"name": name, "of_s": seconds, "lower_bound": max(r.get("lower_bound", 0.0) for r in reports.values())}
+    print(told(row | {"optimizers": found}), flush=True)
+    return row | {"optimizers": found}
+
+
+def told(row: dict[str, Any]) -> str:
+    """A line of the table: the bound, and each optimizer's score, gap and evaluations."""
+    bound = row["lower_bound"]
+    cells = [
+        f"{found['score']:.6g}, {1 - bound / found['score']:.0%} ({found['evaluations']:,})"
+        for found in row["optimizers"].values()
+    ]
+    return f"| {row['name']} | {bound:.4g} | " + " | ".join(cells) + " |"
+
+
+def table_and_figure() -> None:
+    """Prints the rows of `--gaps` as a table and draws them, each against the best bound that is known."""
+    from experiments.ilp.figure import draw
+
+    kept = json.loads(RESULTS.read_text())["gaps"]
+    rows = [row | {"lower_bound": max(row["lower_bound"], known_bound(row["name"]))} for row in kept]
+    for row in rows:
+        print(told(row))
+    draw(rows, RESULTS.with_name("figure.png"))
+
+
+def known_bound(name: str) -> float:
+    """The bound that `--bounds` found last, over all states that fit or not; 0 where it has not been run."""
+    rows = json.loads(RESULTS.read_text()).get("bounds", []) if RESULTS.exists() else []
+    return max((row["bound"] * (1 - ROUNDING) for row in rows if row["name"] == name), default=0.0)
 
 
 def record(kind: str, rows: list[dict[str, Any]]) -> None:

@@ -54,7 +54,8 @@ class _Planner:
     """A planner that notes who has a turn; of a problem where only evaluations count."""
 
     def __init__(self):
-        self.problem, self.asked, self.rounds, self.built_s = _Problem(), [], [0.5], 0.0
+        self.problem, self.asked, self.rounds = _Problem(), [], [0.5]
+        self.built_s = self.bound_built_s = 0.0
 
     def round(self, seconds: float) -> bool:
         self.asked.append("plan")

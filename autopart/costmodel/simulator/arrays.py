@@ -444,8 +444,14 @@ def _fills(
             for axis in range(axis_sizes.shape[0]):
                 if action_of(layout, axis) == d + 1:
                     size /= axis_sizes[axis]
-            if size * taps <= tile:
-                size *= taps
-            tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
-            share = max(share, size / (tiles * tile))
+            share = max(share, share_filled(size, tile, taps, to_the_last))
     return share if share > 0 else 1.0
+
+
+@kernel
+def share_filled(size: float, tile: int, taps: int, to_the_last: bool) -> float:
+    """The share of its tiles that one dim fills; see `_fills`."""
+    if size * taps <= tile:
+        size *= taps
+    tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
+    return float(size / (tiles * tile))

@@ -32,6 +32,9 @@ BOUND, IDLE_BOUND, LEAST_SEARCHED = 0.15, 0.3, 0.6
 """The bound has the last share of the seconds; all that is left where the search has found nothing better for a second
 share of them, once it had a third."""
 
+BEFORE_BOUND = 1.5
+"""The bound begins as long before the end as it takes to build so many times, at least."""
+
 CERTAIN = 0.8
 """Share of the seconds that are left which the bound is given: what it builds and reduces knows no deadline."""
 
@@ -96,8 +99,8 @@ class Turns:
 
     def _turn(self, idle: float) -> None:
         """A turn after so large a share of the seconds without a better state."""
-        share = self._problem.seconds_share
-        if not self._bounded and (share >= 1 - BOUND or (share >= LEAST_SEARCHED and idle >= IDLE_BOUND)):
+        share, built = self._problem.seconds_share, BEFORE_BOUND * self._planner.bound_built_s / self._seconds
+        if not self._bounded and (share >= 1 - max(BOUND, built) or (share >= LEAST_SEARCHED and idle >= IDLE_BOUND)):
             self._bound()
         elif not self._planned and idle >= IDLE:
             self._plans()

@@ -67,7 +67,7 @@ def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBo
     least, notes = every_op(model), list[str]()
 
     def bound(problem: PairwiseProblem, share: float) -> float:
-        solved = solve(problem, seconds=share * seconds)
+        solved = solve(problem, seconds=share * seconds, only_bound=True)
         notes.extend(solved.notes)
         return math.inf if solved.status == "infeasible" else max(0.0, solved.bound * (1 - ROUNDING))
 

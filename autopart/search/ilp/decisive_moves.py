@@ -9,11 +9,13 @@ There are many pairs of labels, and a bound rises only by the prices of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from autopart.search.ilp.formulation import Move
 from autopart.search.ilp.labels import is_pending
 from autopart.search.ilp.lowered_moves import LeastMove
 from autopart.search.ilp.prices import moved_to
@@ -23,8 +25,12 @@ from autopart.search.ilp.solver.ascent import Ascent
 from autopart.search.ilp.solver.network import Network, network
 from autopart.search.ilp.solver.reduction import reduced
 
-NEAR = 3e-5
-"""A pair of strategies that raises the least cost by at most this share of it is nearly cheapest."""
+NEAR, NEARLY = 3e-5, 1e-3
+"""A pair of strategies that raises the least cost by at most the first share of it is nearly cheapest. Where there are
+such pairs, those up to the second share are asked for with them, as far as there is room."""
+
+TOGETHER = 4_000
+"""So many of the nearest pairs of strategies are asked for at a time; many of them make the same move."""
 
 MANY = 100
 """So many new moves of a cheapest choice are asked for before those of nearly cheapest ones."""
@@ -38,16 +44,13 @@ CLIMB, GUESS = 10, 1.05
 
 def decisive_moves(model: Model) -> list[LeastMove]:
     """The moves between unlike labels that have no price of a plan yet, and decide the bound: those of a cheapest
-    choice, and where most of these are known, those of nearly cheapest ones, which are fewer the more is known."""
+    choice, and where most of these are known, those of nearly cheapest ones, the nearest first."""
     least = replace(model.least(), usage_limit=None)
-    taken = _unknown(model, model.flow.taken_least(_cheap_choice(least).tolist()))
-    if len(taken) >= MANY:
-        return taken
-    return list(dict.fromkeys((*taken, *_unknown(model, _nearly_taken(model, least)))))
-
-
-def _unknown(model: Model, moves: Iterable[LeastMove]) -> list[LeastMove]:
-    return [move for move in moves if move not in model.table.planned and _is_legal(move)]
+    taken = model.flow.taken_least(_cheap_choice(least).tolist())
+    found = dict.fromkeys(move for move in taken if move not in model.table.planned and _is_legal(move))
+    if len(found) < MANY:
+        found.update(dict.fromkeys(_nearly_taken(model, least)))
+    return list(found)
 
 
 def _cheap_choice(least: PairwiseProblem) -> np.ndarray:
@@ -71,17 +74,39 @@ def _nearly_taken(model: Model, least: PairwiseProblem) -> Iterator[LeastMove]:
     net = network(replace(least, edge_cost=np.where(legal, least.edge_cost, dearest)), np.ones(1))
     ascent = Ascent(net)
     edge = {(int(u), int(v)): e for e, (u, v) in enumerate(zip(net.u, net.v, strict=True))}
-    most = NEAR * abs(ascent.bound)
-    for move in model.flow.moves:
+    flow, near = model.flow, list[_Near]()
+    for move in flow.moves:
         u, v = sorted((move.maker, move.reader))
-        if (u, v) not in edge:
-            continue
-        near = _over_least(net, ascent, edge[u, v]) <= most
-        near, left, read = (near if u == move.maker else near.T), model.flow.left(move), model.flow.read(move)
-        for i, j in np.argwhere(near).tolist():
-            target = moved_to(left[i], read[j], move.stands)
-            if left[i] != target:
-                yield model.flow.types[move.type_row], left[i], target, move.least
+        if (u, v) in edge:
+            over = _over_least(net, ascent, edge[u, v])
+            near.append(_near(model, move, over if u == move.maker else over.T, NEARLY * abs(ascent.bound)))
+    over = np.sort(np.concatenate([each.over for each in near])) if near else np.zeros(0)
+    if not len(over) or over[0] > NEAR * abs(ascent.bound):
+        return
+    most = over[min(TOGETHER, len(over)) - 1]
+    for move, *pairs, over in near:
+        left, read = flow.left(move), flow.read(move)
+        for i, j in np.column_stack(pairs)[over <= most].tolist():
+            yield flow.types[move.type_row], left[i], moved_to(left[i], read[j], move.stands), move.least
+
+
+class _Near(NamedTuple):
+    """Pairs of strategies of a move's maker and reader, and how much dearer than the least each is."""
+
+    move: Move
+    maker: np.ndarray
+    reader: np.ndarray
+    over: np.ndarray
+
+
+def _near(model: Model, move: Move, over: np.ndarray, most: float) -> _Near:
+    """The pairs up to so much over the least whose move has no price of a plan."""
+    flow, asked = model.flow, over <= most
+    if asked.any():
+        type_, left, read = flow.types[move.type_row], flow.left(move), flow.read(move)
+        asked &= model.table.unplanned(type_, left, read, move.least, move.stands)
+    maker, reader = np.nonzero(asked)
+    return _Near(move, maker, reader, over[maker, reader])
 
 
 def _over_least(net: Network, ascent: Ascent, e: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Seconds of an op under each of its strategies that no state spends less of, whatever is fused.
 
-    matrix work    of products, with the unfilled tiles of short dims
+    matrix work    of products and convolutions, with the unfilled tiles of short dims
     vector work    of every op that is computed somewhere, once
     bytes          that certainly pass memory (`certain_traffic.py`)
     launches       of products, look-ups and updates, each a kernel of its own, and of light ops in kernels apart
@@ -28,7 +28,7 @@ from autopart.costmodel.hardware.devices import (
     Device,
     device_row,
 )
-from autopart.costmodel.simulator.arrays import ProgramArrays
+from autopart.costmodel.simulator.arrays import ProgramArrays, share_filled
 from autopart.costmodel.simulator.compute import roofline_s
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, SLICING, UPDATE
 from autopart.search.ilp.certain_traffic import Traffic
@@ -99,7 +99,7 @@ def least_seconds(
     if not known.computed[op]:
         return np.zeros(options.count)
     work = float(arrays.specs["passes"][arrays.ops["spec"][op]] * arrays.ops["matrix_flop"][op]) / options.ways
-    if kind == MATMUL:
+    if kind in (MATMUL, CONV):
         work = work / _filled(arrays, device, op, options, sizes)
     vector = _vector_flop(arrays, op, options, sizes)
     moved, largest = _certain_bytes(arrays, float(row[ON_CHIP]), op, options, sizes, known.traffic)
@@ -161,20 +161,23 @@ def _parts(whole: float, labels: Sequence[Label], sizes: tuple[int, ...]) -> np.
 def _filled(
     arrays: ProgramArrays, device: Device, op: int, options: OpStrategies, sizes: tuple[int, ...]
 ) -> np.ndarray:
-    """float64[strategies]: the share of the matrix unit's tiles that a product fills."""
-    spec = int(arrays.ops["spec"][op])
+    """float64[strategies]: the share of the matrix unit's tiles that a product or a convolution fills."""
+    sides, is_conv = arrays.specs[int(arrays.ops["spec"][op])], int(arrays.ops["op_class"][op]) == CONV
     left, result = int(arrays.uses["operands"][arrays.operand_ptr[op]]), int(arrays.result_ptr[op])
     _, columns, summed = device.matmul_tile
+    in_rows = (result, int(sides["rows"]), options.native[0])
+    in_sums = (left, int(sides["summed"]), options.required[0])
     filled = np.ones(options.count)
-    for value, dims, tile, labels in (
-        (left, int(arrays.specs["summed"][spec]), summed, options.required[0]),
-        (result, int(arrays.specs["columns"][spec]), columns, options.native[0]),
+    for (value, dims, labels), tile, taps in (
+        (in_rows if sides["rows"] else in_sums, summed, int(sides["taps"])),
+        ((result, int(sides["columns"]), options.native[0]), columns, 1),
     ):
         if dims:
             shape = tuple(int(n) for n in arrays.shape[value, : arrays.values["rank"][value]])
-            local = [local_dims(shape, label, sizes) for label in labels]
-            longest = np.array([max(n for d, n in enumerate(dims_of) if dims >> d & 1) for dims_of in local])
-            filled *= np.where(longest > 0, np.minimum(1.0, longest / tile), 1.0)
+            filled *= [
+                max(share_filled(n, tile, taps, is_conv) for d, n in enumerate(local) if dims >> d & 1) or 1.0
+                for local in (local_dims(shape, label, sizes) for label in labels)
+            ]
     return filled
 
 

@@ -20,6 +20,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from autopart.core.mesh import Mesh
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 PAIRS_PER_JOB, LEAST_PER_JOB = 50, 1000
 """Pairs that a worker prices at a time: a tenth of a second; and for a bound, where they have parts in common."""
+
+TYPES = 1024
+"""Types of values whose prices a worker remembers; a large program has hundreds."""
 
 Pair = tuple[TensorType, Label, Label]
 """A move of a value of a type from one label to another."""
@@ -61,10 +65,9 @@ class PlannedMoves:
 
     @staticmethod
     def of(type_: TensorType, task: SearchTask) -> PlannedMoves:
-        """Those of a search's lowerings."""
-        mesh = task.partitioning.mesh
-        stretches = task.partitioning.table.stretches
-        return PlannedMoves(type_, mesh, mesh_links(mesh), task.options.redistribution_cost, forms_for(mesh), stretches)
+        """Those of a search's lowerings; a worker that is asked again knows the prices that it has told."""
+        mesh, stretches = task.partitioning.mesh, task.partitioning.table.stretches
+        return _planned_moves(type_, mesh, task.options.redistribution_cost, tuple(stretches))
 
     def seconds(self, source: Label, target: Label) -> tuple[float, float]:
         """(seconds, seconds without the latency of a reduction that may be combined) between the two layouts of two
@@ -97,20 +100,28 @@ class PlannedMoves:
     def least(self, source: Label, target: Label, row: int) -> float:
         """Seconds of a move at least, by the row of the tables that it counts in."""
         if row in (DEF, DEF_ALONE):
-            return self.after_op(source, target)[row == DEF_ALONE]
+            return self.after_op(source, target, combined=row == DEF)
         return self.seconds(source, target)[row == WAIT]
 
-    def after_op(self, source: Label, target: Label) -> tuple[float, float]:
-        """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in: without
-        the latency of a reduction that may be combined, and with it."""
-        best, alone, sizes = math.inf, math.inf, self.mesh.axis_sizes
+    def after_op(self, source: Label, target: Label, *, combined: bool) -> float:
+        """Seconds from where an op leaves a value to its one reader, by whatever layout the value waits in; without
+        the latency of a reduction that may be combined, if it may be."""
+        best, sizes = math.inf, self.mesh.axis_sizes
         between = (_between(*codes, len(self.type_.shape)) for codes in zip(source, target, strict=True))
         for waits in itertools.product(*between):
             if divides(self.type_.shape, waits, sizes):
-                by_itself, combined = self.seconds(source, waits) if waits != source else (0.0, 0.0)
-                second = self.seconds(waits, target)[0] if waits != target else 0.0
-                best, alone = min(best, combined + second), min(alone, by_itself + second)
-        return best, alone
+                first = self.seconds(source, waits)[combined] if waits != source else 0.0
+                if first < best:
+                    second = self.seconds(waits, target)[0] if waits != target else 0.0
+                    best = min(best, first + second)
+        return best
+
+
+@lru_cache(maxsize=TYPES)
+def _planned_moves(
+    type_: TensorType, mesh: Mesh, cost: Any, stretches: tuple[tuple[int, Stretch], ...]
+) -> PlannedMoves:
+    return PlannedMoves(type_, mesh, mesh_links(mesh), cost, forms_for(mesh), stretches)
 
 
 def _between(source: int, target: int, dims: int) -> list[int]:

@@ -53,10 +53,11 @@ PLAN_GAP = 2e-3
 CLOSE = 0.05
 """A plan and its program that differ by less than this share need no further round."""
 
-MODELLED_PER_S = 25_000
-"""Ops and values a second of which a model is built, priced and compared with a state, without deadline."""
+MODELLED_PER_S, BY_AXIS = 25_000, 4.0
+"""Ops and values a second of which a model is built, priced and compared with a state, without deadline, over two axes;
+each axis more makes it so many times as long, as values have more labels."""
 
-BUILT_PER_S = 10_000
+BUILT_PER_S = 20_000
 """Ops and values a second of which the problem about every op is built and reduced, which no deadline interrupts."""
 
 READ_PER_S = 2_000_000
@@ -104,8 +105,21 @@ class Planner:
     @property
     def built_s(self) -> float:
         """Seconds that the model will take to build, about; 0 once it is."""
+        program, more_axes = self.problem.task.space.program, max(0, len(self.problem.task.space.axes) - 2)
+        rate = MODELLED_PER_S / BY_AXIS**more_axes
+        return 0.0 if "model" in vars(self) else (program.op_count + program.value_count) / rate
+
+    @property
+    def bound_built_s(self) -> float:
+        """Seconds until a bound about every op is built and reduced, about."""
         program = self.problem.task.space.program
-        return 0.0 if "model" in vars(self) else (program.op_count + program.value_count) / MODELLED_PER_S
+        return self.built_s + (program.op_count + program.value_count) / BUILT_PER_S
+
+    @functools.cached_property
+    def _edge_prices(self) -> np.ndarray:
+        """int64[moves]: how many prices each move has between the strategies of its ends; known without prices."""
+        with self._timed("build"):
+            return _edge_prices(model_of(self.problem.task, grouped=self._grouped))
 
     def _model(self, *, grouped: bool) -> Model:
         with self._timed("build"):
@@ -131,18 +145,21 @@ class Planner:
             return
         assert isinstance(objective, StepSeconds)
         until = time.monotonic() + seconds
-        few = self.model.nodes.start.program.op_count <= FEW_OPS
+        unpriced = model_of(problem.task, grouped=self._grouped)
+        program, read_s = unpriced.nodes.start.program, float(self._edge_prices[unpriced.flow.kind].sum()) / READ_PER_S
+        built_s, seconds = max((program.op_count + program.value_count) / BUILT_PER_S, read_s), 2 * self._seconds
+        if built_s > min(seconds, until - time.monotonic()):
+            self.note(f"no time for a bound about moves, which takes {built_s:.1g} s to build: each op by itself")
+            with self._timed("bound"):
+                problem.lower_bound = each_apart(unpriced)
+            return
+        few = program.op_count <= FEW_OPS
         model = self._model(grouped=False) if few and self._grouped else self.model
         with self._timed("bound"):
             problem.lower_bound = each_apart(model)
             load_kernels()
-            began, program = time.monotonic(), model.nodes.start.program
-            seconds = min(2 * self._seconds, until - began)
-            read_s = float(_edge_prices(model)[model.flow.kind].sum()) / READ_PER_S
-            built_s = max((program.op_count + program.value_count) / BUILT_PER_S, read_s)
-            if built_s > seconds:
-                self.note(f"no time for a bound about moves, which takes {built_s:.1g} s to build: each op by itself")
-                return
+            began = time.monotonic()
+            seconds = min(seconds, until - began)
             self._raise_prices(model, min(seconds / 2, seconds - built_s))
             left = max(0.0, seconds - (time.monotonic() - began))
             found = lower_bound(model, objective, left)
@@ -163,12 +180,14 @@ class Planner:
 
     def round(self, seconds: float) -> bool:
         """Plans after the best state, decodes and prices, in about so many seconds; True if another may find more."""
-        problem, model, until = self.problem, self.model, time.monotonic() + seconds
-        costs, held, begin = self._beside_best()
-        solver_s, read_s = SOLVED_SHARE * (until - time.monotonic()), float(_edge_prices(model).sum()) / READ_PER_S
-        if read_s > max(0.0, solver_s):
+        until, read_s = time.monotonic() + seconds, float(self._edge_prices.sum()) / READ_PER_S
+        solver_s = SOLVED_SHARE * (until - time.monotonic())
+        if read_s > solver_s:
             self.note(f"no time for a plan, whose prices take {read_s:.1g} s to read")
             return False
+        problem, model = self.problem, self.model
+        costs, held, begin = self._beside_best()
+        solver_s = SOLVED_SHARE * (until - time.monotonic())
         planned, choice = self._plan(costs, held, begin, solver_s)
         if choice is None:
             return False

@@ -79,11 +79,16 @@ def moved_to(source: Label, target: Label, stands: int) -> Label:
 
 
 class _Table:
-    """The prices of one type."""
+    """The prices of one type; `unplanned` bool[5, labels, labels]: moves that are not priced as they are planned."""
 
     def __init__(self, job: PriceJob, seconds: np.ndarray):
         self.place = {label: i for i, label in enumerate(job.labels)}
         self.seconds = seconds.copy()
+        codes = np.array(job.labels, np.int64).reshape(len(job.labels), -1)
+        changed = codes[:, None, :] != codes[None, :, :]
+        awaits = np.array([[is_pending(code) for code in label] for label in job.labels]).reshape(codes.shape)
+        lacks = (changed & awaits[None, :, :]).any(axis=2)
+        self.unplanned = np.tile(changed.any(axis=2) & ~lacks, (len(seconds), 1, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +126,7 @@ class Prices:
             for (source, target, row), least in zip(job.moves, answer, strict=True):
                 at = row, table.place[source], table.place[target]
                 table.seconds[at] = max(table.seconds[at], least)
+                table.unplanned[at] = False
                 self.planned.add((job.type_, source, target, row))
         self._known.clear()
 
@@ -136,6 +142,13 @@ class Prices:
             place = self._moves(type_, sources, targets, stands)
             self._known[key] = self._tables[type_].seconds[which].reshape(-1)[place]
         return self._known[key]
+
+    def unplanned(
+        self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], which: int, stands: int
+    ) -> np.ndarray:
+        """bool[sources, targets]: the moves that a lowering may make and whose least price is not that of its plan."""
+        place = self._moves(type_, sources, targets, stands)
+        return self._tables[type_].unplanned[which].reshape(-1)[place]
 
     def _moves(self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], stands: int) -> np.ndarray:
         """int64[sources, targets]: where each move stands in the type's flat table."""

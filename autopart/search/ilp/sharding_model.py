@@ -105,26 +105,26 @@ class Model:
             edges[key] = edges[key] + matrix if key in edges else matrix
         return edges
 
-    @property
+    @cached_property
     def least_once(self) -> list[np.ndarray]:
         """Per node, for each strategy, the seconds that one run of one of its ops takes at least."""
-        return self._least_once[0]
+        return self._least_seconds(self._certain[0])
 
     @cached_property
     def between(self) -> Between:
         """What ops cost more where a sum is reduced between a product and them."""
-        return between(self.nodes, self.arrays, self.parts, self._traffic, *self._least_once)
+        moved = self._least_seconds(self._certain[1])
+        return between(self.nodes, self.arrays, self.parts, self._traffic, self.least_once, moved)
 
     @cached_property
     def _traffic(self) -> tuple[Traffic, Traffic]:
         return certain_traffic(self.arrays, self.parts)
 
     @cached_property
-    def _least_once(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """`least_once`, and the same where something is moved on the way from each light op's only product."""
-        nodes, row = self.nodes, device_row(self.device)
-        by_itself, moved = certain(self.arrays, self.parts, self._traffic, row, nodes.of_op, nodes.member)
-        return self._least_seconds(by_itself), self._least_seconds(moved)
+    def _certain(self) -> tuple[Certain, Certain]:
+        """What is certain, and what is where something is moved on the way from each light op's only product."""
+        row = device_row(self.device)
+        return certain(self.arrays, self.parts, self._traffic, row, self.nodes.of_op, self.nodes.member)
 
     def _least_seconds(self, known: Certain) -> list[np.ndarray]:
         nodes, sizes, found = self.nodes, self.nodes.start.mesh.axis_sizes, list[np.ndarray]()

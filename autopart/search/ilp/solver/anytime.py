@@ -19,7 +19,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from autopart.core.arguments import NONE, check, function_of, number, whole
+from autopart.core.arguments import FLAG, NONE, check, function_of, number, whole
 from autopart.search.ilp.solver.ascent import Ascent
 from autopart.search.ilp.solver.contraction import Contraction, contracted
 from autopart.search.ilp.solver.exact import Exact, solve_exactly
@@ -49,6 +49,10 @@ FRESH = 1e-3
 INTERRUPTED = "stopped by Ctrl-C"
 """The note of a solution that Ctrl-C ended: whoever solves many problems goes no further."""
 
+STALLED, PATIENCE = 2e-4, 3
+"""Where only a bound is asked for, the climb ends when a round raises it by less than this share; with prices, which
+may rise for nothing at first, when so many in turn do."""
+
 OPTIMAL = 1e-9
 """A cost that is within this share of the bound is the least there is."""
 
@@ -62,13 +66,15 @@ def solve(
     seed: int = 0,
     progress: Progress | None = None,
     gap: float = 0.0,
+    only_bound: bool = False,
 ) -> Solution:
     """The best choice found in so many seconds, with a bound; see `Solution`.
 
     `start` is a choice int[n] that is known: the answer is never worse than it if it fits; with `seconds=0` it is the
     answer. The search ends when the bound is within the share `gap` of the cost. `progress` is called with an
     `Incumbent` when the cost or the bound is better than before. Ctrl-C ends the search, and what is known then is the
-    answer.
+    answer. With `only_bound` no choice is looked for unless that takes little, and a bound that hardly rises any more
+    is the answer.
 
     >>> problem = PairwiseProblem.of(
     ...     costs=[[3, 5], [0, 1, 9]], usages=[[8, 2], [6, 4, 0]], intervals=[[0, 4], [2, 6]],
@@ -79,9 +85,9 @@ def solve(
     ([1, 1], 6.0, 6.0, 'optimal')
     """
     check("solve", PairwiseError, seconds=(seconds, number(0)), seed=(seed, whole(0)), gap=(gap, number(0)))
-    check("solve", PairwiseError, progress=(progress, NONE | function_of(1)))
+    check("solve", PairwiseError, progress=(progress, NONE | function_of(1)), only_bound=(only_bound, FLAG))
     load_kernels()
-    run = _Run(problem, seconds, seed, progress, gap)
+    run = _Run(problem, seconds, seed, progress, gap, only_bound)
     try:
         run.begin(start)
         if seconds > 0:
@@ -94,8 +100,17 @@ def solve(
 class _Run:
     """One call of `solve`: what is known so far, in terms of the given problem."""
 
-    def __init__(self, problem: PairwiseProblem, seconds: float, seed: int, progress: Progress | None, gap: float):
+    def __init__(
+        self,
+        problem: PairwiseProblem,
+        seconds: float,
+        seed: int,
+        progress: Progress | None,
+        gap: float,
+        only_bound: bool,
+    ):
         self.problem, self.seconds, self.seed, self.progress, self.gap = problem, seconds, seed, progress, gap
+        self.only_bound = only_bound
         self.began = time.monotonic()
         self.choice: Ints | None = None
         self.cost, self.bound = math.inf, _sum_of_least(problem)
@@ -174,7 +189,11 @@ class _Run:
             return
         net = fewer.net
         small = int(np.isfinite(net.edge_cost).sum()) <= SMALL
-        ascent, local = Ascent(net), LocalSearch(net, self.seed, lambda: self.left > 0)
+        ascent = Ascent(net)
+        if self.only_bound and not small:
+            self.climb(state, ascent)
+            return
+        local = LocalSearch(net, self.seed, lambda: self.left > 0)
         if self.choice is not None:
             local.offer(fewer.narrowed(state.narrowed(self.choice)))
         self.learn(None, state.offset + ascent.bound)
@@ -194,6 +213,16 @@ class _Run:
             self.learn(None if best is None else state.restored(best), state.offset + ascent.bound)
             if small and turn == ROUNDS_BEFORE_EXACT and self.finish(state, fewer, ascent.best_price, local.best):
                 return
+
+    def climb(self, state: Reduction, ascent: Ascent) -> None:
+        """The bound alone, as long as it rises."""
+        self.learn(None, state.offset + ascent.bound)
+        stalled, most = 0, PATIENCE if len(ascent.net.room) else 1
+        while self.left > 0 and stalled < most:
+            before = self.bound
+            ascent.climb(CLIMB)
+            self.learn(None, state.offset + ascent.bound)
+            stalled = 0 if self.bound - before > STALLED * abs(self.bound) else stalled + 1
 
     def finish(self, state: Reduction, fewer: Contraction, price: Floats, best: Ints | None) -> bool:
         """The integer program on what is left. True if it came to an end."""

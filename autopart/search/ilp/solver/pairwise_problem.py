@@ -148,7 +148,8 @@ class PairwiseProblem:
     def matrix(self, edge: int) -> Floats:
         """Costs of an edge: [strategies of its first node, strategies of its second], a view."""
         u, v = self.edge_nodes[edge]
-        shape = (int(self.strategies[u]), int(self.strategies[v]))
+        first = self.strategy_start
+        shape = (int(first[u + 1] - first[u]), int(first[v + 1] - first[v]))
         return self.edge_cost[self.edge_start[edge] : self.edge_start[edge + 1]].reshape(shape)
 
     def cost_of(self, choice: ArrayLike) -> float:
