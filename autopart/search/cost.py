@@ -21,6 +21,7 @@ from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.simulator.batch_period import MayWait, batch_period
 from autopart.costmodel.simulator.left_out import LeftOut
+from autopart.costmodel.simulator.room import Kept, Room
 from autopart.costmodel.simulator.simulator import Priced, Simulator
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.spmd.device_local import DeviceLocal
@@ -105,8 +106,8 @@ def memory_bytes(mesh: Mesh) -> float:
 class StateCosts:
     """Costs of one program's lowerings on one mesh, by the simulator or by a cost model the user brings.
 
-    `left_out` says what a program with fewer layers leaves out. Raises `MeshError` where there is neither a device nor
-    a cost model.
+    `left_out` says what a program with fewer layers leaves out; runs have their arrays in `room`, one after the other.
+    Raises `MeshError` where there is neither a device nor a cost model.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class StateCosts:
         cost_model: CostModel | None,
         objective: Objective,
         left_out: LeftOut | None = None,
+        room: Room | None = None,
     ):
         if mesh.device is None and cost_model is None:
             raise MeshError(
@@ -124,7 +126,10 @@ class StateCosts:
             )
         self._mesh, self._cost_model, self._objective = mesh, cost_model, objective
         self._limit_bytes = memory_bytes(mesh)
-        self._simulator = Simulator.of(program, mesh, left_out=left_out) if cost_model is None else None
+        self._room = room or Kept()
+        self._simulator = None
+        if cost_model is None:
+            self._simulator = Simulator.of(program, mesh, left_out=left_out, room=self._room)
 
     def __call__(self, local: DeviceLocal, actions: int) -> Cost:
         """The cost of a device-local program reached by that many actions."""
@@ -140,7 +145,7 @@ class StateCosts:
 
     def of_part(self, program: Program, left_out: LeftOut) -> StateCosts:
         """The same costs for a program with fewer layers."""
-        return StateCosts(program, self._mesh, self._cost_model, self._objective, left_out)
+        return StateCosts(program, self._mesh, self._cost_model, self._objective, left_out, self._room)
 
     def of_whole(
         self, local: DeviceLocal, actions: int, whole: WholeProgram, priced: Priced | None = None
