@@ -148,11 +148,12 @@ class Scratch(NamedTuple):
         by_node, bytes_of, by_kind = (
             empty((5, nodes), np.int64),
             empty((4, nodes)),
-            empty((4, kinds), np.int64),
+            empty((6, kinds), np.int64),
         )
         batches = Batches(
             needed=by_buffer[0], held=empty(kinds), joined=by_kind[0], deadline=by_kind[1], open_batch=by_kind[2],
-            scope=by_kind[3], batch_of=by_node[0], ends=by_node[1],
+            scope=by_kind[3], stand_bytes=empty(kinds), stand_joined=by_kind[4], begun_there=by_kind[5],
+            batch_of=by_node[0], ends=by_node[1],
         )  # fmt: skip
         return Scratch(
             ends=empty(slot_count(ops) + 1, np.int64), fence=empty(ops, np.int64),
@@ -205,7 +206,15 @@ def run_step(
     if device.hides_latency:
         begin_in_order(program, local, graph, device, scratch, step)
     combine_reductions(
-        graph, moves.plan_rows, moves.figures, device.combine_bytes, scratch.batches, planned, scratch.saved_s
+        graph,
+        moves.plan_rows,
+        moves.figures,
+        device.combine_bytes,
+        left_out,
+        moves.def_values,
+        scratch.batches,
+        planned,
+        scratch.saved_s,
     )
     _copies(program, local, graph, device, moves, scratch)
     made_at(program, graph, planned, buffers.made)
