@@ -55,9 +55,10 @@ class FewerLayers:
         """int64[ops]: how many ops of the whole program each op stands for, itself included."""
         return 1 + self.left_out * ((self.chain >= 0) & (self.layer == self.typical)).astype(np.int64)
 
-    def taken_together(self, whole: Program, count: int) -> FewerLayers | None:
-        """The program with three times `count` layers inside the stack; `whole` is the one with all."""
-        return _with_three(whole, self.layers.taken_together(count))
+    def with_more(self, whole: Program, count: int, first: int, last: int) -> FewerLayers | None:
+        """Three times `count` of layers `first` to `last` inside the stack, from 0, and all others of the `whole`."""
+        begin = self.layers.first
+        return _with_three(whole, replace(self.layers, first=begin + first, last=begin + last).taken_together(count))
 
 
 def fewer_layers(program: Program) -> FewerLayers | None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,6 +69,24 @@ class Conflict:
     def __str__(self) -> str:
         ways = " or ".join(f"{m.operands} -> {m.results}" for m in self.candidates)
         return f'{self.kind} on "{self.axis}": {ways}' + (f"  at {self.where}" if self.where else "")
+
+
+class Undecided(NamedTuple):
+    """Ops that several mappings fit along one axis.
+
+    op       int32[n]; counts: int32[n], how many mappings fit
+    found    int32[n, most]: the numbers of those, as many as `counts` says
+    """
+
+    op: np.ndarray
+    found: np.ndarray
+    counts: np.ndarray
+
+    def candidates(self, partitioning: Partitioning) -> Iterator[tuple[int, tuple[TileMapping, ...]]]:
+        """(op, mappings that fit), one op after the other."""
+        for op, found, count in zip(self.op.tolist(), self.found, self.counts.tolist(), strict=True):
+            of = partitioning.table.of[partitioning.program.op_spec[op]]
+            yield op, tuple(of[m] for m in found[:count].tolist())
 
 
 class ForLowering(NamedTuple):
@@ -127,7 +145,7 @@ class Partitioning:
         self._stamp = 0
         self._first_seeds = self._by_hand()
         self._seeds: list[list[int]] = [list(seeds) for seeds in self._first_seeds]
-        self._blocked: list[set[int]] = [set() for _ in range(axes)]
+        self._blocked = np.zeros((axes, ops), np.bool_)
         self._for_lowering: list[ForLowering] = []
 
     def _by_hand(self) -> list[list[int]]:
@@ -234,7 +252,7 @@ class Partitioning:
             self.nests, program.value_shape, program.value_rank, seeds, values, dims, axis, self._stamp, self._scratch,
             tiled, blocked,
         )  # fmt: skip
-        self._blocked[axis].update(blocked[:stuck].tolist())
+        self._blocked[axis, blocked[:stuck]] = True
         return tiled[:count]
 
     def _decide(self, value: int, axis: int, action: int) -> None:
@@ -346,23 +364,21 @@ class Partitioning:
 
     def conflicts(self) -> list[Conflict]:
         """Ops that were left with several candidates and still have no mapping, by axis and op."""
-        found = []
-        for op, axis, mappings in self.undecided():
-            where = self.program.where(op)
-            found.append(Conflict(op, self.program.spec(op).kind, self.mesh.axis_names[axis], mappings, where))
-        return found
+        program = self.program
+        return [
+            Conflict(op, program.spec(op).kind, self.mesh.axis_names[axis], mappings, program.where(op))
+            for axis in range(len(self.mesh.axis_names))
+            for op, mappings in self.undecided(axis).candidates(self)
+        ]
 
-    def undecided(self) -> list[tuple[int, int, tuple[TileMapping, ...]]]:
-        """(op, axis, mappings that fit) of every op in conflict, by axis and op; without the words of `conflicts`."""
-        undecided: list[tuple[int, int, tuple[TileMapping, ...]]] = []
-        for axis, blocked in enumerate(self._blocked):
-            ops = np.array(sorted(blocked), np.int32)
-            found, counts = np.empty((len(ops), len(self._scratch.found)), np.int32), np.empty(len(ops), np.int32)
+    def undecided(self, axis: int) -> Undecided:
+        """The ops in conflict along an axis, by number; without the words of `conflicts`."""
+        ops = np.flatnonzero(self._blocked[axis] & (self.state.mapping[:, axis] < 0)).astype(np.int32)
+        found, counts = np.empty((len(ops), len(self._scratch.found)), np.int32), np.empty(len(ops), np.int32)
+        if len(ops):
             fitting_each(self.nests, ops, axis, found, counts)
-            for i in np.flatnonzero(counts > 1).tolist():
-                of = self.table.of[self.program.op_spec[ops[i]]]
-                undecided.append((int(ops[i]), axis, tuple(of[m] for m in found[i, : counts[i]].tolist())))
-        return undecided
+        several = np.flatnonzero(counts > 1)
+        return Undecided(ops[several], found[several], counts[several])
 
     def resolve(self, op: int, axis: str, mapping: int) -> bool:
         """Has `op` loop over `axis` by its mapping number `mapping`, and propagates from there; False if it cannot.
@@ -422,7 +438,7 @@ class Partitioning:
         twin.state = StateArrays(*(array.copy() for array in self.state))
         twin._scratch = Scratch(*(array.copy() for array in self._scratch))
         twin._seeds = [list(seeds) for seeds in self._seeds]
-        twin._blocked = [set(ops) for ops in self._blocked]
+        twin._blocked = self._blocked.copy()
         twin._for_lowering = list(self._for_lowering)
         return twin
 
@@ -435,8 +451,7 @@ class Partitioning:
         for array, rows in (("mapping", ops), ("op_stamp", ops), ("action", values), ("value_stamp", values)):
             getattr(part.state, array)[:] = getattr(mine, array)[rows]
         part.state.fingerprint[:] = mine.fingerprint
-        number = dict(zip(ops.tolist(), range(len(ops)), strict=True))
-        part._blocked = [{number[op] for op in blocked if op in number} for blocked in self._blocked]
+        part._blocked = self._blocked[:, ops]
         part._stamp, part._for_lowering = self._stamp, list(self._for_lowering)
         return part
 

@@ -19,8 +19,9 @@ from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.simulator.batch_period import MayWait, batch_period
+from autopart.costmodel.simulator.batch_period import MayWait, Repeats, repeats
 from autopart.costmodel.simulator.left_out import LeftOut
+from autopart.costmodel.simulator.room import NEW, Kept, Room
 from autopart.costmodel.simulator.simulator import Priced, Simulator
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.spmd.device_local import DeviceLocal
@@ -102,11 +103,15 @@ def memory_bytes(mesh: Mesh) -> float:
     return device(mesh.device).hbm_bytes if mesh.device is not None else math.inf
 
 
+LARGE_OPS = 100_000
+"""Runs of programs with so many ops have their arrays where those of the run before were."""
+
+
 class StateCosts:
     """Costs of one program's lowerings on one mesh, by the simulator or by a cost model the user brings.
 
-    `left_out` says what a program with fewer layers leaves out. Raises `MeshError` where there is neither a device nor
-    a cost model.
+    `left_out` says what a program with fewer layers leaves out; runs have their arrays in `room`, one after the other.
+    Raises `MeshError` where there is neither a device nor a cost model.
     """
 
     def __init__(
@@ -116,6 +121,7 @@ class StateCosts:
         cost_model: CostModel | None,
         objective: Objective,
         left_out: LeftOut | None = None,
+        room: Room | None = None,
     ):
         if mesh.device is None and cost_model is None:
             raise MeshError(
@@ -124,7 +130,10 @@ class StateCosts:
             )
         self._mesh, self._cost_model, self._objective = mesh, cost_model, objective
         self._limit_bytes = memory_bytes(mesh)
-        self._simulator = Simulator.of(program, mesh, left_out=left_out) if cost_model is None else None
+        self._room = room or (Kept() if program.op_count >= LARGE_OPS else NEW)
+        self._simulator = None
+        if cost_model is None:
+            self._simulator = Simulator.of(program, mesh, left_out=left_out, room=self._room)
 
     def __call__(self, local: DeviceLocal, actions: int) -> Cost:
         """The cost of a device-local program reached by that many actions."""
@@ -140,7 +149,7 @@ class StateCosts:
 
     def of_part(self, program: Program, left_out: LeftOut) -> StateCosts:
         """The same costs for a program with fewer layers."""
-        return StateCosts(program, self._mesh, self._cost_model, self._objective, left_out)
+        return StateCosts(program, self._mesh, self._cost_model, self._objective, left_out, self._room)
 
     def of_whole(
         self, local: DeviceLocal, actions: int, whole: WholeProgram, priced: Priced | None = None
@@ -154,12 +163,12 @@ class StateCosts:
         cost = Cost(totals.serial_s, totals.peak_bytes, self._excess(totals.peak_bytes, None), actions)
         return self._scored(cost)
 
-    def batch_period(self, local: DeviceLocal, may_wait: MayWait) -> tuple[int, Priced]:
-        """After how many layers batches of reductions repeat themselves in a program with fewer layers; its prices."""
+    def repeats(self, local: DeviceLocal, may_wait: MayWait) -> tuple[Repeats | None, Priced]:
+        """Where batches of reductions repeat themselves, by a program with fewer layers; its prices."""
         assert self._simulator is not None
         priced, known = self._simulator.priced(local), self._simulator.known_plans
         combine_bytes = self._simulator.links.device.combine_bytes
-        return batch_period(may_wait, local.at_def, priced.rows, known.figures, known.kinds, combine_bytes), priced
+        return repeats(may_wait, local.at_def, priced.rows, known.figures, known.kinds, combine_bytes), priced
 
     def _scored(self, cost: Cost) -> Cost:
         score = score_of(self._objective, cost)

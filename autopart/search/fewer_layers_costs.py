@@ -20,7 +20,7 @@ import numpy as np
 from autopart.core.fewer_layers import FewerLayers, fewer_layers
 from autopart.core.ragged import entries_of
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.batch_period import NO_PERIOD, MayWait
+from autopart.costmodel.simulator.batch_period import MayWait
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, Objective, StateCosts
 from autopart.search.longer_programs import LongerPrograms, WholeCosts
@@ -108,15 +108,16 @@ class FewerLayersCosts:
     def cost(self, reached: Reached) -> Cost | None:
         """The whole program's cost in the state reached last; None where layers are lowered differently."""
         local, actions = reached.local, reached.actions
-        period, priced = self._price.batch_period(local, self.may_wait)
+        repeats, priced = self._price.repeats(local, self.may_wait)
         if local.grouping.share_within:
-            period = NO_PERIOD
-        cost = self._price.of_whole(local, actions, self.whole, priced) if period == 1 else None
+            repeats = None
+        throughout = repeats is not None and repeats.throughout(self.may_wait)
+        cost = self._price.of_whole(local, actions, self.whole, priced) if throughout else None
         if cost is not None:
             return cost
         if not self._lowered_alike(local):
             return None
-        longer = self.longer.with_period(period) if period > 1 else None
+        longer = self.longer.where_batches(repeats) if repeats is not None and not throughout else None
         cost = longer.cost(local, actions) if longer is not None else None
         return cost or self.longer.with_all().cost(local, actions)
 

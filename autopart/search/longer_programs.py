@@ -1,6 +1,7 @@
 """Programs with more layers than three, for states of which three layers do not say all (`fewer_layers_costs.py`).
 
     batches of reductions repeat after 2 layers     2 layers count as one: 6 of 32, and what is at the ends
+    with each layer, from layer 12 on               layers 1 to 14, and what is at the end
     they never do                                   all 32
 
 Decisions are carried out on the program with fewest layers, and the lowering of the longer one is made of that
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from autopart.core.fewer_layers import FewerLayers
 from autopart.core.like_ops import Like
 from autopart.core.program import Program
+from autopart.costmodel.simulator.batch_period import Repeats
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, StateCosts
 from autopart.spmd.device_local import DeviceLocal, LoweringContext
@@ -55,7 +57,7 @@ class LongerProgram:
 
 @dataclass(frozen=True, eq=False)
 class LongerPrograms:
-    """The longer programs by how many layers count as one, made when they are asked for.
+    """The longer programs by where batches repeat themselves, made when they are asked for.
 
     fewest       that which decisions are carried out on; `whole` is the one with all layers
     whole_costs  makes what the whole program takes
@@ -64,20 +66,20 @@ class LongerPrograms:
     fewest: FewerLayers
     whole: Program
     whole_costs: Callable[[], WholeCosts]
-    _made: dict[int, LongerProgram | None] = field(default_factory=dict, repr=False)
+    _made: dict[Repeats | None, LongerProgram | None] = field(default_factory=dict, repr=False)
 
-    def with_period(self, layers: int) -> LongerProgram | None:
-        """That of which so many layers count as one; None where it would be about as long as the whole program."""
-        if layers not in self._made:
-            self._made[layers] = self._with_period(layers)
-        return self._made[layers]
+    def where_batches(self, repeats: Repeats) -> LongerProgram | None:
+        """That without layers where batches do so; None where it would be about as long as the whole program."""
+        if repeats not in self._made:
+            self._made[repeats] = self._where_batches(repeats)
+        return self._made[repeats]
 
     def with_all(self) -> LongerProgram:
         """The whole program."""
-        found = self._made.get(0)
+        found = self._made.get(None)
         if found is None:
             costs = self.whole_costs()
-            found = self._made[0] = LongerProgram(self.whole, self.like_all, costs.statics, costs.price, None)
+            found = self._made[None] = LongerProgram(self.whole, self.like_all, costs.statics, costs.price, None)
         return found
 
     @cached_property
@@ -85,8 +87,8 @@ class LongerPrograms:
         """From the whole program's ops to those of the program with fewest layers."""
         return Like.of(self.whole, self.fewest.program, self.fewest.stands_in)
 
-    def _with_period(self, layers: int) -> LongerProgram | None:
-        fewer = self.fewest.taken_together(self.whole, layers)
+    def _where_batches(self, repeats: Repeats) -> LongerProgram | None:
+        fewer = self.fewest.with_more(self.whole, *repeats)
         if fewer is None or fewer.program.op_count > WORTH_SHARE * self.whole.op_count:
             return None
         totals = WholeProgram.of(fewer)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator import sizes
+from autopart.costmodel.simulator import room, sizes
 from autopart.costmodel.simulator.known_plans import KnownPlans
 from autopart.costmodel.simulator.redistribution_costs import FIGURES, NO_STEPS
 from autopart.costmodel.simulator.simulator import Simulator
@@ -74,3 +74,13 @@ def test_nothing_to_move_asks_for_nothing():
     assert (
         len(KnownPlans().rows(np.zeros(0, np.int32), none, none, tiles, lambda i: pytest.fail(f"{i} was priced"))) == 0
     )
+
+
+def test_arrays_of_the_run_before_change_no_figure(local, monkeypatch):
+    monkeypatch.setattr(room, "LARGE_BYTES", 1)
+    kept = room.Kept()
+    simulator = Simulator.of(local.program, local.mesh, room=kept)
+    for tactics in ((BP, MP, Z3), (), (BP, MP)):
+        simulator.run(lower_for_device(decoder_partitioning(*tactics)))
+    assert totals(simulator.run(local)) == totals(Simulator.of(local.program, local.mesh).run(local))
+    assert len(kept._blocks) > 40

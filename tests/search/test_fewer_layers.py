@@ -96,9 +96,25 @@ def test_layers_that_stay_on_the_chip_are_simulated_all():
     assert lengths == [short.whole.fewer.program.op_count, task.partitioning.program.op_count]
 
 
-@pytest.mark.parametrize(("kib", "at_once"), [(40, 2), (80, 3), (110, 2), (160, 3), (320, 24)])
-def test_layers_whose_gradients_are_reduced_together_count_as_one(kib, at_once):
+@pytest.mark.parametrize(
+    ("kib", "together"),
+    [(40, (2, 0, 20)), (80, (3, 0, 20)), (110, (2, 0, 20)), (160, (3, 0, 20)), (640, (1, 10, 20)), (900, (1, 6, 20))],
+)
+def test_layers_whose_gradients_are_reduced_together_count_as_one(kib, together):
+    """In the last two, one collective fills amid the layers: only those on one side of it are left out."""
     program = decoder(24)
+    lengths, short = lengths_and_short(program, kib)
+    assert lengths == [short.whole.fewer.with_more(program, *together).program.op_count]
+
+
+def test_where_collectives_fill_in_no_order_all_layers_are_simulated():
+    program = decoder(24)
+    lengths, _ = lengths_and_short(program, 320)
+    assert lengths == [program.op_count]
+
+
+def lengths_and_short(program, kib):
+    """The ops of what is simulated where collectives hold so many KiB; the costs are those of the whole program."""
     chip = dataclasses.replace(device("tpu_v3"), name=f"combines_{kib}", combine_bytes=kib * 1024.0)
     with DEVICES.temporarily(chip.name, chip):
         task = task_of(program, ap.Mesh({"batch": 4, "model": 2}, device=chip.name))
@@ -108,11 +124,10 @@ def test_layers_whose_gradients_are_reduced_together_count_as_one(kib, at_once):
         assert reached is not None
         with simulated() as lengths:
             cost = short.cost(reached)
-    together = short.whole.fewer.taken_together(program, at_once)
-    assert lengths == [program.op_count if together is None else together.program.op_count]
     assert cost is not None
     assert cost.step_s == pytest.approx(state.cost.step_s, rel=1e-12)
     assert cost.peak_bytes == pytest.approx(state.cost.peak_bytes, rel=1e-12)
+    return lengths, short
 
 
 def decision_about_the_batch(task) -> Decision:

@@ -21,6 +21,7 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.program import Program
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
+from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.sizes import SizeTable, size_row
 
@@ -257,15 +258,15 @@ def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray) -> np.ndarray:
     return shares
 
 
-def empty_local_arrays(program: ProgramArrays, moves: int, defs: int) -> LocalArrays:
+def empty_local_arrays(program: ProgramArrays, moves: int, defs: int, empty: Empty) -> LocalArrays:
     """Room for what a device holds, with so many redistributions before uses and after ops."""
     values = len(program.values)
     return LocalArrays(
-        values=np.empty(values, VALUE_FIELDS),
-        moves=np.empty(moves, MOVE_FIELDS),
-        uses=np.empty(len(program.uses), USE_FIELDS),
-        ops=np.empty(len(program.ops), OP_FIELDS),
-        home=np.empty(values + moves + defs, np.int32),
+        values=empty(values, VALUE_FIELDS),
+        moves=empty(moves, MOVE_FIELDS),
+        uses=empty(len(program.uses), USE_FIELDS),
+        ops=empty(len(program.ops), OP_FIELDS),
+        home=empty(values + moves + defs, np.int32),
     )
 
 

@@ -4,8 +4,11 @@
     reductions a  b   a  b   a  b   a  b              every third layer is alike, and so are layers 5 and 2
     batches    1  1   1  2   2  2   3  3
 
+    batches    1  1   1  1   1  2   2  2          no collective fills but one, with layer 3: layers 5 and 4 are alike
+
 A run of one layer that stands for others is exact where batches repeat with each layer, one of three layers taken
-together where they repeat after three (`core/fewer_layers.py`). Which results wait is seen from how soon an op reads
+together where they repeat after three (`core/fewer_layers.py`); where they do so between some layers only, those alone
+are left out. Which results wait is seen from how soon an op reads
 them, which is close to what the simulator finds; whether layers are alike is looked at after a run.
 """
 
@@ -24,8 +27,11 @@ from autopart.core.program import Program
 from autopart.costmodel.simulator.combine import MAX_COMBINED, NEVER, SOON_OPS
 from autopart.costmodel.simulator.redistribution_costs import BYTES_IN, COMBINABLE
 
-NO_PERIOD = 0
-"""Instead of a number of layers."""
+ENDS_IN = 8
+"""Layers between which batches repeat begin and end at this part of the stack: so few programs have them left out."""
+
+LEAST_PERIODS = 5
+"""Of so many periods two are left out."""
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -61,18 +67,34 @@ class MayWait(NamedTuple):
         )
 
 
-def batch_period(
-    may_wait: MayWait, at_def: np.ndarray, plan_rows: np.ndarray, figures: np.ndarray, kinds: int, combine_bytes: float
-) -> int:
-    """The least number of layers after which batches repeat themselves throughout, else `NO_PERIOD`.
+class Repeats(NamedTuple):
+    """After `period` layers batches repeat themselves, from layer `first` inside the stack to `last`, from 0."""
 
+    period: int
+    first: int
+    last: int
+
+    def throughout(self, may_wait: MayWait) -> bool:
+        """True if all layers inside the stack are alike."""
+        return self == (1, 0, may_wait.layers - 1)
+
+
+def repeats(
+    may_wait: MayWait, at_def: np.ndarray, plan_rows: np.ndarray, figures: np.ndarray, kinds: int, combine_bytes: float
+) -> Repeats | None:
+    """The least number of layers after which batches repeat themselves throughout, else that which leaves out most.
+
+    None where too few layers are alike.
     `at_def` and `plan_rows` are those of the lowering of the program with fewer layers, `kinds` as in `KnownPlans`.
     """
     row_of = np.zeros(int(may_wait.like.max(initial=0)) + 1, np.int64)
     known = at_def < len(row_of)
     row_of[at_def[known]] = plan_rows[: len(at_def)][known]
     batches = _Open(np.full(kinds, -1.0), np.empty(kinds, np.int64), np.empty(kinds, np.int64))
-    return _period(may_wait, row_of, figures, float(combine_bytes), batches, np.zeros(may_wait.layers, np.uint64))
+    mark, found = np.zeros(may_wait.layers, np.uint64), np.zeros(3, np.int64)
+    grid = max(1, may_wait.layers // ENDS_IN)
+    _repeats(may_wait, row_of, figures, float(combine_bytes), batches, mark, grid, found)
+    return Repeats(*found.tolist()) if found[0] > 0 else None
 
 
 class _Open(NamedTuple):
@@ -84,10 +106,10 @@ class _Open(NamedTuple):
 
 
 @kernel
-def _period(
+def _mark(
     may_wait: MayWait, row_of: np.ndarray, figures: np.ndarray, combine_bytes: float, batches: _Open, mark: np.ndarray
-) -> int:
-    """`batch_period`; mark[layer], zeros, becomes equal for layers with batches that begin at the same results."""
+) -> None:
+    """mark[layer], zeros, becomes equal for layers with batches that begin at the same results."""
     for i in range(may_wait.like.shape[0]):
         row = row_of[may_wait.like[i]]
         kind = int(figures[COMBINABLE, row]) - 1
@@ -96,13 +118,44 @@ def _period(
             layer = may_wait.layer[i]
             if layer >= 0:
                 mark[layer] = (mark[layer] ^ np.uint64(2 * may_wait.chain[i] + begins)) * MIXER
-    for period in range(1, mark.shape[0] // 3 + 1):
-        repeats = True
-        for layer in range(mark.shape[0] // period * period - period):
-            repeats = repeats and mark[layer] == mark[layer + period]
-        if repeats:
-            return period
-    return NO_PERIOD
+
+
+@kernel
+def _repeats(
+    may_wait: MayWait,
+    row_of: np.ndarray,
+    figures: np.ndarray,
+    combine_bytes: float,
+    batches: _Open,
+    mark: np.ndarray,
+    grid: int,
+    found: np.ndarray,
+) -> None:
+    """Fills in `found`, zeros, with the fields of `Repeats` where layers are alike; scratch: see `_mark`.
+
+    Where they are not so throughout, layers begin and end at multiples of `grid`. The first of them is left out of
+    those that are alike: a batch that begins before them may end there.
+    """
+    _mark(may_wait, row_of, figures, combine_bytes, batches, mark)
+    layers, most = mark.shape[0], 0
+    for period in range(1, layers // 3 + 1):
+        throughout = True
+        for layer in range(layers // period * period - period):
+            throughout = throughout and mark[layer] == mark[layer + period]
+        if throughout:
+            found[0], found[1], found[2] = period, 0, layers - 1
+            return
+    for period in range(1, layers // 3 + 1):
+        first = 0
+        for last in range(period, layers):
+            if last + 1 < layers and mark[last + 1] == mark[last + 1 - period]:
+                continue
+            begin = (first + grid) // grid * grid if first > 0 else 0
+            end = (last + 1) // grid * grid - 1 if last < layers - 1 else last
+            periods = (end - begin + 1) // period
+            if periods >= LEAST_PERIODS and (periods - 3) * period > most:
+                most, found[0], found[1], found[2] = (periods - 3) * period, period, begin, end
+            first = last + 2 - period
 
 
 @kernel

@@ -5,7 +5,8 @@
     %g3 = all_reduce ...     3 MB  /
 
 Reductions of one kind over the same axes are combined in program order while they stay below `combine_bytes` and none
-of their results is needed before the last is ready. A combined reduction pays its latency once.
+of their results is needed before the last is ready. A combined reduction pays its latency once. Of a layer that
+stands for others (`left_out.py`), what joins a batch that is open before and after it counts as often as they would.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KernelGraph
+from autopart.costmodel.simulator.left_out import LeftOut
 from autopart.costmodel.simulator.redistribution_costs import BYTES_IN, COMBINABLE, LATENCY_S
 from autopart.costmodel.simulator.slots import before
 
@@ -35,6 +37,8 @@ class Batches(NamedTuple):
     needed[buffer]           the first slot at which it is read
     held, joined, deadline, open_batch, scope   of the batch of a kind that nodes may still join: its bytes, how many
                              joined, the first slot at which a result is needed, its number (-1: none), its scope
+    stand_bytes, stand_joined   of a batch that has begun before the layer that stands for others, what joined there
+    begun_there              1 where it has begun there
     batch_of[node]           the batch that it joined, or -1; ends[batch]: the slot of its last node
     """
 
@@ -44,6 +48,9 @@ class Batches(NamedTuple):
     deadline: np.ndarray
     open_batch: np.ndarray
     scope: np.ndarray
+    stand_bytes: np.ndarray
+    stand_joined: np.ndarray
+    begun_there: np.ndarray
     batch_of: np.ndarray
     ends: np.ndarray
 
@@ -60,16 +67,20 @@ def combine_reductions(
     plan_rows: np.ndarray,
     figures: np.ndarray,
     combine_bytes: float,
+    left_out: LeftOut,
+    def_values: np.ndarray,
     batches: Batches,
     slot: np.ndarray,
     saved_s: np.ndarray,
 ) -> None:
     """Changes `slot`, where reductions wait for each other; fills in the seconds that each saves by sharing a latency.
 
-    Nodes are taken in program order. plan_rows[k]: the row of node k's plan in `figures` (`KnownPlans`).
+    Nodes are taken in program order. plan_rows[k]: the row of node k's plan in `figures` (`KnownPlans`); def_values[d]:
+    the value of place d.
     """
     needed, held, joined, deadline = batches.needed, batches.held, batches.joined, batches.deadline
     open_batch, scope, batch_of, ends = batches.open_batch, batches.scope, batches.batch_of, batches.ends
+    stand_bytes, stand_joined, begun_there = batches.stand_bytes, batches.stand_joined, batches.begun_there
     nodes, made = graph.nodes.shape[0], 0
     for buffer in range(needed.shape[0]):
         needed[buffer] = NEVER
@@ -86,15 +97,24 @@ def combine_reductions(
             wanted_at = min(wanted_at, needed[graph.write_buffer[i]])
         if g < 0 or wanted_at - slot[k] < before(SOON_OPS):
             continue
+        stands = left_out.layers > 0 and left_out.one_before[def_values[graph.nodes.subject[k]]] >= 0
+        if open_batch[g] >= 0 and not stands:
+            held[g] += left_out.layers * stand_bytes[g]
+            joined[g] += left_out.layers * stand_joined[g]
+            stand_bytes[g], stand_joined[g] = 0.0, 0
         fits = held[g] + operand_bytes <= combine_bytes and joined[g] < MAX_COMBINED
         if open_batch[g] < 0 or not fits or slot[k] >= deadline[g] or scope[g] != graph.nodes.scope[k]:
             open_batch[g], made = made, made + 1
             held[g], joined[g], deadline[g] = 0.0, 0, NEVER
+            stand_bytes[g], stand_joined[g], begun_there[g] = 0.0, 0, stands
             scope[g] = graph.nodes.scope[k]
         else:
             saved_s[k] = latency_s
         held[g] += operand_bytes
         joined[g] += 1
+        if stands and not begun_there[g]:
+            stand_bytes[g] += operand_bytes
+            stand_joined[g] += 1
         deadline[g] = min(deadline[g], wanted_at)
         batch_of[k] = open_batch[g]
         ends[batch_of[k]] = slot[k]

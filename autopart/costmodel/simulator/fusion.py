@@ -36,6 +36,7 @@ from autopart.costmodel.simulator.arrays import (
     ProgramArrays,
 )
 from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
+from autopart.costmodel.simulator.room import Empty
 
 LIMIT = 200
 """Most ops computed inside one kernel: XLA limits operands to a similar number; it also bounds our own time."""
@@ -72,11 +73,11 @@ class Fused(NamedTuple):
     leaves: Leaves
 
     @staticmethod
-    def empty(values: int) -> Fused:
+    def empty(values: int, empty: Empty) -> Fused:
         """Room for so many values."""
-        able, splits, away = np.empty((3, values), np.bool_)
-        leaves = Leaves(np.empty((values, 2), np.int32), np.empty((values, 2)), np.empty((values, 2)))
-        return Fused(away, np.empty(values), able, splits, np.empty(values, np.int32), leaves)
+        able, splits, away = empty((3, values), np.bool_)
+        leaves = Leaves(empty((values, 2), np.int32), empty((values, 2)), empty((values, 2)))
+        return Fused(away, empty(values), able, splits, empty(values, np.int32), leaves)
 
 
 @kernel

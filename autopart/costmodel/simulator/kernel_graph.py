@@ -18,6 +18,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.op_classes import CONV, FREE, OPAQUE, SLICING, UPDATE
+from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import after, before, order_by_slot, slot_count, slot_of
 
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
@@ -81,28 +82,28 @@ class Walk(NamedTuple):
     place: np.ndarray
 
     @staticmethod
-    def empty(program: ProgramArrays, nodes: int, buffers: int) -> Walk:
+    def empty(program: ProgramArrays, nodes: int, buffers: int, empty: Empty) -> Walk:
         """Room for at most so many nodes."""
         ops = len(program.ops)
         return Walk(
-            np.empty(nodes, np.int8), np.empty(nodes, np.int32), np.empty(nodes, np.int64), np.empty(nodes, np.int64),
-            np.empty(slot_count(ops) + 1, np.int64), np.empty(len(program.uses), np.int32),
-            np.empty(len(program.values), np.bool_), np.empty(ops + 1, np.int32), np.empty(ops, np.int32),
-            np.empty(ops, np.bool_), np.empty(buffers, np.int64),
+            empty(nodes, np.int8), empty(nodes, np.int32), empty(nodes, np.int64), empty(nodes, np.int64),
+            empty(slot_count(ops) + 1, np.int64), empty(len(program.uses), np.int32),
+            empty(len(program.values), np.bool_), empty(ops + 1, np.int32), empty(ops, np.int32),
+            empty(ops, np.bool_), empty(buffers, np.int64),
         )  # fmt: skip
 
 
-def empty_graph(ops: int, nodes: int, buffers: int) -> KernelGraph:
+def empty_graph(ops: int, nodes: int, buffers: int, empty: Empty) -> KernelGraph:
     """Room for at most so many nodes, and for about as many reads as a program of so many ops has."""
     return KernelGraph(
-        np.empty(nodes, NODE_FIELDS), np.empty(4 * ops + 64, READ_FIELDS), np.empty(nodes + 1, np.int64),
-        np.empty(nodes + 1, np.int64), np.empty(buffers, np.int32),
+        empty(nodes, NODE_FIELDS), empty(4 * ops + 64, READ_FIELDS), empty(nodes + 1, np.int64),
+        empty(nodes + 1, np.int64), empty(buffers, np.int32),
     )  # fmt: skip
 
 
-def with_more_reads(graph: KernelGraph, ops: int) -> KernelGraph:
+def with_more_reads(graph: KernelGraph, ops: int, empty: Empty) -> KernelGraph:
     """The graph with room for twice as many."""
-    more = np.empty(2 * len(graph.reads) + ops, READ_FIELDS)
+    more = empty(2 * len(graph.reads) + ops, READ_FIELDS)
     more[: len(graph.reads)] = graph.reads
     return graph._replace(reads=more)
 

@@ -25,6 +25,7 @@ from autopart.costmodel.simulator.kernel_graph import (
     list_nodes,
     with_more_reads,
 )
+from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.sizes import SizeTable
 
 
@@ -42,18 +43,18 @@ class LocalGraph(NamedTuple):
 
 
 def local_graph(
-    program: ProgramArrays, known: SizeTable, lowered: Lowered, into_matmul: bool, duplicate: bool
+    program: ProgramArrays, known: SizeTable, lowered: Lowered, into_matmul: bool, duplicate: bool, empty: Empty
 ) -> LocalGraph:
     """The graph of a lowering; `into_matmul` and `duplicate` as `fuse` has them."""
     moves, defs = len(lowered.value), len(lowered.at_def)
     ops, buffers = len(program.ops), len(program.values) + moves + defs
     most = ops + moves + defs
-    held, fused = empty_local_arrays(program, moves, defs), Fused.empty(len(program.values))
-    graph, walk = empty_graph(ops, most, buffers), Walk.empty(program, most, buffers)
-    plan_rows = np.empty(most, np.int64)
+    held, fused = empty_local_arrays(program, moves, defs, empty), Fused.empty(len(program.values), empty)
+    graph, walk = empty_graph(ops, most, buffers, empty), Walk.empty(program, most, buffers, empty)
+    plan_rows = empty(most, np.int64)
     nodes, done = _build(program, known, lowered, into_matmul, duplicate, held, fused, graph, plan_rows, walk)
     while done < nodes:
-        graph = with_more_reads(graph, ops)
+        graph = with_more_reads(graph, ops, empty)
         done = fill_nodes(program, held, lowered.at_def, graph, done, nodes, walk)
     return LocalGraph(held, cut_to(graph, nodes), fused.members, plan_rows[:nodes])
 

@@ -30,6 +30,7 @@ from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.narrow_moves import rounded_bytes
 from autopart.costmodel.simulator.order import order_neighbours
 from autopart.costmodel.simulator.redistribution_costs import COPIED_BYTES, COPY_S, EXTRA_BYTES, SECONDS
+from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import order_by_slot, slot_count
 
 
@@ -99,14 +100,14 @@ class Step(NamedTuple):
     each_output_bytes: np.ndarray
 
     @staticmethod
-    def empty(nodes: int, buffers: int, ops: int, outputs: int) -> Step:
+    def empty(nodes: int, buffers: int, ops: int, outputs: int, empty: Empty) -> Step:
         """Room for a step."""
-        numbers, figures, when = np.empty((2, nodes), np.int64), np.empty((4, nodes)), np.empty((3, buffers), np.int64)
+        numbers, figures, when = empty((2, nodes), np.int64), empty((4, nodes)), empty((3, buffers), np.int64)
         return Step(
             slot=numbers[0], leader=numbers[1],
             trips=figures[0], node_s=figures[1], link_s=figures[2], extra_bytes=figures[3],
-            timed=np.empty(nodes, NODE_FIELDS), buffers=Buffers(when[0], when[1], when[2], np.empty(buffers)),
-            live=np.empty(slot_count(ops) + 2), each_output_bytes=np.empty(outputs),
+            timed=empty(nodes, NODE_FIELDS), buffers=Buffers(when[0], when[1], when[2], empty(buffers)),
+            live=empty(slot_count(ops) + 2), each_output_bytes=empty(outputs),
         )  # fmt: skip
 
 
@@ -141,25 +142,26 @@ class Scratch(NamedTuple):
     batches: Batches
 
     @staticmethod
-    def empty(nodes: int, buffers: int, ops: int, outputs: int, kinds: int) -> Scratch:
+    def empty(nodes: int, buffers: int, ops: int, outputs: int, kinds: int, empty: Empty) -> Scratch:
         """Room for a step; `kinds` as many as there are kinds of reductions that may be combined."""
-        by_buffer, marks = np.empty((4, buffers), np.int64), np.empty((2, buffers), np.bool_)
+        by_buffer, marks = empty((4, buffers), np.int64), empty((2, buffers), np.bool_)
         by_node, bytes_of, by_kind = (
-            np.empty((5, nodes), np.int64),
-            np.empty((4, nodes)),
-            np.empty((4, kinds), np.int64),
+            empty((5, nodes), np.int64),
+            empty((4, nodes)),
+            empty((6, kinds), np.int64),
         )
         batches = Batches(
-            needed=by_buffer[0], held=np.empty(kinds), joined=by_kind[0], deadline=by_kind[1], open_batch=by_kind[2],
-            scope=by_kind[3], batch_of=by_node[0], ends=by_node[1],
+            needed=by_buffer[0], held=empty(kinds), joined=by_kind[0], deadline=by_kind[1], open_batch=by_kind[2],
+            scope=by_kind[3], stand_bytes=empty(kinds), stand_joined=by_kind[4], begun_there=by_kind[5],
+            batch_of=by_node[0], ends=by_node[1],
         )  # fmt: skip
         return Scratch(
-            ends=np.empty(slot_count(ops) + 1, np.int64), fence=np.empty(ops, np.int64),
-            structure=by_buffer[1], maker=by_buffer[2], reader=by_buffer[3], plain=np.empty(buffers),
-            marked=marks[0], also=marks[1], cache=np.empty(buffers, BUFFER_FIELDS),
+            ends=empty(slot_count(ops) + 1, np.int64), fence=empty(ops, np.int64),
+            structure=by_buffer[1], maker=by_buffer[2], reader=by_buffer[3], plain=empty(buffers),
+            marked=marks[0], also=marks[1], cache=empty(buffers, BUFFER_FIELDS),
             planned=by_node[2], order=by_node[3], joined=by_node[4],
             saved_s=bytes_of[0], copied=bytes_of[1], traffic=bytes_of[2], times=bytes_of[3],
-            transposed=np.empty(nodes, np.bool_), gathered=np.empty(outputs, np.bool_), batches=batches,
+            transposed=empty(nodes, np.bool_), gathered=empty(outputs, np.bool_), batches=batches,
         )  # fmt: skip
 
 
@@ -204,7 +206,15 @@ def run_step(
     if device.hides_latency:
         begin_in_order(program, local, graph, device, scratch, step)
     combine_reductions(
-        graph, moves.plan_rows, moves.figures, device.combine_bytes, scratch.batches, planned, scratch.saved_s
+        graph,
+        moves.plan_rows,
+        moves.figures,
+        device.combine_bytes,
+        left_out,
+        moves.def_values,
+        scratch.batches,
+        planned,
+        scratch.saved_s,
     )
     _copies(program, local, graph, device, moves, scratch)
     made_at(program, graph, planned, buffers.made)

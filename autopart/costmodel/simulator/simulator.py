@@ -38,6 +38,7 @@ from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.own_collectives import OwnCollectives
 from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.rematerialisation import LIMIT_SHARE, rematerialised
+from autopart.costmodel.simulator.room import NEW, Room
 from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, begin_by_memory, run_step
 from autopart.costmodel.simulator.sizes import SizeTable
 from autopart.spmd.device_local import DeviceLocal
@@ -161,12 +162,17 @@ class Simulator:
     passed: np.ndarray = field(repr=False)
     own_collectives: OwnCollectives = field(repr=False)
     left_out: LeftOut = field(default=NOTHING_LEFT_OUT, repr=False)
+    room: Room = field(default=NEW, repr=False)
     unknown_ops: tuple[str, ...] = ()
     """Ops whose flop nobody knows, by kind: "custom_call @name (3 x)"."""
 
     @staticmethod
     def of(
-        program: Program, mesh: Mesh, options: SimulatorOptions | None = None, left_out: LeftOut | None = None
+        program: Program,
+        mesh: Mesh,
+        options: SimulatorOptions | None = None,
+        left_out: LeftOut | None = None,
+        room: Room = NEW,
     ) -> Simulator:
         """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
         links = mesh_links(mesh)
@@ -177,7 +183,7 @@ class Simulator:
             program, links, options or SimulatorOptions(), arrays, row,
             KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), narrow,
             np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
-            left_out or NOTHING_LEFT_OUT, unknown_ops(program),
+            left_out or NOTHING_LEFT_OUT, room, unknown_ops(program),
         )  # fmt: skip
 
     def priced(self, local: DeviceLocal) -> Priced:
@@ -194,12 +200,13 @@ class Simulator:
         program, device, known, defs = self.arrays, self.links.device, self.known_plans, len(local.at_def)
         narrow = asked.types[defs:] < 0
         lowered = self._lowered(local, rows, narrow)
+        empty = self.room.begun()
         held, graph, members, node_rows = local_graph(
-            program, self.known_sizes, lowered, device.around_matmul.fuses_operands, self.options.recompute
+            program, self.known_sizes, lowered, device.around_matmul.fuses_operands, self.options.recompute, empty
         )
         nodes, buffers, outputs = len(graph.nodes), len(held.home), len(program.outputs)
-        step = Step.empty(nodes, buffers, len(program.ops), outputs)
-        scratch = Scratch.empty(nodes, buffers, len(program.ops), outputs, known.kinds)
+        step = Step.empty(nodes, buffers, len(program.ops), outputs, empty)
+        scratch = Scratch.empty(nodes, buffers, len(program.ops), outputs, known.kinds, empty)
         moves = Moves(node_rows, known.figures, narrow, local.at_def, self._own_seconds(held, graph))
         if not device.hides_latency:
             begin_by_memory(program, held, graph, self._device, scratch, step)

@@ -2,6 +2,7 @@
 
 open_tiles         of (group, dim, axis) triples, those that would still decide something
 pending_bytes      values that hold parts of a sum, which a tile would turn into a reduce_scatter
+conflicting_bytes  the dims of value groups that the mappings tile of ops in conflict
 undecided_values   values about which nothing is decided
 in_use             whether an axis tiles anything
 """
@@ -58,6 +59,29 @@ def pending_bytes(
                 pends = LAST_TILE < entry <= LAST_TILE + 6 and state.action[value, axis] == 0
                 if pends and slicing(nests, value, axis) == 0:
                     out[i, group_of[value]] += bytes_of[value]
+
+
+@kernel
+def conflicting_bytes(
+    nests: LoopNests,
+    ops: np.ndarray,
+    found: np.ndarray,
+    counts: np.ndarray,
+    group_of: np.ndarray,
+    bytes_of: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Adds to out[group, dim] the bytes of results that a mapping tiles so; -1 where none does, before and after.
+
+    ops, found, counts   fields of `Undecided`
+    """
+    graph = nests.graph
+    for i in range(ops.shape[0]):
+        for value in range(graph.result_ptr[ops[i]], graph.result_ptr[ops[i] + 1]):
+            for m in range(counts[i]):
+                dim = result_entry(nests, ops[i], found[i, m], value - graph.result_ptr[ops[i]])
+                if dim < LAST_TILE:
+                    out[group_of[value], dim] = max(out[group_of[value], dim], 0.0) + bytes_of[value]
 
 
 @kernel

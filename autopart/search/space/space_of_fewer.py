@@ -24,7 +24,9 @@ from autopart.search.space.value_groups import ValueGroups
 def space_of_fewer(space: DecisionSpace, fewer: FewerLayers) -> DecisionSpace | None:
     """The space; None where layers differ in the starting state."""
     start, program = space.start, space.program
-    left_out = np.setdiff1d(np.arange(program.op_count), fewer.ops)
+    is_left = np.zeros(program.op_count, np.bool_)
+    is_left[fewer.ops] = True
+    left_out = np.flatnonzero(~is_left)
     if not start.is_alike(left_out, fewer.ops[fewer.stands_in[left_out]]):
         return None
     return replace(

@@ -21,7 +21,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twins
 from autopart.search.space.decisions import Decision, DecisionKind, Option, register_decision_kind
 from autopart.search.space.facts import ProgramFacts
-from autopart.search.space.open_tiles import open_tiles, pending_bytes
+from autopart.search.space.open_tiles import conflicting_bytes, open_tiles, pending_bytes
 from autopart.search.space.priors import MIN_SHARE
 from autopart.search.space.tile_and_keep import tile_each
 
@@ -134,17 +134,17 @@ def _pending(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str
 
 def _conflicting(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
     """The groups of the results of ops in conflict, on the dims that some candidate mapping tiles."""
-    found: dict[tuple[int, int, int], float] = {}
-    total, names = max(facts.total_bytes, 1.0), partitioning.mesh.axis_names
-    for op, axis, mappings in partitioning.undecided():
-        if names[axis] not in axes:
+    total, decided = max(facts.total_bytes, 1.0), dict[Decision, float]()
+    for axis in axes:
+        index = partitioning.mesh.index(axis)
+        undecided = partitioning.undecided(index)
+        if not len(undecided.op):
             continue
-        for position, value in enumerate(facts.program.results_of(op)):
-            group, in_bytes = int(facts.groups.of[value]), float(facts.value_bytes[value])
-            for mapping in mappings:
-                dim = mapping.results[position]
-                if dim < LAST_TILE:
-                    found[group, dim, axis] = found.get((group, dim, axis), 0.0) + in_bytes
-    decided = {Decision(KIND, group, dim, names[axis]): in_bytes for (group, dim, axis), in_bytes in found.items()}
+        in_bytes = np.full((facts.groups.count, LAST_TILE), -1.0)
+        conflicting_bytes(partitioning.nests, *undecided, facts.groups.of, facts.value_bytes, in_bytes)
+        group, dim = np.nonzero(in_bytes >= 0)
+        most = np.lexsort((dim, group, -in_bytes[group, dim]))[:MAX_CONFLICTING]
+        for g, d in zip(group[most].tolist(), dim[most].tolist(), strict=True):
+            decided[Decision(KIND, g, d, axis)] = float(in_bytes[g, d])
     most = sorted(decided, key=lambda d: (-decided[d], d))[:MAX_CONFLICTING]
     return [Option(d, min(decided[d] / total, MAX_PRIOR)) for d in most]

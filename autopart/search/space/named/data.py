@@ -150,10 +150,10 @@ def _choices(space: DecisionSpace, decisions: Decisions) -> list[Decision]:
     """The dims that the mappings tile of the first group of ops in conflict after some decisions."""
     axis = decisions[-1].axis
     with _decided(space, decisions) as partitioning:
-        conflicts = partitioning.undecided()
-    for op, index, mappings in conflicts:
+        conflicts = partitioning.undecided(space.start.mesh.index(axis))
+    for op, mappings in conflicts.candidates(space.start):
         results = space.program.results_of(op)
-        if index == space.start.mesh.index(axis) and len(results):
+        if len(results):
             dims = sorted({m.results[0] for m in mappings if m.results[0] < LAST_TILE})
             legal = [d for d in dims if not space.start.why_not_tile(int(results[0]), d, axis)]
             if legal:
@@ -165,7 +165,7 @@ def _conflicts_and_sums(space: DecisionSpace, decisions: Decisions) -> tuple[int
     """How many ops are in conflict after some decisions, and the bytes of pending sums."""
     with _decided(space, decisions) as partitioning:
         sums = bytes_in_sums(partitioning, space.facts.value_bytes, decisions[-1].axis)
-        return len(partitioning.undecided()), sums
+        return sum(len(partitioning.undecided(axis).op) for axis in range(len(partitioning.mesh.axis_names))), sums
 
 
 @contextmanager
