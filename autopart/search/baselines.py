@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from autopart.search.jobs import State
 from autopart.search.space.decision_space import DecisionSpace
@@ -52,9 +53,37 @@ Price = Callable[[Sequence[Combined]], Sequence[State]]
 """Costs combinations, one evaluation each; may raise once no more may be costed."""
 
 
-def cost_baselines(space: DecisionSpace, price: Price, memory_bytes: float) -> None:
+@dataclass(frozen=True, eq=False)
+class ByAxis:
+    """The named schedules of a space, by axis; to find them takes a while, in which workers start.
+
+    work             per axis its schedules by role, without those that say how state is stored
+    stores           those that do, by label
+    several          those over several axes
+    divides_state    (place of an axis, role) of those that tile something of what the program updates besides data
+    """
+
+    space: DecisionSpace
+    work: list[dict[str, Named]]
+    stores: dict[str, Named]
+    several: list[Named]
+    divides_state: set[tuple[int, str]]
+
+    @staticmethod
+    def of(space: DecisionSpace) -> ByAxis:
+        """Finds them."""
+        found = found_schedules(space)
+        work = [{n.role: n for n in found if n.axes == (a,) and not n.stores} for a in space.axes]
+        return ByAxis(
+            space, work, {n.label: n for n in found if n.stores and len(n.axes) == 1},
+            [n for n in found if len(n.axes) > 1],
+            {(i, role) for i, on in enumerate(work) for role, named in on.items() if _on_state(space, named)},
+        )  # fmt: skip
+
+
+def cost_baselines(named: ByAxis, price: Price, memory_bytes: float) -> None:
     """Has `price` cost the named schedules of a space, wave by wave; see the module."""
-    rounds = Rounds(space, price)
+    rounds = Rounds(named, price)
     rounds.usual(memory_bytes)
     rounds.one_other()
     rounds.products()
@@ -65,17 +94,12 @@ def cost_baselines(space: DecisionSpace, price: Price, memory_bytes: float) -> N
 class Rounds:
     """What was costed, and what is next."""
 
-    def __init__(self, space: DecisionSpace, price: Price):
-        self._space, self._price, self._axes = space, price, space.axes
-        found = found_schedules(space)
-        self._work = [{n.role: n for n in found if n.axes == (a,) and not n.stores} for a in self._axes]
-        self._stores = {n.label: n for n in found if n.stores and len(n.axes) == 1}
-        self._several = [n for n in found if len(n.axes) > 1]
+    def __init__(self, named: ByAxis, price: Price):
+        self._space, self._price, self._axes = named.space, price, named.space.axes
+        self._work, self._stores, self._several = named.work, named.stores, named.several
+        self._divides_state = named.divides_state
         self._data: Roles = tuple(next((r for r in DATA if r in work), "") for work in self._work)
-        self._divides_state = {
-            (i, role) for i, work in enumerate(self._work) for role, named in work.items() if _on_state(space, named)
-        }
-        self._seen = {combined(space, ()).state}
+        self._seen = {combined(self._space, ()).state}
         self._costed: dict[Roles, State] = {}
         self._stored: list[tuple[State, Roles, tuple[Named, ...]]] = []
         self._count = 0

@@ -123,6 +123,19 @@ class Evaluator:
         """The states that a job asks for, or the answer to a question."""
         return self._states(job) if isinstance(job, Job) else job.answer(self._task)
 
+    def learn(self, result: Any) -> None:
+        """Remembers the states that another worker's job found; answers to questions are nothing to it."""
+        for state in result if isinstance(result, tuple) else ():
+            if isinstance(state, State):
+                self._keep(state)
+
+    def _keep(self, state: State) -> None:
+        if state.decisions not in self._reached:
+            remember(self._reached, state.decisions, state)
+        place = state.key, state.cost.actions
+        if place not in self._known:
+            remember(self._known, place, state)
+
     def _states(self, job: Job) -> Result:
         states: list[State] = []
         if job.each and job.decisions:

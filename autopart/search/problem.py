@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from autopart.search.baselines import cost_baselines
+from autopart.search.baselines import ByAxis, cost_baselines
 from autopart.search.budget import BudgetMeter, BudgetSpent
 from autopart.search.evaluator import SearchTask
 from autopart.search.execution.executor import Lost, Session, WorkerError
@@ -84,17 +84,12 @@ class Problem:
         return self._meter.evaluations_left
 
     @property
-    def may_begin(self) -> bool:
-        """False where the budget is no evaluations or no seconds at all."""
-        return self.evaluations_left > 0 and self._meter.budget.seconds != 0
-
-    @property
     def seeds(self) -> list[tuple[str, tuple[Decision, ...]]]:
         """(name, decisions) of the baselines, the best first: where an optimizer may start."""
         ranked = sorted(self.baselines, key=lambda row: row[1].cost.rank)
         return [(name, state.decisions) for name, state in ranked]
 
-    def cost_baselines(self) -> None:
+    def cost_baselines(self, named: ByAxis) -> None:
         """Costs the schedules that were given, then the named ones (`baselines.py`): an evaluation each, no seconds.
 
         Raises `BudgetSpent` where there are fewer evaluations than schedules, after the likeliest have been costed.
@@ -103,7 +98,7 @@ class Problem:
         try:
             given = [Combined.given(f"given {n}", seed) for n, seed in enumerate(self.task.space.seeds, 1)]
             self._cost_named(given)
-            cost_baselines(self.task.space, self._cost_named, self.task.memory_bytes)
+            cost_baselines(named, self._cost_named, self.task.memory_bytes)
         finally:
             self._meter.begin()
 

@@ -25,6 +25,7 @@ from autopart.costmodel.cost_models import called_cost_model, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
+from autopart.search.baselines import ByAxis
 from autopart.search.budget import Budget, BudgetMeter, BudgetSpent
 from autopart.search.comparison import compared
 from autopart.search.cost import Cost, Objective, StepSeconds
@@ -148,13 +149,15 @@ def _searched(
     leading = Leading(CONSIDERED * wanted.finalists if referee else 0)
     session = start(task)
     try:
+        nothing = 0 in (wanted.budget.evaluations, wanted.budget.seconds)
+        named = None if nothing or not wanted.baselines else ByAxis.of(task.space)  # while workers start
         problem = Problem(
             task, session, BudgetMeter(wanted.budget), wanted.seed, _observers(line, leading),
             recall=Recalled(wanted.resume, recalled, task.space) if wanted.resume and recalled else None,
             remember=recorder,
         )  # fmt: skip
         start_up_s = time.monotonic() - began
-        stopped = _cost_baselines(problem) if wanted.baselines else ""
+        stopped = _cost_baselines(problem, named) if wanted.baselines else ""
         failure = None
         if not stopped:
             stopped, failure = _optimize(optimizer, problem)
@@ -193,13 +196,13 @@ def _observers(*given: Observer | None) -> Observer:
     return observe
 
 
-def _cost_baselines(problem: Problem) -> str:
-    """Why the search stopped at the baselines; empty if it goes on."""
-    if not problem.may_begin:
+def _cost_baselines(problem: Problem, named: ByAxis | None) -> str:
+    """Why the search stopped at the baselines; empty if it goes on. None are given where the budget is nothing."""
+    if named is None:
         return "budget"
     try:
         with contextlib.nullcontext() if problem.task.cost_model else gc_paused():
-            problem.cost_baselines()
+            problem.cost_baselines(named)
     except BudgetSpent:
         return "budget"
     return ""

@@ -184,3 +184,51 @@ def test_chunks_shrink_towards_the_end_of_a_wave_and_with_the_length_of_jobs():
     assert sizes(pace) == [4, 3, 3, 2, 1, 1, 1, 1]
     pace.note(Done((0,), None, 100.0))
     assert sizes(pace) == [1] * 16
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A task whose jobs take 50 ms and answer with what the worker was told so far; its workers remember it."""
+
+    def pickled(self, dumps) -> bytes:
+        return dumps(self)
+
+    def worker(self) -> _Listener:
+        return _Listener()
+
+
+class _Listener:
+    def __init__(self) -> None:
+        self._heard: list[int] = []
+
+    def run(self, job: int) -> tuple[int, int, tuple[int, ...]]:
+        time.sleep(0.05)
+        return job, os.getpid(), tuple(self._heard)
+
+    def learn(self, result: tuple[int, int, tuple[int, ...]]) -> None:
+        self._heard.append(result[0])
+
+
+def test_workers_are_told_once_what_the_others_found_where_jobs_are_long():
+    session = Processes(2).start(_Told())
+    try:
+        assert len(session.pids) == 2
+        first, second = results(session, [*range(12)]), results(session, [*range(12, 24)])
+        for job, pid, heard in second:
+            others = [j for j, p, _ in first + second if p != pid and j < job]
+            assert len(set(heard)) == len(heard)
+            assert {j for j in others if j < 12} <= set(heard)
+            assert not {j for j, p, _ in first if p == pid} & set(heard)
+    finally:
+        session.close()
+
+
+def test_what_an_evaluator_is_told_it_does_not_cost_again_and_answers_the_same(task, monkeypatch):
+    jobs = jobs_for(task, 20)
+    found = [task.worker().run(job) for job in jobs]
+    told = task.worker()
+    for result in found:
+        told.learn(result)
+    told.learn(3.5)
+    monkeypatch.setattr(type(told), "_costed", None)
+    assert [told.run(job) for job in jobs] == found

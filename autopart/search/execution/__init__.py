@@ -7,6 +7,7 @@ crew        the wave loop that both share;  job_queue   which jobs go to a worke
 
 from autopart.search.execution.executor import (
     Executor,
+    Learns,
     Lost,
     Serial,
     Session,
@@ -16,4 +17,4 @@ from autopart.search.execution.executor import (
     register_executor,
 )
 
-__all__ = ["Executor", "Lost", "Serial", "Session", "Task", "Worker", "WorkerError", "register_executor"]
+__all__ = ["Executor", "Learns", "Lost", "Serial", "Session", "Task", "Worker", "WorkerError", "register_executor"]

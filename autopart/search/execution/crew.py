@@ -3,8 +3,8 @@
     driver  --give-->  handle 0 .. handle n        each looks after one worker, in threads of its own
        ^---- ready, answer, died, failed ----'     one queue of events; only the driver's thread decides
 
-The search begins when the first worker is ready; others join when they are. No thread but the handles' starts, feeds
-or ends a process, so Ctrl-C, which only the main thread hears, cannot leave one half started.
+Jobs are given when the first worker is ready; others join when they are. No thread but the handles' starts, feeds or
+ends a process, so Ctrl-C, which only the main thread hears, cannot leave one half started.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Handle(Protocol):
         """Whether its process is stopped, as by SIGSTOP."""
         ...
 
-    def give(self, ticket: int, jobs: Sequence[Any], seconds: float) -> None:
-        """Jobs to run; an `answer` or `died` follows."""
+    def give(self, ticket: int, jobs: Sequence[Any], seconds: float, told: Sequence[bytes]) -> None:
+        """Jobs to run, and pickled `Done`s of other workers; an `answer` or `died` follows."""
         ...
 
     def end(self) -> None:
@@ -84,12 +84,13 @@ class Handle(Protocol):
 
 @dataclass(eq=False)
 class _Place:
-    """A worker's place: whoever fills it now, and the chunks it has, oldest first."""
+    """A worker's place: whoever fills it now, the chunks it has, oldest first, and what it is told with the next."""
 
     handle: Handle
     starts: int = 1
     ready: bool = False
     chunks: dict[int, range] = field(default_factory=dict)
+    told: list[bytes] = field(default_factory=list)
     stopped_since: float | None = None
 
 
@@ -105,6 +106,7 @@ class CrewSession:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._tickets, self._places, self._looked = itertools.count(), list[_Place](), 0.0
         self._leaving: list[Handle] = []
+        self._was_ready = False
         with contextlib.ExitStack() as unless_hired:
             unless_hired.callback(self.close)
             for _ in range(workers):
@@ -113,7 +115,9 @@ class CrewSession:
 
     def await_first(self) -> None:
         """Waits until a worker is ready; raises `WorkerError`, or what the task raised in a worker."""
-        self._await(lambda: any(place.ready for place in self._places))
+        if not self._was_ready:
+            self._await(lambda: any(place.ready for place in self._places))
+            self._was_ready = True
 
     @property
     def pids(self) -> list[int]:
@@ -130,6 +134,7 @@ class CrewSession:
 
     def run(self, jobs: Sequence[Any], deadline: float) -> Iterator[tuple[int, Any]]:
         """See `Session`."""
+        self.await_first()
         for place in self._places:
             if place.chunks:  # of a wave that was left before its end
                 self._replace(place)
@@ -149,7 +154,8 @@ class CrewSession:
                 if place.ready and len(place.chunks) <= load and (chunk := waiting.chunk()):
                     ticket = next(self._tickets)
                     place.chunks[ticket] = chunk
-                    place.handle.give(ticket, jobs[chunk.start : chunk.stop], waiting.seconds_left)
+                    told, place.told = place.told, []
+                    place.handle.give(ticket, jobs[chunk.start : chunk.stop], waiting.seconds_left, told)
 
     def _happened(self, waiting: JobQueue) -> Iterator[tuple[int, Any]]:
         """Results of the next event, if it brings any."""
@@ -163,6 +169,7 @@ class CrewSession:
             if isinstance(done.error, MemoryError):
                 self._let_go(place, waiting)
             yield from waiting.done(chunk, done)
+            self._tell_others(place, event.body)
         else:
             chunks = list(place.chunks.values())
             self._replace(place)
@@ -170,6 +177,13 @@ class CrewSession:
                 waiting.back(chunk)  # it was queued behind the chunk over which the worker died
             for chunk in chunks[:1]:
                 yield from waiting.died(chunk, event.how)
+
+    def _tell_others(self, place: _Place, answer: bytes) -> None:
+        """What a worker found goes to the others with their next jobs."""
+        others = [other for other in self._places if other is not place]
+        if others and self._pace.worth_telling(len(others)):
+            for other in others:
+                other.told.append(answer)
 
     def _let_go(self, place: _Place, waiting: JobQueue) -> None:
         """Replaces a worker that is out of memory; what is queued there goes to others."""

@@ -49,6 +49,15 @@ class Worker(Protocol):
         ...
 
 
+@runtime_checkable
+class Learns(Protocol):
+    """A worker that is told what others found, so that it need not find it again; its results are the same without."""
+
+    def learn(self, result: Any) -> None:
+        """Takes note of the result of a job that another worker has run."""
+        ...
+
+
 class Task(Protocol):
     """What workers are made from."""
 

@@ -53,7 +53,12 @@ class Processes:
 
     def start(self, task: Task) -> CrewSession:
         """See `Executor`. Raises `WorkerError` where processes cannot be started from here."""
-        return self.begin().hold(task)
+        session = self.begin().hold(task)
+        with contextlib.ExitStack() as unless_ready:
+            unless_ready.callback(session.close)
+            session.await_first()
+            unless_ready.pop_all()
+        return session
 
     def begin(self) -> Begun:
         """Processes that begin to start and import, before there is a task; raises as `start` does."""
@@ -70,12 +75,11 @@ class Begun(CrewSession):
         super().__init__(lambda events: _Process(self._task, events), workers)
 
     def hold(self, task: Task) -> CrewSession:
-        """Gives each its task, once it has started; waits until the first is ready."""
-        with contextlib.ExitStack() as unless_ready:
-            unless_ready.callback(self.close)
+        """Gives each its task, once it has started; who runs jobs waits until the first is ready."""
+        with contextlib.ExitStack() as unless_sent:
+            unless_sent.callback(self.close)
             self._task.set_result(task.pickled(pickle.dumps))
-            self.await_first()
-            unless_ready.pop_all()
+            unless_sent.pop_all()
         return self
 
     def close(self) -> None:
@@ -118,10 +122,10 @@ class _Process:
         """See `Handle`."""
         return _is_stopped(self.pid)
 
-    def give(self, ticket: int, jobs: Sequence[Any], seconds: float) -> None:
+    def give(self, ticket: int, jobs: Sequence[Any], seconds: float, told: Sequence[bytes]) -> None:
         """See `Handle`."""
         self._ticket = ticket
-        self._inbox.put(pickle.dumps((jobs, seconds)))
+        self._inbox.put(pickle.dumps((jobs, seconds, told)))
 
     def end(self) -> None:
         """See `Handle`."""
@@ -212,8 +216,7 @@ def _serve(pipe: Connection) -> None:
         gc.freeze()
         pipe.send_bytes(b"")
         while True:
-            jobs, seconds = pipe.recv()
-            pipe.send(run_chunk(worker, jobs, seconds))
+            pipe.send(run_chunk(worker, *pipe.recv()))
 
 
 def _end_with_driver() -> None:

@@ -138,9 +138,9 @@ class _Actor:
         """See `Handle`; only known of this machine's processes, where the system shows them as files."""
         return self._relay.is_local and any(_is_stopped(pid) for pid in (self.pid, self._relay.pid))
 
-    def give(self, ticket: int, jobs: Sequence[Any], seconds: float) -> None:
+    def give(self, ticket: int, jobs: Sequence[Any], seconds: float, told: Sequence[bytes]) -> None:
         """See `Handle`."""
-        self._relay.send("give", self._number, ticket, pickle.dumps((jobs, seconds)))
+        self._relay.send("give", self._number, ticket, pickle.dumps((jobs, seconds, told)))
 
     def end(self) -> None:
         """See `Handle`."""
