@@ -26,6 +26,7 @@ MODELS = {
     "moe": (True, V3),
     "lstm": (False, V3),
     "resnet": (True, V5E),
+    "recommender": (True, V5E),
 }
 """Whether rules were chosen on it, and where it is compiled for."""
 

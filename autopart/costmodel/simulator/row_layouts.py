@@ -1,4 +1,4 @@
-"""Arrays whose rows lie side by side in memory, since they are looked up or added to by row.
+"""Arrays whose rows lie side by side in memory, since they are added to by row.
 
     %g = scatter %zeros, %rows, %updates     f32[100000,16]     lies as rows of 16, in layout tiles of 128: 51 MB
     %p' = %p - 0.1 * %g                      in %g's layout: %p, 6.4 MB, is copied into it, and %p' is copied back
@@ -15,7 +15,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Slicing, Update
+from autopart.core.ops.traits import Update
 from autopart.core.program import Program
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
 
@@ -23,25 +23,18 @@ WIDER = 1.25
 """From so many times its bytes on, an array that lies in rows is copied for it."""
 
 
-def adds_rows(spec: OpSpec) -> bool:
+def _adds_rows(spec: OpSpec) -> bool:
     """True for an update by index whose windows are whole rows."""
-    return isinstance(traits_of(spec), Update) and traits_of(spec).by_index and _rows(spec, -1, spec.results[0].shape)
-
-
-def looks_up_rows(spec: OpSpec) -> bool:
-    """True for a look-up of whole rows."""
     traits = traits_of(spec)
-    return isinstance(traits, Slicing) and traits.indexed and _rows(spec, 0, spec.results[0].shape)
-
-
-def _rows(spec: OpSpec, operand: int, shape: tuple[int, ...]) -> bool:
-    given = spec.operands[operand].shape
+    if not isinstance(traits, Update) or not traits.by_index:
+        return False
+    given, shape = spec.operands[-1].shape, spec.results[0].shape
     return min(len(given), len(shape)) >= 2 and given[-1] == shape[-1]
 
 
 def in_rows(program: Program, op_class: np.ndarray) -> np.ndarray:
     """bool[values]: what lies in rows. `op_class` is that of each op."""
-    adds = np.array([adds_rows(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    adds = np.array([_adds_rows(spec) for spec in program.specs], np.bool_)[program.op_spec]
     found = np.zeros(program.value_count, np.bool_)
     found[program.result_ptr[:-1][adds]] = True
     if adds.any():
