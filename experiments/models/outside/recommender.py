@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -14,9 +15,8 @@ from experiments.models.outside.training import training as around
 
 
 def _layers(key: jax.Array, widths: tuple[int, ...]) -> list[jax.Array]:
-    keys = jax.random.split(key, len(widths))
-    pairs = zip(widths, widths[1:], strict=False)
-    return [jax.random.normal(k, (n, m)) * n**-0.5 for k, (n, m) in zip(keys, pairs, strict=False)]
+    keys = jax.random.split(key, len(widths) - 1)
+    return [jax.random.normal(k, pair) * pair[0] ** -0.5 for k, pair in zip(keys, pairwise(widths), strict=True)]
 
 
 def training(tables: int = 4, rows: int = 100_000, width: int = 128, batch: int = 16_384) -> Training:
