@@ -35,6 +35,7 @@ def moved_bytes(function, dtype="f4", tpu=True):
         lambda x, w: x @ w.T,
         lambda x, w: x @ w.reshape(2, N // 2, N).reshape(N, N),
         lambda x, w: jnp.matmul(x, w, precision="default"),
+        lambda x, w: jnp.concatenate([x, x], axis=1) @ jnp.concatenate([w, w]),
     ],
 )
 def test_what_only_matmuls_read_is_moved_as_bf16(function):
@@ -47,6 +48,7 @@ def test_what_only_matmuls_read_is_moved_as_bf16(function):
     [
         lambda x, w: jnp.matmul(x, w, precision="highest"),
         lambda x, w: jnp.sin(x) + jnp.sort(w, axis=0)[0],
+        lambda x, w: jnp.matmul(jnp.concatenate([x, x], axis=1), jnp.concatenate([w, w]), precision="highest"),
     ],
 )
 def test_what_more_precision_or_another_op_reads_is_moved_as_it_is(function):

@@ -6,8 +6,8 @@
       dot_general     reads bf16 in any case
 
 XLA:TPU rounds the operands of such a matmul to bf16, and moves the rounding before an all_gather, all_to_all or
-all_permute, through transposes, reshapes and slices on the way, on v3 as on v5e (libtpu 0.0.51). Where anything else
-reads what arrives, or the matmul asks for more precision, f32 is moved. Reductions add in f32.
+all_permute, through transposes, reshapes, slices and concatenates on the way, on v3 as on v5e (libtpu 0.0.51). Where
+anything else reads what arrives, or the matmul asks for more precision, f32 is moved. Reductions add in f32.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -42,11 +42,21 @@ def _find_narrow(program: ProgramArrays, narrow: np.ndarray) -> None:
             moves = program.ops.op_class[op] == ELEMENTWISE and program.ops.weight[op] == 0
             operands = program.operand_ptr[op + 1] - program.operand_ptr[op]
             slices = program.ops.op_class[op] == SLICING and operands == 1
-            reads_narrow = (program.ops.is_view[op] or moves or slices) and _is_read_narrow(program, narrow, result)
+            keeps = (program.ops.is_view[op] or moves or slices) and _elements_read(program, op) >= (
+                program.values.elements[result]
+            )
+            reads_narrow = keeps and _is_read_narrow(program, narrow, result)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            operand = program.uses.operands[use]
-            moved = program.ops.narrows[op] or program.values.elements[operand] >= program.values.elements[result]
-            narrow[use] = reads_narrow and moved and program.values.element_bytes[operand] == WIDE_BYTES
+            narrow[use] = reads_narrow and program.values.element_bytes[program.uses.operands[use]] == WIDE_BYTES
+
+
+@kernel
+def _elements_read(program: ProgramArrays, op: int) -> float:
+    """Elements of all operands together; a broadcast and a pad have fewer than their result, a concatenate as many."""
+    elements = 0.0
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        elements += program.values.elements[program.uses.operands[use]]
+    return elements
 
 
 @kernel
