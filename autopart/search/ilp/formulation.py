@@ -6,8 +6,9 @@
                   no sequence of moves over labels in between costs less, as prices are those of cheapest sequences
 
 Uses in one scope that need one label share a move, and which do is not known before the choice. `share[use]` of the
-move is put down to a use: shares that add up to 1 over the uses in a scope never count a shared move more than once,
-and what a lowered program shares is counted exactly for the strategies of that program.
+move is put down to a use: shares that add up to 1 over the uses in a scope never count a shared move more than once
+(the bound's depend on its labels: `shared_moves.py`), and what a lowered program shares is counted exactly for the
+strategies of that program.
 
 Parallel edges are added up. An edge from a node to itself, between two equal layers that are grouped, costs each
 strategy what it costs with itself.
