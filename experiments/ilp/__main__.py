@@ -39,6 +39,7 @@ from autopart.search.ilp.every_op import every_op
 from autopart.search.ilp.held_bytes import Liveness
 from autopart.search.ilp.lowered_moves import least_jobs
 from autopart.search.ilp.sharding_model import Model
+from autopart.search.ilp.shared_moves import share_moves
 from autopart.search.ilp.solver import solve
 from autopart.search.ilp.solver.anytime import load_kernels
 from autopart.search.search import Search, search
@@ -197,7 +198,11 @@ def to_the_end(name: str, program: Program, prices_s: float) -> dict[str, Any]:
     while asked and time.process_time() - at[-1] < prices_s:
         model.table.learn_least(asked, [job.answer(task) for job in asked])
         asked = least_jobs(decisive_moves(model))
+        if not asked:
+            share_moves(model, prices_s)
+            asked = least_jobs(decisive_moves(model))
     row |= {"prices_s": passed(), "prices": len(model.table.planned), "all_that_decide": not asked}
+    share_moves(model, prices_s)
     least = replace(every_op(model), usage_limit=None)
     row |= {"bound_nodes": least.nodes, "bound": solve(least, seconds=60.0, only_bound=True).bound, "bound_s": passed()}
     print(row, flush=True)

@@ -25,6 +25,7 @@ from autopart.search.ilp.incumbent import choice_of
 from autopart.search.ilp.labels import in_tiles, legal_labels, stretches_of
 from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, least_jobs
 from autopart.search.ilp.prices import DEF, DEF_ALONE, USE, WAIT, PriceJob
+from autopart.search.ilp.shared_moves import share_moves
 from autopart.search.ilp.soon_read import read_soon
 from experiments.ilp.small import SMALL, f32
 from experiments.models import gns, t32
@@ -110,6 +111,7 @@ def shares_of_states(start: Partitioning, states: int, seed: int = 0) -> np.ndar
     kernels, and the least cost of their own choice, moves and all, over the seconds of their step."""
     task = task_of(start)
     model, simulator = model_of(task), Simulator.of(start.program, start.mesh)
+    share_moves(model, 20.0)
     once, trips, random = model.least_once, model.trips(), np.random.default_rng(seed)
     found: list[tuple[float, float]] = []
     for _ in range(states):

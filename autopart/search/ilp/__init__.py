@@ -13,6 +13,7 @@ What is chosen, from a starting state, over the axes of a search:
              after an op   from the label it leaves to the label in which the value waits              `Flow.edges`
              before a use  from there to the label in which the op reads, times the share of the use
              of a value that is read once: from the first to the last
+             a use's part of a move that it may share, by labels, for the bound                       `shared_moves.py`
              prices are of single collectives and their cheapest sequences,                            `label_steps.py`
              with the stretches that a use reads beside its tile,                                   `stretch_ways.py`
              exact for the moves that a solution makes,                                            `lowered_moves.py`

@@ -2,8 +2,9 @@
 
     ops               work, and traffic that no fusion avoids, in shares in which they add up     `least_seconds.py`
     pairs of ops      traffic and launches of what a sum, reduced on the way, keeps apart       `reduced_between.py`
-    redistributions   the cheapest between two labels; a move that several uses share is paid once; no latency of
-                      reductions that may be combined; as a lowering plans them where that decides  `decisive_moves.py`
+    redistributions   the cheapest between two labels; a move that several uses share is paid once  `shared_moves.py`;
+                      no latency of reductions that may be combined; as a lowering plans them where that decides
+                      `decisive_moves.py`
     memory            arguments alone
 
 It is about every choice of strategies and labels, also those that no decisions lead to, so about more than all states.
@@ -21,6 +22,7 @@ fits scores at least the bound under the limit, any other at least the bound at 
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -29,11 +31,15 @@ import numpy as np
 
 from autopart.search.cost import StepSeconds
 from autopart.search.ilp.every_op import every_op
+from autopart.search.ilp.shared_moves import share_moves
 from autopart.search.ilp.solver import PairwiseProblem, solve
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask
     from autopart.search.ilp.sharding_model import Model
+
+SHARING = 0.2
+"""Of the seconds for a bound, those in which moves are shared among uses, at most."""
 
 ROUNDING = 1e-6
 """The share by which a solver's arithmetic may be off: taken off a bound."""
@@ -64,7 +70,10 @@ def each_apart(model: Model) -> float:
 
 def lower_bound(model: Model, objective: StepSeconds, seconds: float) -> LowerBound:
     """A bound on the score of every state, found in about so many seconds; layers of the model may be grouped."""
-    least, notes = every_op(model), list[str]()
+    began, notes = time.monotonic(), list[str]()
+    share_moves(model, SHARING * seconds)
+    least = every_op(model)
+    seconds = max(0.0, seconds - (time.monotonic() - began))
 
     def bound(problem: PairwiseProblem, share: float) -> float:
         solved = solve(problem, seconds=share * seconds, only_bound=True)

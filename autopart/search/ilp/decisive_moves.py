@@ -22,7 +22,7 @@ from autopart.search.ilp.prices import moved_to
 from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.solver import PairwiseProblem
 from autopart.search.ilp.solver.ascent import Ascent
-from autopart.search.ilp.solver.network import Network, network
+from autopart.search.ilp.solver.network import Network, finite_network, network
 from autopart.search.ilp.solver.reduction import reduced
 
 NEAR, NEARLY = 3e-5, 1e-3
@@ -34,9 +34,6 @@ TOGETHER = 4_000
 
 MANY = 100
 """So many new moves of a cheapest choice are asked for before those of nearly cheapest ones."""
-
-FORBIDDEN = 2.0
-"""What is forbidden costs so many times all else: messages must be finite."""
 
 CLIMB, GUESS = 10, 1.05
 """Steps of the messages before a choice is read off them, and what its cost is taken to be over the bound."""
@@ -69,11 +66,8 @@ def _is_legal(move: LeastMove) -> bool:
 
 def _nearly_taken(model: Model, least: PairwiseProblem) -> Iterator[LeastMove]:
     """The moves of nearly cheapest pairs of strategies, by what messages leave on each edge and at its ends."""
-    legal = np.isfinite(least.edge_cost)
-    dearest = FORBIDDEN * (least.edge_cost[legal].max(initial=0.0) + least.cost.max(initial=0.0))
-    net = network(replace(least, edge_cost=np.where(legal, least.edge_cost, dearest)), np.ones(1))
+    net, edge = finite_network(least)
     ascent = Ascent(net)
-    edge = {(int(u), int(v)): e for e, (u, v) in enumerate(zip(net.u, net.v, strict=True))}
     flow, near = model.flow, list[_Near]()
     for move in flow.moves:
         u, v = sorted((move.maker, move.reader))

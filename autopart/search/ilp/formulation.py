@@ -6,8 +6,9 @@
                   no sequence of moves over labels in between costs less, as prices are those of cheapest sequences
 
 Uses in one scope that need one label share a move, and which do is not known before the choice. `share[use]` of the
-move is put down to a use: shares that add up to 1 over the uses in a scope never count a shared move more than once,
-and what a lowered program shares is counted exactly for the strategies of that program.
+move is put down to a use: shares that add up to 1 over the uses in a scope never count a shared move more than once
+(the bound's depend on its labels: `shared_moves.py`), and what a lowered program shares is counted exactly for the
+strategies of that program.
 
 Parallel edges are added up. An edge from a node to itself, between two equal layers that are grouped, costs each
 strategy what it costs with itself.
@@ -42,6 +43,7 @@ class Move(NamedTuple):
     type_row    of `Flow.types`
     stands      the reductions, as bits, for parts of which it may stand (`PendingWays.stands`)
     least       the row of the tables by which it counts for the bound
+    sharing     the number of the uses that may share it (`Flow.sharing`); -1 where no other use may
     """
 
     maker: int
@@ -51,6 +53,7 @@ class Move(NamedTuple):
     type_row: int
     stands: int
     least: int
+    sharing: int = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +61,10 @@ class Flow:
     """What moves between nodes, with how often it does; make it with `Flow.of`.
 
     types           the program's types, then each as bf16: what a narrow use moves
-    moves           trips of each, added up over equal ones; a use counts its `share` of a move
+    moves           trips of each, added up over equal ones
+    weights         of moves that several uses may share: the part of each that is put down to it, one for all pairs of
+                    strategies, or float64[strategies of the maker, of the reader]
+    sharing         trips of the uses of a value in one scope, by `Move.sharing`, added up over equal ones
     kind[i]         the number of the i-th single move in `moves`
     ends[i]         int64[2]: what it is between; an op by its number, a waiting value by its number after all ops
     trips[i]        how often it is made
@@ -67,6 +73,8 @@ class Flow:
     nodes: Nodes
     types: tuple[TensorType, ...]
     moves: dict[Move, float]
+    weights: dict[Move, float | Floats]
+    sharing: dict[int, float]
     kind: np.ndarray
     ends: np.ndarray
     trips: Floats
@@ -88,6 +96,9 @@ class Flow:
         result_ptr, op_scope, stand_ins = program.result_ptr.tolist(), program.op_scope.tolist(), stands.tolist()
         types = _types(program)
         moves: dict[Move, float] = defaultdict(float)
+        weighted: dict[Move, float] = defaultdict(float)
+        sharing: dict[tuple[object, ...], int] = {}
+        together_trips: dict[int, float] = defaultdict(float)
         number: dict[Move, int] = {}
         single: list[tuple[int, int, int, float]] = []
 
@@ -102,11 +113,20 @@ class Flow:
             if waits >= 0:
                 if made != ARGUMENT:
                     add(Move(made, result, waits, WAITS, row, 0, to_wait[value]), op, waiting, made_trips)
+                together: dict[int, list[int]] = defaultdict(list)
                 for use in uses:
-                    reader, operand, at = readers[use]
-                    trips = shares[use] * by_scope[scope[use]]
-                    moved_as = row + len(types) * as_bf16[use]
-                    add(Move(waits, WAITS, reader, operand, moved_as, stand_ins[value], USE), waiting, at, trips)
+                    together[scope[use]].append(use)
+                for in_scope, sharers in together.items():
+                    trips = float(by_scope[in_scope])
+                    key = (waits, trips, *sorted((*readers[use][:2], as_bf16[use]) for use in sharers))
+                    shared = sharing.setdefault(key, len(sharing)) if len(sharers) > 1 else -1
+                    together_trips[shared] += trips
+                    for use in sharers:
+                        reader, operand, at = readers[use]
+                        moved_as = row + len(types) * as_bf16[use]
+                        move = Move(waits, WAITS, reader, operand, moved_as, stand_ins[value], USE, shared)
+                        add(move, waiting, at, trips)
+                        weighted[move] += shares[use] * trips
             elif uses:
                 reader, operand, at = readers[uses[0]]
                 trips = min(made_trips, float(by_scope[scope[uses[0]]]))
@@ -116,7 +136,12 @@ class Flow:
         columns = np.array(single, np.float64).reshape(-1, 4)
         whole = columns[:, :3].astype(np.int64)
         types += [TensorType(type_.shape, "bf16") for type_ in types]
-        return Flow(nodes, tuple(types), dict(moves), whole[:, 0], whole[:, 1:], columns[:, 3])
+        weights: dict[Move, float | Floats] = {
+            move: trips / moves[move] for move, trips in weighted.items() if trips != moves[move]
+        }
+        return Flow(
+            nodes, tuple(types), dict(moves), weights, dict(together_trips), whole[:, 0], whole[:, 1:], columns[:, 3]
+        )
 
     def labels(self) -> dict[TensorType, dict[Label, None]]:
         """The labels that nodes give values of each type, without repetition."""
@@ -140,7 +165,12 @@ class Flow:
         return self.nodes.labels[move.reader] if options is None else options.required[move.operand]
 
     def seconds(self, move: Move, prices: Prices, *, least: bool) -> Floats:
-        """float64[strategies of the maker, of the reader]: seconds of the move, once."""
+        """float64[strategies of the maker, of the reader]: seconds of the move, once, as far as they are its own."""
+        seconds = self.whole_seconds(move, prices, least=least)
+        return scaled(self.weights[move], seconds) if move in self.weights else seconds
+
+    def whole_seconds(self, move: Move, prices: Prices, *, least: bool) -> Floats:
+        """The same without regard to other uses that share it."""
         which = move.least if least else PLAN
         return prices.seconds(self.types[move.type_row], self.left(move), self.read(move), which, move.stands)
 
@@ -206,7 +236,7 @@ def least_shares(nodes: Nodes, statics: LoweringContext, is_product: np.ndarray)
     return np.where(products > 0, by_product / np.maximum(products, 1.0), equal_shares(nodes, statics))
 
 
-def scaled(times: float, seconds: Floats) -> Floats:
+def scaled(times: float | Floats, seconds: Floats) -> Floats:
     """Infinite stays infinite, however rarely it is counted."""
     return np.where(np.isinf(seconds), np.inf, times * np.where(np.isinf(seconds), 0.0, seconds))
 

@@ -33,6 +33,7 @@ from autopart.search.ilp.incumbent import choice_of
 from autopart.search.ilp.lowered_moves import exact_jobs, least_jobs
 from autopart.search.ilp.neighbourhood import Neighbourhood, grown, model_of, restricted
 from autopart.search.ilp.sharding_model import Model, PlanCosts
+from autopart.search.ilp.shared_moves import share_moves
 from autopart.search.ilp.solver import INTERRUPTED, PairwiseProblem, Solution, solve
 from autopart.search.ilp.solver.anytime import load_kernels
 from autopart.search.jobs import Job, State
@@ -167,14 +168,20 @@ class Planner:
         self.note(*found.notes)
 
     def _raise_prices(self, model: Model, seconds: float) -> None:
-        """Prices the moves that decide the bound as lowerings plan them, until none of them is new."""
-        deadline, table = time.monotonic() + seconds, model.table
-        while time.monotonic() < deadline and (jobs := least_jobs(decisive_moves(model))):
-            for first in range(0, len(jobs), PRICED_AT_A_TIME):
-                if time.monotonic() > deadline:
-                    return
-                wave = jobs[first : first + PRICED_AT_A_TIME]
-                table.learn_least(wave, self.problem.ask(wave))
+        """Prices the moves that decide the bound as lowerings plan them, and shares moves among uses by these prices,
+        until none of them is new."""
+        deadline, table, fresh = time.monotonic() + seconds, model.table, True
+        while fresh:
+            fresh = False
+            while time.monotonic() < deadline and (jobs := least_jobs(decisive_moves(model))):
+                fresh = True
+                for first in range(0, len(jobs), PRICED_AT_A_TIME):
+                    if time.monotonic() > deadline:
+                        return
+                    wave = jobs[first : first + PRICED_AT_A_TIME]
+                    table.learn_least(wave, self.problem.ask(wave))
+            if fresh and time.monotonic() < deadline:
+                share_moves(model, deadline - time.monotonic())
 
     # ---- plans
 

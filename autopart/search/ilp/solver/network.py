@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from autopart.core.kernels import allocating_kernel, kernel
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
+
+FORBIDDEN = 2.0
+"""What is forbidden costs so many times all else where messages must be finite."""
 
 
 class Network(NamedTuple):
@@ -66,6 +70,14 @@ def network(problem: PairwiseProblem, room: Floats) -> Network:
         edge[order],
         room,
     )
+
+
+def finite_network(problem: PairwiseProblem) -> tuple[Network, dict[tuple[int, int], int]]:
+    """The arrays of a problem without room, in which forbidden pairs are dear; and the number of each edge."""
+    legal = np.isfinite(problem.edge_cost)
+    dearest = FORBIDDEN * (problem.edge_cost[legal].max(initial=0.0) + problem.cost.max(initial=0.0))
+    net = network(replace(problem, edge_cost=np.where(legal, problem.edge_cost, dearest)), np.ones(1))
+    return net, {pair: e for e, pair in enumerate(zip(net.u.tolist(), net.v.tolist(), strict=True))}
 
 
 @allocating_kernel
