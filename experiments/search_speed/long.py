@@ -2,11 +2,12 @@
 
     python -m experiments.search_speed.long                both
     python -m experiments.search_speed.long --only large   import, decision space, evaluations, a search of 200
-    python -m experiments.search_speed.long --only workers the same search in this process and by two
+    python -m experiments.search_speed.long --only workers a default search, of 1,000, in this process and by two
     python -m experiments.search_speed.long --only unet    that of a diffusion model's UNet, SDXL's
 
 The large program has 24 equal layers, most of whose states are costed by a program with fewer of them. The one for two
-processes has two layers, so that every state is costed whole. What jax needs to trace and lower is reported apart.
+processes has two layers of eight heads, so that every state is costed whole. What jax needs to trace and lower is
+reported apart.
 
 Seconds are the clock's, of this process's CPU, and of its workers' CPU. The clock's ratio counts on a quiet machine
 alone. That of CPU seconds, of this process and of the mean worker, counts on any, but knows no waiting: it is the most
@@ -43,8 +44,9 @@ from experiments.search_speed.measure import stage_seconds, state_seconds, walks
 RESULTS = Path(__file__).with_name("long.json")
 MESH = ap.Mesh({"batch": 8, "model": 4}, device="tpu_v3")
 LARGE = bigbird.Config(blocks=50)
-WHOLE = bigbird.Config(layers=2)
+WHOLE = bigbird.Config(layers=2, heads=8)
 EVALUATIONS, STATES = 200, 6
+DEFAULT_EVALUATIONS = 1000
 
 Made = TypeVar("Made")
 
@@ -68,9 +70,9 @@ def traced(config: bigbird.Config) -> tuple[Program, dict[str, Any]]:
     return found.program, {"jax": jax_s, "import": import_s}
 
 
-def searched(program: Program, executor: Any) -> tuple[Any, dict[str, float]]:
-    """A search of `EVALUATIONS`, from nothing."""
-    wanted = Search(axes=MESH.axis_names, budget=ap.Budget(EVALUATIONS), cache=False, executor=executor)
+def searched(program: Program, executor: Any, evaluations: int = EVALUATIONS) -> tuple[Any, dict[str, float]]:
+    """A search from nothing."""
+    wanted = Search(axes=MESH.axis_names, budget=ap.Budget(evaluations), cache=False, executor=executor)
     return timed(lambda: search(Partitioning(program, MESH), wanted))
 
 
@@ -114,21 +116,21 @@ def large() -> dict[str, Any]:
 
 def workers() -> dict[str, Any]:
     """BigBird of two layers."""
-    return shared(traced(WHOLE)[0])
+    return shared(traced(WHOLE)[0], DEFAULT_EVALUATIONS)
 
 
 def unet() -> dict[str, Any]:
     """SDXL's UNet."""
-    return shared(workload("sd_unet_train"))
+    return shared(workload("sd_unet_train"), EVALUATIONS)
 
 
-def shared(program: Program) -> dict[str, Any]:
+def shared(program: Program, evaluations: int) -> dict[str, Any]:
     """The same search in this process, which has loaded the kernels, and by two others."""
     searched(traced(bigbird.SMALL)[0], "serial")
     ways = {"serial": "serial", "processes": ap.Processes(2)}
     rows, answers = {}, []
     for name, executor in ways.items():
-        found, seconds = searched(program, executor)
+        found, seconds = searched(program, executor, evaluations)
         report = found.report
         answers.append((found.actions, report["best"], report["history"]))
         rows[name] = {
@@ -141,7 +143,7 @@ def shared(program: Program) -> dict[str, Any]:
     same = answers[0] == answers[1]
     print(f"two processes are {ratio:.2f} times as fast, {cpu_ratio:.2f} by CPU; the same answer: {same}", flush=True)
     ratios = {"ratio": round(ratio, 2), "cpu_ratio": round(cpu_ratio, 2)}
-    return {"ops": program.op_count, **rows, **ratios, "same_answer": same}
+    return {"ops": program.op_count, "evaluations": evaluations, **rows, **ratios, "same_answer": same}
 
 
 PARTS = {"large": large, "workers": workers, "unet": unet}
