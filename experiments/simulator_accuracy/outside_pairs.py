@@ -3,7 +3,7 @@
     BP, BP+FSDP, BP+MP     on every program
     found, on the way      `states.py`
 
-Rules of the simulator were chosen with seven of the programs in view (`tuned`); on the other three they are only checked.
+Rules of the simulator were chosen with seven of the programs in view (`tuned`); the other three only check them.
 """
 
 from __future__ import annotations
