@@ -61,6 +61,7 @@ COMPUTES_WITH = {
     "core/passes/recompute/again.py": "copies ops, but for those that cannot run twice",
     "core/passes/recompute/scans.py": "reads how a scan stacks what it leaves",
     "core/passes/recompute/turns.py": "evaluates the index that a scan's turn writes",
+    "core/passes/combined_slices.py": "joins what is computed of slices by other ops",
     "core/passes/empty_arrays.py": "joins what is left where operands have no elements",
     "core/passes/known_windows.py": "writes windows at known places by other ops",
     "core/passes/folded_padding.py": "folds padding into the ops that pad and cut",
