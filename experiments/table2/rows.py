@@ -5,7 +5,9 @@ Row("T32", "BP+MP", [BP, MP], Counts(all_gather=0, all_reduce=418, reduce_scatte
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -68,10 +70,16 @@ def lowered(row: Row, config: Any = None, mesh: ap.Mesh = MESH) -> ap.Lowered:
     """The row's program; `config` is the paper's model unless given."""
     model = MODELS[row.model]
     config = config or model.Config()
-    fun = it32.step(config, ap.tag) if model is it32 else model.step(config)
     options = ap.LoweringOptions(regather=row.regather)
+    fun = _step(row.model, config)
     step = ap.jit(fun, mesh, list(row.schedule), donate_argnums=donated(row.model), options=options)
     return step.lower(*model.abstract_args(config))
+
+
+@cache
+def _step(model: str, config: Any) -> Callable:
+    """The step of a model: one function for each config, which jax traces once for all rows."""
+    return it32.step(config, ap.tag) if model == "IT32" else MODELS[model].step(config)
 
 
 def counts(row: Row, config: Any = None, mesh: ap.Mesh = MESH) -> tuple[int, ...]:
