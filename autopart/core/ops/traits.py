@@ -129,12 +129,14 @@ class Sides(NamedTuple):
     columns   of the result, those from the right operand
     rows      of the result, those that lie in the tile in place of the summed ones
     taps      neighbours along a window, laid beside each other where a tile has room for all of them
+    batch     of the result, those along which there are separate products
     """
 
     summed: tuple[int, ...] = ()
     columns: tuple[int, ...] = ()
     rows: tuple[int, ...] = ()
     taps: int = 1
+    batch: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

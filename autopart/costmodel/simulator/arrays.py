@@ -20,10 +20,11 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.program import Program
+from autopart.costmodel.simulator.batch_layouts import outer_dims
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
-from autopart.costmodel.simulator.sizes import SizeTable, size_row
+from autopart.costmodel.simulator.sizes import SizeTable, size_ids, size_row
 
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
@@ -46,7 +47,8 @@ class ProgramArrays(NamedTuple):
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
              carry_body (the body scope of a carry's loop, -1 for other ops)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
-    values   value_op, rank, elements (of the whole array), element_bytes, type_id (as `Program.value_type_id`),
+    values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
+             equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`)
     uses     operands, use_op, use_scope, use_position (as in `Program`)
@@ -99,7 +101,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
     for inner in program.inner_scopes.values():
         if program.scopes[inner[0]].kind == "condition":
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
-    constant = costs["is_constant"][spec]
+    constant, outer = costs["is_constant"][spec], outer_dims(program, costs["op_class"][spec])
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
@@ -129,7 +131,8 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             rank=program.value_rank,
             elements=program.value_shape.prod(axis=1, dtype=np.float64),
             element_bytes=program.element_bytes,
-            type_id=program.value_type_id,
+            size_id=size_ids(program.value_type_id, outer),
+            outer=outer,
             is_splat=constant[program.value_op],
             is_donated=is_donated,
             is_output=is_output,
@@ -293,8 +296,8 @@ def _sizes(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Loc
     in_bytes = row_bytes = elements = 0.0
     for value in range(native.shape[0]):
         last, by_rows = value - 1, program.values.in_rows[value]
-        type_id, layout = program.values.type_id[value], native[value]
-        if value == 0 or type_id != program.values.type_id[last] or layout != settled[last]:
+        size_id, layout = program.values.size_id[value], native[value]
+        if value == 0 or size_id != program.values.size_id[last] or layout != settled[last]:
             row = size_row(program, known, value, layout, axis_sizes, layout_tile)
             size = known.sizes[row]
             in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.kernels import kernel
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Update
 from autopart.core.program import Program
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE
+from autopart.costmodel.simulator.followed_layouts import follow_layouts
 
 WIDER = 1.25
 """From so many times its bytes on, an array that lies in rows is copied for it."""
@@ -35,35 +34,7 @@ def _adds_rows(spec: OpSpec) -> bool:
 def in_rows(program: Program, op_class: np.ndarray) -> np.ndarray:
     """bool[values]: what lies in rows. `op_class` is that of each op."""
     adds = np.array([_adds_rows(spec) for spec in program.specs], np.bool_)[program.op_spec]
-    found = np.zeros(program.value_count, np.bool_)
-    found[program.result_ptr[:-1][adds]] = True
-    if adds.any():
-        _follow(
-            program.result_ptr, program.operand_ptr, program.operands, program.value_shape, program.value_rank,
-            op_class, found,
-        )  # fmt: skip
-    return found
-
-
-@kernel
-def _follow(
-    result_ptr: np.ndarray,
-    operand_ptr: np.ndarray,
-    operands: np.ndarray,
-    shape: np.ndarray,
-    rank: np.ndarray,
-    op_class: np.ndarray,
-    found: np.ndarray,
-) -> None:
-    """Marks what is computed of such arrays element by element: it has their layout."""
-    for op in range(op_class.shape[0]):
-        result = result_ptr[op]
-        if op_class[op] != ELEMENTWISE or found[result]:
-            continue
-        for use in range(operand_ptr[op], operand_ptr[op + 1]):
-            value = operands[use]
-            alike = found[value] and rank[value] == rank[result]
-            for d in range(rank[result] if alike else 0):
-                alike = alike and shape[value, d] == shape[result, d]
-            if alike:
-                found[result] = True
+    found = np.zeros(program.value_count, np.int32)
+    found[program.result_ptr[:-1][adds]] = 1
+    follow_layouts(program, op_class, found)
+    return found > 0

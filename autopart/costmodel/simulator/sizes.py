@@ -3,7 +3,7 @@
     f32[4096,1024] in [{"batch"},{}] on 16 devices    262,144 elements, 1 MiB      looked up from then on
 
 A program of many layers has few distinct arrays on a device, so each (type, layout) is worked out once and kept in a
-`SizeTable`, which belongs to one simulator.
+`SizeTable`, which belongs to one simulator. Types whose tiles lie along other dims are different here.
 """
 
 # pyright: reportArgumentType=false
@@ -27,7 +27,7 @@ TABLE_ROWS = 2048
 SIZE_FIELDS = np.dtype(
     [
         ("layout", np.uint64), ("in_bytes", np.float64), ("row_bytes", np.float64), ("elements", np.float64),
-        ("type_id", np.int32),
+        ("size_id", np.int32),
     ],
     align=True,
 )  # fmt: skip
@@ -36,7 +36,7 @@ SIZE_FIELDS = np.dtype(
 class SizeTable(NamedTuple):
     """A hash table with open addressing from (type, layout) to sizes.
 
-    sizes   layout, type_id (-1: the row is empty), in_bytes, elements; row_bytes: if its rows lie side by side
+    sizes   layout, size_id (-1: the row is empty), in_bytes, elements; row_bytes: if its rows lie side by side
     filled  [rows that are not empty]
     dims    scratch: the dims of one array
     """
@@ -49,7 +49,7 @@ class SizeTable(NamedTuple):
     def empty(most_dims: int) -> SizeTable:
         """A table for arrays of at most so many dims."""
         sizes = np.zeros(TABLE_ROWS, SIZE_FIELDS)
-        sizes["type_id"] = -1
+        sizes["size_id"] = -1
         return SizeTable(sizes, np.zeros(1, np.int64), np.ones(most_dims))
 
 
@@ -66,19 +66,19 @@ def size_row(
 
     Rows are good until the next call. A `layout_tile` of (1, 1) means no padding.
     """
-    type_id, last = program.values.type_id[value], known.sizes.shape[0] - 1
-    mixed = (layout + np.uint64(type_id + 1)) * np.uint64(0x9E3779B97F4A7C15)
+    size_id, last = program.values.size_id[value], known.sizes.shape[0] - 1
+    mixed = (layout + np.uint64(size_id + 1)) * np.uint64(0x9E3779B97F4A7C15)
     row = np.int64(mixed >> np.uint64(40)) & last
-    while known.sizes.type_id[row] >= 0:
-        if known.sizes.type_id[row] == type_id and known.sizes.layout[row] == layout:
+    while known.sizes.size_id[row] >= 0:
+        if known.sizes.size_id[row] == size_id and known.sizes.layout[row] == layout:
             return row
         row = (row + 1) & last
     if 2 * known.filled[0] > last:
         for other in range(last + 1):
-            known.sizes.type_id[other] = -1
+            known.sizes.size_id[other] = -1
         known.filled[0] = 0
     known.filled[0] += 1
-    known.sizes.type_id[row], known.sizes.layout[row] = type_id, layout
+    known.sizes.size_id[row], known.sizes.layout[row] = size_id, layout
     _work_out(program, known, row, value, axis_sizes, layout_tile)
     return row
 
@@ -105,29 +105,42 @@ def _work_out(
     known.sizes.elements[row] = plain
     held = in_rows = plain
     if layout_tile[1] > 1 and rank > 0 and plain > 0:
-        held = padded_elements(dims, rank, element_bytes, layout_tile[0], layout_tile[1])
+        outer = np.int64(program.values.outer[value])
+        held = padded_elements(dims, rank, element_bytes, layout_tile[0], layout_tile[1], outer)
         in_rows = held
         if rank > 1:
             in_rows = _padded(dims, rank - 1, rank - 2, plain, element_bytes, layout_tile[0], layout_tile[1])
     known.sizes.in_bytes[row], known.sizes.row_bytes[row] = held * element_bytes, in_rows * element_bytes
 
 
+def size_ids(type_id: np.ndarray, outer: np.ndarray) -> np.ndarray:
+    """int32[values]: equal where types and the dims outside their tiles are."""
+    ids, marked = type_id.astype(np.int32), outer > 0
+    both = type_id[marked].astype(np.int64) << 32 | outer[marked]
+    ids[marked] = ids.max(initial=0) + 1 + np.unique(both, return_inverse=True)[1].reshape(-1)
+    return ids
+
+
 @kernel
-def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int, minor: int) -> float:
+def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int, minor: int, outer: int) -> float:
     """Elements an array takes in tiles of `rows` 4-byte rows by `minor` columns, minor dims chosen to waste least.
 
     Its dims are the first `rank` of `dims`. Rows below a full tile are padded to a power of two, as the TPU compiler
-    does.
+    does. Tiles are not along dims of which `outer` has a bit, where two others have more than one element.
     """
     plain = 1.0
     for d in range(rank):
         plain *= dims[d]
     if rank == 1:
         return np.ceil(plain / minor) * minor
+    inner = 0
+    for d in range(rank):
+        inner += not outer >> d & 1 and dims[d] > 1
+    outer = outer if inner > 1 else 0
     best = np.inf
     for a in range(rank):
         for b in range(rank):
-            if a != b:
+            if a != b and not outer >> a & 1 and not outer >> b & 1:
                 best = min(best, _padded(dims, a, b, plain, element_bytes, rows, minor))
     return best
 
@@ -148,4 +161,4 @@ def held_elements(shape: tuple[int, ...], element_bytes: float, layout_tile: tup
     dims = [n for n in shape if n != 1]
     if minor == 1 or not dims or 0 in dims:
         return float(math.prod(shape))
-    return float(padded_elements(np.array(dims, np.float64), len(dims), element_bytes, rows, minor))
+    return float(padded_elements(np.array(dims, np.float64), len(dims), element_bytes, rows, minor, 0))

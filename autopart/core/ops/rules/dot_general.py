@@ -47,11 +47,12 @@ def _flop(spec: OpSpec) -> float:
 
 
 def _sides(spec: OpSpec) -> Sides:
-    """Columns are the last dims of the result: batch and rows come before them."""
+    """Batch dims are the first of the result, columns the last; rows are between them."""
     numbers = spec.attributes["dot_dimension_numbers"]
     summed, rank = tuple(numbers["lhs_contracting_dimensions"]), len(spec.results[0].shape)
     rows_end = len(spec.operands[0].shape) - len(summed)
-    return Sides(summed, tuple(range(rows_end, rank)))
+    batch = tuple(range(len(numbers["lhs_batching_dimensions"])))
+    return Sides(summed, tuple(range(rows_end, rank)), batch=batch)
 
 
 @rule(
