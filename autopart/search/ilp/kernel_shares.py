@@ -25,10 +25,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.costmodel.hardware.devices import CONV_SHARE, HBM, IN_TURN, UNHIDDEN, VECTOR
+from autopart.costmodel.hardware.devices import (
+    CONV_SHARE,
+    HBM,
+    IN_TURN,
+    TILE_K,
+    TILE_M,
+    TILE_N,
+    UNHIDDEN,
+    VECTOR,
+)
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import CONV, MATMUL, OPAQUE, SLICING, UPDATE
 from autopart.search.ilp.certain_traffic import Traffic
+from autopart.search.ilp.filled_tiles import filled
 from autopart.search.ilp.fusion_regions import Regions
 
 MOST_STATIONS = 64
@@ -134,6 +144,7 @@ class _Kernels:
         if not self.in_turn:
             share_of[self._with_product()] = 0.0
         work = np.where(of_op >= 0, share_of[of_op], 1.0)
+        work[self.regions.leaks] = self.hidden if self.in_turn else 0.0
         for op, around in self.around.items():
             if self.by_bytes[op]:
                 work[op], of_bytes[op] = self.hidden, 1.0
@@ -154,7 +165,7 @@ class _Kernels:
     def _by_traffic(self) -> np.ndarray:
         """bool[regions]: it counts by traffic, or computes nothing that counts."""
         count, of_op, hosts = len(self.op_class), self.regions.of_op, self.regions.hosts
-        in_region = np.flatnonzero(of_op >= 0)
+        in_region = np.flatnonzero((of_op >= 0) & ~self.regions.leaks)
         vector, apart = np.bincount(of_op[in_region], self.vector_s[in_region], minlength=count), np.zeros(count)
         for op in self.light:
             if not hosts.of[op] or op in hosts.only:
@@ -179,7 +190,7 @@ class _Kernels:
         for group in stations.values():
             for op in group if len(group) <= MOST_STATIONS else ():
                 no_product = op in hosts.only or not hosts.of[op]
-                found[op] = no_product and all(self.regions.apart(op, other) for other in group if other != op)
+                found[op] = no_product and all(self.regions.order.apart(op, other) for other in group if other != op)
         return found
 
     def _launched(self) -> np.ndarray:
@@ -189,11 +200,11 @@ class _Kernels:
         launched: dict[int, list[int]] = {}
         for op in self.light:
             others = launched.setdefault(region[op], [])
-            if not self.regions.hosts.of[op] and (not others or self.regions.after(op, others[-1])):
+            if not self.regions.hosts.of[op] and (not others or self.regions.order.after(op, others[-1])):
                 others.append(op)
         for op in sorted(self.regions.hosts.only):
             others = launched[region[op]]
-            if len(others) < MOST_STATIONS and all(self.regions.apart(op, other) for other in others):
+            if len(others) < MOST_STATIONS and all(self.regions.order.apart(op, other) for other in others):
                 others.append(op)
         found[[op for ops in launched.values() for op in ops]] = 1.0
         return found
@@ -206,6 +217,9 @@ def whole_seconds(
     ops, specs, count = arrays.ops, arrays.specs, len(arrays.ops)
     rate = row[ops["matrix_dtype"]] * np.where(ops["op_class"] == CONV, row[CONV_SHARE], 1.0)
     work_s = specs["passes"][ops["spec"]] * ops["matrix_flop"] / rate
+    tile = tuple(row[[TILE_M, TILE_N, TILE_K]].astype(int).tolist())
+    for op in np.flatnonzero(work_s > 0).tolist():
+        work_s[op] /= filled(arrays, tile, op, (), (), ())
     elements, uses = arrays.values["elements"], arrays.uses
     used, made = elements[uses["operands"]], np.zeros(count)
     walked = np.zeros(count)
