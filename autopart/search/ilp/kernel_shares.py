@@ -20,7 +20,7 @@ ended, each has a launch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -73,16 +73,17 @@ def kernel_shares(
     moved   the traffic where that is so
     """
     seconds = whole_seconds(arrays, traffic, row)
-    return _Kernels.of(arrays, regions, seconds, whole_seconds(arrays, moved, row)[2], row).shares()
+    return _better_by_part(_Kernels.of(arrays, regions, seconds, whole_seconds(arrays, moved, row)[2], row)).shares()
 
 
 @dataclass(frozen=True)
 class _Kernels:
     """One program's kernels: what is certain of them.
 
-    bytes_s, vector_s    float64[ops]: seconds of certain traffic, and of vector work, of the whole op on one device
+    bytes_s, vector_s, work_s   float64[ops]: seconds of certain traffic, of vector work and of matrix work, of the
+                         whole op on one device
     moved_s              float64[ops]: of certain traffic where something is moved on the way from the only product
-    by_bytes             bool[ops]: certain traffic takes longer than all of the op's work
+    by_bytes             bool[ops]: the op counts by traffic, unless either way; if that takes longer than its work
     around[op]           the regions that a product, an update or a look-up reads from; of a product also those that
                          read what it makes
     light                stations of regions, in order
@@ -92,6 +93,7 @@ class _Kernels:
     op_class: np.ndarray
     bytes_s: np.ndarray
     vector_s: np.ndarray
+    work_s: np.ndarray
     moved_s: np.ndarray
     by_bytes: np.ndarray
     around: dict[int, list[int]]
@@ -117,6 +119,7 @@ class _Kernels:
             op_class=op_class,
             bytes_s=bytes_s,
             vector_s=vector_s,
+            work_s=work_s,
             moved_s=moved_s,
             by_bytes=bytes_s > work_s + vector_s,
             around=around,
@@ -154,6 +157,14 @@ class _Kernels:
             if by_traffic[of_op[op]] and in_full:
                 of_bytes[op] = 1.0
         return work, of_bytes, either
+
+    def counted(self) -> np.ndarray:
+        """float64[ops]: how much of all ops' seconds counts, each on one device."""
+        work, of_bytes, either = self._counted(self._by_traffic())
+        computing = self.work_s + self.vector_s
+        longer, shorter = np.maximum(computing, self.bytes_s), np.minimum(computing, self.bytes_s)
+        added = work * computing + of_bytes * self.bytes_s
+        return np.where(either > 0, longer + self.hidden * shorter, added)
 
     def _with_product(self) -> np.ndarray:
         """bool[regions]: a product's kernel may compute its ops."""
@@ -208,6 +219,36 @@ class _Kernels:
                 others.append(op)
         found[[op for ops in launched.values() for op in ops]] = 1.0
         return found
+
+
+def _better_by_part(kernels: _Kernels) -> _Kernels:
+    """The kernels where ops count by traffic that have more of it with what may run beside them, in those parts of the
+    program for which that counts more. What may run with several products is with each in equal parts."""
+    regions, of_op, with_it = kernels.regions, kernels.regions.of_op, kernels.bytes_s.copy()
+    for op, hosts in regions.hosts.of.items():
+        for product in hosts:
+            with_it[product] += kernels.bytes_s[op] / len(hosts)
+    beside, vector = kernels.work_s + kernels.vector_s, np.zeros(len(of_op))
+    counted = np.flatnonzero((of_op >= 0) & ~regions.leaks)
+    np.add.at(vector, of_op[counted], kernels.vector_s[counted])
+    near, products = kernels.around, np.bincount([r for around in kernels.around.values() for r in around])
+    for op, around in near.items():
+        beside[op] += float((vector[around] / products[around]).sum())
+    together, part = replace(kernels, by_bytes=with_it > beside), _parts(of_op, near)
+    gained = np.bincount(part, together.counted() - kernels.counted())
+    return replace(kernels, by_bytes=np.where(gained[part] > 0, together.by_bytes, kernels.by_bytes))
+
+
+def _parts(of_op: np.ndarray, around: dict[int, list[int]]) -> np.ndarray:
+    """int64[ops]: the part of the program that an op is in; ops that may share kernels are in one."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    place = np.where(of_op >= 0, of_op, np.arange(len(of_op)))
+    ends = [(op, region) for op, regions in around.items() for region in regions]
+    joined = np.array(ends, np.int64).reshape(-1, 2)
+    graph = coo_array((np.ones(len(joined)), joined.T), shape=(len(of_op),) * 2)
+    return connected_components(graph, directed=False)[1][place]
 
 
 def whole_seconds(
