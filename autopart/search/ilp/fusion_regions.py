@@ -29,6 +29,7 @@ import numpy as np
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, REDUCE, SLICING
 from autopart.search.ilp.certain_kernels import fusable_ops
+from autopart.search.ilp.disjoint_sets import DisjointSets
 from autopart.search.ilp.kernel_order import KernelOrder, kernel_order
 from autopart.search.ilp.product_hosts import Hosts, product_hosts
 
@@ -129,15 +130,7 @@ def _joined(
 
     inside   bool[ops]: light ops that may be computed inside others
     """
-    parent = list(range(len(light)))
-
-    def root(op: int) -> int:
-        while parent[op] != op:
-            parent[op] = parent[parent[op]]
-            op = parent[op]
-        return op
-
-    first: dict[int, int] = {}
+    first, sets = dict[int, int](), DisjointSets(len(light))
     uses, leaks = arrays.uses, np.zeros(len(light), np.bool_)
     largest, fewest = _largest_read(arrays, base, inside), _fewest_in_step(arrays, base, light, inside)
     shared = light[uses["use_op"]] & (arrays.values["elements"][uses["operands"]] > 1)
@@ -149,11 +142,11 @@ def _joined(
             continue
         if light[maker] and arrays.ops["op_class"][maker] != REDUCE:
             first.setdefault(value, maker)
-        parent[root(reader)] = root(first.setdefault(value, reader))
+        sets.join(reader, first.setdefault(value, reader))
     for use in np.flatnonzero(inside[uses["use_op"]])[::-1].tolist():
         maker = int(arrays.values["value_op"][base[uses["operands"][use]]])
         leaks[maker] |= inside[maker] and leaks[uses["use_op"][use]]
-    return np.array([root(op) if light[op] else -1 for op in range(len(light))]), leaks
+    return np.array([sets.of(op) if light[op] else -1 for op in range(len(light))]), leaks
 
 
 def _largest_read(arrays: ProgramArrays, base: np.ndarray, inside: np.ndarray) -> list[float]:

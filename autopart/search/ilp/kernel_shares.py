@@ -13,6 +13,9 @@ A product whose regions are all by traffic adds no more than u of either to what
 whichever way is more, by strategy. Where products and the vector unit work side by side, a product's kernel takes the
 longer: vector work counts only in kernels without products.
 
+Which products count by traffic is decided by part of the program, parts of which no ops may share a kernel: each by its
+own traffic and work, or each with those of what may run with it, whichever makes more of the part count.
+
 A kernel without products takes at least as long as one stream takes for its largest array. That counts for stations
 whose kernels have no other certain traffic: they are *alone*. Of light ops that need each other's kernels to have
 ended, each has a launch.
@@ -38,6 +41,7 @@ from autopart.costmodel.hardware.devices import (
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import CONV, MATMUL, OPAQUE, SLICING, UPDATE
 from autopart.search.ilp.certain_traffic import Traffic
+from autopart.search.ilp.disjoint_sets import DisjointSets
 from autopart.search.ilp.filled_tiles import filled
 from autopart.search.ilp.fusion_regions import Regions
 
@@ -231,24 +235,23 @@ def _better_by_part(kernels: _Kernels) -> _Kernels:
     beside, vector = kernels.work_s + kernels.vector_s, np.zeros(len(of_op))
     counted = np.flatnonzero((of_op >= 0) & ~regions.leaks)
     np.add.at(vector, of_op[counted], kernels.vector_s[counted])
-    near, products = kernels.around, np.bincount([r for around in kernels.around.values() for r in around])
+    near, products = kernels.around, np.zeros(len(of_op))
+    for around in near.values():
+        products[around] += 1
     for op, around in near.items():
         beside[op] += float((vector[around] / products[around]).sum())
     together, part = replace(kernels, by_bytes=with_it > beside), _parts(of_op, near)
-    gained = np.bincount(part, together.counted() - kernels.counted())
+    gained = np.bincount(part, together.counted() - kernels.counted(), minlength=len(part))
     return replace(kernels, by_bytes=np.where(gained[part] > 0, together.by_bytes, kernels.by_bytes))
 
 
 def _parts(of_op: np.ndarray, around: dict[int, list[int]]) -> np.ndarray:
     """int64[ops]: the part of the program that an op is in; ops that may share kernels are in one."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    place = np.where(of_op >= 0, of_op, np.arange(len(of_op)))
-    ends = [(op, region) for op, regions in around.items() for region in regions]
-    joined = np.array(ends, np.int64).reshape(-1, 2)
-    graph = coo_array((np.ones(len(joined)), joined.T), shape=(len(of_op),) * 2)
-    return connected_components(graph, directed=False)[1][place]
+    sets = DisjointSets(len(of_op))
+    for op, regions in around.items():
+        for region in regions:
+            sets.join(op, region)
+    return np.array([sets.of(region if region >= 0 else op) for op, region in enumerate(of_op.tolist())])
 
 
 def whole_seconds(
