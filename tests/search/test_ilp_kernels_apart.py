@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from autopart.core.partitioning import Partitioning
-from autopart.costmodel.hardware.devices import device, device_row
+from autopart.costmodel.hardware.devices import CONV_SHARE, device, device_row
 from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
 from autopart.search.ilp.certain_traffic import certain_traffic
 from autopart.search.ilp.fusion_regions import Regions, regions
-from autopart.search.ilp.kernel_shares import kernel_shares
+from autopart.search.ilp.kernel_shares import kernel_shares, whole_seconds
 from experiments.ilp.small import SMALL, f32
 from tests.search.test_ilp import model_of, task_of
 from tests.search.test_ilp_least_costs import began
@@ -95,3 +97,49 @@ def test_sum_of_what_is_moved_from_a_product_reads_it_at_the_rate_of_one_stream(
     stream_s = 2048 * 2048 * 4 / (450e9 * 0.936 * 0.5)
     assert stream_s <= seconds[pending, at] <= 1.2 * stream_s
     assert np.isfinite(seconds).all()
+
+
+def test_what_another_product_needs_has_ended_before_what_reads_that_product():
+    start, _, parts = parts_of(
+        lambda x, w: (lambda h: (h.sum(0), jnp.tanh((h - h.mean(0)) @ w) + h))(x @ w), f32(512, 512), f32(512, 512)
+    )
+    first, second = ops_of(start, "dot_general")
+    added, (total,) = ops_of(start, "reduce"), ops_of(start, "add")
+    mean = next(op for op in added if parts.order.after(second, op))
+    beside = next(op for op in added if op != mean)
+    assert parts.order.after(total, first)
+    assert parts.order.after(total, mean), "it reads the second product, or runs in its kernel"
+    assert not parts.order.after(total, beside), "nothing that it reads needs this sum"
+    assert not parts.order.after(mean, first), "it may run in the product's kernel"
+    assert parts.order.apart(first, second)
+
+
+def test_readers_of_a_vector_do_not_run_together_for_it_and_those_of_an_array_may():
+    def fun(x, y, scale):
+        spread = jnp.exp(scale)
+        return (x * spread).sum(0), (y * spread).sum(0), (x * 2.0).max(0)
+
+    start, _, parts = parts_of(fun, f32(512, 1024), f32(512, 1024), f32(1024))
+    first, second, largest = ops_of(start, "reduce")
+    (made,) = ops_of(start, "exponential")
+    assert parts.of_op[first] != parts.of_op[second]
+    assert parts.of_op[first] == parts.of_op[largest]
+    assert parts.leaks[made], "each of their kernels may compute it"
+    few, _, together = parts_of(fun, f32(4, 1024), f32(4, 1024), f32(1024))
+    first, second, _ = ops_of(few, "reduce")
+    assert together.of_op[first] == together.of_op[second], "8 devices may walk through no more than the vector has"
+
+
+def test_convolution_with_few_features_counts_by_its_unfilled_tiles():
+    dims = ("NHWC", "HWIO", "NHWC")
+    start, arrays, parts = parts_of(
+        lambda x, k: jax.lax.conv_general_dilated(x, k, (1, 1), "SAME", dimension_numbers=dims),
+        f32(64, 128, 128, 3), f32(3, 3, 3, 32),
+    )  # fmt: skip
+    (op,) = ops_of(start, "convolution")
+    row = device_row(device("tpu_v3"))
+    work_s = whole_seconds(arrays, certain_traffic(arrays, parts)[0], row)[0]
+    passes = arrays.specs["passes"][arrays.ops["spec"][op]]
+    flop = arrays.ops["matrix_flop"][op]
+    in_full = passes * flop / (row[arrays.ops["matrix_dtype"][op]] * row[CONV_SHARE])
+    assert work_s[op] == pytest.approx(in_full * 128 / 32 * 128 / 9), "three features of three taps, of 128"

@@ -82,7 +82,8 @@ class _Walk:
                     for use in range(self.operand_ptr[op], self.operand_ptr[op + 1]):
                         operand = self.operands[use]
                         on_path = min(self.element_bytes[value], least[operand])
-                        if self.elements[operand] == self.elements[value] and on_path > least[value]:
+                        as_many = self.elements[operand] == self.elements[value] and on_path > 0
+                        if as_many and (-on_path, leaf[operand]) < (-least[value], leaf[value]):
                             leaf[value], least[value] = leaf[operand], on_path
         return leaf, least
 
@@ -153,8 +154,8 @@ class _Walk:
         made_by, source = self.maker[base], self.maker[leaf]
         if self.regions.fusable[made_by]:
             once = all(self.arrays.user_ptr[v + 1] - self.arrays.user_ptr[v] == 1 for v in {value, base})
-            apart = not self._joins(source) or self.regions.after(made_by, source)
-            if once and apart and all(self.regions.after(made_by, self._reader(other)) for other in beside):
+            apart = not self._joins(source) or self.regions.order.after(made_by, source)
+            if once and apart and all(self.regions.order.after(made_by, self._reader(other)) for other in beside):
                 return found
         return min(found, NARROW_BYTES)
 
@@ -170,9 +171,9 @@ class _Walk:
             op = self._reader(use)
             if not self.regions.hosts.of[op].isdisjoint((*products, maker)):
                 continue
-            if self.op_class[maker] == ELEMENTWISE and not self.regions.after(op, maker):
+            if self.op_class[maker] == ELEMENTWISE and not self.regions.order.after(op, maker):
                 continue
-            if all(self.regions.after(op, self._reader(other)) for other in kept):
+            if all(self.regions.order.after(op, self._reader(other)) for other in kept):
                 kept.append(use)
         return kept
 
@@ -189,7 +190,7 @@ class _Walk:
         for use in uses:
             op, only = self._reader(use), self.regions.hosts.only
             others = (self._reader(other) for other in (*kept, *found))
-            if only.get(op) == self.maker[leaf] and all(self.regions.apart(op, other) for other in others):
+            if only.get(op) == self.maker[leaf] and all(self.regions.order.apart(op, other) for other in others):
                 found.append(use)
         return found
 
@@ -219,7 +220,7 @@ class _Walk:
                     kind, view = self.op_class[reader], self.arrays.ops["is_view"][reader]
                     if kind in (MATMUL, CONV):
                         apart = fusable[op] and self.leaf[value] >= 0
-                        apart = apart and self.regions.after(op, self.maker[self.leaf[value]])
+                        apart = apart and self.regions.order.after(op, self.maker[self.leaf[value]])
                         if self.narrows[reader] and here == 2 * NARROW_BYTES and not apart:
                             here = NARROW_BYTES
                     elif kind in (OPAQUE, SLICING) or (kind == UPDATE and use > self.operand_ptr[reader]):

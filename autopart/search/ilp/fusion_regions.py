@@ -8,26 +8,30 @@
 A *station* is an op that is never computed inside another. *Light* ops are elementwise ops, slices and reductions:
 those that share arrays, as readers or as an elementwise maker and its readers, are one region. A kernel without a
 product has light ops of one region, and one with a product those of regions that it reads from and is read by.
+
+    %b = add %u %v           [1024]: computed inside each of its readers; they do not run together because they read it
+    %y = multiply %b %x      [512, 1024, 1024] on 32 devices: no device walks through as few elements as %b has
+    %z = multiply %b %q      unless they share another array, not of the region of %y
+
+Kernels run as one where they read an array in step, an element at a time (`multi_output.py`). An array of fewer
+elements than any device walks through joins nothing. What makes it and is computed inside readers *leaks* into their
+regions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, OPAQUE, REDUCE, SLICING, UPDATE
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, REDUCE, SLICING
 from autopart.search.ilp.certain_kernels import fusable_ops
+from autopart.search.ilp.disjoint_sets import DisjointSets
+from autopart.search.ilp.kernel_order import KernelOrder, kernel_order
 from autopart.search.ilp.product_hosts import Hosts, product_hosts
-
-BREAKERS = (REDUCE, OPAQUE, UPDATE, SLICING)
-"""Classes whose results no kernel takes while it is made: what needs them runs in a later kernel."""
-
-MOST_BEHIND, DEEPEST = 400, 4
-"""How many ops are looked at behind a station, and through how many breakers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +43,7 @@ class Regions:
     station[op]       a kernel op that is never computed inside another
     computed[op]      a kernel op that some kernel runs
     of_op[op]         the region of a light op, else -1
+    leaks[op]         a light op that kernels of other regions may compute, too
     """
 
     arrays: ProgramArrays
@@ -47,8 +52,7 @@ class Regions:
     station: np.ndarray
     computed: np.ndarray
     of_op: np.ndarray
-    _behind: dict[int, frozenset[int]] = field(default_factory=dict, repr=False)
-    _breakers: dict[int, frozenset[int]] = field(default_factory=dict, repr=False)
+    leaks: np.ndarray
 
     def read_from(self, op: int) -> set[int]:
         """The regions whose results an op reads."""
@@ -62,45 +66,14 @@ class Regions:
         return {int(self.of_op[r]) for value in results for r in self._readers(value) if self.of_op[r] >= 0}
 
     @cached_property
+    def order(self) -> KernelOrder:
+        """Which stations' kernels have ended before an op's begins."""
+        return kernel_order(self.arrays, self.base, self.station)
+
+    @cached_property
     def hosts(self) -> Hosts:
         """The products in whose kernels light stations may run."""
         return product_hosts(self.arrays, self.of_op, np.flatnonzero(self.station), self.read_by)
-
-    def after(self, op: int, other: int) -> bool:
-        """True where an op needs a breaker's result that needs the other op's, or the other's, if it is a breaker."""
-        seen, front = set[int](), {op}
-        for _ in range(DEEPEST):
-            front = {b for o in front for b in self._breakers_behind(o)} - seen
-            if other in front or any(other in self.behind(b) for b in front):
-                return True
-            seen |= front
-        return False
-
-    def _breakers_behind(self, op: int) -> frozenset[int]:
-        if op not in self._breakers:
-            op_class = self.arrays.ops["op_class"]
-            self._breakers[op] = frozenset(b for b in self.behind(op) if int(op_class[b]) in BREAKERS)
-        return self._breakers[op]
-
-    def apart(self, op: int, other: int) -> bool:
-        """True where either of two ops is after the other."""
-        return self.after(op, other) or self.after(other, op)
-
-    def behind(self, op: int) -> frozenset[int]:
-        """The ops in its scope that an op reads from, through elementwise ops and views; the nearest of many."""
-        if op not in self._behind:
-            arrays, found, front = self.arrays, dict[int, None](), [op]
-            ops, values = arrays.ops, arrays.values["value_op"]
-            while front and len(found) < MOST_BEHIND:
-                at = front.pop(0)
-                for value in arrays.uses["operands"][arrays.operand_ptr[at] : arrays.operand_ptr[at + 1]]:
-                    maker = int(values[self.base[value]])
-                    if maker not in found and ops["op_scope"][maker] == ops["op_scope"][op] and maker < op:
-                        found[maker] = None
-                        if ops["op_class"][maker] == ELEMENTWISE:
-                            front.append(maker)
-            self._behind[op] = frozenset(found)
-        return self._behind[op]
 
     def _readers(self, value: int) -> Iterator[int]:
         """The ops that read a value, or a view of it."""
@@ -122,7 +95,8 @@ def regions(arrays: ProgramArrays, devices: int, *, into_matmul: bool) -> Region
     light = ((op_class == ELEMENTWISE) | (op_class == REDUCE) | (op_class == SLICING)) & (
         fusable | (op_class != SLICING)
     )
-    return Regions(arrays, base, fusable, station & ~is_view, computed, _joined(arrays, base, light))
+    of_op, leaks = _joined(arrays, base, light, light & fusable, devices)
+    return Regions(arrays, base, fusable, station & ~is_view, computed, of_op, leaks)
 
 
 def _bases(arrays: ProgramArrays) -> np.ndarray:
@@ -149,23 +123,58 @@ def _computed(arrays: ProgramArrays, station: np.ndarray) -> np.ndarray:
     return np.array(found, np.bool_) & (arrays.ops["op_class"] != FREE)
 
 
-def _joined(arrays: ProgramArrays, base: np.ndarray, light: np.ndarray) -> np.ndarray:
-    """int64[ops]: see `Regions.of_op`. A region has the number of one of its ops."""
-    parent = list(range(len(light)))
+def _joined(
+    arrays: ProgramArrays, base: np.ndarray, light: np.ndarray, inside: np.ndarray, devices: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(int64[ops], bool[ops]): see `Regions.of_op` and `Regions.leaks`. A region has the number of one of its ops.
 
-    def root(op: int) -> int:
-        while parent[op] != op:
-            parent[op] = parent[parent[op]]
-            op = parent[op]
-        return op
-
-    first: dict[int, int] = {}
-    uses = arrays.uses
+    inside   bool[ops]: light ops that may be computed inside others
+    """
+    first, sets = dict[int, int](), DisjointSets(len(light))
+    uses, leaks = arrays.uses, np.zeros(len(light), np.bool_)
+    largest, fewest = _largest_read(arrays, base, inside), _fewest_in_step(arrays, base, light, inside)
     shared = light[uses["use_op"]] & (arrays.values["elements"][uses["operands"]] > 1)
     for use in np.flatnonzero(shared).tolist():
         value, reader = int(base[uses["operands"][use]]), int(uses["use_op"][use])
         maker = int(arrays.values["value_op"][value])
+        if largest[value] * devices < fewest[reader]:
+            leaks[maker] |= inside[maker]
+            continue
         if light[maker] and arrays.ops["op_class"][maker] != REDUCE:
             first.setdefault(value, maker)
-        parent[root(reader)] = root(first.setdefault(value, reader))
-    return np.array([root(op) if light[op] else -1 for op in range(len(light))])
+        sets.join(reader, first.setdefault(value, reader))
+    for use in np.flatnonzero(inside[uses["use_op"]])[::-1].tolist():
+        maker = int(arrays.values["value_op"][base[uses["operands"][use]]])
+        leaks[maker] |= inside[maker] and leaks[uses["use_op"][use]]
+    return np.array([sets.of(op) if light[op] else -1 for op in range(len(light))]), leaks
+
+
+def _largest_read(arrays: ProgramArrays, base: np.ndarray, inside: np.ndarray) -> list[float]:
+    """Per value, the elements of the largest array that a kernel may read for it: the value or what it is made of."""
+    found = arrays.values["elements"].astype(float).tolist()
+    pointer, operands = arrays.operand_ptr.tolist(), base[arrays.uses["operands"]].tolist()
+    result = arrays.result_ptr.tolist()
+    for op in np.flatnonzero(inside).tolist():
+        read = [found[value] for value in operands[pointer[op] : pointer[op + 1]]]
+        for value in range(result[op], result[op + 1]):
+            found[value] = max(found[value], *read, 0.0)
+    return found
+
+
+def _fewest_in_step(arrays: ProgramArrays, base: np.ndarray, light: np.ndarray, inside: np.ndarray) -> list[float]:
+    """Per op, the fewest elements that a kernel which computes it walks through, the whole of it on one device; such
+    kernels are named after the op, or after one that reads its result and computes it."""
+    elements, op_class = arrays.values["elements"], arrays.ops["op_class"].tolist()
+    readers: dict[int, list[int]] = {}
+    for use in np.flatnonzero(light[arrays.uses["use_op"]]).tolist():
+        readers.setdefault(int(base[arrays.uses["operands"][use]]), []).append(int(arrays.uses["use_op"][use]))
+    found = [np.inf] * len(op_class)
+    for op in range(len(op_class) - 1, -1, -1):
+        result = int(arrays.result_ptr[op])
+        if op_class[op] == ELEMENTWISE:
+            found[op] = float(elements[result])
+        elif op_class[op] == REDUCE:
+            found[op] = float(elements[arrays.uses["operands"][arrays.operand_ptr[op]]])
+        if inside[op]:
+            found[op] = min([found[op], *(found[reader] for reader in readers.get(result, ()))])
+    return found

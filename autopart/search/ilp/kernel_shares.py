@@ -13,6 +13,9 @@ A product whose regions are all by traffic adds no more than u of either to what
 whichever way is more, by strategy. Where products and the vector unit work side by side, a product's kernel takes the
 longer: vector work counts only in kernels without products.
 
+Which products count by traffic is decided by part of the program, parts of which no ops may share a kernel: each by its
+own traffic and work, or each with those of what may run with it, whichever makes more of the part count.
+
 A kernel without products takes at least as long as one stream takes for its largest array. That counts for stations
 whose kernels have no other certain traffic: they are *alone*. Of light ops that need each other's kernels to have
 ended, each has a launch.
@@ -20,15 +23,26 @@ ended, each has a launch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from autopart.costmodel.hardware.devices import CONV_SHARE, HBM, IN_TURN, UNHIDDEN, VECTOR
+from autopart.costmodel.hardware.devices import (
+    CONV_SHARE,
+    HBM,
+    IN_TURN,
+    TILE_K,
+    TILE_M,
+    TILE_N,
+    UNHIDDEN,
+    VECTOR,
+)
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import CONV, MATMUL, OPAQUE, SLICING, UPDATE
 from autopart.search.ilp.certain_traffic import Traffic
+from autopart.search.ilp.disjoint_sets import DisjointSets
+from autopart.search.ilp.filled_tiles import filled
 from autopart.search.ilp.fusion_regions import Regions
 
 MOST_STATIONS = 64
@@ -63,16 +77,17 @@ def kernel_shares(
     moved   the traffic where that is so
     """
     seconds = whole_seconds(arrays, traffic, row)
-    return _Kernels.of(arrays, regions, seconds, whole_seconds(arrays, moved, row)[2], row).shares()
+    return _better_by_part(_Kernels.of(arrays, regions, seconds, whole_seconds(arrays, moved, row)[2], row)).shares()
 
 
 @dataclass(frozen=True)
 class _Kernels:
     """One program's kernels: what is certain of them.
 
-    bytes_s, vector_s    float64[ops]: seconds of certain traffic, and of vector work, of the whole op on one device
+    bytes_s, vector_s, work_s   float64[ops]: seconds of certain traffic, of vector work and of matrix work, of the
+                         whole op on one device
     moved_s              float64[ops]: of certain traffic where something is moved on the way from the only product
-    by_bytes             bool[ops]: certain traffic takes longer than all of the op's work
+    by_bytes             bool[ops]: the op counts by traffic, unless either way; if that takes longer than its work
     around[op]           the regions that a product, an update or a look-up reads from; of a product also those that
                          read what it makes
     light                stations of regions, in order
@@ -82,6 +97,7 @@ class _Kernels:
     op_class: np.ndarray
     bytes_s: np.ndarray
     vector_s: np.ndarray
+    work_s: np.ndarray
     moved_s: np.ndarray
     by_bytes: np.ndarray
     around: dict[int, list[int]]
@@ -107,6 +123,7 @@ class _Kernels:
             op_class=op_class,
             bytes_s=bytes_s,
             vector_s=vector_s,
+            work_s=work_s,
             moved_s=moved_s,
             by_bytes=bytes_s > work_s + vector_s,
             around=around,
@@ -134,6 +151,7 @@ class _Kernels:
         if not self.in_turn:
             share_of[self._with_product()] = 0.0
         work = np.where(of_op >= 0, share_of[of_op], 1.0)
+        work[self.regions.leaks] = self.hidden if self.in_turn else 0.0
         for op, around in self.around.items():
             if self.by_bytes[op]:
                 work[op], of_bytes[op] = self.hidden, 1.0
@@ -143,6 +161,14 @@ class _Kernels:
             if by_traffic[of_op[op]] and in_full:
                 of_bytes[op] = 1.0
         return work, of_bytes, either
+
+    def counted(self) -> np.ndarray:
+        """float64[ops]: how much of all ops' seconds counts, each on one device."""
+        work, of_bytes, either = self._counted(self._by_traffic())
+        computing = self.work_s + self.vector_s
+        longer, shorter = np.maximum(computing, self.bytes_s), np.minimum(computing, self.bytes_s)
+        added = work * computing + of_bytes * self.bytes_s
+        return np.where(either > 0, longer + self.hidden * shorter, added)
 
     def _with_product(self) -> np.ndarray:
         """bool[regions]: a product's kernel may compute its ops."""
@@ -154,7 +180,7 @@ class _Kernels:
     def _by_traffic(self) -> np.ndarray:
         """bool[regions]: it counts by traffic, or computes nothing that counts."""
         count, of_op, hosts = len(self.op_class), self.regions.of_op, self.regions.hosts
-        in_region = np.flatnonzero(of_op >= 0)
+        in_region = np.flatnonzero((of_op >= 0) & ~self.regions.leaks)
         vector, apart = np.bincount(of_op[in_region], self.vector_s[in_region], minlength=count), np.zeros(count)
         for op in self.light:
             if not hosts.of[op] or op in hosts.only:
@@ -179,7 +205,7 @@ class _Kernels:
         for group in stations.values():
             for op in group if len(group) <= MOST_STATIONS else ():
                 no_product = op in hosts.only or not hosts.of[op]
-                found[op] = no_product and all(self.regions.apart(op, other) for other in group if other != op)
+                found[op] = no_product and all(self.regions.order.apart(op, other) for other in group if other != op)
         return found
 
     def _launched(self) -> np.ndarray:
@@ -189,14 +215,43 @@ class _Kernels:
         launched: dict[int, list[int]] = {}
         for op in self.light:
             others = launched.setdefault(region[op], [])
-            if not self.regions.hosts.of[op] and (not others or self.regions.after(op, others[-1])):
+            if not self.regions.hosts.of[op] and (not others or self.regions.order.after(op, others[-1])):
                 others.append(op)
         for op in sorted(self.regions.hosts.only):
             others = launched[region[op]]
-            if len(others) < MOST_STATIONS and all(self.regions.apart(op, other) for other in others):
+            if len(others) < MOST_STATIONS and all(self.regions.order.apart(op, other) for other in others):
                 others.append(op)
         found[[op for ops in launched.values() for op in ops]] = 1.0
         return found
+
+
+def _better_by_part(kernels: _Kernels) -> _Kernels:
+    """The kernels where ops count by traffic that have more of it with what may run beside them, in those parts of the
+    program for which that counts more. What may run with several products is with each in equal parts."""
+    regions, of_op, with_it = kernels.regions, kernels.regions.of_op, kernels.bytes_s.copy()
+    for op, hosts in regions.hosts.of.items():
+        for product in hosts:
+            with_it[product] += kernels.bytes_s[op] / len(hosts)
+    beside, vector = kernels.work_s + kernels.vector_s, np.zeros(len(of_op))
+    counted = np.flatnonzero((of_op >= 0) & ~regions.leaks)
+    np.add.at(vector, of_op[counted], kernels.vector_s[counted])
+    near, products = kernels.around, np.zeros(len(of_op))
+    for around in near.values():
+        products[around] += 1
+    for op, around in near.items():
+        beside[op] += float((vector[around] / products[around]).sum())
+    together, part = replace(kernels, by_bytes=with_it > beside), _parts(of_op, near)
+    gained = np.bincount(part, together.counted() - kernels.counted(), minlength=len(part))
+    return replace(kernels, by_bytes=np.where(gained[part] > 0, together.by_bytes, kernels.by_bytes))
+
+
+def _parts(of_op: np.ndarray, around: dict[int, list[int]]) -> np.ndarray:
+    """int64[ops]: the part of the program that an op is in; ops that may share kernels are in one."""
+    sets = DisjointSets(len(of_op))
+    for op, regions in around.items():
+        for region in regions:
+            sets.join(op, region)
+    return np.array([sets.of(region if region >= 0 else op) for op, region in enumerate(of_op.tolist())])
 
 
 def whole_seconds(
@@ -206,6 +261,9 @@ def whole_seconds(
     ops, specs, count = arrays.ops, arrays.specs, len(arrays.ops)
     rate = row[ops["matrix_dtype"]] * np.where(ops["op_class"] == CONV, row[CONV_SHARE], 1.0)
     work_s = specs["passes"][ops["spec"]] * ops["matrix_flop"] / rate
+    tile = tuple(row[[TILE_M, TILE_N, TILE_K]].astype(int).tolist())
+    for op in np.flatnonzero(work_s > 0).tolist():
+        work_s[op] /= filled(arrays, tile, op, (), (), ())
     elements, uses = arrays.values["elements"], arrays.uses
     used, made = elements[uses["operands"]], np.zeros(count)
     walked = np.zeros(count)

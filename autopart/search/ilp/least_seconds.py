@@ -28,13 +28,14 @@ from autopart.costmodel.hardware.devices import (
     Device,
     device_row,
 )
-from autopart.costmodel.simulator.arrays import ProgramArrays, share_filled
+from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.compute import roofline_s
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, SLICING, UPDATE
 from autopart.search.ilp.certain_traffic import Traffic
+from autopart.search.ilp.filled_tiles import filled
 from autopart.search.ilp.fusion_regions import Regions
 from autopart.search.ilp.kernel_shares import Shares, kernel_shares
-from autopart.search.ilp.labels import Label, local_dims, ways
+from autopart.search.ilp.labels import Label, ways
 from autopart.search.ilp.strategies import OpStrategies
 
 
@@ -100,7 +101,8 @@ def least_seconds(
         return np.zeros(options.count)
     work = float(arrays.specs["passes"][arrays.ops["spec"][op]] * arrays.ops["matrix_flop"][op]) / options.ways
     if kind in (MATMUL, CONV):
-        work = work / _filled(arrays, device, op, options, sizes)
+        labels = zip(options.required[0], options.native[0], strict=True)
+        work = work / np.array([filled(arrays, device.matmul_tile, op, *pair, sizes) for pair in labels])
     vector = _vector_flop(arrays, op, options, sizes)
     moved, largest = _certain_bytes(arrays, float(row[ON_CHIP]), op, options, sizes, known.traffic)
     dtype, is_conv = int(arrays.ops["matrix_dtype"][op]), kind == CONV
@@ -156,29 +158,6 @@ def _certain_bytes(
 
 def _parts(whole: float, labels: Sequence[Label], sizes: tuple[int, ...]) -> np.ndarray:
     return np.array([whole / ways(label, sizes) for label in labels])
-
-
-def _filled(
-    arrays: ProgramArrays, device: Device, op: int, options: OpStrategies, sizes: tuple[int, ...]
-) -> np.ndarray:
-    """float64[strategies]: the share of the matrix unit's tiles that a product or a convolution fills."""
-    sides, is_conv = arrays.specs[int(arrays.ops["spec"][op])], int(arrays.ops["op_class"][op]) == CONV
-    left, result = int(arrays.uses["operands"][arrays.operand_ptr[op]]), int(arrays.result_ptr[op])
-    _, columns, summed = device.matmul_tile
-    in_rows = (result, int(sides["rows"]), options.native[0])
-    in_sums = (left, int(sides["summed"]), options.required[0])
-    filled = np.ones(options.count)
-    for (value, dims, labels), tile, taps in (
-        (in_rows if sides["rows"] else in_sums, summed, int(sides["taps"])),
-        ((result, int(sides["columns"]), options.native[0]), columns, 1),
-    ):
-        if dims:
-            shape = tuple(int(n) for n in arrays.shape[value, : arrays.values["rank"][value]])
-            filled *= [
-                max(share_filled(n, tile, taps, is_conv) for d, n in enumerate(local) if dims >> d & 1) or 1.0
-                for local in (local_dims(shape, label, sizes) for label in labels)
-            ]
-    return filled
 
 
 def _vector_flop(arrays: ProgramArrays, op: int, options: OpStrategies, sizes: tuple[int, ...]) -> np.ndarray:

@@ -1,0 +1,31 @@
+"""The share of the matrix unit's tiles that a product or a convolution fills, by how its dims are cut.
+
+    [256, 147] . [147, 64]      tiles of 128 x 128: 147 of two tiles of 128, 64 of one: 0.57 x 0.5 of them is filled
+
+As the simulator counts it (`simulator/arrays.py`).
+"""
+
+from __future__ import annotations
+
+from autopart.costmodel.simulator.arrays import ProgramArrays, share_filled
+from autopart.costmodel.simulator.op_classes import CONV
+from autopart.search.ilp.labels import Label, local_dims
+
+
+def filled(
+    arrays: ProgramArrays, tile: tuple[int, int, int], op: int, read: Label, left: Label, sizes: tuple[int, ...]
+) -> float:
+    """The share that an op fills which reads its first operand in one label, and leaves its result in another."""
+    sides, is_conv = arrays.specs[int(arrays.ops["spec"][op])], int(arrays.ops["op_class"][op]) == CONV
+    operand, result = int(arrays.uses["operands"][arrays.operand_ptr[op]]), int(arrays.result_ptr[op])
+    in_rows, in_sums = (result, int(sides["rows"]), left), (operand, int(sides["summed"]), read)
+    found = 1.0
+    for (value, dims, label), size, taps in (
+        (in_rows if sides["rows"] else in_sums, tile[2], int(sides["taps"])),
+        ((result, int(sides["columns"]), left), tile[1], 1),
+    ):
+        if dims:
+            shape = tuple(int(n) for n in arrays.shape[value, : arrays.values["rank"][value]])
+            local = local_dims(shape, label, sizes)
+            found *= max(share_filled(n, size, taps, is_conv) for d, n in enumerate(local) if dims >> d & 1) or 1.0
+    return found
