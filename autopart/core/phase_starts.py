@@ -4,7 +4,9 @@
     layers      1  1  1   2  2  2   3        and begins with each of them as well: a, b, c of 2 are one layer then
     or          1  2  2   2  3  3   3
 
-Those layers are whole that every chain has an op in. So a phase begins where most layers are.
+Those layers are whole that every chain has an op in. A phase of arguments begins where most layers are: where it begins
+later, the first layer inside the stack may have an argument that an op outside it reads. For ops that would be no gain,
+since the ops that they read would be a layer farther away.
 """
 
 from __future__ import annotations

@@ -193,7 +193,8 @@ class _Alike:
         start, turn, sizes = found.start[found.order], found.turn[found.order], self.sizes[found.order]
         least = np.minimum(start, start + turn * (sizes - 1))
         off = middles(found.phase, least, sizes, usual)[found.phase]
-        found.start[found.order] += later_starts(found.phase, turn, least - off, sizes, usual) - off
+        moved = later_starts(found.phase, turn, least - off, sizes, usual)
+        found.start[found.order] += np.where(self.is_argument[found.order], moved, 0) - off
         chain = found.number[self.group]
         layer = found.start[self.group] + found.turn[self.group] * self.rank
         return chain, np.where(chain >= 0, layer, 0).astype(np.int32)

@@ -30,11 +30,11 @@ from autopart.costmodel.simulator.redistribution_costs import BYTES_IN, COMBINAB
 ENDS_IN = 8
 """Layers between which batches repeat begin and end at this part of the stack: so few programs have them left out."""
 
+FARTHER = 2
+"""Layers that are left in besides where a run is in no steady state."""
+
 LEAST_PERIODS = 5
 """Of so many periods two are left out."""
-
-JOINS, ALONE = -1, -2
-"""Of a result that joins a batch which another begins, and of one that may not be combined."""
 
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 
@@ -44,8 +44,8 @@ class MayWait(NamedTuple):
 
     like      int64[n]: the value of the program with fewer layers that each is like
     at        int64[n]: the op that makes it; wanted: the first op that reads it
-    layer     int64[n]: its layer, from 0 for the first inside the stack
-    chain     int64[n]: the chain of its op, -1 for none
+    layer     int64[n]: its layer, from 0 for the first inside the stack; -1 outside
+    chain     int64[n]: the chain of its op
     layers    inside the stack
     """
 
@@ -63,8 +63,11 @@ class MayWait(NamedTuple):
         np.minimum.at(wanted, whole.operands, whole.use_position)
         values = np.flatnonzero(wanted - whole.value_op >= SOON_OPS)
         op, count = whole.value_op[values].astype(np.int64), layers.last - layers.first + 1
-        chain, layer = layers.chain[op].astype(np.int64), layers.layer[op].astype(np.int64) - layers.first
-        return MayWait(like.values[values], op, wanted[values], layer, chain, count)
+        layer = np.where(layers.chain[op] >= 0, layers.layer[op] - layers.first, -1)
+        layer = np.where(layer < count, layer, -1).astype(np.int64)
+        return MayWait(
+            like.values[values], op, wanted[values], np.maximum(layer, -1), layers.chain[op].astype(np.int64), count
+        )
 
 
 class Repeats(NamedTuple):
@@ -78,6 +81,10 @@ class Repeats(NamedTuple):
         """True if all layers inside the stack are alike."""
         return self == (1, 0, may_wait.layers - 1)
 
+    def farther_inside(self) -> Repeats:
+        """The same without the first layers: a batch that begins in one of them may end below, where none are alike."""
+        return self._replace(first=self.first + FARTHER)
+
 
 def repeats(
     may_wait: MayWait, at_def: np.ndarray, plan_rows: np.ndarray, figures: np.ndarray, kinds: int, combine_bytes: float
@@ -90,55 +97,34 @@ def repeats(
     row_of = np.zeros(int(may_wait.like.max(initial=0)) + 1, np.int64)
     known = at_def < len(row_of)
     row_of[at_def[known]] = plan_rows[: len(at_def)][known]
-    batches = _Open(np.full(kinds, -1.0), *np.empty((3, kinds), np.int64))
-    mark, ends = np.zeros(may_wait.layers, np.uint64), np.empty(len(may_wait.like), np.int64)
-    grid, found = max(1, may_wait.layers // ENDS_IN), np.zeros(3, np.int64)
-    _repeats(may_wait, row_of, figures, float(combine_bytes), batches, ends, mark, grid, found)
+    batches = _Open(np.full(kinds, -1.0), np.empty(kinds, np.int64), np.empty(kinds, np.int64))
+    mark, found = np.zeros(may_wait.layers, np.uint64), np.zeros(3, np.int64)
+    grid = max(1, may_wait.layers // ENDS_IN)
+    _repeats(may_wait, row_of, figures, float(combine_bytes), batches, mark, grid, found)
     return Repeats(*found.tolist()) if found[0] > 0 else None
 
 
 class _Open(NamedTuple):
-    """By kind, of the batch that others may still join: its bytes (-1: none), how many joined, when one is read, and
-    the place of the first in `MayWait`.
-    """
+    """By kind, of the batch that others may still join: its bytes (-1: none), how many joined, and when one is read."""
 
     held: np.ndarray
     joined: np.ndarray
     deadline: np.ndarray
-    first: np.ndarray
 
 
 @kernel
-def _batches(
-    may_wait: MayWait, row_of: np.ndarray, figures: np.ndarray, combine_bytes: float, batches: _Open, ends: np.ndarray
+def _mark(
+    may_wait: MayWait, row_of: np.ndarray, figures: np.ndarray, combine_bytes: float, batches: _Open, mark: np.ndarray
 ) -> None:
-    """Fills in ends[i]: where result i begins a batch, the last that joins it; else `JOINS` or `ALONE`."""
+    """mark[layer], zeros, becomes equal for layers with batches that begin at the same results."""
     for i in range(may_wait.like.shape[0]):
         row = row_of[may_wait.like[i]]
         kind = int(figures[COMBINABLE, row]) - 1
-        ends[i] = ALONE
         if kind >= 0:
             begins = _joins(batches, kind, figures[BYTES_IN, row], may_wait.at[i], may_wait.wanted[i], combine_bytes)
-            if begins:
-                batches.first[kind] = i
-            ends[i] = JOINS
-            ends[batches.first[kind]] = i
-
-
-@kernel
-def _mark(may_wait: MayWait, ends: np.ndarray, mark: np.ndarray) -> None:
-    """mark[layer], zeros, becomes equal for layers with batches that begin at the same results, and end alike."""
-    chain, layer = may_wait.chain, may_wait.layer
-    for i in range(ends.shape[0]):
-        if ends[i] != ALONE and chain[i] >= 0 and 0 <= layer[i] < mark.shape[0]:
-            told = 2 * chain[i]
-            if ends[i] >= 0:
-                last = ends[i]
-                told += 1
-                mark[layer[i]] += np.uint64(chain[last] + 1) * MIXER
-                if chain[last] >= 0:
-                    mark[layer[i]] ^= np.uint64(layer[last] - layer[i] + mark.shape[0])
-            mark[layer[i]] = (mark[layer[i]] ^ np.uint64(told)) * MIXER
+            layer = may_wait.layer[i]
+            if layer >= 0:
+                mark[layer] = (mark[layer] ^ np.uint64(2 * may_wait.chain[i] + begins)) * MIXER
 
 
 @kernel
@@ -148,18 +134,16 @@ def _repeats(
     figures: np.ndarray,
     combine_bytes: float,
     batches: _Open,
-    ends: np.ndarray,
     mark: np.ndarray,
     grid: int,
     found: np.ndarray,
 ) -> None:
-    """Fills in `found`, zeros, with the fields of `Repeats` where layers are alike; scratch: see `_batches`, `_mark`.
+    """Fills in `found`, zeros, with the fields of `Repeats` where layers are alike; scratch: see `_mark`.
 
     Where they are not so throughout, layers begin and end at multiples of `grid`. The first of them is left out of
     those that are alike: a batch that begins before them may end there.
     """
-    _batches(may_wait, row_of, figures, combine_bytes, batches, ends)
-    _mark(may_wait, ends, mark)
+    _mark(may_wait, row_of, figures, combine_bytes, batches, mark)
     layers, most = mark.shape[0], 0
     for period in range(1, layers // 3 + 1):
         throughout = True
