@@ -1,6 +1,6 @@
 """Where a layer begins in each phase, whose chains follow each other in the program, over and over.
 
-    update      c1 a2 b2  c2 a3 b3  c3       a phase is found from any of its chains on, here from c
+    arguments   c1 a2 b2  c2 a3 b3  c3       a phase is found from any of its chains on, here from c
     layers      1  1  1   2  2  2   3        and begins with each of them as well: a, b, c of 2 are one layer then
     or          1  2  2   2  3  3   3
 
