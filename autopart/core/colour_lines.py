@@ -246,18 +246,3 @@ def _through(lines: Lines, found: Followed, one: int, line: int) -> None:
     other, turn = lines.other[line], found.turn[one] * lines.turn[line]
     found.start[other] = found.start[one] - turn * lines.offset[line]
     found.turn[other] = turn
-
-
-def middles(phase: np.ndarray, least: np.ndarray, sizes: np.ndarray, usual: int) -> np.ndarray:
-    """int64[phases]: by how much a phase is off: chains begin at `least`, one of `usual` ops should at 0.
-
-    `phase`, from 0 on, is in order. Most of the chains of `usual` ops decide; where there are none, the middle does.
-    """
-    first = np.flatnonzero(np.diff(phase, prepend=-1))
-    found = (np.minimum.reduceat(least, first) + np.maximum.reduceat(least + sizes, first) - usual) // 2
-    full, low = sizes == usual, least.min()
-    span = least.max() - low + 1
-    keys, counts = np.unique(phase[full] * span + least[full] - low, return_counts=True)
-    rarest_first = np.lexsort((-keys, counts))
-    found[keys[rarest_first] // span] = keys[rarest_first] % span + low
-    return found

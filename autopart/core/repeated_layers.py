@@ -28,10 +28,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autopart.core.colour_lines import Lines, Members, followed, lines_between, middles
+from autopart.core.colour_lines import Lines, Members, followed, lines_between
 from autopart.core.colours import mixed, path_without_digits, refined, text_colour
 from autopart.core.op import splat_value
 from autopart.core.ops.rule import mappings_of
+from autopart.core.phase_starts import later_starts, middles
 from autopart.core.program import Program
 
 LEAST = 6
@@ -189,9 +190,11 @@ class _Alike:
         usual = int(np.bincount(self.sizes[many], weights=self.sizes[many]).argmax())
         alike = many[self.sizes[many] == usual]
         found = followed(self.lines, int(alike[self.first[alike].argmin()]))
-        start, sizes = found.start[found.order], self.sizes[found.order]
-        least = np.minimum(start, start + found.turn[found.order] * (sizes - 1))
-        found.start[found.order] -= middles(found.phase, least, sizes, usual)[found.phase]
+        start, turn, sizes = found.start[found.order], found.turn[found.order], self.sizes[found.order]
+        least = np.minimum(start, start + turn * (sizes - 1))
+        off = middles(found.phase, least, sizes, usual)[found.phase]
+        moved = later_starts(found.phase, turn, least - off, sizes, usual)
+        found.start[found.order] += np.where(self.is_argument[found.order], moved, 0) - off
         chain = found.number[self.group]
         layer = found.start[self.group] + found.turn[self.group] * self.rank
         return chain, np.where(chain >= 0, layer, 0).astype(np.int32)

@@ -3,10 +3,10 @@
     decisions  ->  carried out on the program with fewer layers  ->  lowered, simulated  ->  totals of the whole program
                    by the same value groups
 
-Where the simulation is in no steady state, or gathers are shared over a distance, a program with more layers is
-simulated (`longer_programs.py`). None says that decisions have to be carried out on the whole program: where one is
-about single values, where layers are decided differently. It depends on the state alone, so that every worker finds the
-same.
+Where the simulation is in no steady state, one with two more layers may be in one; where that is not, or gathers are
+shared over a distance, a program with more layers is simulated (`longer_programs.py`). None says that decisions have to
+be carried out on the whole program: where one is about single values, where layers are decided differently. It depends
+on the state alone, so that every worker finds the same.
 """
 
 from __future__ import annotations
@@ -117,9 +117,11 @@ class FewerLayersCosts:
             return cost
         if not self._lowered_alike(local):
             return None
-        longer = self.longer.where_batches(repeats) if repeats is not None and not throughout else None
-        cost = longer.cost(local, actions) if longer is not None else None
-        return cost or self.longer.with_all().cost(local, actions)
+        for longer in self.longer.tried(repeats, throughout) if repeats is not None else ():
+            cost = longer.cost(local, actions)
+            if cost is not None:
+                return cost
+        return self.longer.with_all().cost(local, actions)
 
     def _lowered_alike(self, local: DeviceLocal) -> bool:
         """True if the three layers have the same layouts, so that those that are left out have them too."""

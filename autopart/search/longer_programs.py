@@ -10,7 +10,7 @@ Decisions are carried out on the program with fewest layers, and the lowering of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -26,6 +26,9 @@ from autopart.spmd.more_layers import with_more_layers
 
 WORTH_SHARE = 0.7
 """A program with fewer layers is made where it has at most this share of the whole program's ops."""
+
+SECOND_SHARE = 0.5
+"""The same of a program that is simulated after one with even fewer layers, which said nothing."""
 
 
 class WholeCosts(NamedTuple):
@@ -67,6 +70,15 @@ class LongerPrograms:
     whole: Program
     whole_costs: Callable[[], WholeCosts]
     _made: dict[Repeats | None, LongerProgram | None] = field(default_factory=dict, repr=False)
+
+    def tried(self, repeats: Repeats, throughout: bool) -> Iterator[LongerProgram]:
+        """That without layers where batches do so, then the one with more; `throughout`: that with fewest was run."""
+        first = None if throughout else self.where_batches(repeats)
+        if first is not None:
+            yield first
+        second = self.where_batches(repeats.farther_inside())
+        if second is not None and second.program.op_count <= SECOND_SHARE * self.whole.op_count:
+            yield second
 
     def where_batches(self, repeats: Repeats) -> LongerProgram | None:
         """That without layers where batches do so; None where it would be about as long as the whole program."""

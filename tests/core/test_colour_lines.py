@@ -1,10 +1,10 @@
-"""Do lines lead from the layers of one colour to those of the others, and does a phase begin where most of it does?"""
+"""Do lines lead from the layers of one colour to those of the others?"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.colour_lines import Lines, followed, middles
+from autopart.core.colour_lines import Lines, followed
 
 
 def test_a_line_that_runs_the_other_way_numbers_layers_backwards():
@@ -16,9 +16,3 @@ def test_a_line_that_runs_the_other_way_numbers_layers_backwards():
     assert found.number.tolist() == [0, 1, 2, -1]
     assert found.start[:3].tolist() == [0, 0, 3]
     assert found.turn[:3].tolist() == [1, 1, -1]
-
-
-def test_most_chains_of_the_usual_length_say_where_a_phase_begins_else_its_middle():
-    phase, least = np.array([0, 0, 0, 0, 1, 1, 2, 2]), np.array([1, 2, 2, -5, 4, 2, 3, 1])
-    sizes = np.array([8, 8, 8, 9, 6, 9, 8, 8])
-    assert middles(phase, least, sizes, usual=8).tolist() == [2, (2 + 11 - 8) // 2, 1]

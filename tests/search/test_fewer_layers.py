@@ -107,6 +107,13 @@ def test_layers_whose_gradients_are_reduced_together_count_as_one(kib, together)
     assert lengths == [short.whole.fewer.with_more(program, *together).program.op_count]
 
 
+def test_where_a_collective_fills_in_the_first_layer_two_more_are_simulated():
+    program = decoder(24)
+    lengths, short = lengths_and_short(program, 1100)
+    farther = short.whole.fewer.with_more(program, 1, 2, 20)
+    assert lengths == [short.whole.fewer.program.op_count, farther.program.op_count]
+
+
 def test_where_collectives_fill_in_no_order_all_layers_are_simulated():
     program = decoder(24)
     lengths, _ = lengths_and_short(program, 320)

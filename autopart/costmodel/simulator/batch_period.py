@@ -30,6 +30,9 @@ from autopart.costmodel.simulator.redistribution_costs import BYTES_IN, COMBINAB
 ENDS_IN = 8
 """Layers between which batches repeat begin and end at this part of the stack: so few programs have them left out."""
 
+FARTHER = 2
+"""Layers that are left in besides where a run is in no steady state."""
+
 LEAST_PERIODS = 5
 """Of so many periods two are left out."""
 
@@ -77,6 +80,10 @@ class Repeats(NamedTuple):
     def throughout(self, may_wait: MayWait) -> bool:
         """True if all layers inside the stack are alike."""
         return self == (1, 0, may_wait.layers - 1)
+
+    def farther_inside(self) -> Repeats:
+        """The same without the first layers: a batch that begins in one of them may end below, where none are alike."""
+        return self._replace(first=self.first + FARTHER)
 
 
 def repeats(
@@ -147,7 +154,7 @@ def _repeats(
             return
     for period in range(1, layers // 3 + 1):
         first = 0
-        for last in range(period, layers):
+        for last in range(period - 1, layers):
             if last + 1 < layers and mark[last + 1] == mark[last + 1 - period]:
                 continue
             begin = (first + grid) // grid * grid if first > 0 else 0
