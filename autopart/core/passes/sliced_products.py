@@ -112,12 +112,22 @@ def _divide(rewriting: Rewriting, op: int, cut: _Cut) -> None:
     """Puts the products in, and lets what read a slice read one of them."""
     program = rewriting.before
     operands, scope = program.operands_of(op).tolist(), int(program.op_scope[op])
-    operands[cut.operand] = rewriting.barrier([rewriting.now(operands[cut.operand])], scope, op, op)[0]
+    [behind] = rewriting.barrier([rewriting.now(operands[cut.operand])], scope, op, op)
+    operands[cut.operand] = put_in(rewriting, _as_it_is(rewriting, op, cut), [behind], Place(scope, op, op))[0]
     for reader, stretch in cut.slices.items():
         result = program.spec(reader).results[0]
         text = _product_of_slice(rewriting, op, cut, stretch, result)
         [product] = put_in(rewriting, text, operands, Place(scope, op, op))
         rewriting.replace(int(program.result_ptr[reader]), product)
+
+
+def _as_it_is(rewriting: Rewriting, op: int, cut: _Cut) -> str:
+    """A function that reshapes the operand to its own shape: behind the barrier, it is gathered once for all slices."""
+    kind = mlir_type(rewriting.before.spec(op).operands[cut.operand])
+    return f"""func.func @main(%w: {kind}) -> {kind} {{
+        %v = stablehlo.reshape %w : ({kind}) -> {kind} {location_of(rewriting, op)}
+        return %v : {kind} {location_of(rewriting, op)}
+    }}"""
 
 
 def _product_of_slice(rewriting: Rewriting, op: int, cut: _Cut, stretch: range, result: TensorType) -> str:
