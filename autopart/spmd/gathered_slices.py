@@ -69,7 +69,10 @@ def _is_exchanged_slice(given: Given, use: int, axis: int) -> bool:
 
 @kernel
 def _is_gathered_apart(given: Given, value: int, axis: int) -> bool:
-    """True if an op only passes the value on, in a loop, and all read it whole on the axis, some in stretches."""
+    """True if an op only passes the value on, in a loop, and all read it whole on the axis.
+
+    Several in stretches; or it is stored in parts, and its gather may be shared with other uses of what is stored.
+    """
     graph, state = given.nests.graph, given.nests.state
     op = graph.value_op[value]
     if state.mapping[op, axis] < 0 or state.action[value, axis] != 0 or given.is_output[value]:
@@ -85,7 +88,7 @@ def _is_gathered_apart(given: Given, value: int, axis: int) -> bool:
         for other in range(state.mapping.shape[1]):
             stretches |= _is_exchanged_slice(given, use, other)
         stretched += stretches
-    return stretched > 1
+    return stretched > 1 or (given.stored[graph.operands[graph.operand_ptr[op]]] and not given.stored[value])
 
 
 @kernel
