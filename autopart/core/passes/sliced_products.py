@@ -8,6 +8,9 @@ The gradient of arrays that were joined before a product is written so, and a pr
 tile of the product is a tile of what reads it, so all of it would be computed, or exchanged; each of the products has
 the tile that its reader wants. The operand that is sliced has to be smaller than the product, the slices apart, and all
 products together may fill no more tiles of a matrix unit than the one did.
+
+The slices are of %w reshaped to its own shape, `%v = reshape %w`: there it is gathered once for all products, if it is
+stored in parts. No barrier stands there, behind which the gather could not be shared with other uses of %w.
 """
 
 from __future__ import annotations
