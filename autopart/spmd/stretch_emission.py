@@ -1,7 +1,7 @@
 """StableHLO of the step from a tile to the stretch that a use reads.
 
     every stretch as far from its tile   concatenate(permuted end of the tile before, tile, permuted start of the next)
-    every stretch of one piece           of the pieces of all rounds, the one that the device was sent or keeps
+    every stretch one of two pieces      the one that the device was sent, or keeps
     anything else                        zeros, and each piece written where it belongs, at places read from a table
     the dim is whole                     padded with zeros where stretches reach beyond it, then a slice
 
@@ -55,7 +55,9 @@ class StretchEmission:
             return self._joined(value, self._starts[0])
         if len(step.rounds) == 1 and step.rounds[0].put == (0,) * step.ways:
             return self._received(value, step.rounds[0])
-        if all(one.length == self._length and {*one.put} <= {0, -one.length} for one in step.rounds):
+        if len(step.rounds) == 2 and all(
+            one.length == self._length and {*one.put} <= {0, -one.length} for one in step.rounds
+        ):
             return self._chosen(value)
         return self._written(value)
 
