@@ -154,10 +154,19 @@ class _Exporter:
         (pointer, users), use_op = self._program.users, self._program.use_op
         while len(uses := self._walk.uses(op)) == 1 and len(results := self._walk.results(op)) == 1:
             first, last = pointer[results[0]], pointer[results[0] + 1]
-            if first == last or use_op[users[first]] <= op:
+            if first == last or use_op[users[first]] <= op or not self._shares_a_gather(op):
                 break
             op = int(use_op[users[first]])
         return [self._walk.operand(use) for use in uses]
+
+    def _shares_a_gather(self, op: int) -> bool:
+        """True for a view of what is stored, which is gathered for it once."""
+        stored, [read, *_] = self._local.statics.stored, self._walk.uses(op)
+        return (
+            bool(stored[self._walk.operand(read)])
+            and not stored[self._walk.results(op)[0]]
+            and (self._program.spec(op).operands == self._program.spec(op).results)
+        )
 
     def _kept_in(self, number: int) -> int:
         """The loop around a redistribution that could stand before it; -1 where none is."""
