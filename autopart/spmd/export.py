@@ -150,11 +150,13 @@ class _Exporter:
         return self._values[value]
 
     def _read_beside(self, op: int) -> list[int]:
-        """The operands of an op; where it has but one, of the first op behind it that has several."""
+        """The operands of an op; behind a view for which one gather is shared, of the first op that has several."""
         (pointer, users), use_op = self._program.users, self._program.use_op
+        if len(self._walk.uses(op)) == 1 and not self._shares_a_gather(op):
+            return []
         while len(uses := self._walk.uses(op)) == 1 and len(results := self._walk.results(op)) == 1:
             first, last = pointer[results[0]], pointer[results[0] + 1]
-            if first == last or use_op[users[first]] <= op or not self._shares_a_gather(op):
+            if first == last or use_op[users[first]] <= op:
                 break
             op = int(use_op[users[first]])
         return [self._walk.operand(use) for use in uses]
