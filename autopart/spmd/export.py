@@ -140,7 +140,7 @@ class _Exporter:
             return self._values[value]
         self._gathered.add(key)
         op = int(program.use_op[self._first_use[number]])
-        for other in map(self._walk.operand, self._walk.uses(op)):
+        for other in self._read_beside(op):
             is_late = other != value and other in self._values and not self._local.statics.stored[other]
             if is_late and program.value_op[other] > loop:
                 return barrier(self._values[value], self._values[other])[0]
@@ -148,6 +148,27 @@ class _Exporter:
             carried = int(program.result_ptr[loop + 1])
             return barrier(self._values[value], self._values[carried])[0]
         return self._values[value]
+
+    def _read_beside(self, op: int) -> list[int]:
+        """The operands of an op; behind a view for which one gather is shared, of the first op that has several."""
+        (pointer, users), use_op = self._program.users, self._program.use_op
+        if len(self._walk.uses(op)) == 1 and not self._shares_a_gather(op):
+            return []
+        while len(uses := self._walk.uses(op)) == 1 and len(results := self._walk.results(op)) == 1:
+            first, last = pointer[results[0]], pointer[results[0] + 1]
+            if first == last or use_op[users[first]] <= op:
+                break
+            op = int(use_op[users[first]])
+        return [self._walk.operand(use) for use in uses]
+
+    def _shares_a_gather(self, op: int) -> bool:
+        """True for a view of what is stored, which is gathered for it once."""
+        stored, [read, *_] = self._local.statics.stored, self._walk.uses(op)
+        return (
+            bool(stored[self._walk.operand(read)])
+            and not stored[self._walk.results(op)[0]]
+            and (self._program.spec(op).operands == self._program.spec(op).results)
+        )
 
     def _kept_in(self, number: int) -> int:
         """The loop around a redistribution that could stand before it; -1 where none is."""

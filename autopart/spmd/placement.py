@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.core.ops.rule import traits_of
+from autopart.core.ops.rule import is_regathered
 from autopart.core.program import ROOT, Program
 
 
@@ -58,7 +58,7 @@ class Placement:
 
 def stored_values(program: Program, arguments: Sequence[int] | None = None) -> np.ndarray:
     """bool[values]: arguments (default all), and what follows from one by layout changes and casts alone."""
-    cheap = np.array([traits_of(s).cheap_to_regather for s in program.specs], np.bool_)
+    cheap = np.array([is_regathered(s) for s in program.specs], np.bool_)
     is_argument = np.zeros(program.op_count, np.bool_)
     is_argument[program.value_op[np.array(program.arguments if arguments is None else arguments, np.int64)]] = True
     stored = np.zeros(program.value_count, np.bool_)

@@ -1,6 +1,7 @@
 """StableHLO of the step from a tile to the stretch that a use reads.
 
     every stretch as far from its tile   concatenate(permuted end of the tile before, tile, permuted start of the next)
+    every stretch one of two pieces      the one that the device was sent, or keeps
     anything else                        zeros, and each piece written where it belongs, at places read from a table
     the dim is whole                     padded with zeros where stretches reach beyond it, then a slice
 
@@ -54,6 +55,10 @@ class StretchEmission:
             return self._joined(value, self._starts[0])
         if len(step.rounds) == 1 and step.rounds[0].put == (0,) * step.ways:
             return self._received(value, step.rounds[0])
+        if len(step.rounds) == 2 and all(
+            one.length == self._length and {*one.put} <= {0, -one.length} for one in step.rounds
+        ):
+            return self._chosen(value)
         return self._written(value)
 
     # ---- forms
@@ -78,6 +83,16 @@ class StretchEmission:
             piece = self._static_slice(tile, begin, stop)
             parts.append(self._permute(piece, self._devices(pairs)) if apart else piece)
         return self._side_by_side(parts)
+
+    def _chosen(self, tile: ir.Value) -> ir.Value:
+        """The one piece of each device; what no round gives one comes as zeros, from the last."""
+        *others, last = sorted(self._step.rounds, key=lambda one: one.moves)
+        stretch = self._received(tile, last)
+        for one in others:
+            has = self._looked_up([int(put == 0) for put in one.put])
+            is_there = self._values.compare(has, self._values.constant(1, "i32"), "EQ")
+            stretch = self._values.select(is_there, self._received(tile, one), stretch)
+        return stretch
 
     def _written(self, tile: ir.Value) -> ir.Value:
         """Each round's pieces written over zeros, with room for what reaches beyond the stretch."""

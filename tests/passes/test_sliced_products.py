@@ -96,3 +96,26 @@ def test_stays_where_it_would_cost_more_or_is_read_otherwise(case: str):
 def test_weights_stored_in_parts_are_gathered_once_for_all_slices():
     low = ap.jit(lambda x, w: _split(x @ w, 128, 256), MESH, SCHEDULES["rows, and the weights stored in parts"])
     assert low.lower(X, W).program.collectives() == {"all_gather": 1}
+
+
+def test_weights_stored_in_parts_and_read_in_stretches_are_gathered_once():
+    rows, columns = ap.ManualPartition({"x": 0}, axis="a"), ap.ManualPartition({"w": 1}, axis="b")
+    step = ap.jit(lambda x, w: _split(x @ w, 128, 256), MESH, [rows, columns, ap.ManualPartition({"w": 1}, axis="a")])
+    assert step.lower(X, W).program.collectives() == {"all_gather": 1, "all_permute": 2}
+    for ours, theirs in zip(step(X, W), _split(jnp.asarray(X) @ W, 128, 256), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_gathers_are_shared_with_the_weights_other_uses_where_the_schedule_says_so():
+    def fun(x: jax.Array, w: jax.Array) -> object:
+        return x @ w[:, :128], _split(x @ w, 128, 256)
+
+    stored = [*SCHEDULES["rows, and the weights stored in parts"]]
+    apart, shared = (ap.jit(fun, MESH, [*stored, *more]).lower(X, W) for more in ([], [ap.SharedGathers(1000)]))
+    assert (apart.program.collectives(), shared.program.collectives()) == ({"all_gather": 2}, {"all_gather": 1})
+
+
+def test_other_operand_that_is_stored_in_parts_is_gathered_once():
+    rows, columns = ap.ManualPartition({"x": 0}, axis="a"), ap.ManualPartition({"w": 1}, axis="b")
+    step = ap.jit(lambda x, w: _split(x @ w, 128, 256), MESH, [columns, rows, ap.ManualPartition({"x": 0}, axis="b")])
+    assert step.lower(X, W).program.collectives() == {"all_gather": 1, "all_permute": 2}

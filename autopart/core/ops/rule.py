@@ -26,7 +26,7 @@ from autopart.core.errors import closest
 from autopart.core.op import AND, ANY, OR, REDUCTION_NAMES, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.local_values import LocalOp, Value
 from autopart.core.ops.passages import Passage
-from autopart.core.ops.traits import UNKNOWN_FLOP, Traits
+from autopart.core.ops.traits import UNKNOWN_FLOP, Traits, View
 from autopart.core.registry import Registry, RegistryError
 
 Mappings = Callable[[OpSpec], Iterable[TileMapping]]
@@ -273,6 +273,16 @@ def traits_of(spec: OpSpec) -> Traits:
     """What an op is, as its rule states it; `UNKNOWN_FLOP` if it has no rule."""
     found = rule_of(spec)
     return UNKNOWN_FLOP if found is None else found.traits
+
+
+def is_regathered(spec: OpSpec) -> bool:
+    """True for an op through which a stored parameter still counts as stored, so that each use gathers it anew.
+
+    A view that changes nothing, a reshape to the same shape, is gathered once for all that read it.
+    """
+    found = rule_of(spec)
+    is_view = found is not None and isinstance(found.traits, View) and not found.structural
+    return traits_of(spec).cheap_to_regather and not (is_view and spec.operands == spec.results)
 
 
 def traits_named(kind: str, target: str = "") -> Traits:

@@ -8,6 +8,9 @@ The gradient of arrays that were joined before a product is written so, and a pr
 tile of the product is a tile of what reads it, so all of it would be computed, or exchanged; each of the products has
 the tile that its reader wants. The operand that is sliced has to be smaller than the product, the slices apart, and all
 products together may fill no more tiles of a matrix unit than the one did.
+
+The slices are of %w reshaped to its own shape, `%v = reshape %w`: there it is gathered once for all products, if it is
+stored in parts. No barrier stands there, behind which the gather could not be shared with other uses of %w.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import numpy as np
 
 from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
+from autopart.core.ops.rule import is_regathered
 from autopart.core.ops.traits import elements
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
@@ -110,14 +114,33 @@ def _pays(spec: OpSpec, cut: _Cut) -> bool:
 
 def _divide(rewriting: Rewriting, op: int, cut: _Cut) -> None:
     """Puts the products in, and lets what read a slice read one of them."""
-    program = rewriting.before
-    operands, scope = program.operands_of(op).tolist(), int(program.op_scope[op])
-    operands[cut.operand] = rewriting.barrier([rewriting.now(operands[cut.operand])], scope, op, op)[0]
+    program, place = rewriting.before, Place(int(rewriting.before.op_scope[op]), op, op)
+    operands = program.operands_of(op).tolist()
+    for k, value in enumerate(operands):
+        if k == cut.operand or _follows_an_argument(program, value):
+            [operands[k]] = put_in(rewriting, _as_it_is(rewriting, op, k), [value], place)
     for reader, stretch in cut.slices.items():
         result = program.spec(reader).results[0]
         text = _product_of_slice(rewriting, op, cut, stretch, result)
-        [product] = put_in(rewriting, text, operands, Place(scope, op, op))
+        [product] = put_in(rewriting, text, operands, place)
         rewriting.replace(int(program.result_ptr[reader]), product)
+
+
+def _follows_an_argument(program: Program, value: int) -> bool:
+    """True for what is gathered for each use, where it is stored in parts."""
+    op = int(program.value_op[value])
+    while is_regathered(program.spec(op)) and len(program.operands_of(op)):
+        op = int(program.value_op[program.operands_of(op)[0]])
+    return int(program.result_ptr[op]) in program.arguments
+
+
+def _as_it_is(rewriting: Rewriting, op: int, operand: int) -> str:
+    """A function that reshapes an operand to its own shape: so it is gathered once for all products."""
+    kind = mlir_type(rewriting.before.spec(op).operands[operand])
+    return f"""func.func @main(%w: {kind}) -> {kind} {{
+        %v = stablehlo.reshape %w : ({kind}) -> {kind} {location_of(rewriting, op)}
+        return %v : {kind} {location_of(rewriting, op)}
+    }}"""
 
 
 def _product_of_slice(rewriting: Rewriting, op: int, cut: _Cut, stretch: range, result: TensorType) -> str:

@@ -74,6 +74,7 @@ def op_strategies(
     *,
     passages: Sequence[Passage] = (),
     divided: bool = False,
+    free: bool = False,
     from_scalars: bool = False,
     repeats: int = 0,
     stretches: Sequence[tuple[int, Stretch]] = (),
@@ -82,15 +83,17 @@ def op_strategies(
 
     passages       by which something pending may pass
     divided        nothing passes on an axis over which a loop divides the op
+    free           it does no work of its own: `spmd/gathered_slices.py` may take its loop away
     from_scalars   it may be made whole on every device, whatever its mapping, for a reader that works on parts
     repeats        bits by mapping number: a loop over that mapping divides no work
     stretches      (dim, stretch) by the number that labels have (`MappingTable.stretches`)
     """
     passing, whole = [PASS - i for i in range(len(passages))], [NONE] if from_scalars else []
+    passes_on = free and [t.shape for t in spec.operands] == [t.shape for t in spec.results[:1]]
     choices: list[list[int]] = []
     for mapping, is_open in zip(fixed.mapping, fixed.is_open, strict=True):
         if mapping != NONE:
-            given_up = [NONE] if not whole and _is_slice(mappings[mapping]) else []
+            given_up = [NONE] if not whole and (passes_on or _is_slice(mappings[mapping])) else []
             choices.append([mapping, *whole, *given_up, *_over_rows(mappings), *([] if divided else passing)])
         else:
             choices.append([NONE, *(range(len(mappings)) if is_open else ()), *passing])
