@@ -163,12 +163,11 @@ class _Exporter:
 
     def _shares_a_gather(self, op: int) -> bool:
         """True for a view of what is stored, which is gathered for it once."""
-        stored, [read, *_] = self._local.statics.stored, self._walk.uses(op)
-        return (
-            bool(stored[self._walk.operand(read)])
-            and not stored[self._walk.results(op)[0]]
-            and (self._program.spec(op).operands == self._program.spec(op).results)
-        )
+        spec, stored = self._program.spec(op), self._local.statics.stored
+        if spec.operands != spec.results:
+            return False
+        [read], [made] = self._walk.uses(op), self._walk.results(op)
+        return bool(stored[self._walk.operand(read)] and not stored[made])
 
     def _kept_in(self, number: int) -> int:
         """The loop around a redistribution that could stand before it; -1 where none is."""

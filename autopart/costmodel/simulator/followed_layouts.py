@@ -1,7 +1,7 @@
 """What is computed of an array element by element lies in memory as it does.
 
-    %s = dot_general %q, %k      f32[2048,3,49,49]     its layout is that of a product's result
-    %e = exponential %s                                the same
+%s = dot_general %q, %k      f32[2048,3,49,49]     its layout is that of a product's result
+%e = exponential %s                                the same
 """
 
 from __future__ import annotations
