@@ -69,22 +69,22 @@ class LongerPrograms:
     fewest: FewerLayers
     whole: Program
     whole_costs: Callable[[], WholeCosts]
-    _made: dict[Repeats | None, LongerProgram | None] = field(default_factory=dict, repr=False)
+    _made: dict[tuple[Repeats, float] | None, LongerProgram | None] = field(default_factory=dict, repr=False)
 
     def tried(self, repeats: Repeats, throughout: bool) -> Iterator[LongerProgram]:
         """That without layers where batches do so, then the one with more; `throughout`: that with fewest was run."""
         first = None if throughout else self.where_batches(repeats)
         if first is not None:
             yield first
-        second = self.where_batches(repeats.farther_inside())
-        if second is not None and second.program.op_count <= SECOND_SHARE * self.whole.op_count:
+        second = self.where_batches(repeats.farther_inside(), SECOND_SHARE)
+        if second is not None:
             yield second
 
-    def where_batches(self, repeats: Repeats) -> LongerProgram | None:
-        """That without layers where batches do so; None where it would be about as long as the whole program."""
-        if repeats not in self._made:
-            self._made[repeats] = self._where_batches(repeats)
-        return self._made[repeats]
+    def where_batches(self, repeats: Repeats, most: float = WORTH_SHARE) -> LongerProgram | None:
+        """That without layers where batches do so; None where it would have more than `most` of the whole's ops."""
+        if (repeats, most) not in self._made:
+            self._made[repeats, most] = self._where_batches(repeats, most)
+        return self._made[repeats, most]
 
     def with_all(self) -> LongerProgram:
         """The whole program."""
@@ -99,9 +99,9 @@ class LongerPrograms:
         """From the whole program's ops to those of the program with fewest layers."""
         return Like.of(self.whole, self.fewest.program, self.fewest.stands_in)
 
-    def _where_batches(self, repeats: Repeats) -> LongerProgram | None:
+    def _where_batches(self, repeats: Repeats, most: float) -> LongerProgram | None:
         fewer = self.fewest.with_more(self.whole, *repeats)
-        if fewer is None or fewer.program.op_count > WORTH_SHARE * self.whole.op_count:
+        if fewer is None or fewer.program.op_count > most * self.whole.op_count:
             return None
         totals = WholeProgram.of(fewer)
         if totals is None:

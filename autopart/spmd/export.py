@@ -21,6 +21,7 @@ from autopart.core.control_flow import Branches, Loop
 from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
+from autopart.core.ops.rule import changes_nothing
 from autopart.core.program import ROOT, Program
 from autopart.spmd.called_functions import bring_called_functions
 from autopart.spmd.compiled_right import compile_right
@@ -163,11 +164,8 @@ class _Exporter:
 
     def _shares_a_gather(self, op: int) -> bool:
         """True for a view of what is stored, which is gathered for it once."""
-        spec, stored = self._program.spec(op), self._local.statics.stored
-        if spec.operands != spec.results:
-            return False
-        [read], [made] = self._walk.uses(op), self._walk.results(op)
-        return bool(stored[self._walk.operand(read)] and not stored[made])
+        [read] = self._walk.uses(op)
+        return changes_nothing(self._program.spec(op)) and bool(self._local.statics.stored[self._walk.operand(read)])
 
     def _kept_in(self, number: int) -> int:
         """The loop around a redistribution that could stand before it; -1 where none is."""

@@ -12,6 +12,7 @@ from autopart.costmodel.hardware.devices import CONV_SHARE, device, device_row
 from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
 from autopart.search.ilp.certain_traffic import certain_traffic
 from autopart.search.ilp.fusion_regions import Regions, regions
+from autopart.search.ilp.kernel_order import kernel_order
 from autopart.search.ilp.kernel_shares import kernel_shares, whole_seconds
 from experiments.ilp.small import SMALL, f32
 from tests.search.test_ilp import model_of, task_of
@@ -143,3 +144,20 @@ def test_convolution_with_few_features_counts_by_its_unfilled_tiles():
     flop = arrays.ops["matrix_flop"][op]
     in_full = passes * flop / (row[arrays.ops["matrix_dtype"][op]] * row[CONV_SHARE])
     assert work_s[op] == pytest.approx(in_full * 128 / 32 * 128 / 9), "three features of three taps, of 128"
+
+
+def test_of_a_large_program_the_nearest_kernels_are_known_and_none_is_made_up():
+    def layers(x, *weights):
+        for w in weights:
+            x = jnp.tanh(x @ w) / x.sum(0)
+        return x
+
+    _, arrays, parts = parts_of(layers, f32(64, 64), *[f32(64, 64)] * 4)
+    ops, stations = range(len(arrays.ops)), np.flatnonzero(parts.station).tolist()
+    near = 3
+    some = kernel_order(arrays, parts.base, parts.station, near * len(arrays.ops))
+    before = np.cumsum(parts.station)
+    found = [(op, other) for op in ops for other in stations if parts.order.after(op, other)]
+    kept = [(op, other) for op in ops for other in stations if some.after(op, other)]
+    assert kept == [(op, other) for op, other in found if before[op] - before[other] < near]
+    assert 0 < len(kept) < len(found)

@@ -278,11 +278,16 @@ def traits_of(spec: OpSpec) -> Traits:
 def is_regathered(spec: OpSpec) -> bool:
     """True for an op through which a stored parameter still counts as stored, so that each use gathers it anew.
 
-    A view that changes nothing, a reshape to the same shape, is gathered once for all that read it.
+    A view that changes nothing is gathered once for all that read it.
     """
+    return traits_of(spec).cheap_to_regather and not changes_nothing(spec)
+
+
+def changes_nothing(spec: OpSpec) -> bool:
+    """True for a view of all that it reads, as it is: a reshape to the same shape."""
     found = rule_of(spec)
     is_view = found is not None and isinstance(found.traits, View) and not found.structural
-    return traits_of(spec).cheap_to_regather and not (is_view and spec.operands == spec.results)
+    return is_view and spec.operands == spec.results
 
 
 def traits_named(kind: str, target: str = "") -> Traits:

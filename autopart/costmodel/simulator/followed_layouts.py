@@ -1,7 +1,9 @@
 """What is computed of an array element by element lies in memory as it does.
 
-%s = dot_general %q, %k      f32[2048,3,49,49]     its layout is that of a product's result
-%e = exponential %s                                the same
+    %s = dot_general %q, %k      f32[2048,3,49,49]     its layout is that of a product's result
+    %e = exponential %s                                the same
+
+Which dims lie along the tiles is decided where a value is made so (`batch_layouts.py`, `row_layouts.py`).
 """
 
 from __future__ import annotations

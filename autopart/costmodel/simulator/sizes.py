@@ -3,7 +3,7 @@
     f32[4096,1024] in [{"batch"},{}] on 16 devices    262,144 elements, 1 MiB      looked up from then on
 
 A program of many layers has few distinct arrays on a device, so each (type, layout) is worked out once and kept in a
-`SizeTable`, which belongs to one simulator. Types whose tiles lie along other dims are different here.
+`SizeTable`, which belongs to one simulator. Arrays of one type are told apart by the dims that lie outside their tiles.
 """
 
 # pyright: reportArgumentType=false
@@ -34,7 +34,7 @@ SIZE_FIELDS = np.dtype(
 
 
 class SizeTable(NamedTuple):
-    """A hash table with open addressing from (type, layout) to sizes.
+    """A hash table with open addressing from (size id, layout) to sizes.
 
     sizes   layout, size_id (-1: the row is empty), in_bytes, elements; row_bytes: if its rows lie side by side
     filled  [rows that are not empty]

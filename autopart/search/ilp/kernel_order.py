@@ -26,34 +26,45 @@ from autopart.costmodel.simulator.op_classes import ELEMENTWISE, OPAQUE, REDUCE,
 BREAKERS = (REDUCE, OPAQUE, UPDATE, SLICING)
 """Classes whose results no kernel takes while it is made: what needs them runs in a later kernel."""
 
+MOST_BITS = 2**31
+"""Bits that may be kept: of a program too large for all its stations, each op knows the nearest before it."""
+
 LIGHT = (ELEMENTWISE, REDUCE)
 """Classes of stations that may join the kernel of another op."""
 
 
 @dataclass(frozen=True, eq=False)
 class KernelOrder:
-    """number[op]: of stations, else -1; ended[op]: the numbers of stations whose kernels have ended, as bits."""
+    """number[op]: of stations, else -1; ended[op]: those stations whose kernels have ended, as bits from `known` on.
+
+    known[op]: the number of the first station that the op knows of.
+    """
 
     number: list[int]
+    known: list[int]
     ended: list[int]
 
     def after(self, op: int, other: int) -> bool:
         """True where the kernel of the other, a station, has ended in every state before one that computes the op."""
-        n = self.number[other]
-        return n >= 0 and bool(self.ended[op] >> n & 1)
+        n = self.number[other] - self.known[op]
+        return self.number[other] >= 0 and n >= 0 and bool(self.ended[op] >> n & 1)
 
     def apart(self, op: int, other: int) -> bool:
         """True where either of two stations is after the other."""
         return self.after(op, other) or self.after(other, op)
 
 
-def kernel_order(arrays: ProgramArrays, base: np.ndarray, station: np.ndarray) -> KernelOrder:
+def kernel_order(
+    arrays: ProgramArrays, base: np.ndarray, station: np.ndarray, most_bits: int = MOST_BITS
+) -> KernelOrder:
     """The order of a program's kernels.
 
     base      int64[values]: the value that each value is a view of, or itself
     station   bool[ops]: never computed inside another op
     """
-    number = np.where(station, np.cumsum(station) - 1, -1).tolist()
+    before = np.cumsum(station)
+    number = np.where(station, before - 1, -1).tolist()
+    known = np.maximum(0, before - max(1, most_bits // max(1, len(station)))).tolist()
     op_class, scope = arrays.ops["op_class"], arrays.ops["op_scope"].tolist()
     breaks = (station & np.isin(op_class, BREAKERS)).tolist()
     heavy = (station & ~np.isin(op_class, LIGHT)).tolist()
@@ -63,8 +74,8 @@ def kernel_order(arrays: ProgramArrays, base: np.ndarray, station: np.ndarray) -
     for op in range(len(number)):
         all_needed = all_ended = 0
         for m in {m for m in maker[pointer[op] : pointer[op + 1]] if m < op and scope[m] == scope[op]}:
-            own = needed[m] | 1 << number[m] if number[m] >= 0 else needed[m]
-            all_needed |= own
-            all_ended |= own if breaks[m] else ended[m]
+            own = needed[m] | 1 << number[m] - known[m] if number[m] >= 0 else needed[m]
+            all_needed |= own >> known[op] - known[m]
+            all_ended |= (own if breaks[m] else ended[m]) >> known[op] - known[m]
         needed[op], ended[op] = all_needed, all_needed if heavy[op] else all_ended
-    return KernelOrder(number, ended)
+    return KernelOrder(number, known, ended)
