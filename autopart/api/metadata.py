@@ -23,6 +23,7 @@ from autopart.api.names import dead_tags
 from autopart.api.schedule_code import schedule_code
 from autopart.api.tactic import TacticResult
 from autopart.core.actions import Action, Tile, row_of, text_of
+from autopart.core.conflicts import conflicts, unpartitioned
 from autopart.core.errors import ArgumentError
 from autopart.core.html import lines_html, table_html
 from autopart.core.partitioning import Partitioning
@@ -204,14 +205,14 @@ def report_tactic(
     """The row of a tactic, from the state it left behind; `named` has the key of each argument that has one."""
     program, count = partitioning.program, lowered.collectives()
     blocked = {
-        kind: tuple(program.where(op) or f"op {op}" for op in ops) for kind, ops in partitioning.unpartitioned().items()
+        kind: tuple(program.where(op) or f"op {op}" for op in ops) for kind, ops in unpartitioned(partitioning).items()
     }
     return TacticReport(
         name=name,
         actions=tuple(describe(action, partitioning) for action in did.actions),
         collectives={kind: count[kind] for kind in COLLECTIVES},
         collectives_by_axis=lowered.collectives_by_axis(),
-        conflicts=tuple(map(str, partitioning.conflicts())),
+        conflicts=tuple(map(str, conflicts(partitioning))),
         unpartitioned=blocked,
         step_s=estimate.step_s if estimate else None,
         peak_bytes=estimate.peak_bytes if estimate else None,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ import numpy as np
 from autopart.core.actions import Action, Atomic, Propagate, ShardLoops, ShareGathers, Tile
 from autopart.core.drawn_tiles import MOST_FOLLOWED
 from autopart.core.errors import TileError
-from autopart.core.fitting_mappings import fitting_each, fitting_mappings
+from autopart.core.fitting_mappings import fitting_mappings
 from autopart.core.layout import LAST_TILE
 from autopart.core.loop_nests import (
     ATOMIC,
@@ -37,14 +37,11 @@ from autopart.core.loop_nests import (
     mix,
     set_action,
     set_mapping,
-    slicing,
-    tiling,
     undo,
 )
 from autopart.core.manual_regions import closed_axes, manual_loops
 from autopart.core.mapping_table import MappingTable, mapping_table
 from autopart.core.mesh import Mesh
-from autopart.core.op import TileMapping
 from autopart.core.program import Program
 from autopart.core.propagation import Scratch, propagate_and_tile, tiled_dims
 from autopart.core.ragged import entries_of
@@ -54,39 +51,6 @@ NOTHING = np.empty(0, np.int32)
 
 MARK_BITS = 40
 """Bits of a mark that hold the length of the trail; those above hold how many choices were made for the lowering."""
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """An op that several mappings would fit; propagation leaves it alone."""
-
-    op: int
-    kind: str
-    axis: str
-    candidates: tuple[TileMapping, ...]
-    where: str
-
-    def __str__(self) -> str:
-        ways = " or ".join(f"{m.operands} -> {m.results}" for m in self.candidates)
-        return f'{self.kind} on "{self.axis}": {ways}' + (f"  at {self.where}" if self.where else "")
-
-
-class Undecided(NamedTuple):
-    """Ops that several mappings fit along one axis.
-
-    op       int32[n]; counts: int32[n], how many mappings fit
-    found    int32[n, most]: the numbers of those, as many as `counts` says
-    """
-
-    op: np.ndarray
-    found: np.ndarray
-    counts: np.ndarray
-
-    def candidates(self, partitioning: Partitioning) -> Iterator[tuple[int, tuple[TileMapping, ...]]]:
-        """(op, mappings that fit), one op after the other."""
-        for op, found, count in zip(self.op.tolist(), self.found, self.counts.tolist(), strict=True):
-            of = partitioning.table.of[partitioning.program.op_spec[op]]
-            yield op, tuple(of[m] for m in found[:count].tolist())
 
 
 class ForLowering(NamedTuple):
@@ -145,7 +109,8 @@ class Partitioning:
         self._stamp = 0
         self._first_seeds = self._by_hand()
         self._seeds: list[list[int]] = [list(seeds) for seeds in self._first_seeds]
-        self._blocked = np.zeros((axes, ops), np.bool_)
+        self.blocked = np.zeros((axes, ops), np.bool_)
+        """bool[axes, ops]: ops that propagation ever left in conflict; `core/conflicts.py` says which still are."""
         self._for_lowering: list[ForLowering] = []
 
     def _by_hand(self) -> list[list[int]]:
@@ -252,7 +217,7 @@ class Partitioning:
             self.nests, program.value_shape, program.value_rank, seeds, values, dims, axis, self._stamp, self._scratch,
             tiled, blocked,
         )  # fmt: skip
-        self._blocked[axis, blocked[:stuck]] = True
+        self.blocked[axis, blocked[:stuck]] = True
         return tiled[:count]
 
     def _decide(self, value: int, axis: int, action: int) -> None:
@@ -283,6 +248,11 @@ class Partitioning:
     def nests(self) -> LoopNests:
         """The arrays, for kernels."""
         return LoopNests(self.graph, self.table.arrays, self.state, self.sizes)
+
+    @property
+    def most_found(self) -> int:
+        """Entries that `fitting_mappings` takes for what it finds."""
+        return len(self._scratch.found)
 
     def tiled_dim(self, value: int, axis: str) -> int:
         """The dim of `value` that `axis` tiles, or -1. Raises `TileError` for a value that is not in the program."""
@@ -362,24 +332,6 @@ class Partitioning:
     def _named(self, value: int) -> str:
         return f"{self.program.value_name(value)}: {self.program.type_of(value)}"
 
-    def conflicts(self) -> list[Conflict]:
-        """Ops that were left with several candidates and still have no mapping, by axis and op."""
-        program = self.program
-        return [
-            Conflict(op, program.spec(op).kind, self.mesh.axis_names[axis], mappings, program.where(op))
-            for axis in range(len(self.mesh.axis_names))
-            for op, mappings in self.undecided(axis).candidates(self)
-        ]
-
-    def undecided(self, axis: int) -> Undecided:
-        """The ops in conflict along an axis, by number; without the words of `conflicts`."""
-        ops = np.flatnonzero(self._blocked[axis] & (self.state.mapping[:, axis] < 0)).astype(np.int32)
-        found, counts = np.empty((len(ops), len(self._scratch.found)), np.int32), np.empty(len(ops), np.int32)
-        if len(ops):
-            fitting_each(self.nests, ops, axis, found, counts)
-        several = np.flatnonzero(counts > 1)
-        return Undecided(ops[several], found[several], counts[several])
-
     def resolve(self, op: int, axis: str, mapping: int) -> bool:
         """Has `op` loop over `axis` by its mapping number `mapping`, and propagates from there; False if it cannot.
 
@@ -400,27 +352,6 @@ class Partitioning:
         self.propagate([axis])
         return True
 
-    def fitting_count(self, op: int, axis: str) -> int:
-        """How many mappings of `op` the layouts around it speak for, along `axis`; more than one is a conflict."""
-        index = self.mesh.index(axis)
-        return fitting_mappings(self.nests, op, index, self._scratch.found)
-
-    def unpartitioned(self) -> dict[str, list[int]]:
-        """Ops that block propagation, by kind: no rule is known, or none can be, while a neighbour is sliced."""
-        maps, blocked = self.table.arrays, {}
-        ruleless = np.flatnonzero((maps.first[1:] == maps.first[:-1])[self.program.op_spec])
-        for op in ruleless:
-            spec = self.program.spec(int(op))
-            if not any(t.shape for t in (*spec.operands, *spec.results)):
-                continue
-            if any(self._sliced_beside(int(op), axis) for axis in range(len(self.mesh.axis_sizes))):
-                blocked.setdefault(spec.kind, []).append(int(op))
-        return blocked
-
-    def _sliced_beside(self, op: int, axis: int) -> bool:
-        reads = any(tiling(self.nests, int(v), axis) >= 0 for v in self.program.operands_of(op))
-        return reads or any(slicing(self.nests, int(v), axis) for v in self.program.results_of(op))
-
     def pending(self, value: int, axis: str) -> bool:
         """True if each device along `axis` holds only a part of the sum that `value` is."""
         op, index = self.program.value_op[value], self.mesh.index(axis)
@@ -438,7 +369,7 @@ class Partitioning:
         twin.state = StateArrays(*(array.copy() for array in self.state))
         twin._scratch = Scratch(*(array.copy() for array in self._scratch))
         twin._seeds = [list(seeds) for seeds in self._seeds]
-        twin._blocked = self._blocked.copy()
+        twin.blocked = self.blocked.copy()
         twin._for_lowering = list(self._for_lowering)
         return twin
 
@@ -451,7 +382,7 @@ class Partitioning:
         for array, rows in (("mapping", ops), ("op_stamp", ops), ("action", values), ("value_stamp", values)):
             getattr(part.state, array)[:] = getattr(mine, array)[rows]
         part.state.fingerprint[:] = mine.fingerprint
-        part._blocked = self._blocked[:, ops]
+        part.blocked = self.blocked[:, ops]
         part._stamp, part._for_lowering = self._stamp, list(self._for_lowering)
         return part
 

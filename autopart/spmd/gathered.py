@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autopart.core.conflicts import fitting_count
 from autopart.core.layout import ACTION_MASK, LAST_TILE
 from autopart.core.loop_nests import ATOMIC
 from autopart.core.op import REDUCTION_NAMES
@@ -171,7 +172,7 @@ class _Finder:
         spec, table = self._program.spec(op), self._partitioning.table
         if not table.of[self._program.op_spec[op]]:
             return self._no_mapping(op)
-        if self._partitioning.fitting_count(op, self._name) > 1:
+        if fitting_count(self._partitioning, op, self._name) > 1:
             return "several mappings fit: a conflict"
         operand, dim = use - int(self._program.operand_ptr[op]), int(self._held[self._program.operands[use]])
         fitting = [

@@ -12,6 +12,7 @@ import jax
 import autopart as ap
 from autopart.api.schedule import run_schedule
 from autopart.core.actions import Action, Propagate
+from autopart.core.conflicts import conflicts
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from experiments.kept import write
@@ -67,7 +68,7 @@ def figures(program: Program, schedule: Sequence[ap.Tactic]) -> dict[str, Any]:
         "step_s": found.estimate.step_s,
         "peak_bytes": found.estimate.peak_bytes,
         "fits": found.estimate.fits,
-        "conflicts": len(found.partitioning.conflicts()),
+        "conflicts": len(conflicts(found.partitioning)),
     }
 
 

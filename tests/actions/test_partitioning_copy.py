@@ -10,6 +10,7 @@ import pytest
 import autopart as ap
 from autopart.api.tactic import TacticContext
 from autopart.core.actions import Propagate, ShareGathers, Tile
+from autopart.core.conflicts import conflicts, unpartitioned
 from autopart.core.partitioning import Partitioning
 from autopart.spmd.device_local import LoweringOptions, lower
 from tests.property.random_schedules import RandomActionsAnywhere
@@ -24,8 +25,8 @@ CONFLICT = """func.func @main(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
 def described(p: Partitioning) -> tuple:
     """All that can be asked of a state."""
     lowered = lower(p, LoweringOptions())
-    conflicts = [(c.op, c.axis, c.candidates) for c in p.conflicts()]
-    return p.fingerprint, lowered.fingerprint, p.share_within, conflicts, p.unpartitioned()
+    open_ops = [(c.op, c.axis, c.candidates) for c in conflicts(p)]
+    return p.fingerprint, lowered.fingerprint, p.share_within, open_ops, unpartitioned(p)
 
 
 def decided(seed: int) -> Partitioning:
@@ -82,8 +83,8 @@ def test_conflicts_are_copied_and_not_shared(tmp_path):
     original.apply_all([Tile(0, 0, "a")])
     before = original.copy()
     original.apply_all([Propagate("a"), ShareGathers(3)])
-    assert original.copy().conflicts() == original.conflicts() != []
-    assert (before.conflicts(), before.share_within) == ([], 0)
+    assert conflicts(original.copy()) == conflicts(original) != []
+    assert (conflicts(before), before.share_within) == ([], 0)
 
 
 def test_copies_share_what_does_not_change():

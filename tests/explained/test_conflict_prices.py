@@ -8,6 +8,7 @@ import pytest
 
 import autopart as ap
 from autopart.api.explained import resolutions
+from autopart.core.conflicts import conflicts
 from tests.explained.programs import array
 
 MESH = ap.Mesh({"model": 4}, device="tpu_v3")
@@ -72,7 +73,7 @@ def test_without_a_device_ways_are_listed_without_a_price():
 
 def test_a_mapping_that_does_not_fit_resolves_nothing():
     partitioning = conflicting().scheduled.partitioning.copy()
-    op = partitioning.conflicts()[0].op
+    op = conflicts(partitioning)[0].op
     before = partitioning.fingerprint
     assert not partitioning.resolve(op, "model", 2)
     assert partitioning.fingerprint == before

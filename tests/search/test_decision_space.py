@@ -7,6 +7,7 @@ import pytest
 
 import autopart as ap
 from autopart.core.actions import Propagate, Tile
+from autopart.core.conflicts import conflicts
 from autopart.core.partitioning import Partitioning
 from autopart.search.contract import two_matrices
 from autopart.search.space import DecisionSpace
@@ -110,9 +111,9 @@ def test_the_result_of_an_op_in_conflict_is_offered():
     for name, dim in (("x", 0), ("y", 1)):
         partitioning.tile(program.arguments[program.argument_names.index(name)], dim, "batch")
     partitioning.propagate()
-    assert partitioning.conflicts()
+    assert conflicts(partitioning)
     space = space_of(partitioning)
-    result = program.results_of(partitioning.conflicts()[0].op)[0]
+    result = program.results_of(conflicts(partitioning)[0].op)[0]
     offered = [o.decision for o in space.options(partitioning) if result in space.values(o.decision)]
     assert {d.dim for d in offered} == {0, 1}
 

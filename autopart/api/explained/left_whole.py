@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from autopart.core.conflicts import fitting_count
 from autopart.core.decision_history import DecisionHistory
 from autopart.core.loop_nests import ATOMIC
 from autopart.core.op import WHOLE
@@ -111,7 +112,7 @@ class WhyWhole:
     def _conflicts(self, neighbours: Sequence[int], axis: str) -> Iterator[str]:
         program = self.partitioning.program
         for op in neighbours:
-            if self.partitioning.fitting_count(op, axis) > 1:
+            if fitting_count(self.partitioning, op, axis) > 1:
                 yield f"{self._at(op)}: several mappings fit {program.spec(op).kind}, and none was chosen"
 
     def _ruleless(self, neighbours: Sequence[int], axis: str) -> Iterator[str]:

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 from autopart.api.explained.priced_conflict import PricedConflict, Resolution
 from autopart.api.schedule import Scheduled
+from autopart.core.conflicts import Conflict, conflicts
 from autopart.core.op import TileMapping
 from autopart.core.ops.ops_table import factor_text
 from autopart.core.ops.rule import describe
-from autopart.core.partitioning import Conflict
 from autopart.costmodel.lower_for_device import lower_for_device
 
 METADATA_OPS = 200_000
@@ -30,7 +30,7 @@ def priced_conflicts(scheduled: Scheduled, most_ops: float = float("inf")) -> tu
     """The conflicts that the schedule left, in program order; at most so many ops are lowered for their prices."""
     partitioning, program = scheduled.partitioning, scheduled.partitioning.program
     groups: dict[tuple[str, int, str], list[Conflict]] = {}
-    for conflict in partitioning.conflicts():
+    for conflict in conflicts(partitioning):
         key = (conflict.axis, int(program.op_spec[conflict.op]), conflict.where)
         groups.setdefault(key, []).append(conflict)
     now = scheduled.estimate

@@ -23,11 +23,12 @@ from typing import Any
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import ManualPartition
 from autopart.core.actions import Action, text_of
+from autopart.core.conflicts import Conflict, conflicts
 from autopart.core.decision_history import DecisionHistory
 from autopart.core.errors import TileError
 from autopart.core.html import lines_html, table_html
 from autopart.core.ops.ops_table import factor_text
-from autopart.core.partitioning import Conflict, Partitioning
+from autopart.core.partitioning import Partitioning
 from autopart.core.quoting import one_line, short_place
 from autopart.core.units import bytes_text, change_text, seconds_text
 from autopart.costmodel.lower_for_device import lower_for_device
@@ -214,8 +215,8 @@ def _compared(
     before, name_of = scheduled.device_local, changed.program.value_name
     now, then = scheduled.estimate, scheduled.price(after)
     counts = before.collectives(), after.collectives()
-    known = {conflict.op for conflict in scheduled.partitioning.conflicts()}
-    fresh = Counter(_conflict_text(conflict) for conflict in changed.conflicts() if conflict.op not in known)
+    known = {conflict.op for conflict in conflicts(scheduled.partitioning)}
+    fresh = Counter(_conflict_text(conflict) for conflict in conflicts(changed) if conflict.op not in known)
     return WhatIf(
         actions=tuple(text_of(a, name_of) for a in asked.actions),
         before=before_action,

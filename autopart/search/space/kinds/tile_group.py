@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autopart.core.actions import Action
+from autopart.core.conflicts import undecided
 from autopart.core.layout import LAST_TILE
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twins
@@ -137,11 +138,11 @@ def _conflicting(facts: ProgramFacts, partitioning: Partitioning, axes: Sequence
     total, decided = max(facts.total_bytes, 1.0), dict[Decision, float]()
     for axis in axes:
         index = partitioning.mesh.index(axis)
-        undecided = partitioning.undecided(index)
-        if not len(undecided.op):
+        open_ops = undecided(partitioning, index)
+        if not len(open_ops.op):
             continue
         in_bytes = np.full((facts.groups.count, LAST_TILE), -1.0)
-        conflicting_bytes(partitioning.nests, *undecided, facts.groups.of, facts.value_bytes, in_bytes)
+        conflicting_bytes(partitioning.nests, *open_ops, facts.groups.of, facts.value_bytes, in_bytes)
         group, dim = np.nonzero(in_bytes >= 0)
         most = np.lexsort((dim, group, -in_bytes[group, dim]))[:MAX_CONFLICTING]
         for g, d in zip(group[most].tolist(), dim[most].tolist(), strict=True):

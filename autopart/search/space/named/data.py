@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from autopart.core.conflicts import undecided
 from autopart.core.layout import LAST_TILE
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution
@@ -150,7 +151,7 @@ def _choices(space: DecisionSpace, decisions: Decisions) -> list[Decision]:
     """The dims that the mappings tile of the first group of ops in conflict after some decisions."""
     axis = decisions[-1].axis
     with _decided(space, decisions) as partitioning:
-        conflicts = partitioning.undecided(space.start.mesh.index(axis))
+        conflicts = undecided(partitioning, space.start.mesh.index(axis))
     for op, mappings in conflicts.candidates(space.start):
         results = space.program.results_of(op)
         if len(results):
@@ -165,7 +166,7 @@ def _conflicts_and_sums(space: DecisionSpace, decisions: Decisions) -> tuple[int
     """How many ops are in conflict after some decisions, and the bytes of pending sums."""
     with _decided(space, decisions) as partitioning:
         sums = bytes_in_sums(partitioning, space.facts.value_bytes, decisions[-1].axis)
-        return sum(len(partitioning.undecided(axis).op) for axis in range(len(partitioning.mesh.axis_names))), sums
+        return sum(len(undecided(partitioning, axis).op) for axis in range(len(partitioning.mesh.axis_names))), sums
 
 
 @contextmanager
