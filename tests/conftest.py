@@ -27,5 +27,5 @@ that tests do without."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--property-cases=5000 runs thousands of random programs instead of hundreds."""
-    parser.addoption("--property-cases", type=int, default=200, help="random programs to partition (default 200)")
+    """--property-cases=5000 runs thousands of random programs instead of a hundred."""
+    parser.addoption("--property-cases", type=int, default=100, help="random programs to partition (default 100)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from pathlib import Path
 
@@ -38,6 +39,7 @@ EVERYWHERE = {"autopart", "numpy", "numba"}
 FILES = sorted((ROOT / "autopart").rglob("*.py"))
 
 
+@functools.cache
 def imports(path: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(path.read_text())):

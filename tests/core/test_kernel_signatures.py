@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import autopart as ap
 from autopart.core.kernel_signatures import FILE, signatures_in_use
 
@@ -53,6 +55,7 @@ def test_the_table_has_the_types_that_kernels_are_called_with():
     assert table.rstrip() == FILE.read_text().rstrip(), "written anew by: python -m tests.core.test_kernel_signatures"
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_compiled_by_several_processes(tmp_path: Path):
     assert run(COMPILED, NUMBA_CACHE_DIR=str(tmp_path)) == "[]\n"
 

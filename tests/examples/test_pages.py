@@ -14,8 +14,11 @@ import pytest
 
 from tests.examples.pages import KINDS, PAGES, ROOT, Block, blocks, name, prose
 
-LONG = {"docs/frameworks.md", "docs/fitting-in-memory.md"}
-"""Pages whose examples take twenty seconds."""
+LONG = {
+    "docs/frameworks.md", "docs/fitting-in-memory.md", "docs/search.md", "docs/optimizers.md", "docs/composing.md",
+    "docs/inference.md", "docs/sweeps.md", "docs/training-loop.md",
+}  # fmt: skip
+"""Pages whose examples take eight seconds or more and that nobody reads first."""
 
 WITH_PYTHON = [
     pytest.param(page, id=name(page), marks=[pytest.mark.slow] if name(page) in LONG else [])

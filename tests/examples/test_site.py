@@ -23,6 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+@pytest.mark.slow
 def test_every_public_name_has_a_heading_once(site: Path):
     pages = [page.read_text() for page in (site / "docs/api").glob("*.html")]
     for public in ap.__all__:
@@ -31,6 +32,7 @@ def test_every_public_name_has_a_heading_once(site: Path):
         assert headings == 1, public
 
 
+@pytest.mark.slow
 def test_every_page_is_in_the_navigation(site: Path):
     menu = (site / "index.html").read_text().partition("<article")[0]
     for page in PAGES:
@@ -38,6 +40,7 @@ def test_every_page_is_in_the_navigation(site: Path):
         assert f'href="{built}"' in menu or built == "index.html", built
 
 
+@pytest.mark.slow
 def test_columns_of_a_docstring_are_a_table_and_its_sessions_code(site: Path):
     page = (site / "docs/api/partitioning.html").read_text()
     assert re.search(r"<td><code>max_ops</code></td>\s*<td>ops after inlining", page)

@@ -15,18 +15,27 @@ from tests.models.case import MESH
 ROW = {(row.model, row.name): row for row in ROWS}
 
 
-@pytest.mark.parametrize("schedule", ["BP", "BP+MP", "BP+MP+Z2", "BP+MP+Z3", "MP"])
+SLOW = pytest.mark.slow
+"""Of rows that take five seconds or more, one of each kind is run by default."""
+
+QUICK = ("BP", "BP+MP+Z3")
+LONG = [pytest.param(schedule, marks=SLOW) for schedule in ("MP", "BP+MP", "BP+MP+Z2")]
+
+
+@pytest.mark.parametrize(
+    "schedule", ["BP", "BP+MP+Z3", *(pytest.param(s, marks=SLOW) for s in ("MP", "BP+MP", "BP+MP+Z2"))]
+)
 def test_t32_has_the_papers_collectives(schedule: str):
     row = ROW["T32", schedule]
     assert counts(row) == row.paper
 
 
-@pytest.mark.slow
+@SLOW
 def test_t48_has_the_collectives_of_t32_by_its_layers():
     assert counts(ROW["T32", "BP+MP+Z3"], t32.T48) == (8 * 48 + 3, 9 * 48 + 1, 4 * 48 + 1, 0)
 
 
-@pytest.mark.parametrize("schedule", ["BP+MP+Z3+EMB", "EMB"])
+@pytest.mark.parametrize("schedule", ["BP+MP+Z3+EMB", pytest.param("EMB", marks=SLOW)])
 def test_tiling_the_embedding_of_t32_shares_gathers_and_has_the_papers_reductions(schedule: str):
     row = ROW["T32", schedule]
     all_gather, *reductions = counts(row)
@@ -34,6 +43,7 @@ def test_tiling_the_embedding_of_t32_shares_gathers_and_has_the_papers_reduction
     assert all_gather == row.paper[0] - 4 * 32
 
 
+@SLOW
 @pytest.mark.parametrize("row", ANEW, ids=lambda row: row.name)
 def test_gathering_activations_anew_has_the_papers_collectives(row):
     assert counts(row) == row.paper
@@ -47,9 +57,9 @@ def test_multi_query_attention_exchanges_where_the_paper_does_and_in_the_first_s
 @pytest.mark.parametrize(
     ("model", "schedule"),
     [
-        pytest.param("UNet", "BP", marks=pytest.mark.slow),
-        ("GNS", "ES"),
-        pytest.param("IT32", "BP", marks=pytest.mark.slow),
+        pytest.param("UNet", "BP", marks=SLOW),
+        pytest.param("GNS", "ES", marks=SLOW),
+        pytest.param("IT32", "BP", marks=SLOW),
         ("IT32", "BP+MP"),
         ("IT32", "MP"),
     ],
@@ -59,7 +69,8 @@ def test_other_models_have_the_papers_collectives(model: str, schedule: str):
     assert counts(row) == row.paper
 
 
-@pytest.mark.parametrize("schedule", [pytest.param("BP+Z2", marks=pytest.mark.slow), "BP+Z3"])
+@SLOW
+@pytest.mark.parametrize("schedule", ["BP+Z2", "BP+Z3"])
 def test_sharding_the_state_of_unet_scatters_every_gradient(schedule: str):
     row = ROW["UNet", schedule]
     _, all_reduce, reduce_scatter, _ = counts(row)

@@ -16,7 +16,16 @@ FILES = sorted(FOLDER.glob("*.mlir.gz"))
 assert FILES, f"{FOLDER} holds no programs"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name.removesuffix(".mlir.gz"))
+LONG = ("sd_unet_train", "hf_gpt2_multisteps_train", "hf_gpt2_xl_train", "brax_ppo_train")
+"""Programs that take five seconds or more."""
+
+
+def case(path: Path):
+    name = path.name.removesuffix(".mlir.gz")
+    return pytest.param(path, id=name, marks=[pytest.mark.slow] if name in LONG else [])
+
+
+@pytest.mark.parametrize("path", [case(path) for path in FILES])
 def test_workload_lowers_whole_and_with_its_batch_tiled(path):
     arguments = json.loads(gzip.decompress(path.with_name(path.name.replace(".mlir.", ".args.json.")).read_bytes()))
     names = arguments["arg_names"]

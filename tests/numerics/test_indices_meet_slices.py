@@ -173,7 +173,7 @@ NOTHING_TO_COMBINE: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-@pytest.mark.parametrize("level", [0, 3])
+@pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("devices", [2, 4])
 def test_what_has_nothing_to_combine_does_not_hide_a_slice(devices: int, level: int):
     def fun(x):

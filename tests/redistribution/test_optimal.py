@@ -14,14 +14,15 @@ from tests.redistribution.brute_force import Node, cheapest, layouts, with_pendi
 from tests.redistribution.simulated_devices import run, tiles_of
 
 CUBE = {"x": 2, "y": 2, "z": 2}
-SHAPES = [(8, 8), (8, 2), (4, 4), (2, 2, 2), (2, 4, 2), (8, 8, 8)]
+SHAPES = [(8, 8), (8, 2), (4, 4), (2, 2, 2), (2, 4, 2)]
+THREE_LONG_DIMS = pytest.param((8, 8, 8), marks=pytest.mark.slow)
 
 
 def used(node: Node) -> frozenset[str]:
     return frozenset(a for dim in node[0] for a in dim) | node[1]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, THREE_LONG_DIMS], ids=str)
 def test_every_pair_of_layouts_on_2x2x2_costs_the_optimum_at_height_1_and_arrives(shape):
     """Well-typed, within the height, at brute-force cost, and every device ends with its tile."""
     every = layouts(CUBE, len(shape), shape)

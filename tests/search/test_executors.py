@@ -151,6 +151,7 @@ class _Deadly:
         return job
 
 
+@pytest.mark.slow
 def test_a_job_that_keeps_killing_workers_is_lost_and_the_others_are_done():
     session = Processes(2).start(_Deadly())
     try:
@@ -209,6 +210,7 @@ class _Listener:
         self._heard.append(result[0])
 
 
+@pytest.mark.slow
 def test_workers_are_told_once_what_the_others_found_where_jobs_are_long():
     session = Processes(2).start(_Told())
     try:

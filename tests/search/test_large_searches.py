@@ -43,6 +43,7 @@ def growth_bytes(evaluations: int, monkeypatch, known: int) -> float:
     return (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_thousands_of_evaluations(monkeypatch):
     assert growth_bytes(4500, monkeypatch, known=256) < 1500
 

@@ -18,10 +18,10 @@ from autopart.spmd.device_local import LoweringOptions, lower
 MESH = ap.Mesh({"a": 4, "b": 2, "c": 3}, device="tpu_v3")
 """Sizes that do not divide each other's multiples: two axes on one dim are often not legal."""
 
+LONG = ("decoder_scan_flax", "encoder_decoder_nnx", "graph_network", "diffusion_unet")
 MODELS = [
-    "mlp_equinox", "decoder_unrolled", "decoder_scan_flax", "mixture_of_experts", "cnn_flax", "lstm_haiku",
-    "encoder_decoder_nnx", "kv_cache_decoding", "graph_network",
-    pytest.param("diffusion_unet", marks=pytest.mark.slow),
+    "mlp_equinox", "decoder_unrolled", "mixture_of_experts", "cnn_flax", "lstm_haiku", "kv_cache_decoding",
+    *(pytest.param(model, marks=pytest.mark.slow) for model in LONG),
 ]  # fmt: skip
 
 

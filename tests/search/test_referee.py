@@ -210,6 +210,7 @@ def test_progress_says_which_finalist_is_looked_at(capsys):
     assert lines[-1].split()[2] == f"{len(lines)}/{len(lines)}"
 
 
+@pytest.mark.slow
 def test_one_process_compiles_at_a_time_and_the_other_says_whom_it_waits_for(tmp_path):
     code = textwrap.dedent("""
         import sys, time

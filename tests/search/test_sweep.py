@@ -74,6 +74,7 @@ def test_a_schedule_that_is_not_legal_on_a_mesh_is_a_row_that_says_so():
     assert result.best.error == ""
 
 
+@pytest.mark.slow
 def test_processes_find_what_this_process_finds():
     few = {**SETTINGS, "devices": 4, "budget": ap.Budget(16)}
     here = ap.sweep(t32.step(t32.SMALL), ARGS, objective=PeakBytes(), **few)

@@ -78,7 +78,7 @@ def test_a_job_that_is_out_of_memory_runs_once_more_and_nothing_is_lost(executor
         session.close()
 
 
-@pytest.mark.parametrize("executor", [Serial(), Processes(2)], ids=str)
+@pytest.mark.parametrize("executor", [Serial(), pytest.param(Processes(2), marks=pytest.mark.slow)], ids=str)
 def test_a_job_that_is_out_of_memory_twice_is_lost_and_the_others_are_done(executor, tmp_path):
     session = executor.start(Hungry(str(tmp_path), always=True))
     try:
@@ -188,6 +188,7 @@ def test_searches_in_threads_find_what_they_find_alone():
         assert list(pool.map(lambda s: run("mcts", Budget(60), seed=s).actions, seeds)) == alone
 
 
+@pytest.mark.slow
 def test_processes_start_from_threads_of_a_process_that_has_run_jax():
     import jax.numpy as jnp
 
