@@ -11,6 +11,8 @@ partitioned like the whole one, each of its ops is what some op is there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +23,19 @@ from autopart.core.repeated_layers import RepeatedLayers, like_specs, repeated_l
 
 LEAST_LEFT_OUT = 2
 """Layers that are worth leaving out."""
+
+
+class Three(NamedTuple):
+    """ops, values, uses: int[3, n]; those that correspond in the layer before the typical one, in it, and after it."""
+
+    ops: np.ndarray
+    values: np.ndarray
+    uses: np.ndarray
+
+    def agree(self, of: np.ndarray, three: np.ndarray) -> bool:
+        """True if what is known of ops, values or uses is the same for those that correspond: the rows of `three`."""
+        before, typical, after = of[three]
+        return bool((before == typical).all() and (typical == after).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +65,22 @@ class FewerLayers:
     left_out: int
     gap: np.ndarray = field(repr=False)
 
-    @property
+    @cached_property
     def times(self) -> np.ndarray:
         """int64[ops]: how many ops of the whole program each op stands for, itself included."""
         return 1 + self.left_out * ((self.chain >= 0) & (self.layer == self.typical)).astype(np.int64)
+
+    @cached_property
+    def three(self) -> Three:
+        """What corresponds in the layer before the typical one, in it, and after it."""
+        ops = []
+        for layer in (self.typical - 1, self.typical, self.typical + 1):
+            of_layer = np.flatnonzero((self.chain >= 0) & (self.layer == layer))
+            ops.append(of_layer[np.argsort(self.chain[of_layer])])
+        values, uses = (
+            [entries_of(ptr, row) for row in ops] for ptr in (self.program.result_ptr, self.program.operand_ptr)
+        )
+        return Three(np.array(ops, np.int32), np.array(values), np.array(uses))
 
     def with_more(self, whole: Program, count: int, first: int, last: int) -> FewerLayers | None:
         """Three times `count` of layers `first` to `last` inside the stack, from 0, and all others of the `whole`."""

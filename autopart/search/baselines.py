@@ -215,6 +215,7 @@ class Rounds:
 
 def _on_state(space: DecisionSpace, named: Named) -> bool:
     """True if the schedule tiles something of what the program updates besides data."""
+    space = space.trying(named.decisions)
     state, [axis] = set(space.facts.updated.tolist()), named.axes
     state -= Inputs.of(space, axis).arguments
     with scratch(space) as partitioning:

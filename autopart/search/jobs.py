@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from autopart.core.arguments import FLAG, Kind, check_fields, is_real, number, whole
@@ -51,6 +51,13 @@ class Job:
     def max_evaluations(self) -> int:
         """States that it costs at most."""
         return (max(1, len(self.decisions)) if self.each else 1) + self.rollout
+
+    def within(self, evaluations: int) -> Job:
+        """Its beginning, which costs at most so many states, one or more: the first of those that it costs."""
+        own = self.max_evaluations - self.rollout
+        if own <= evaluations:
+            return replace(self, rollout=min(self.rollout, evaluations - own))
+        return replace(self, decisions=self.decisions[:evaluations], rollout=0)
 
     def to_json(self) -> list[Any]:
         """As it stands in records: what the result depends on."""

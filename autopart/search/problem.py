@@ -153,7 +153,8 @@ class Problem:
     def run(self, jobs: Sequence[Job]) -> list[Result]:
         """Costs a wave. Raises `BudgetSpent` once the budget is, after what still fitted into it has been noted.
 
-        Where only part of the wave fits, its first jobs run.
+        Where only part of the wave fits, its first jobs run, the last of them as far as it fits: what a search costs
+        with a smaller budget is what it costs first with a larger one.
         """
         results, spent = self._run(jobs)
         if spent:
@@ -163,21 +164,33 @@ class Problem:
         return [r for r in results if r is not None]
 
     def _run(self, jobs: Sequence[Job]) -> tuple[list[Result | None], bool]:
-        """The results of the jobs that fit into the budget, None where it ended first; whether it is spent."""
-        left, asked = self._meter.evaluations_left, 0
-        fitting: list[Job] = []
-        for job in jobs:
+        """The results of the jobs that fit into the budget, None where it ended first; whether it is spent.
+
+        A rollout may end early, so what is left of the budget is known only after those that fit for certain have run.
+        """
+        results: list[Result | None] = []
+        while len(results) < len(jobs) and None not in results and self.evaluations_left > 0:
+            results += self._costed(self._fitting(jobs[len(results) :]))
+        return results, len(results) < len(jobs) or None in results or self._meter.spent
+
+    def _fitting(self, jobs: Sequence[Job]) -> list[Job]:
+        """The first jobs, as many as fit into the budget whatever their rollouts do; else as much of one as fits."""
+        left, asked = self.evaluations_left, 0
+        for place, job in enumerate(jobs):
             asked += job.max_evaluations
             if asked > left:
-                break
-            fitting.append(job)
-        results: list[Result | None] = [self._recall(job) if self._recall else None for job in fitting]
+                return list(jobs[:place]) or [job.within(int(left))]
+        return list(jobs)
+
+    def _costed(self, jobs: Sequence[Job]) -> list[Result | None]:
+        """The results of jobs, None where the deadline came first."""
+        results: list[Result | None] = [self._recall(job) if self._recall else None for job in jobs]
         self.recalled += sum(r is not None for r in results)
         missing = [i for i, r in enumerate(results) if r is None]
-        missing.sort(key=lambda i: fitting[i].decisions)  # neighbours share first decisions: workers go back less
+        missing.sort(key=lambda i: jobs[i].decisions)  # neighbours share first decisions: workers go back less
         try:
-            for index, result in self._session.run([fitting[i] for i in missing], self._meter.deadline):
-                job = fitting[missing[index]]
+            for index, result in self._session.run([jobs[i] for i in missing], self._meter.deadline):
+                job = jobs[missing[index]]
                 if isinstance(result, Lost):
                     self.lost.append((job, result.why))
                     results[missing[index]] = states_of_lost(job)
@@ -191,7 +204,7 @@ class Problem:
         finally:
             for result in results:
                 self._note(result or ())
-        return results, len(fitting) < len(jobs) or None in results or self._meter.spent
+        return results
 
     def _note(self, result: Result) -> None:
         for state in result:

@@ -88,6 +88,10 @@ class Recorded:
         self.start, self.task, self._inner = inner.start, inner.task, inner
         self.waves: list[list[tuple[Decision, ...]]] = []
 
+    @property
+    def evaluations(self) -> int:
+        return self._inner.evaluations
+
     def run(self, jobs):
         self.waves.append([job.decisions for job in jobs])
         return self._inner.run(jobs)

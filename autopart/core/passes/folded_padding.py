@@ -55,14 +55,14 @@ class FoldedPadding(Pass):
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
         for _ in range(TURNS if program.source is not None else 0):
-            rewriting = Rewriting(program)
-            tagged = {value for values in program.tags.values() for value in values}
+            rewriting, folds = Rewriting(program), dict[tuple[int, int], int]()
+            stays = {value for values in program.tags.values() for value in values}.union(program.outputs)
             moves = np.array([spec.kind in ("pad", "slice", "convolution") for spec in program.specs], np.bool_)
             for op in np.flatnonzero(moves[program.op_spec]).tolist():
                 value = int(program.result_ptr[op])
-                folded = {} if value in tagged or value in program.outputs else _readers(program, op, value)
+                folded = {} if value in stays else _readers(program, op, value)
                 for reader, how in folded.items():
-                    _fold(rewriting, op, reader, how)
+                    _fold(rewriting, op, reader, how, folds)
             if rewriting.is_empty:
                 break
             program = DeadCode().apply(rewriting.program())
@@ -222,24 +222,31 @@ def _constant(program: Program, op: int, operand: int) -> np.generic | None:
     return None if known is None else known.astype(numpy_dtype(spec.results[0].dtype))
 
 
-def _fold(rewriting: Rewriting, op: int, reader: int, how: _Folded) -> None:
-    """Puts what the reader becomes in its place."""
+def _fold(rewriting: Rewriting, op: int, reader: int, how: _Folded, folds: dict[tuple[int, int], int]) -> None:
+    """Puts what the reader becomes in its place; `folds` has what came of two specs before."""
+    program = rewriting.before
+    ends = op, reader
+    specs = int(program.op_spec[op]), int(program.op_spec[reader])
+    uses = [int(program.operand_ptr[ends[which]]) + k for which, k in how.operands]
+    if specs not in folds:
+        types = [program.type_of(int(program.operands[use])) for use in uses]
+        folds[specs] = _folded_spec(rewriting, specs[1 if how.like is None else how.like], types, specs[1], how)
+    operands, scope = [rewriting.read_by(use) for use in uses], int(program.op_scope[reader])
+    [result] = rewriting.add(folds[specs], operands, scope, reader, reader)
+    rewriting.replace(int(program.result_ptr[reader]), result)
+
+
+def _folded_spec(rewriting: Rewriting, like: int, types: Sequence[TensorType], reader: int, how: _Folded) -> int:
+    """The spec of what a reader becomes, in a module of its own; `like`: the spec whose kind it has."""
     program, source = rewriting.before, rewriting.before.source
     assert source is not None
-    ends = op, reader
-    uses = [int(program.operand_ptr[ends[which]]) + k for which, k in how.operands]
-    representative = source.representatives[program.op_spec[ends[1 if how.like is None else how.like]]]
+    representative = source.representatives[like]
     assert representative is not None
-    types = [program.type_of(int(program.operands[use])) for use in uses]
     with representative.context, representative.location:
         module = ir.Module.create()
-        made = _emitted(module, representative, types, program.spec(reader).results[0], how)
+        made = _emitted(module, representative, types, program.specs[reader].results[0], how)
     rewriting.modules.append(module)
-    spec = rewriting.spec(spec_of(made), made)
-    [result] = rewriting.add(
-        spec, [rewriting.read_by(use) for use in uses], int(program.op_scope[reader]), reader, reader
-    )
-    rewriting.replace(int(program.result_ptr[reader]), result)
+    return rewriting.spec(spec_of(made), made)
 
 
 def _emitted(

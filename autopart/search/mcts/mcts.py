@@ -1,6 +1,6 @@
-"""MCTS: a tree search first, then refinement of the best, then recombination of what was climbed to.
+"""MCTS: a tree search first, then refinement of the best, then recombination of what was climbed to; phase by phase.
 
-    tree            from the best named schedules, until it idles or its share of the budget is spent
+    tree            from the best named schedules, until it idles or has had its share of the phase
     refinement      climbs from the best state
     recombination   climbs from parts of good states put together, in turn with more of the tree
 
@@ -9,6 +9,7 @@ The order of everything is fixed by the seed: workers only make it faster.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,10 @@ from autopart.search.space.decisions import Decision
 SEEDS = 4
 """Schedules that the tree begins with, the best of those that were costed before: their decisions one by one."""
 
+FIRST = 200
+"""Evaluations of the first phase; each later one has as many as all before it, whatever the budget is: so a search
+begins as one with a smaller budget does, and ends no worse."""
+
 TREE_AGAIN = 0.25
 """Chance that the tree has the next wave, once recombination has begun."""
 
@@ -36,7 +41,7 @@ class MCTS:
     width         leaves per wave; part of the answer, unlike the number of workers
     rollout       decisions drawn after each new leaf, by prior and by what they gained elsewhere
     exploration   weight of the priors against the rewards
-    refinement    share of the budget for refining the best state, and for recombining good ones
+    refinement    share of each phase for refining the best state, and for recombining good ones
     idle          new leaves without a better state after which it refines
     """
 
@@ -66,12 +71,22 @@ class MCTS:
         """Begins with these schedules, the best first. It ends with the budget, or where everything was tried."""
         tree, random = Tree(problem, self), np.random.default_rng(problem.seed)
         tree.seed(seeds[:SEEDS])
-        while problem.share_spent < 1 - self.refinement and tree.idle < self.idle and tree.wave():
-            pass
         later = Recombination(problem, tree, seeds)
-        while problem.evaluations_left > 0 and not later.exhausted:
-            best = problem.best
-            if random.random() >= TREE_AGAIN or not tree.wave():
-                later.wave()
-            elif problem.best is not best:
-                later.climb_from(problem.best)
+        for begin, end in phases():
+            tree.idle, later.until = 0, end
+            tree_ends = end - self.refinement * (end - begin)
+            while problem.evaluations < tree_ends and tree.idle < self.idle and tree.wave():
+                pass
+            while problem.evaluations < end and not later.exhausted:
+                if random.random() >= TREE_AGAIN or not tree.wave():
+                    later.wave()
+            if later.exhausted:
+                return
+
+
+def phases() -> Iterator[tuple[int, int]]:
+    """(begin, end) of each phase, in evaluations."""
+    begin, end = 0, FIRST
+    while True:
+        yield begin, end
+        begin, end = end, 2 * end

@@ -11,14 +11,15 @@ any, then climbs by single decisions. Where that ends may be worse than the best
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 
 from autopart.search.jobs import Job, State
 from autopart.search.mcts.tree import Tree
-from autopart.search.optimizers.refine import SINGLE, climb, refine
+from autopart.search.optimizers.refine import SINGLE, climb, refine_best
 from autopart.search.problem import Problem
-from autopart.search.space.decisions import Decision
+from autopart.search.space.decisions import Decision, Option
 
 Decisions = tuple[Decision, ...]
 
@@ -45,13 +46,16 @@ class Recombination:
     """What was climbed to, from the best state of a tree on.
 
     parents    where climbs ended, the best first
+    until      states that are costed when refinement of the best is put off
     """
 
     def __init__(self, problem: Problem, tree: Tree, seeds: list[Decisions]):
         self._problem, self._tree = problem, tree
         self._random = np.random.default_rng(problem.seed)
         self._seeds: list[Decisions] = [*seeds[:PARENTS], ()]
-        self.parents = [refine(problem, problem.best, tree.gains.promise)]
+        self.parents, self.until = [problem.best], math.inf
+        self._refined: State | None = None
+        self._neighbours: set[Decisions] = set()
         self._climbed: set[int] = set()
         self._stale = 0
 
@@ -61,20 +65,24 @@ class Recombination:
         return self._stale >= STALE
 
     def wave(self) -> None:
-        """Makes states of the parents, and climbs from one of them; from a new best state in every direction."""
-        best, start = self._problem.best, self._start()
+        """Refines the best state if it is new; then makes states of the parents, and climbs from one of them."""
+        if self._refined is not self._problem.best:
+            self._refine()
+            return
+        start = self._start()
         if start is None:
             self._stale += 1
             return
         self._stale = 0
         self._climbed.add(start.key)
-        self.climb_from(start if self._problem.best is best else self._problem.best)
+        if self._refined is self._problem.best:
+            self._keep(climb(self._problem, start, SINGLE, self._promise, wave=WAVE, patience=PATIENCE))
 
-    def climb_from(self, state: State) -> None:
-        """Climbs by single decisions; where that finds a new best state, from there in every direction."""
-        best, promise = self._problem.best, self._tree.gains.promise
-        found = climb(self._problem, state, SINGLE, promise, wave=WAVE, patience=PATIENCE)
-        self._keep(found if self._problem.best is best else refine(self._problem, self._problem.best, promise))
+    def _refine(self) -> None:
+        """Climbs from the best state in every direction, on from where that was put off."""
+        whole = refine_best(self._problem, self._promise, self._neighbours, self.until)
+        self._refined = self._problem.best if whole else None
+        self._keep(self._problem.best)
 
     def _start(self) -> State | None:
         """A state that was not climbed from: the best of a wave, or any."""
@@ -107,6 +115,9 @@ class Recombination:
 
     def _some_of(self, decisions: Decisions) -> Decisions:
         return tuple(d for d in decisions if self._random.random() < KEPT)
+
+    def _promise(self, option: Option) -> float:
+        return self._tree.gains.promise(option)
 
     def _keep(self, found: State) -> None:
         if found.key not in {state.key for state in self.parents}:

@@ -33,6 +33,15 @@ def refine(problem: Problem, state: State, worth: Worth | None = None) -> State:
     return climb(problem, state, ALL, worth)
 
 
+def refine_best(problem: Problem, worth: Worth, tried: set[Decisions], until: float) -> bool:
+    """The same from the best state; False where it was put off, once so many states are costed.
+
+    `tried` has the neighbours of earlier ones, which are no better than the best, and is added to.
+    """
+    climb(problem, problem.best, ALL, worth, tried=tried, until=until)
+    return problem.evaluations < until
+
+
 def climb(
     problem: Problem,
     state: State,
@@ -41,14 +50,18 @@ def climb(
     *,
     wave: int = WAVE,
     patience: float = math.inf,
+    tried: set[Decisions] | None = None,
+    until: float = math.inf,
 ) -> State:
     """Hill climbing by rank over some kinds of neighbours, a step once `wave` of them hold a better one.
 
-    It ends where no neighbour is better, or the first `patience` of them are not.
+    It ends where no neighbour is better, or the first `patience` of them are not, or `until` states are costed. What
+    was `tried` is left out.
     """
-    tried: set[Decisions] = {state.decisions}
+    tried = set() if tried is None else tried
+    tried.add(state.decisions)
     while True:
-        better = _better_neighbour(problem, state, kinds, worth or by_prior, wave, patience, tried)
+        better = _better_neighbour(problem, state, kinds, worth or by_prior, wave, patience, tried, until)
         if better is None:
             return state
         state = better
@@ -67,12 +80,16 @@ def _better_neighbour(
     wave: int,
     patience: float,
     tried: set[Decisions],
+    until: float,
 ) -> State | None:
     """The best of the first wave that has a better one; the cheaper kinds come first."""
     asked = 0
     for kind in kinds:
         untried = (decisions for decisions in kind(problem, state, worth) if decisions not in tried)
-        while (jobs := [Job(decisions) for decisions in itertools.islice(untried, wave)]) and asked < patience:
+        while asked < patience and problem.evaluations < until:
+            jobs = [Job(decisions) for decisions in itertools.islice(untried, wave)]
+            if not jobs:
+                break
             tried.update(job.decisions for job in jobs)
             asked += len(jobs)
             best = min((found for (found,) in problem.run(jobs)), key=lambda found: found.cost.rank)

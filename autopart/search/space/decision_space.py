@@ -9,8 +9,8 @@ The space knows no kind by name: it asks every registered kind (`decisions.py`),
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from autopart.core.program import Program
 from autopart.core.quoting import one_line
 from autopart.search.space.decisions import DECISION_KINDS, Decision, DecisionKind, Option
 from autopart.search.space.facts import ProgramFacts
+from autopart.search.space.facts_of_fewer import facts_of_fewer
 from autopart.search.space.open_tiles import in_use
 from autopart.search.space.probe import Probe, probe_each
 
@@ -35,6 +36,7 @@ class DecisionSpace:
     kinds           the kinds of decision by name, as they were registered when the space was made
     probes          decisions that were tried once on the starting state, those that reach most first
     start           the starting state; who tries something on it undoes that
+    of_fewer        the same decisions about the program with fewer layers, where some can be left out
     """
 
     facts: ProgramFacts
@@ -43,6 +45,7 @@ class DecisionSpace:
     kinds: Mapping[str, DecisionKind]
     probes: tuple[Probe, ...]
     start: Partitioning
+    of_fewer: DecisionSpace | None = None
     _probed: dict[Any, list[Option]] = field(default_factory=dict[Any, list[Option]], init=False, repr=False)
 
     @staticmethod
@@ -61,8 +64,15 @@ class DecisionSpace:
             partitioning.mesh.index(axis)
         facts, kinds = ProgramFacts.of(partitioning.program, given), registered_kinds()
         decisions = [d for kind in kinds.values() for d in kind.probed(facts, axes)]
-        probes = probe_each(partitioning, facts, kinds, decisions)
-        return DecisionSpace(facts, tuple(axes), dict(symmetric_to or {}), kinds, probes, partitioning)
+        fewer, probes, smaller = facts_of_fewer(partitioning, facts), None, None
+        by_groups = all(kinds[d.kind].goes_by_groups for d in decisions)
+        if fewer is not None and by_groups and fewer.has_all(decisions):
+            smaller = DecisionSpace(fewer, tuple(axes), dict(symmetric_to or {}), kinds, (), fewer.start(partitioning))
+            probes = probe_each(smaller.start, fewer, kinds, decisions)
+        if probes is None:
+            probes = probe_each(partitioning, facts, kinds, decisions) or ()
+        smaller = replace(smaller, probes=probes) if smaller is not None else None
+        return DecisionSpace(facts, tuple(axes), dict(symmetric_to or {}), kinds, probes, partitioning, smaller)
 
     @property
     def program(self) -> Program:
@@ -73,6 +83,11 @@ class DecisionSpace:
     def seeds(self) -> list[tuple[Decision, ...]]:
         """Sequences of decisions that a seeded search costs first."""
         return [seed for kind in self.kinds.values() for seed in kind.seeds(self.facts)]
+
+    def trying(self, decisions: Iterable[Decision]) -> DecisionSpace:
+        """The space to try decisions in: that of fewer layers where there is one and they go by groups; else this."""
+        by_groups = all(self.kind_of(decision).goes_by_groups for decision in decisions)
+        return self.of_fewer if self.of_fewer is not None and by_groups else self
 
     # ---- one decision: its kind answers
 

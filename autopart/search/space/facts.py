@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from autopart.core.actions import Action
+from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.search.space.loop_reads import LoopReads
 from autopart.search.space.priors import (
@@ -121,6 +122,14 @@ class ProgramFacts:
     def loop_reads(self) -> LoopReads:
         """What loops may hold whole although it is stored in parts."""
         return LoopReads.of(self.program, self.value_bytes)
+
+    def op_count(self, ops: np.ndarray) -> int:
+        """How many ops these are."""
+        return len(ops)
+
+    def holds_for_whole(self, partitioning: Partitioning) -> bool:
+        """True if a state of this program is one of the program that it was cut from, if it was."""
+        return True
 
     def has_dim(self, dim: int) -> bool:
         """True if some value of the program has this dim."""

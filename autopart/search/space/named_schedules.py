@@ -87,9 +87,15 @@ def registered_schedules() -> dict[str, NamedSchedule]:
 def found_schedules(space: DecisionSpace) -> list[Named]:
     """What the registered schedules find, in the order of their registration; empty ones are left out.
 
-    Raises `MeshError` for an axis that is not the space's.
+    They are shown the program with fewer layers, if there is one: a schedule that names single values there is shown
+    the whole program instead. Raises `MeshError` for an axis that is not the space's.
     """
-    found = [named for schedule in registered_schedules().values() for named in schedule.decisions(space)]
+    found: list[Named] = []
+    for schedule in registered_schedules().values():
+        shown = space.trying(())
+        named = list(schedule.decisions(shown))
+        alike = space.trying(d for one in named for d in one.decisions) is shown
+        found += named if alike else schedule.decisions(space)
     for named in found:
         _check_axes(space, named)
     return [named for named in found if named.decisions]

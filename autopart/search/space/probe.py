@@ -65,8 +65,11 @@ def probe_each(
     facts: ProgramFacts,
     kinds: Mapping[str, DecisionKind],
     decisions: Sequence[Decision],
-) -> tuple[Probe, ...]:
-    """Tries the decisions in turn, each from the state as it stands, which is left as it was."""
+) -> tuple[Probe, ...] | None:
+    """Tries the decisions in turn, each from the state as it stands, which is left as it was.
+
+    None where the program has fewer layers than the one that is asked about, and a decision leads them apart.
+    """
     shares = _Shares.of(facts)
     probes: list[Probe] = []
     seen: set[tuple[str, bytes, bytes]] = set()
@@ -78,6 +81,9 @@ def probe_each(
         before = _Axis.of(partitioning, shares.arguments, decision.axis)
         mark = partitioning.mark()
         if kinds[decision.kind].apply(facts, partitioning, decision):
+            if not facts.holds_for_whole(partitioning):
+                partitioning.undo(mark)
+                return None
             after = _Axis.of(partitioning, shares.arguments, decision.axis)
             effect = (decision.axis, after.mapping.tobytes(), after.dims.tobytes())
             gain = 1 - 1 / partitioning.mesh.shape[decision.axis]

@@ -43,7 +43,14 @@ class Combined:
 
 
 def combined(space: DecisionSpace, parts: Sequence[Named]) -> Combined:
-    """The parts in turn from the space's start, those that store state last."""
+    """The parts in turn from the space's start, those that store state last; tried with fewer layers where that says
+    what they do to the whole program."""
+    found = _combined(space.trying(d for part in parts for d in part.decisions), parts)
+    return found or _combined(space, parts) or Combined("", ())
+
+
+def _combined(space: DecisionSpace, parts: Sequence[Named]) -> Combined | None:
+    """None where the space is of fewer layers, and decisions lead these apart."""
     start = space.start
     mark = start.mark()
     kept: list[Named] = []
@@ -54,6 +61,8 @@ def combined(space: DecisionSpace, parts: Sequence[Named]) -> Combined:
             if done:
                 kept.append(part)
                 decisions += done
+        if not space.facts.holds_for_whole(start):
+            return None
         return Combined(label_of(kept), tuple(decisions), start.fingerprint)
     finally:
         start.undo(mark)

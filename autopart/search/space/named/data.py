@@ -166,7 +166,8 @@ def _conflicts_and_sums(space: DecisionSpace, decisions: Decisions) -> tuple[int
     """How many ops are in conflict after some decisions, and the bytes of pending sums."""
     with _decided(space, decisions) as partitioning:
         sums = bytes_in_sums(partitioning, space.facts.value_bytes, decisions[-1].axis)
-        return sum(len(undecided(partitioning, axis).op) for axis in range(len(partitioning.mesh.axis_names))), sums
+        axes = range(len(partitioning.mesh.axis_names))
+        return sum(space.facts.op_count(undecided(partitioning, axis).op) for axis in axes), sums
 
 
 @contextmanager
