@@ -27,9 +27,7 @@ def typed_steps(
         after = target if number + 1 == len(steps) else _type(source, over, step.after, pending, step.devices)
         seen = layout if step.view is None else step.view
         view = here if step.devices in (None, here.devices) else _type(source, over, seen, here.pending, step.devices)
-        gathered, sliced = (
-            ((), ()) if step.kind in ("all_permute", "all_reduce") else _changes(over, seen, step.after)
-        )
+        gathered, sliced = ((), ()) if step.kind in ("all_permute", "all_reduce") else _changes(over, seen, step.after)
         parts = group_axes(over, layout, here.devices, step)
         axes = spanned_axes(tuple(over.axes[a] for a in parts), over.mesh)
         yield Step(step.kind, here, after, view, gathered, sliced, axes, step.code, _on_several_dims(gathered, sliced))
