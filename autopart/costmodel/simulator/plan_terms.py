@@ -239,7 +239,7 @@ def _step_s(terms: PlanTerms, row: int, array: Sized, device: DeviceFigures, dim
         copied += _held_bytes(terms, k, array, device, dims)
     copy_s = (step.held_end - first) // 2 * device.launch_s + copied / device.memory_bytes_per_s
     waits = 0.0
-    if kind == ALL_REDUCE or kind == REDUCE_SCATTER:
+    if kind in (ALL_REDUCE, REDUCE_SCATTER):
         waits = min(link_s, collective_s(code, 1.0, step.mask, segments, device.fabrics, device.curves))
     return link_s + copy_s, waits
 
