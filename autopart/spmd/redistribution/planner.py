@@ -109,6 +109,8 @@ def _cheapest(
         pricing = StepPricing(problem, element_bytes, model)
         for steps in candidates(problem):
             offer(problem, pricing, steps)
+            if not pricing.tells_axes_apart and _is_one_exchange(steps):
+                break
             if pricing.tells_axes_apart:
                 for split in split_gathers(problem, steps):
                     offer(problem, pricing, split)
@@ -124,6 +126,15 @@ def _cheapest(
             f"no candidate from {source} to {target}: an all_to_all per prime and an all_permute is one"
         )
     return best
+
+
+def _is_one_exchange(steps: list[PlannedStep]) -> bool:
+    """Whether an all_to_all leaves the target, and nothing else is moved: no sequence costs less by Figure 11.
+
+    Whatever moves something last leaves the target or more, and costs what it leaves at least; and no single
+    collective moves fewer axes, as each that is exchanged is on another dim of the target.
+    """
+    return [s.kind for s in steps if s.kind != "all_slice"] == ["all_to_all"] == [s.kind for s in steps[-1:]]
 
 
 def _typed(p: PlanningProblem, steps: list[PlannedStep]) -> Iterator[Step]:
