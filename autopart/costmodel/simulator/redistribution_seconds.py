@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -123,15 +124,22 @@ def is_aligned(step: Step, device: Device) -> bool:
     those with 5, 10 or 20 rows, or with less than 128 columns, became an all_reduce and a slice. What is stacked works
     along a dim of its own.
     """
-    if step.stacked or step.kind not in ("reduce_scatter", "all_gather"):
-        return True
+    shards = shards_of(step)
     rows, minor = device.layout_tile
-    before, after = step.source.local_shape, step.target.local_shape
-    granule = {len(before) - 1: minor, len(before) - 2: rows}
-    shards = {d: min(a, b) for d, (a, b) in enumerate(zip(before, after, strict=True)) if a != b}
+    last = len(step.source.shape) - 1
+    granule = {last: minor, last - 1: rows}
     return all(size % granule.get(d, 1) == 0 for d, size in shards.items())
 
 
+def shards_of(step: Step) -> dict[int, int]:
+    """The size of a shard along each dim that a gather or reduce_scatter changes in place."""
+    if step.stacked or step.kind not in ("reduce_scatter", "all_gather"):
+        return {}
+    before, after = step.source.local_shape, step.target.local_shape
+    return {d: min(a, b) for d, (a, b) in enumerate(zip(before, after, strict=True)) if a != b}
+
+
+@lru_cache(maxsize=1 << 10)
 def group_segments(links: Links, axes: tuple[tuple[str, int], ...]) -> tuple[np.ndarray, int]:
     """Segments of a group whose members may be parts of mesh axes, minor segments first, and its mask."""
     rows, mask = [], 0

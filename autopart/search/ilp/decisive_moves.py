@@ -9,44 +9,42 @@ There are many pairs of labels, and a bound rises only by the prices of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
-from autopart.search.ilp.formulation import Move
+from autopart.core.kernels import allocating_kernel
 from autopart.search.ilp.labels import is_pending
 from autopart.search.ilp.lowered_moves import LeastMove
-from autopart.search.ilp.prices import moved_to
 from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.solver import PairwiseProblem
 from autopart.search.ilp.solver.ascent import Ascent
+from autopart.search.ilp.solver.dual import Messages
 from autopart.search.ilp.solver.network import Network, finite_network, network
 from autopart.search.ilp.solver.reduction import reduced
 
-NEAR, NEARLY = 3e-5, 1e-3
+NEAR, NEARLY = 3e-5, 3e-3
 """A pair of strategies that raises the least cost by at most the first share of it is nearly cheapest. Where there are
-such pairs, those up to the second share are asked for with them, as far as there is room."""
+such pairs, the moves of those up to the second share are asked for with them, as far as there is room."""
 
-TOGETHER = 4_000
-"""So many of the nearest pairs of strategies are asked for at a time; many of them make the same move."""
+TOGETHER = 8_000
+"""So many of the nearest moves are asked for at a time."""
 
-MANY = 100
-"""So many new moves of a cheapest choice are asked for before those of nearly cheapest ones."""
+FEW = 100
+"""Where fewer moves are nearly cheapest, those of a cheapest choice are asked for as well."""
 
-CLIMB, GUESS = 10, 1.05
-"""Steps of the messages before a choice is read off them, and what its cost is taken to be over the bound."""
+CLIMB = 10
+"""Steps of the messages before a choice is read off them."""
 
 
 def decisive_moves(model: Model) -> list[LeastMove]:
-    """The moves between unlike labels that have no price of a plan yet, and decide the bound: those of a cheapest
-    choice, and where most of these are known, those of nearly cheapest ones, the nearest first."""
+    """The moves between unlike labels that have no price of a plan yet, and decide the bound: those of nearly cheapest
+    choices, the nearest first; where these are few, those of a cheapest one too."""
     least = replace(model.least(), usage_limit=None)
-    taken = model.flow.taken_least(_cheap_choice(least).tolist())
-    found = dict.fromkeys(move for move in taken if move not in model.table.planned and _is_legal(move))
-    if len(found) < MANY:
-        found.update(dict.fromkeys(_nearly_taken(model, least)))
+    found = dict.fromkeys(_nearly_taken(model, least))
+    if len(found) < FEW:
+        taken = model.flow.taken_least(_cheap_choice(least).tolist())
+        found.update(dict.fromkeys(move for move in taken if move not in model.table.planned and _is_legal(move)))
     return list(found)
 
 
@@ -64,50 +62,58 @@ def _is_legal(move: LeastMove) -> bool:
     return not any(is_pending(t) and s != t for s, t in zip(source, target, strict=True))
 
 
-def _nearly_taken(model: Model, least: PairwiseProblem) -> Iterator[LeastMove]:
+def _nearly_taken(model: Model, least: PairwiseProblem) -> list[LeastMove]:
     """The moves of nearly cheapest pairs of strategies, by what messages leave on each edge and at its ends."""
     net, edge = finite_network(least)
-    ascent = Ascent(net)
-    flow, near = model.flow, list[_Near]()
+    ascent, flow, table = Ascent(net), model.flow, model.table
+    over, nearest = np.empty(len(net.edge_cost)), np.empty(len(net.u))
+    _over_least(net, ascent.messages, over, nearest)
+    most, rows, asked = NEARLY * abs(ascent.bound), list[np.ndarray](), list[np.ndarray]()
     for move in flow.moves:
         u, v = sorted((move.maker, move.reader))
-        if (u, v) in edge:
-            over = _over_least(net, ascent, edge[u, v])
-            near.append(_near(model, move, over if u == move.maker else over.T, NEARLY * abs(ascent.bound)))
-    over = np.sort(np.concatenate([each.over for each in near])) if near else np.zeros(0)
-    if not len(over) or over[0] > NEAR * abs(ascent.bound):
-        return
-    most = over[min(TOGETHER, len(over)) - 1]
-    for move, *pairs, over in near:
+        e = edge.get((u, v))
+        if e is None or nearest[e] > most:
+            continue
         left, read = flow.left(move), flow.read(move)
-        for i, j in np.column_stack(pairs)[over <= most].tolist():
-            yield flow.types[move.type_row], left[i], moved_to(left[i], read[j], move.stands), move.least
+        ends = (len(left), len(read)) if u == move.maker else (len(read), len(left))
+        pairs = over[net.edge_start[e] : net.edge_start[e + 1]].reshape(ends)
+        pairs = pairs if u == move.maker else pairs.T
+        near = np.nonzero(pairs <= most)
+        place = table.unplanned(flow.types[move.type_row], left, read, move.least, move.stands, near)
+        asked.append(pairs[near][place >= 0])
+        place = place[place >= 0]
+        rows.append(np.column_stack([np.full((len(place), 2), (move.type_row, move.least)), place]))
+    if not rows or not sum(map(len, rows)):
+        return []
+    moves, number = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
+    by_move = np.full(len(moves), np.inf)
+    np.minimum.at(by_move, number.reshape(-1), np.concatenate(asked))
+    if by_move.min() > NEAR * abs(ascent.bound):
+        return []
+    order = np.argsort(by_move, kind="stable")[:TOGETHER]
+    return [
+        (flow.types[type_row], *table.move_at(flow.types[type_row], place), row)
+        for type_row, row, place in moves[order].tolist()
+    ]
 
 
-class _Near(NamedTuple):
-    """Pairs of strategies of a move's maker and reader, and how much dearer than the least each is."""
-
-    move: Move
-    maker: np.ndarray
-    reader: np.ndarray
-    over: np.ndarray
-
-
-def _near(model: Model, move: Move, over: np.ndarray, most: float) -> _Near:
-    """The pairs up to so much over the least whose move has no price of a plan."""
-    flow, asked = model.flow, over <= most
-    if asked.any():
-        type_, left, read = flow.types[move.type_row], flow.left(move), flow.read(move)
-        asked &= model.table.unplanned(type_, left, read, move.least, move.stands)
-    maker, reader = np.nonzero(asked)
-    return _Near(move, maker, reader, over[maker, reader])
-
-
-def _over_least(net: Network, ascent: Ascent, e: int) -> np.ndarray:
-    """float64[strategies of u, of v]: how much dearer than the least each pair is, on the edge and at its ends."""
-    u, v, sent = int(net.u[e]), int(net.v[e]), ascent.messages
-    at_u, at_v = (sent.theta[net.start[n] : net.start[n + 1]] for n in (u, v))
-    cost = net.edge_cost[net.edge_start[e] : net.edge_start[e + 1]].reshape(len(at_u), len(at_v))
-    to_u, to_v = sent.to_u[net.u_start[e] : net.u_start[e + 1]], sent.to_v[net.v_start[e] : net.v_start[e + 1]]
-    left = cost - to_u[:, None] - to_v[None, :]
-    return left - left.min() + (at_u - at_u.min())[:, None] + (at_v - at_v.min())[None, :]
+@allocating_kernel
+def _over_least(net: Network, messages: Messages, over: np.ndarray, nearest: np.ndarray) -> None:
+    """over float64[entries of all edges]: how much dearer than the least each pair of strategies is, on the edge and at
+    its ends; nearest float64[edges]: the least of each edge."""
+    for e in range(len(net.u)):
+        u, v, begin = net.u[e], net.v[e], net.edge_start[e]
+        at_u, at_v = messages.theta[net.start[u] : net.start[u + 1]], messages.theta[net.start[v] : net.start[v + 1]]
+        least_u, least_v, least, width = at_u.min(), at_v.min(), np.inf, len(at_v)
+        to_u, to_v = messages.to_u[net.u_start[e] :], messages.to_v[net.v_start[e] :]
+        for a in range(len(at_u)):
+            for b in range(width):
+                left = net.edge_cost[begin + a * width + b] - to_u[a] - to_v[b]
+                over[begin + a * width + b] = left
+                least = min(least, left)
+        nearest[e] = np.inf
+        for a in range(len(at_u)):
+            for b in range(width):
+                at = begin + a * width + b
+                over[at] = over[at] - least + (at_u[a] - least_u) + (at_v[b] - least_v)
+                nearest[e] = min(nearest[e], over[at])

@@ -238,6 +238,8 @@ def least_shares(nodes: Nodes, statics: LoweringContext, is_product: np.ndarray)
 
 def scaled(times: float | Floats, seconds: Floats) -> Floats:
     """Infinite stays infinite, however rarely it is counted."""
+    if isinstance(times, float) and times > 0.0:
+        return times * seconds
     return np.where(np.isinf(seconds), np.inf, times * np.where(np.isinf(seconds), 0.0, seconds))
 
 

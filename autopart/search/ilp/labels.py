@@ -61,7 +61,7 @@ def local_dims(shape: tuple[int, ...], label: Label, sizes: Sequence[int]) -> li
 
 def divides(shape: tuple[int, ...], label: Label, sizes: Sequence[int]) -> bool:
     """True if a device holds a whole number of each dim."""
-    return all(n == int(n) for n in local_dims(shape, label, sizes))
+    return all(n.is_integer() for n in local_dims(shape, label, sizes))
 
 
 def legal_labels(shape: tuple[int, ...], choices: Sequence[Sequence[int]], sizes: Sequence[int]) -> list[Label]:

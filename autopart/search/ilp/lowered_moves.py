@@ -20,7 +20,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from autopart.core.mesh import Mesh
@@ -28,6 +28,16 @@ from autopart.core.op import TensorType
 from autopart.core.stretch import Stretch
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.lower_for_device import forms_for
+from autopart.costmodel.simulator.plan_terms import (
+    DeviceFigures,
+    PlanTerms,
+    ShapeClass,
+    Sized,
+    plan_terms,
+    shape_class,
+    shape_of,
+    terms_seconds,
+)
 from autopart.costmodel.simulator.redistribution_costs import plan_cost
 from autopart.search.ilp.label_steps import DEF, DEF_ALONE, WAIT
 from autopart.search.ilp.labels import Label, distributed_types, divides, in_tiles, is_pending, stretches_of
@@ -41,8 +51,9 @@ if TYPE_CHECKING:
 PAIRS_PER_JOB, LEAST_PER_JOB = 50, 1000
 """Pairs that a worker prices at a time: a tenth of a second; and for a bound, where they have parts in common."""
 
-TYPES = 1024
-"""Types of values whose prices a worker remembers; a large program has hundreds."""
+TYPES, MOVES = 1024, 1 << 16
+"""Types of values whose prices a worker remembers, and moves between labels whose plans it does; a large program has
+hundreds and tens of thousands."""
 
 Pair = tuple[TensorType, Label, Label]
 """A move of a value of a type from one label to another."""
@@ -80,6 +91,11 @@ class PlannedMoves:
         if any(is_pending(t) and s != t for s, t in zip(source, target, strict=True)):
             return math.inf, math.inf
         whole = combined = math.inf
+        if self._class is not None and not stretches_of(target):
+            for terms in _move_terms(self._class, source, target, self.links):
+                seconds, latency_s = terms_seconds(terms, self._sized, self._figures)
+                whole, combined = min(whole, seconds), min(combined, seconds - latency_s)
+            return whole, combined
         for from_ in distributed_types(self.type_.shape, source, self.mesh):
             for to in distributed_types(self.type_.shape, in_tiles(target), self.mesh):
                 priced = plan_cost(self._plan(from_, to, target), self.type_.element_bytes, self.links)
@@ -87,6 +103,21 @@ class PlannedMoves:
                 whole = min(whole, found)
                 combined = min(combined, found - (priced.latency_s if priced.combinable else 0.0))
         return whole, combined
+
+    @cached_property
+    def _class(self) -> ShapeClass | None:
+        """The arrays that have the same plans as these; None where plans are not by Figure 11, or move nothing."""
+        if self.cost != "elements" or self.forms is None or 0 in self.type_.shape:
+            return None
+        return shape_class(self.type_.shape, tuple(self.mesh.shape.items()))
+
+    @cached_property
+    def _sized(self) -> Sized:
+        return Sized.of(self.type_.shape, self.type_.element_bytes, self.links)
+
+    @cached_property
+    def _figures(self) -> DeviceFigures:
+        return DeviceFigures.of(self.links)
 
     def _plan(self, source: DistributedType, tiles: DistributedType, target: Label) -> Plan:
         element_bytes, cost, forms = self.type_.element_bytes, self.cost, self.forms
@@ -115,6 +146,16 @@ class PlannedMoves:
                     second = self.seconds(waits, target)[0] if waits != target else 0.0
                     best = min(best, first + second)
         return best
+
+
+@lru_cache(maxsize=MOVES)
+def _move_terms(class_: ShapeClass, source: Label, target: Label, links: Links) -> tuple[PlanTerms, ...]:
+    """The plan of arrays of a class between each two layouts of two labels."""
+    shape, mesh = shape_of(class_), links.mesh
+    targets = list(distributed_types(shape, target, mesh))
+    return tuple(
+        plan_terms(class_, from_, to, links) for from_ in distributed_types(shape, source, mesh) for to in targets
+    )
 
 
 @lru_cache(maxsize=TYPES)

@@ -82,7 +82,7 @@ class _Table:
     """The prices of one type; `unplanned` bool[5, labels, labels]: moves that are not priced as they are planned."""
 
     def __init__(self, job: PriceJob, seconds: np.ndarray):
-        self.place = {label: i for i, label in enumerate(job.labels)}
+        self.labels, self.place = job.labels, {label: i for i, label in enumerate(job.labels)}
         self.seconds = seconds.copy()
         codes = np.array(job.labels, np.int64).reshape(len(job.labels), -1)
         changed = codes[:, None, :] != codes[None, :, :]
@@ -144,11 +144,24 @@ class Prices:
         return self._known[key]
 
     def unplanned(
-        self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], which: int, stands: int
+        self,
+        type_: TensorType,
+        sources: Sequence[Label],
+        targets: Sequence[Label],
+        which: int,
+        stands: int,
+        pairs: tuple[np.ndarray, np.ndarray],
     ) -> np.ndarray:
-        """bool[sources, targets]: the moves that a lowering may make and whose least price is not that of its plan."""
+        """int64[pairs]: a number for the move of each pair of a source and a target; -1 where no lowering makes it, or
+        its least price is that of its plan."""
         place = self._moves(type_, sources, targets, stands)
-        return self._tables[type_].unplanned[which].reshape(-1)[place]
+        place = np.broadcast_to(place, (len(sources), len(targets)))[pairs]
+        return np.where(self._tables[type_].unplanned[which].reshape(-1)[place], place, -1)
+
+    def move_at(self, type_: TensorType, number: int) -> tuple[Label, Label]:
+        """The source and the target of that number."""
+        labels = self._tables[type_].labels
+        return labels[number // len(labels)], labels[number % len(labels)]
 
     def _moves(self, type_: TensorType, sources: Sequence[Label], targets: Sequence[Label], stands: int) -> np.ndarray:
         """int64[sources, targets]: where each move stands in the type's flat table."""

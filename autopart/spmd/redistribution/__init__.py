@@ -9,6 +9,7 @@
     device_map   types rewritten under another device map
     candidates   sequences in normal form
     axis_search  a shortest path over mesh axes, for costs that tell axes apart
+    shape_classes  shapes between which that tells no difference
     planner      the cheapest of all
     collective_cost  Figure 11, and seconds per axis
     emission     how a step is emitted: one collective between local regroupings

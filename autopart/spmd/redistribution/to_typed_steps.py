@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from autopart.spmd.redistribution.planned_steps import PlannedStep, group_axes
-from autopart.spmd.redistribution.planning_problem import PlanningProblem
 from autopart.spmd.redistribution.primes import PrimeAxes, PrimeLayout
 from autopart.spmd.redistribution.step import Step, spanned_axes
 from autopart.spmd.redistribution.types import DistributedType, SubAxis, merged
@@ -17,20 +16,20 @@ Change = tuple[tuple[int, tuple[SubAxis, ...]], ...]
 """(dim, axes minor to major) of each dim that a collective changes."""
 
 
-def typed_steps(p: PlanningProblem, steps: Sequence[PlannedStep]) -> Iterator[Step]:
-    """The planned steps from the problem's source to its target, as typed steps."""
-    here, layout, pending = p.source_type, p.source, p.source_type.pending
+def typed_steps(
+    over: PrimeAxes, source: DistributedType, target: DistributedType, steps: Sequence[PlannedStep]
+) -> Iterator[Step]:
+    """The steps that were planned from source to target `over` parts of axes, as typed steps."""
+    here, layout, pending = source, over.layout(source), source.pending
     for number, step in enumerate(steps):
         if step.parts:
-            pending = _still(p.axes, pending, step.parts)
-        after = p.target_type if number + 1 == len(steps) else _type(p, step.after, pending, step.devices)
+            pending = _still(over, pending, step.parts)
+        after = target if number + 1 == len(steps) else _type(source, over, step.after, pending, step.devices)
         seen = layout if step.view is None else step.view
-        view = here if step.devices in (None, here.devices) else _type(p, seen, here.pending, step.devices)
-        gathered, sliced = (
-            ((), ()) if step.kind in ("all_permute", "all_reduce") else _changes(p.axes, seen, step.after)
-        )
-        parts = group_axes(p.axes, layout, here.devices, step)
-        axes = spanned_axes(tuple(p.axes.axes[a] for a in parts), p.axes.mesh)
+        view = here if step.devices in (None, here.devices) else _type(source, over, seen, here.pending, step.devices)
+        gathered, sliced = ((), ()) if step.kind in ("all_permute", "all_reduce") else _changes(over, seen, step.after)
+        parts = group_axes(over, layout, here.devices, step)
+        axes = spanned_axes(tuple(over.axes[a] for a in parts), over.mesh)
         yield Step(step.kind, here, after, view, gathered, sliced, axes, step.code, _on_several_dims(gathered, sliced))
         here, layout = after, step.after
 
@@ -42,10 +41,10 @@ def _on_several_dims(gathered: Change, sliced: Change) -> bool:
 
 
 def _type(
-    p: PlanningProblem, layout: PrimeLayout, pending: Pending, devices: tuple[int, ...] | None
+    source: DistributedType, over: PrimeAxes, layout: PrimeLayout, pending: Pending, devices: tuple[int, ...] | None
 ) -> DistributedType:
-    axes = tuple(p.axes.minor_first(parts) for parts in layout)
-    return DistributedType(p.source_type.shape, axes, p.axes.mesh, pending, devices)
+    axes = tuple(over.minor_first(parts) for parts in layout)
+    return DistributedType(source.shape, axes, over.mesh, pending, devices)
 
 
 def _still(axes: PrimeAxes, pending: Pending, done: frozenset[int]) -> Pending:

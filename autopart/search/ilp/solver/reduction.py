@@ -182,26 +182,39 @@ def least_usage(problem: PairwiseProblem) -> float:
 def prune(state: Reduction, i: int) -> bool:
     """Drops strategies of node i that cannot be chosen, or need not be. True if one went."""
     legal = np.isfinite(state.cost[i])
-    for matrix in state.links[i].values():
-        legal &= np.isfinite(matrix).any(1)
+    links = [np.ascontiguousarray(matrix) for matrix in state.links[i].values()]
+    for matrix in links:
+        drop_forbidden(matrix, legal)
     if not legal.any():
         state.infeasible = f"node {i} has no strategy that its neighbours allow"
         return False
     changed = not legal.all()
     if changed:
         state.keep(i, np.flatnonzero(legal))
+        links = [np.ascontiguousarray(matrix) for matrix in state.links[i].values()]
     count = len(state.cost[i])
-    if count > 1 and count**2 * sum(m.shape[1] for m in state.links[i].values()) <= DOMINANCE_WORK:
+    if count > 1 and count**2 * sum(m.shape[1] for m in links) <= DOMINANCE_WORK:
         lead = state.cost[i][:, None] - state.cost[i][None, :]
         if state.counts(i):
             lead[state.usage[i][:, None] < state.usage[i][None, :]] = -np.inf
-        for matrix in state.links[i].values():
-            add_least_lead(np.ascontiguousarray(matrix), lead)
+        for matrix in links:
+            add_least_lead(matrix, lead)
         kept = undominated(lead)
         if len(kept) < count:
             state.keep(i, kept)
             changed = True
     return changed
+
+
+@kernel
+def drop_forbidden(matrix: Floats, legal: Ints) -> None:
+    """legal[a] becomes False where matrix[a] is infinite throughout."""
+    for a in range(matrix.shape[0]):
+        x = 0
+        while x < matrix.shape[1] and not np.isfinite(matrix[a, x]):
+            x += 1
+        if x == matrix.shape[1]:
+            legal[a] = False
 
 
 @kernel
