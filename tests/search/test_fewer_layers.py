@@ -20,8 +20,11 @@ from autopart.search.contract import two_matrices
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import Evaluator, SearchTask
 from autopart.search.jobs import Job
+from autopart.search.space import decision_space, named_schedules
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import DECISION_KINDS, Decision, DecisionKind, Option
+from autopart.search.space.named_schedules import Named, NamedSchedule, found_schedules
+from autopart.search.space.several_axes import combined
 from autopart.spmd.device_local import LoweringOptions
 from experiments.search_quality.programs import MESHES as LARGE
 from experiments.search_quality.programs import programs
@@ -240,3 +243,39 @@ def test_a_search_with_fewer_layers_finds_what_it_finds_with_all(monkeypatch):
     whole = step.act(partitionings[1], TacticContext())
     assert short.report["best"]["step_s"] == pytest.approx(whole.report["best"]["step_s"], rel=1e-9)
     assert list(short.actions) == list(whole.actions)
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=lambda mesh: f"{len(mesh.axis_names)} axes")
+def test_probes_and_named_schedules_are_those_of_the_whole_program(mesh, monkeypatch):
+    program = decoder(LAYERS)
+    short = DecisionSpace.of(Partitioning(program, mesh), mesh.axis_names)
+    monkeypatch.setattr(decision_space, "facts_of_fewer", lambda start, facts: None)
+    whole = DecisionSpace.of(Partitioning(program, mesh), mesh.axis_names)
+    assert short.of_fewer is not None
+    assert whole.of_fewer is None
+    assert [probe.decision for probe in short.probes] == [probe.decision for probe in whole.probes]
+    for one, other in zip(short.probes, whole.probes, strict=True):
+        assert dataclasses.astuple(one)[1:] == pytest.approx(dataclasses.astuple(other)[1:], rel=1e-12)
+    named = found_schedules(short)
+    assert named == found_schedules(whole)
+    pairs = [(one, other) for one in named for other in named if one.axes != other.axes]
+    found, expected = ([combined(space, pair) for pair in pairs] for space in (short, whole))
+    assert [(c.label, c.decisions) for c in found] == [(c.label, c.decisions) for c in expected]
+    assert len({c.state for c in found}) == len({c.state for c in expected})
+
+
+class TilesOneValue(NamedSchedule):
+    """Tiles one argument by its number, which is another one where layers are left out."""
+
+    def decisions(self, space):
+        value = int(space.program.arguments[-1])
+        return [Named("One", (Decision("value", value, 0, space.axes[0]),), (space.axes[0],))]
+
+
+def test_a_schedule_that_names_single_values_is_shown_the_whole_program(monkeypatch):
+    program, mesh = decoder(LAYERS), MESHES[0]
+    space = DecisionSpace.of(Partitioning(program, mesh), mesh.axis_names)
+    monkeypatch.setattr(named_schedules, "registered_schedules", lambda: {"One": TilesOneValue()})
+    [named] = found_schedules(space)
+    assert named.decisions[0].target == program.arguments[-1] != space.of_fewer.program.arguments[-1]
+    assert combined(space, [named]).decisions == named.decisions

@@ -1,7 +1,7 @@
 """MCTS: a tree search first, then refinement of the best, then recombination of what was climbed to; phase by phase.
 
     tree            from the best named schedules, until it idles or has had its share of the phase
-    refinement      climbs from the best state
+    refinement      climbs from the tree's best state, which need not be better than what was climbed to before
     recombination   climbs from parts of good states put together, in turn with more of the tree
 
 The order of everything is fixed by the seed: workers only make it faster.
@@ -24,9 +24,9 @@ from autopart.search.space.decisions import Decision
 SEEDS = 4
 """Schedules that the tree begins with, the best of those that were costed before: their decisions one by one."""
 
-FIRST = 200
-"""Evaluations of the first phase; each later one has as many as all before it, whatever the budget is: so a search
-begins as one with a smaller budget does, and ends no worse."""
+FIRST, GROWTH = 200, 5
+"""Evaluations of the first phase, and how many times as many there are after the next one, whatever the budget is: so a
+search begins as one with a smaller budget does, and ends no worse."""
 
 TREE_AGAIN = 0.25
 """Chance that the tree has the next wave, once recombination has begun."""
@@ -77,8 +77,9 @@ class MCTS:
             tree_ends = end - self.refinement * (end - begin)
             while problem.evaluations < tree_ends and tree.idle < self.idle and tree.wave():
                 pass
+            later.refine_from(tree.best)
             while problem.evaluations < end and not later.exhausted:
-                if random.random() >= TREE_AGAIN or not tree.wave():
+                if later.refines or random.random() >= TREE_AGAIN or not tree.wave():
                     later.wave()
             if later.exhausted:
                 return
@@ -89,4 +90,4 @@ def phases() -> Iterator[tuple[int, int]]:
     begin, end = 0, FIRST
     while True:
         yield begin, end
-        begin, end = end, 2 * end
+        begin, end = end, GROWTH * end

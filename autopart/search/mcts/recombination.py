@@ -17,7 +17,7 @@ import numpy as np
 
 from autopart.search.jobs import Job, State
 from autopart.search.mcts.tree import Tree
-from autopart.search.optimizers.refine import SINGLE, climb, refine_best
+from autopart.search.optimizers.refine import ALL, SINGLE, climb
 from autopart.search.problem import Problem
 from autopart.search.space.decisions import Decision, Option
 
@@ -46,7 +46,7 @@ class Recombination:
     """What was climbed to, from the best state of a tree on.
 
     parents    where climbs ended, the best first
-    until      states that are costed when refinement of the best is put off
+    until      states that are costed when a refinement is put off
     """
 
     def __init__(self, problem: Problem, tree: Tree, seeds: list[Decisions]):
@@ -55,6 +55,7 @@ class Recombination:
         self._seeds: list[Decisions] = [*seeds[:PARENTS], ()]
         self.parents, self.until = [problem.best], math.inf
         self._refined: State | None = None
+        self._under_way: list[tuple[State, set[Decisions]]] = []
         self._neighbours: set[Decisions] = set()
         self._climbed: set[int] = set()
         self._stale = 0
@@ -64,10 +65,21 @@ class Recombination:
         """True where new states are no longer found."""
         return self._stale >= STALE
 
+    @property
+    def refines(self) -> bool:
+        """True where the next wave refines."""
+        return bool(self._under_way) or self._refined is not self._problem.best
+
+    def refine_from(self, state: State) -> None:
+        """Has waves refine this state next, which need not be the best, before what was put off."""
+        if state.key not in self._climbed:
+            self._climbed.add(state.key)
+            self._under_way.append((state, set()))
+
     def wave(self) -> None:
-        """Refines the best state if it is new; then makes states of the parents, and climbs from one of them."""
-        if self._refined is not self._problem.best:
-            self._refine()
+        """Refines, also the best state if it is new; else makes states of the parents, and climbs from one of them."""
+        if self.refines:
+            self._refine(*(self._under_way.pop() if self._under_way else (self._problem.best, self._neighbours)))
             return
         start = self._start()
         if start is None:
@@ -75,14 +87,22 @@ class Recombination:
             return
         self._stale = 0
         self._climbed.add(start.key)
-        if self._refined is self._problem.best:
+        if not self.refines:
             self._keep(climb(self._problem, start, SINGLE, self._promise, wave=WAVE, patience=PATIENCE))
 
-    def _refine(self) -> None:
-        """Climbs from the best state in every direction, on from where that was put off."""
-        whole = refine_best(self._problem, self._promise, self._neighbours, self.until)
-        self._refined = self._problem.best if whole else None
-        self._keep(self._problem.best)
+    def _refine(self, state: State, tried: set[Decisions]) -> None:
+        """Climbs from a state in every direction; `tried` are the neighbours that were costed before it was put off.
+
+        No neighbour that was ever costed is better than the best state.
+        """
+        found = climb(self._problem, state, ALL, self._promise, tried=tried, until=self.until)
+        self._neighbours |= tried
+        if self._problem.evaluations >= self.until:
+            self._under_way.append((found, tried))
+            return
+        self._keep(found)
+        if found is self._problem.best:
+            self._refined = found
 
     def _start(self) -> State | None:
         """A state that was not climbed from: the best of a wave, or any."""

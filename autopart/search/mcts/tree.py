@@ -41,12 +41,16 @@ class TreeSettings(Protocol):
 
 
 class Tree:
-    """The state of one search: what it has expanded, and what it learned of single decisions."""
+    """The state of one search: what it has expanded, and what it learned of single decisions.
+
+    best    the best state that it has come to itself
+    """
 
     def __init__(self, problem: Problem, settings: TreeSettings):
         self.problem, self.settings = problem, settings
         self.graph, self.gains = Graph(problem.start), DecisionValues()
         self.scale = RewardNormaliser(self.graph.root.reward)
+        self.best = problem.start
         self.idle, self._jobs = 0, 0
 
     def seed(self, sequences: list[tuple[Decision, ...]]) -> None:
@@ -58,6 +62,7 @@ class Tree:
                 self._insert(job, states)
 
     def _insert(self, job: Job, states: tuple[State, ...]) -> None:
+        self._look_at(states)
         node, nodes, edges = self.graph.root, [], []
         for decision, state in zip(job.decisions, states, strict=True):
             node.expand()
@@ -100,6 +105,7 @@ class Tree:
             seed = (self.problem.seed << 32) + self._jobs
             jobs.append(Job(path.decisions, rollout=self.settings.rollout, seed=seed, bias=bias, stop=0.1))
         for path, states in zip(paths, self.problem.run(jobs), strict=True):
+            self._look_at(states)
             edge = path.edges[-1]
             edge.child = self.graph.node(states[0])
             self.learn(path.nodes[-1].state, states[0])
@@ -111,6 +117,9 @@ class Tree:
                 e.pending -= 1
             back_up(path.nodes, path.edges, max(map(reward_of, states)))
         self.idle = 0 if self.problem.best is not best else self.idle + len(paths)
+
+    def _look_at(self, states: tuple[State, ...]) -> None:
+        self.best = min((self.best, *states), key=lambda state: state.cost.rank)
 
     def learn(self, before: State, after: State) -> None:
         """What one more decision gained."""

@@ -33,15 +33,6 @@ def refine(problem: Problem, state: State, worth: Worth | None = None) -> State:
     return climb(problem, state, ALL, worth)
 
 
-def refine_best(problem: Problem, worth: Worth, tried: set[Decisions], until: float) -> bool:
-    """The same from the best state; False where it was put off, once so many states are costed.
-
-    `tried` has the neighbours of earlier ones, which are no better than the best, and is added to.
-    """
-    climb(problem, problem.best, ALL, worth, tried=tried, until=until)
-    return problem.evaluations < until
-
-
 def climb(
     problem: Problem,
     state: State,
