@@ -152,10 +152,13 @@ class PlannedMoves:
 def _move_terms(class_: ShapeClass, source: Label, target: Label, links: Links) -> tuple[PlanTerms, ...]:
     """The plan of arrays of a class between each two layouts of two labels."""
     shape, mesh = shape_of(class_), links.mesh
-    targets = list(distributed_types(shape, target, mesh))
-    return tuple(
-        plan_terms(class_, from_, to, links) for from_ in distributed_types(shape, source, mesh) for to in targets
-    )
+    ends = itertools.product(_layouts(shape, source, mesh), _layouts(shape, target, mesh))
+    return tuple(plan_terms(class_, from_, to, links) for from_, to in ends)
+
+
+@lru_cache(maxsize=MOVES)
+def _layouts(shape: tuple[int, ...], label: Label, mesh: Mesh) -> tuple[DistributedType, ...]:
+    return tuple(distributed_types(shape, label, mesh))
 
 
 @lru_cache(maxsize=TYPES)
