@@ -21,7 +21,7 @@ from autopart.costmodel.simulator.plan_terms import (
     terms_seconds,
 )
 from autopart.costmodel.simulator.redistribution_costs import plan_cost
-from autopart.search.ilp.labels import Label, distributed_types, divides
+from autopart.search.ilp.labels import Label, distributed_types, divides, without_ones
 from autopart.spmd.redistribution import plan
 from autopart.spmd.redistribution.shape_classes import smallest_shape
 
@@ -49,10 +49,9 @@ def test_terms_cost_what_the_plan_of_the_very_shape_costs(mesh: ap.Mesh):
         source, target = (label(random_, shape, mesh.axis_sizes, p) for p in (True, False))
         element_bytes, class_ = random_.choice((1, 2, 4)), shape_class(shape, named)
         looked_at = shape_of(class_)
-        ends, probes = (
-            itertools.product(distributed_types(of, source, mesh), distributed_types(of, target, mesh))
-            for of in (shape, looked_at)
-        )
+        ends = itertools.product(*(distributed_types(shape, each, mesh) for each in (source, target)))
+        fewer = (without_ones(shape, each) for each in (source, target))
+        probes = itertools.product(*(distributed_types(looked_at, each, mesh) for each in fewer))
         for (from_, to), probe in zip(ends, probes, strict=True):
             by_hand = plan_cost(
                 plan(from_, to, element_bytes=element_bytes, forms=forms_for(mesh)), element_bytes, links

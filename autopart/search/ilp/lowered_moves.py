@@ -40,7 +40,15 @@ from autopart.costmodel.simulator.plan_terms import (
 )
 from autopart.costmodel.simulator.redistribution_costs import plan_cost
 from autopart.search.ilp.label_steps import DEF, DEF_ALONE, WAIT
-from autopart.search.ilp.labels import Label, distributed_types, divides, in_tiles, is_pending, stretches_of
+from autopart.search.ilp.labels import (
+    Label,
+    distributed_types,
+    divides,
+    in_tiles,
+    is_pending,
+    stretches_of,
+    without_ones,
+)
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
 from autopart.spmd.redistribution.stretch_step import with_stretches
@@ -92,7 +100,8 @@ class PlannedMoves:
             return math.inf, math.inf
         whole = combined = math.inf
         if self._class is not None and not stretches_of(target):
-            for terms in _move_terms(self._class, source, target, self.links):
+            ends = (without_ones(self.type_.shape, label) for label in (source, target))
+            for terms in _move_terms(self._class, *ends, self.links):
                 seconds, latency_s = terms_seconds(terms, self._sized, self._figures)
                 whole, combined = min(whole, seconds), min(combined, seconds - latency_s)
             return whole, combined
