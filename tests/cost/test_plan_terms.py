@@ -52,11 +52,11 @@ def test_terms_cost_what_the_plan_of_the_very_shape_costs(mesh: ap.Mesh):
         ends = itertools.product(*(distributed_types(shape, each, mesh) for each in (source, target)))
         fewer = (without_ones(shape, each) for each in (source, target))
         probes = itertools.product(*(distributed_types(looked_at, each, mesh) for each in fewer))
-        for (from_, to), probe in zip(ends, probes, strict=True):
+        for (from_, to), (probe_from, probe_to) in zip(ends, probes, strict=True):
             by_hand = plan_cost(
                 plan(from_, to, element_bytes=element_bytes, forms=forms_for(mesh)), element_bytes, links
             )
-            terms = plan_terms(class_, *probe, links)
+            terms = plan_terms(class_, probe_from, probe_to, links)
             seconds, latency = terms_seconds(terms, Sized.of(shape, element_bytes, links), DeviceFigures.of(links))
             assert seconds == pytest.approx(by_hand.seconds + by_hand.copy_s, rel=1e-9), (shape, from_, to)
             assert latency == pytest.approx(by_hand.latency_s if by_hand.combinable else 0.0, rel=1e-9)
