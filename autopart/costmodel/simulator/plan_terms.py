@@ -73,7 +73,7 @@ class PlanTerms(NamedTuple):
 
 
 class Sized(NamedTuple):
-    """An array of a class; make it with `Sized.of`.
+    """An array of a class, without its dims of 1; make it with `Sized.of`.
 
     left      float64[rank]: what is left of each dim if axes cut all that they may
     granule   float64[rank]: elements of a layout tile along each dim
@@ -89,15 +89,16 @@ class Sized(NamedTuple):
     def of(shape: tuple[int, ...], element_bytes: float, links: Links) -> Sized:
         """The array on the devices of a mesh; none of its dims may be 0."""
         smallest = smallest_shape(shape, tuple(links.mesh.shape.items()))
+        more = np.array(shape, np.int64) != 1
         granule = np.ones(len(shape))
         granule[-2:] = links.device.layout_tile[-len(shape) :] if shape else ()
         left = np.array([n // m for n, m in zip(shape, smallest, strict=True)], np.float64)
-        return Sized(left, granule, float(math.prod(shape)), float(element_bytes))
+        return Sized(left[more], granule[more], float(math.prod(shape)), float(element_bytes))
 
 
 def shape_class(shape: tuple[int, ...], mesh: tuple[tuple[str, int], ...]) -> ShapeClass:
-    """The class of a shape without dims of 0."""
-    return tuple((m, n > m) for n, m in zip(shape, smallest_shape(shape, mesh), strict=True))
+    """The class of a shape without dims of 0; dims of 1 are left out."""
+    return tuple((m, n > m) for n, m in zip(shape, smallest_shape(shape, mesh), strict=True) if n != 1)
 
 
 def shape_of(class_: ShapeClass) -> tuple[int, ...]:

@@ -64,6 +64,12 @@ def divides(shape: tuple[int, ...], label: Label, sizes: Sequence[int]) -> bool:
     return all(n.is_integer() for n in local_dims(shape, label, sizes))
 
 
+def without_ones(shape: tuple[int, ...], label: Label) -> Label:
+    """The label of the array without its dims of 1: they are numbered anew."""
+    number = {code: 0 if n == 1 else code - shape[:code].count(1) for code, n in enumerate(shape, 1)}
+    return tuple(number.get(code, code) for code in label)
+
+
 def legal_labels(shape: tuple[int, ...], choices: Sequence[Sequence[int]], sizes: Sequence[int]) -> list[Label]:
     """Labels that divide a shape, by the codes that each axis may have; the whole value where nothing else does."""
     found = [label for label in itertools.product(*choices) if divides(shape, label, sizes)]

@@ -40,7 +40,15 @@ from autopart.costmodel.simulator.plan_terms import (
 )
 from autopart.costmodel.simulator.redistribution_costs import plan_cost
 from autopart.search.ilp.label_steps import DEF, DEF_ALONE, WAIT
-from autopart.search.ilp.labels import Label, distributed_types, divides, in_tiles, is_pending, stretches_of
+from autopart.search.ilp.labels import (
+    Label,
+    distributed_types,
+    divides,
+    in_tiles,
+    is_pending,
+    stretches_of,
+    without_ones,
+)
 from autopart.spmd.redistribution import DistributedType, Plan, plan
 from autopart.spmd.redistribution.forms import EmittedCost
 from autopart.spmd.redistribution.stretch_step import with_stretches
@@ -92,7 +100,8 @@ class PlannedMoves:
             return math.inf, math.inf
         whole = combined = math.inf
         if self._class is not None and not stretches_of(target):
-            for terms in _move_terms(self._class, source, target, self.links):
+            ends = (without_ones(self.type_.shape, label) for label in (source, target))
+            for terms in _move_terms(self._class, *ends, self.links):
                 seconds, latency_s = terms_seconds(terms, self._sized, self._figures)
                 whole, combined = min(whole, seconds), min(combined, seconds - latency_s)
             return whole, combined
@@ -152,10 +161,13 @@ class PlannedMoves:
 def _move_terms(class_: ShapeClass, source: Label, target: Label, links: Links) -> tuple[PlanTerms, ...]:
     """The plan of arrays of a class between each two layouts of two labels."""
     shape, mesh = shape_of(class_), links.mesh
-    targets = list(distributed_types(shape, target, mesh))
-    return tuple(
-        plan_terms(class_, from_, to, links) for from_ in distributed_types(shape, source, mesh) for to in targets
-    )
+    ends = itertools.product(_layouts(shape, source, mesh), _layouts(shape, target, mesh))
+    return tuple(plan_terms(class_, from_, to, links) for from_, to in ends)
+
+
+@lru_cache(maxsize=MOVES)
+def _layouts(shape: tuple[int, ...], label: Label, mesh: Mesh) -> tuple[DistributedType, ...]:
+    return tuple(distributed_types(shape, label, mesh))
 
 
 @lru_cache(maxsize=TYPES)

@@ -150,7 +150,7 @@ class Prices:
         targets: Sequence[Label],
         which: int,
         stands: int,
-        pairs: tuple[np.ndarray, np.ndarray],
+        pairs: tuple[np.ndarray, ...],
     ) -> np.ndarray:
         """int64[pairs]: a number for the move of each pair of a source and a target; -1 where no lowering makes it, or
         its least price is that of its plan."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from autopart.spmd.redistribution.axis_search import shortest_path, split_gathers
@@ -76,12 +76,12 @@ def _planned(
 
 
 @lru_cache(maxsize=1 << 16)
-def _by_elements(source: DistributedType, target: DistributedType) -> tuple[float, PrimeAxes, list[PlannedStep]]:
+def _by_elements(source: DistributedType, target: DistributedType) -> tuple[float, PrimeAxes, tuple[PlannedStep, ...]]:
     price, problem, steps = _cheapest(source, target, 1, Elements())
-    return price[0], problem.axes, steps
+    return price[0], problem.axes, tuple(steps)
 
 
-def _restored(small: Shrunk, steps: list[PlannedStep]) -> list[PlannedStep]:
+def _restored(small: Shrunk, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
     """The steps of the array whose dims were left out."""
     return [
         step._replace(

@@ -207,7 +207,7 @@ def prune(state: Reduction, i: int) -> bool:
 
 
 @kernel
-def drop_forbidden(matrix: Floats, legal: Ints) -> None:
+def drop_forbidden(matrix: Floats, legal: np.ndarray) -> None:
     """legal[a] becomes False where matrix[a] is infinite throughout."""
     for a in range(matrix.shape[0]):
         x = 0
