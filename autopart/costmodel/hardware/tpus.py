@@ -63,6 +63,7 @@ register_device(
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         hides_latency=False,
         source={
@@ -98,6 +99,7 @@ register_device(
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         hides_latency=False,
         source={
@@ -135,6 +137,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "275 T a chip in bf16 and int8 [G], 137 a core [L]",
@@ -169,6 +172,7 @@ register_device(
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "197 bf16, 393 int8 T [G]",
@@ -200,6 +204,7 @@ register_device(
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "459 bf16 and fp8 [G], 918 int8 [S]",
@@ -231,6 +236,7 @@ register_device(
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "918 bf16 and fp8, 1836 int8 [G]",
@@ -264,6 +270,7 @@ register_device(
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "2307 bf16, 4614 fp8 a chip of two devices [G]",

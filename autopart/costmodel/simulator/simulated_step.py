@@ -25,7 +25,7 @@ from autopart.costmodel.simulator.kernel_graph import KernelGraph
 from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, transposed_nodes
 from autopart.costmodel.simulator.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
-from autopart.costmodel.simulator.memory import live_bytes, live_ranges, place_outputs, plain_sizes
+from autopart.costmodel.simulator.memory import live_bytes, live_ranges, place_outputs, plain_sizes, stay_on_chip
 from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.narrow_moves import rounded_bytes
 from autopart.costmodel.simulator.order import order_neighbours
@@ -235,6 +235,7 @@ def run_step(
         scratch.times, step.timed, scratch.cache,
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
+    stay_on_chip(scratch.cache, buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
 
