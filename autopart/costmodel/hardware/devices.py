@@ -101,6 +101,7 @@ _FIELDS = {
     "units_in_turn": FLAG,
     "unhidden_share": number(0),
     "fed_at_hbm_rate": FLAG,
+    "assigns_on_chip": FLAG,
 }
 """What each field of a device may be, besides numbers, which must be positive."""
 
@@ -133,11 +134,13 @@ class Device:
     launch_s           fixed cost of a kernel; `matmul_launch_s` of a matmul or convolution
     matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
+    assigns_on_chip    its compiler says what lies there, so an array that never leaves it takes no memory
     around_matmul      what its compiler does with the ops around a matmul
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
-    selects_updates    its compiler makes a select of a scatter of one element to each row, which fuses
+    selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
+                       sum of products of one row with a matrix: both fuse
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.
@@ -165,6 +168,7 @@ class Device:
     matmul_tile: tuple[int, int, int] = (1, 1, 1)
     layout_tile: tuple[int, int] = (1, 1)
     on_chip_bytes: float = 0.0
+    assigns_on_chip: bool = False
     around_matmul: AroundMatmul = AroundMatmul()
     combine_bytes: float = 0.0
     hides_latency: bool = True

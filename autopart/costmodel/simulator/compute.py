@@ -14,8 +14,9 @@ Where the vector unit is fed at HBM's rate (`Device.fed_at_hbm_rate`), a kernel 
     a sum, a mask, a    as long again as if it also wrote, in f32, all that it walks through: only an f32 array that is
     bf16 array          left on the chip is free
 
-On a v5e, by libtpu 0.0.51, 4096 x 1024 f32 are 38,400 cycles of HBM. `3 x` takes 44,000 on the chip, `x y + 1` 82,500; a sum
-of `3 x` 76,500, be x on the chip or in HBM, a sum of `x y + 1` 114,500, `x > 1` 77,300, `3 x` in bf16 78,700. On v3 it is the same.
+On a v5e, by libtpu 0.0.51, 4096 x 1024 f32 are 38,400 cycles of HBM. `3 x` takes 44,000 on the chip, `x y + 1` 82,500;
+a sum of `3 x` 76,500, be x on the chip or in HBM, a sum of `x y + 1` 114,500, `x > 1` 77,300, `3 x` in bf16 78,700. A
+v3, all in HBM, has the same ratios.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from autopart.costmodel.hardware.devices import (
 )
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, STREAMED, KernelGraph
+from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, REDUCE, UPDATE
 from autopart.costmodel.simulator.slots import before
@@ -133,7 +135,7 @@ def _rooflines(graph: KernelGraph, leader: np.ndarray, nodes: Records, row: np.n
     for k in range(nodes.shape[0]):
         if graph.nodes.kind[k] == KERNEL and leader[k] == k:
             dtype, is_conv, fed_bytes = nodes.matrix_dtype[k], nodes.is_conv[k], nodes.hbm[k]
-            if row[FED] > 0 and nodes.work[k] == 0:
+            if row[FED] > 0 and nodes.work[k] == 0 and nodes.walked[k] > 0:
                 fed_bytes += nodes.on_chip[k] + max(0.0, nodes.walked[k] - nodes.left_f32[k])
             nodes.seconds[k] = roofline_s(
                 nodes.work[k], dtype, is_conv, nodes.vector[k], fed_bytes, nodes.largest[k], row
@@ -158,8 +160,8 @@ def _count_bytes(
     """Fills in the work of every kernel, and the bytes that pass HBM.
 
     nodes  hbm, largest: bytes that pass HBM, and those of one array; on_chip: bytes of reads that do not; walked: f32
-           bytes of the largest array that it walks through; left_f32: bytes of such arrays that it writes; work, vector,
-           matrix_dtype, is_conv: of all that runs in the kernel
+           bytes of the largest array that it walks through; left_f32: bytes of such arrays that it writes; work,
+           vector, matrix_dtype, is_conv: of all that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it
     """
@@ -170,7 +172,9 @@ def _count_bytes(
             nodes.work[head] += graph.nodes.matrix_work[k]
             nodes.vector[head] += graph.nodes.vector_flop[k]
             if copied[k] > 0:
-                nodes.hbm[head] += 2 * (copied[k] + graph.nodes.written[k])
+                nodes.hbm[head] += copy_traffic(
+                    program, local, graph.nodes.subject[k], copied[k] + graph.nodes.written[k]
+                )
             if graph.nodes.matrix_work[k] > 0:
                 nodes.matrix_dtype[head], nodes.is_conv[head] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
         in_place = False

@@ -40,6 +40,7 @@ class DeviceFacts(NamedTuple):
     row                      `device_row`
     hides_latency            the compiler orders for collectives, not for memory: neighbours keep their places
     narrows, joins, copies   `narrows_operands`, `joins_results`; `copies_updates` where layout copies are counted
+    assigns                  `assigns_on_chip`
     combine_bytes            of one combined collective, at most
     copy_bytes_per_s, round_bytes_per_s   at which copies are made, and arguments rounded
     """
@@ -49,6 +50,7 @@ class DeviceFacts(NamedTuple):
     narrows: bool
     joins: bool
     copies: bool
+    assigns: bool
     combine_bytes: float
     copy_bytes_per_s: float
     round_bytes_per_s: float
@@ -59,8 +61,8 @@ class DeviceFacts(NamedTuple):
         matmul, rate = device.around_matmul, device.hbm_bytes_per_s * device.hbm_efficiency
         return DeviceFacts(
             row, bool(device.hides_latency), bool(matmul.narrows_operands), bool(matmul.joins_results),
-            bool(matmul.copies_updates and layout_copies), float(device.combine_bytes), float(rate),
-            float(rate * device.stream_share),
+            bool(matmul.copies_updates and layout_copies), bool(device.assigns_on_chip), float(device.combine_bytes),
+            float(rate), float(rate * device.stream_share),
         )  # fmt: skip
 
 
@@ -235,7 +237,8 @@ def run_step(
         scratch.times, step.timed, scratch.cache,
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
-    stay_on_chip(scratch.cache, buffers)
+    if device.assigns:
+        stay_on_chip(scratch.cache, buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
 
