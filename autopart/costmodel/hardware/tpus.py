@@ -18,8 +18,8 @@ The units work in turn, by kernels of six programs for v3 and v5e: a matmul of 0
 of its result takes 1.27 ms [L]. Most matmuls take longer than that sum, by 0.1 to 0.4 of their HBM time:
 `unhidden_share` is 0.1, the low end, chosen by the totals of those programs.
 
-The vector unit is fed at HBM's rate, and a kernel without an f32 result takes as long as if it wrote one, on v3 and v5e [L];
-the others are taken to be alike.
+The vector unit is fed at HBM's rate, and a kernel without an f32 result takes as long as if it wrote one, on v3 and
+v5e [L]; the others are taken to be alike.
 
 A dimension closes to a ring on 16 (v5e, v6e) or every multiple of 4 (v4, v5p, v7) [G]; on v2 and v3 only where it
 spans the pod [M]. Two cores of a chip reach each other at half their HBM bandwidth: an assumption, no figure is
