@@ -2,6 +2,7 @@
 
 units in turn      matrix + vector, not the longer of them
 unhidden share     a share of the shorter of computing and moving is added
+fed                a kernel of the vector unit reads the chip no faster than HBM; without an f32 result, one pass more
 stream share       a kernel that reads one array, and multiplies nothing, gets a part of the memory's rate
 unfilled tiles     a product whose dims are shorter than a tile of the matrix unit does the work of a whole tile;
                    a convolution's features fill the last tile up, and taps of a window lie side by side where they fit
@@ -53,6 +54,55 @@ def test_a_kernel_that_reads_one_array_gets_the_rate_of_one_stream():
     reads_one = simulated(lambda x: jnp.sum(x, axis=0), f32(64 * N, N), device=name)
     reads_two = simulated(lambda x, y: jnp.sum(x + y, axis=0), f32(64 * N, N), f32(64 * N, N), device=name)
     assert reads_one.compute_s == pytest.approx(reads_two.compute_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("function", "passes"),
+    [
+        (lambda x, y: x * 2, 2),
+        (lambda x, y: x * y + 1, 3),
+        (lambda x, y: (x * 2).sum(0), 2),
+        (lambda x, y: (x * y + 1).sum(0), 3),
+        (lambda x, y: (x * 2).astype(jnp.bfloat16), 2.5),
+        (lambda x, y: (x * 2).astype(jnp.bfloat16).astype(jnp.float32).sum(0), 2),
+    ],
+)
+def test_a_kernel_without_an_f32_result_takes_as_long_as_if_it_wrote_one(function, passes):
+    """Passes of 65,536 x 1024 f32 through HBM as libtpu 0.0.51 counts them on v3 and v5e."""
+    name = plain_device("kernel_seconds_fed", fed_at_hbm_rate=True, vector_flop_per_s=1e18)
+    found = simulated(function, f32(64 * N, N), f32(64 * N, N), device=name)
+    assert found.compute_s == pytest.approx(passes * 64 * SQUARE / BYTES_PER_S, rel=0.01)
+
+
+def test_what_is_on_the_chip_is_read_no_faster_where_the_vector_unit_is_fed_at_the_rate_of_hbm():
+    def function(x):
+        return jnp.sort(x) * 2
+
+    free = plain_device("kernel_seconds_on_chip", on_chip_bytes=1e9)
+    fed = plain_device("kernel_seconds_on_chip_fed", on_chip_bytes=1e9, fed_at_hbm_rate=True)
+    seconds = [simulated(function, f32(64 * N, N), device=d).compute_s for d in (free, fed)]
+    assert seconds[1] - seconds[0] == pytest.approx(64 * SQUARE / BYTES_PER_S, rel=0.01)
+
+
+def test_features_with_a_window_of_their_own_take_a_tile_for_each_place():
+    def function(x, w):
+        how = dict(dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=128)
+        return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", **how)
+
+    run = simulated(function, f32(8, 32, 32, 128), f32(3, 3, 1, 128), device=device("tiles", matmul_tile=(8, 128, 128)))
+    work, flop = run.graph.nodes["matrix_work"].sum(), run.graph.nodes["matrix_flop"].sum()
+    assert work == pytest.approx(128 * flop)
+
+
+def test_a_row_times_a_matrix_for_each_place_of_a_batch_is_the_vector_units():
+    def function(q, k):
+        return jnp.einsum("bhd,bthd->bht", q, k)
+
+    few, many = (f32(8, 4, 64), f32(8, 256, 4, 64)), (f32(8, 2, 4, 64), f32(8, 256, 4, 64))
+    name = device("selects", selects_updates=True)
+    assert simulated(function, *few, device=name).graph.nodes["matrix_flop"].sum() == 0
+    rows = simulated(lambda q, k: jnp.einsum("bqhd,bthd->bqht", q, k), *many, device=name)
+    assert rows.graph.nodes["matrix_flop"].sum() > 0
 
 
 def test_a_matmul_reads_one_array_at_the_full_rate():

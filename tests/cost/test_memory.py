@@ -67,10 +67,16 @@ def test_expensive_value_is_kept_if_it_may_not_be_recomputed():
         first = jnp.sort(jnp.sort(e @ w))
         return first * (e @ x)
 
-    low = lowered(function, f32(N, N), f32(N, N))
+    low = lowered(function, f32(N, N), f32(N, N), mesh=ap.Mesh({"x": 1}, device="tpu_v3"))
     again, kept = (estimate(low.program, options=SimulatorOptions(recompute=r)) for r in (True, False))
     assert between(kept) > between(again)
     assert kept.compute_s != again.compute_s
+
+
+@pytest.mark.parametrize(("device", "held"), [("tpu_v5e", 0), ("tpu_v3", SQUARE), ("h100", SQUARE)])
+def test_what_never_leaves_the_chip_takes_no_memory_where_the_compiler_says_what_lies_there(device, held):
+    mesh = ap.Mesh({"x": 1}, device=device)
+    assert between(peak(lambda x, w: jnp.sort(jnp.sort(x) + w), f32(N, N), f32(N, N), mesh=mesh)) == held
 
 
 def test_loop_carry_is_counted_once_however_often_it_runs():

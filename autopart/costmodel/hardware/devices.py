@@ -100,6 +100,8 @@ _FIELDS = {
     "selects_updates": FLAG,
     "units_in_turn": FLAG,
     "unhidden_share": number(0),
+    "fed_at_hbm_rate": FLAG,
+    "assigns_on_chip": FLAG,
 }
 """What each field of a device may be, besides numbers, which must be positive."""
 
@@ -127,14 +129,18 @@ class Device:
     units_in_turn      its compiler does a kernel's vector work before and after the matrix unit's, not beside it
     unhidden_share     share of the shorter of a kernel's computing and its moving of bytes that nothing hides: the
                        first tiles come before any work, the last ones go after it
+    fed_at_hbm_rate    its vector unit reads what is on the chip no faster than HBM, and takes as long again where it
+                       writes no f32 array of what it walks through (`costmodel/simulator/compute.py`)
     launch_s           fixed cost of a kernel; `matmul_launch_s` of a matmul or convolution
     matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
+    assigns_on_chip    its compiler says what lies there, so an array that never leaves it takes no memory
     around_matmul      what its compiler does with the ops around a matmul
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
-    selects_updates    its compiler makes a select of a scatter of one element to each row, which fuses
+    selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
+                       sum of products of one row with a matrix: both fuse
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.
@@ -156,11 +162,13 @@ class Device:
     conv_efficiency: float | None = None
     units_in_turn: bool = False
     unhidden_share: float = 0.0
+    fed_at_hbm_rate: bool = False
     launch_s: float = 1e-6
     matmul_launch_s: float = 1e-6
     matmul_tile: tuple[int, int, int] = (1, 1, 1)
     layout_tile: tuple[int, int] = (1, 1)
     on_chip_bytes: float = 0.0
+    assigns_on_chip: bool = False
     around_matmul: AroundMatmul = AroundMatmul()
     combine_bytes: float = 0.0
     hides_latency: bool = True
@@ -259,7 +267,8 @@ def device(name: str) -> Device:
     STREAM,
     IN_TURN,
     UNHIDDEN,
-) = range(len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 15)
+    FED,
+) = range(len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 16)
 
 
 def device_row(d: Device) -> np.ndarray:
@@ -268,4 +277,5 @@ def device_row(d: Device) -> np.ndarray:
     rates = [d.peak(c) * d.efficiency(c) for c in DTYPE_CLASSES]
     hbm_rate, tiles = d.hbm_bytes_per_s * d.hbm_efficiency, (*d.matmul_tile, *d.layout_tile)
     rest = (d.vector_rate, hbm_rate, d.launch_s, d.matmul_launch_s, conv_share, *tiles, d.hbm_bytes, d.on_chip_bytes)
-    return np.array([*rates, *rest, hbm_rate * d.stream_share, d.units_in_turn, d.unhidden_share], np.float64)
+    flags = (d.units_in_turn, d.unhidden_share, d.fed_at_hbm_rate)
+    return np.array([*rates, *rest, hbm_rate * d.stream_share, *flags], np.float64)

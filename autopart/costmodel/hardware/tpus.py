@@ -18,6 +18,9 @@ The units work in turn, by kernels of six programs for v3 and v5e: a matmul of 0
 of its result takes 1.27 ms [L]. Most matmuls take longer than that sum, by 0.1 to 0.4 of their HBM time:
 `unhidden_share` is 0.1, the low end, chosen by the totals of those programs.
 
+The vector unit is fed at HBM's rate, and a kernel without an f32 result takes as long as if it wrote one, on v3 and
+v5e [L]; the others are taken to be alike.
+
 A dimension closes to a ring on 16 (v5e, v6e) or every multiple of 4 (v4, v5p, v7) [G]; on v2 and v3 only where it
 spans the pod [M]. Two cores of a chip reach each other at half their HBM bandwidth: an assumption, no figure is
 published, except v7 whose die-to-die link is six ICI links [M].
@@ -63,6 +66,7 @@ register_device(
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         hides_latency=False,
         source={
@@ -98,6 +102,7 @@ register_device(
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         hides_latency=False,
         source={
@@ -130,11 +135,13 @@ def _tpu_v4(name: str, cores: int) -> Device:
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB * share,
+        assigns_on_chip=True,
         around_matmul=XLA_TPU,
         strided_collectives=True,
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "275 T a chip in bf16 and int8 [G], 137 a core [L]",
@@ -164,11 +171,13 @@ register_device(
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
+        assigns_on_chip=True,
         around_matmul=XLA_TPU,
         strided_collectives=True,
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "197 bf16, 393 int8 T [G]",
@@ -195,11 +204,13 @@ register_device(
         matmul_tile=TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
+        assigns_on_chip=True,
         around_matmul=XLA_TPU,
         strided_collectives=True,
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "459 bf16 and fp8 [G], 918 int8 [S]",
@@ -226,11 +237,13 @@ register_device(
         matmul_tile=(8, 256, 256),
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB,
+        assigns_on_chip=True,
         around_matmul=XLA_TPU,
         strided_collectives=True,
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "918 bf16 and fp8, 1836 int8 [G]",
@@ -259,11 +272,13 @@ register_device(
         matmul_tile=(8, 256, 256),
         layout_tile=(8, 128),
         on_chip_bytes=64 * MIB,
+        assigns_on_chip=True,
         around_matmul=XLA_TPU,
         strided_collectives=True,
         selects_updates=True,
         units_in_turn=True,
         unhidden_share=0.1,
+        fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "2307 bf16, 4614 fp8 a chip of two devices [G]",

@@ -101,6 +101,19 @@ def copied_bytes(
 
 
 @kernel
+def copy_traffic(program: ProgramArrays, local: LocalArrays, op: int, copied: float) -> float:
+    """Bytes that copies of `copied` bytes move, into the layout of what the op makes or back from it.
+
+    Rows that are padded in one of the two layouts are not in the other.
+    """
+    result, plain_share = program.result_ptr[op], 1.0
+    if program.values.in_rows[result] and local.values.native_bytes[result] > 0:
+        plain = local.values.native_elements[result] * program.values.element_bytes[result]
+        plain_share = plain / local.values.native_bytes[result]
+    return copied * (1.0 + plain_share)
+
+
+@kernel
 def output_copies(
     program: ProgramArrays,
     local: LocalArrays,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
     KERNEL,
@@ -269,6 +269,14 @@ def place_outputs(
                 buffers.bytes[buffer] = 0.0
             else:
                 buffers.end[buffer] = min(buffers.end[buffer], max(buffers.made[buffer], buffers.last[argument]))
+
+
+@kernel
+def stay_on_chip(cache: Records, buffers: Buffers) -> None:
+    """Gives no memory to buffers that never leave the chip: `cache` as `kernel_seconds` leaves it."""
+    for buffer in range(buffers.bytes.shape[0]):
+        if cache.written_by[buffer] >= 0:
+            buffers.bytes[buffer] = 0.0
 
 
 @kernel

@@ -16,6 +16,7 @@ What an op is stands beside its rule (`core/ops/traits.py`); no kind of op is na
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -68,6 +69,11 @@ EXPENSIVE = 2
 
 SELECTED = Elementwise(weight=3)
 """An update of one element in each row, compiled as a select: compare the place, add the element, take one of two."""
+
+
+SUMMED = Reduction(flop=lambda spec: 2 * largest(spec.operands))
+"""A product of one row with a matrix for each place of a batch, the query of a token with its cache: a multiplication
+and a sum of the vector unit, not the matrix unit. libtpu 0.0.51 on v5e makes that of attention while decoding."""
 
 
 class SpecCosts(NamedTuple):
@@ -146,8 +152,19 @@ def spec_costs(program: Program, selects_updates: bool) -> SpecCosts:
 
 def _compiled_as(traits: Traits, spec: OpSpec, selects_updates: bool) -> Traits:
     """The traits of what the compiler makes of an op."""
-    selected = selects_updates and isinstance(traits, Update) and traits.one_per_row(spec)
-    return SELECTED if selected else traits
+    if selects_updates and isinstance(traits, Update) and traits.one_per_row(spec):
+        return SELECTED
+    return SUMMED if selects_updates and isinstance(traits, Matmul) and _one_row_each(traits, spec) else traits
+
+
+def _one_row_each(traits: Matmul, spec: OpSpec) -> bool:
+    """True for products along batch dims in which an operand has nothing but those and what is summed."""
+    if traits.sides is None or not traits.sides(spec).batch:
+        return False
+    flop, result = traits.flop(spec), spec.results[0]
+    summed = flop / 2 / max(1.0, largest((result,)))
+    each = math.prod(result.shape[d] for d in traits.sides(spec).batch) * summed
+    return any(largest((operand,)) == each for operand in spec.operands)
 
 
 def op_class(spec: OpSpec) -> int:

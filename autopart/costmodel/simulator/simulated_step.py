@@ -25,7 +25,7 @@ from autopart.costmodel.simulator.kernel_graph import KernelGraph
 from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, transposed_nodes
 from autopart.costmodel.simulator.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
-from autopart.costmodel.simulator.memory import live_bytes, live_ranges, place_outputs, plain_sizes
+from autopart.costmodel.simulator.memory import live_bytes, live_ranges, place_outputs, plain_sizes, stay_on_chip
 from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.narrow_moves import rounded_bytes
 from autopart.costmodel.simulator.order import order_neighbours
@@ -40,6 +40,7 @@ class DeviceFacts(NamedTuple):
     row                      `device_row`
     hides_latency            the compiler orders for collectives, not for memory: neighbours keep their places
     narrows, joins, copies   `narrows_operands`, `joins_results`; `copies_updates` where layout copies are counted
+    assigns                  `assigns_on_chip`
     combine_bytes            of one combined collective, at most
     copy_bytes_per_s, round_bytes_per_s   at which copies are made, and arguments rounded
     """
@@ -49,6 +50,7 @@ class DeviceFacts(NamedTuple):
     narrows: bool
     joins: bool
     copies: bool
+    assigns: bool
     combine_bytes: float
     copy_bytes_per_s: float
     round_bytes_per_s: float
@@ -59,8 +61,8 @@ class DeviceFacts(NamedTuple):
         matmul, rate = device.around_matmul, device.hbm_bytes_per_s * device.hbm_efficiency
         return DeviceFacts(
             row, bool(device.hides_latency), bool(matmul.narrows_operands), bool(matmul.joins_results),
-            bool(matmul.copies_updates and layout_copies), float(device.combine_bytes), float(rate),
-            float(rate * device.stream_share),
+            bool(matmul.copies_updates and layout_copies), bool(device.assigns_on_chip), float(device.combine_bytes),
+            float(rate), float(rate * device.stream_share),
         )  # fmt: skip
 
 
@@ -235,6 +237,8 @@ def run_step(
         scratch.times, step.timed, scratch.cache,
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
+    if device.assigns:
+        stay_on_chip(scratch.cache, buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
 

@@ -1,6 +1,6 @@
 """Models as users of flax, equinox and haiku write them: programs that no rule of this project was made for.
 
-    vit, mixer, towers, bert, gpt, resnet, conformer, lstm, moe, llama, mamba
+    vit, mixer, towers, bert, gpt, resnet, convnext, wavenet, conformer, lstm, moe, llama, mamba
                     `training(...) -> Training`: a step with an optimizer of optax, and abstract arguments
     train_states    a GPT, a ViT and a Mixer around flax's `TrainState`; `Model`, with schedules that people write
     released        models of released packages, at the sizes they have; `MODELS`: name -> what builds a step

@@ -68,9 +68,15 @@ def _sides(spec: OpSpec) -> Sides:
     """Input and output features; those of the kernel where the window is larger than the result.
 
     Such a convolution is another one's gradient with respect to its kernel: what is summed over, the images and their
-    places, streams through the matrix unit as it does in the other one. The features of groups lie in no one tile.
+    places, streams through the matrix unit as it does in the other one. The features of groups lie in no one tile: of
+    groups of one feature each tap is one row of a tile.
     """
     numbers = spec.attributes["dimension_numbers"]
+    if (
+        spec.attributes["feature_group_count"] > 1
+        and spec.operands[1].shape[numbers["kernel_input_feature_dimension"]] == 1
+    ):
+        return Sides(columns=(numbers["output_feature_dimension"],), taps=0)
     if spec.attributes["feature_group_count"] != 1 or spec.attributes["batch_group_count"] != 1:
         return Sides()
     windows, columns = _windows(spec), (numbers["output_feature_dimension"],)
