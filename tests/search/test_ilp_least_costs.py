@@ -64,6 +64,23 @@ def windows(image, kernel, strided):
     return made, made[:, 1:] - made[:, :-1], jnp.roll(made, 1, axis=2) + made[:, ::-1]
 
 
+def depthwise(image, kernel, wide):
+    """A window for each feature, a mask, and what of it is small; as in a ConvNeXt."""
+    dims = ("NHWC", "HWIO", "NHWC")
+    made = jax.lax.conv_general_dilated(
+        image, kernel, (1, 1), "SAME", dimension_numbers=dims, feature_group_count=image.shape[-1]
+    )
+    hidden = jax.nn.gelu(made @ wide)
+    return hidden @ wide.T + image, made > 0, hidden.mean((1, 2)), made.astype(jnp.bfloat16)
+
+
+def query(token, keys, values, new):
+    """One token's attention over a cache, and the cache with one row more."""
+    scores = jnp.einsum("bhd,bhtd->bht", token, keys)
+    out = jnp.einsum("bht,bhtd->bhd", jax.nn.softmax(scores), values)
+    return out, jax.lax.dynamic_update_slice(keys, new[:, :, None], (0, 0, 5, 0)), jnp.argmax(out.reshape(64, -1), -1)
+
+
 LAYER = {name: f32(128, 8, 16) for name in "qkv"} | {"o": f32(8, 16, 128), "g": f32(128)}
 LAYER |= {"up": f32(128, 512), "down": f32(512, 128)}
 
@@ -82,6 +99,12 @@ PROGRAMS |= {
         lambda x, w, v: (lambda h: (h + jnp.tanh(h @ v), h.sum(-1), (h * 2).max(0)))(x + x @ w),
         (f32(2048, 512), f32(512, 512), f32(512, 512)),
     ),
+    "depthwise": (depthwise, (f32(16, 32, 32, 128), f32(7, 7, 1, 128), f32(128, 512))),
+    "depthwise_backwards": (
+        jax.grad(lambda kernels, image: sum((y.astype(jnp.float32) ** 2).sum() for y in depthwise(image, *kernels))),
+        ((f32(7, 7, 1, 128), f32(128, 512)), f32(16, 32, 32, 128)),
+    ),
+    "query": (query, (f32(64, 8, 64), f32(64, 8, 512, 64), f32(64, 8, 512, 64), f32(64, 8, 64))),
     "no_elements": (lambda x, w: jnp.tanh(x @ w) + w.sum(0), (f32(512, 0), f32(0, 256))),
 }
 
@@ -132,7 +155,18 @@ def shares_of_states(start: Partitioning, states: int, seed: int = 0) -> np.ndar
 
 # ---- ops
 
-PROMPT = ("attention", "messages", "normalise", "layer", "scanned", "residual", "windows", "no_elements")
+PROMPT = (
+    "attention",
+    "messages",
+    "normalise",
+    "layer",
+    "scanned",
+    "residual",
+    "windows",
+    "depthwise",
+    "query",
+    "no_elements",
+)
 
 
 @pytest.mark.parametrize("device", DEVICES)
