@@ -22,7 +22,7 @@ from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Reco
 from autopart.costmodel.simulator.combine import Batches, combine_reductions
 from autopart.costmodel.simulator.compute import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
 from autopart.costmodel.simulator.kernel_graph import KernelGraph
-from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, transposed_nodes
+from autopart.costmodel.simulator.layout_copies import cache_copies, copied_bytes, output_copies, transposed_nodes
 from autopart.costmodel.simulator.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import live_bytes, live_ranges, place_outputs, plain_sizes, stay_on_chip
@@ -260,6 +260,7 @@ def _copies(
             program, local, graph, moves.plan_rows, moves.figures, scratch.maker, scratch.gathered,
             scratch.traffic,
         )  # fmt: skip
+        cache_copies(program, local, graph, scratch.traffic)
     else:
         for k in range(transposed.shape[0]):
             transposed[k], copied[k], scratch.traffic[k] = False, 0.0, 0.0
