@@ -21,6 +21,7 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.program import Program
 from autopart.costmodel.simulator.batch_layouts import outer_dims
+from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
@@ -50,7 +51,7 @@ class ProgramArrays(NamedTuple):
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`)
+             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`)
     uses     operands, use_op, use_scope, use_position (as in `Program`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
@@ -101,7 +102,9 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
     for inner in program.inner_scopes.values():
         if program.scopes[inner[0]].kind == "condition":
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
-    constant, outer = costs["is_constant"][spec], outer_dims(program, costs["op_class"][spec])
+    constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
+    cached, outer_of_sums = caches(program, op_class)
+    outer = outer_dims(program, op_class, outer_of_sums)
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
@@ -136,7 +139,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             is_splat=constant[program.value_op],
             is_donated=is_donated,
             is_output=is_output,
-            in_rows=in_rows(program, costs["op_class"][spec]),
+            in_rows=cached | in_rows(program, op_class),
         ),
         uses=records(
             operands=program.operands,
@@ -375,7 +378,7 @@ def _op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> Non
             in_step = held.values.native_elements[result]
             vector = program.ops.weight[op] * in_step
         elif kind in (REDUCE, OPAQUE):
-            vector = program.ops.weight[op] * _largest(held, first, end, 0.0)
+            vector = program.ops.weight[op] * _largest_walked(program, held, first, end)
             if kind == REDUCE:
                 in_step = _largest(held, first, end, 0.0)
         elif kind == UPDATE:
@@ -391,6 +394,19 @@ def _largest(held: LocalArrays, first: int, end: int, least: float) -> float:
     for use in range(first, end):
         least = max(least, held.uses.use_elements[use])
     return least
+
+
+@kernel
+def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: int) -> float:
+    """The same with the elements that fill up short rows where these lie side by side."""
+    largest = 0.0
+    for use in range(first, end):
+        value, elements = program.uses.operands[use], held.uses.use_elements[use]
+        if program.values.in_rows[value] and held.values.settled_elements[value] > 0:
+            plain = held.values.settled_elements[value] * program.values.element_bytes[value]
+            elements *= held.values.row_bytes[value] / plain
+        largest = max(largest, elements)
+    return largest
 
 
 @kernel

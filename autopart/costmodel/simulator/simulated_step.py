@@ -17,15 +17,22 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import Device
+from autopart.costmodel.hardware.devices import ON_CHIP, Device
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.combine import Batches, combine_reductions
 from autopart.costmodel.simulator.compute import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
 from autopart.costmodel.simulator.kernel_graph import KernelGraph
-from autopart.costmodel.simulator.layout_copies import copied_bytes, output_copies, transposed_nodes
+from autopart.costmodel.simulator.layout_copies import cache_copies, copied_bytes, output_copies, transposed_nodes
 from autopart.costmodel.simulator.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
-from autopart.costmodel.simulator.memory import live_bytes, live_ranges, place_outputs, plain_sizes, stay_on_chip
+from autopart.costmodel.simulator.memory import (
+    caches_on_chip,
+    live_bytes,
+    live_ranges,
+    place_outputs,
+    plain_sizes,
+    stay_on_chip,
+)
 from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.narrow_moves import rounded_bytes
 from autopart.costmodel.simulator.order import order_neighbours
@@ -239,6 +246,7 @@ def run_step(
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:
         stay_on_chip(scratch.cache, buffers)
+        caches_on_chip(program, local, device.row[ON_CHIP], buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
 
@@ -260,6 +268,7 @@ def _copies(
             program, local, graph, moves.plan_rows, moves.figures, scratch.maker, scratch.gathered,
             scratch.traffic,
         )  # fmt: skip
+        cache_copies(program, local, graph, scratch.traffic)
     else:
         for k in range(transposed.shape[0]):
             transposed[k], copied[k], scratch.traffic[k] = False, 0.0, 0.0
