@@ -44,8 +44,8 @@ def caches(program: Program, op_class: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """
     none = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.int32)
     specs = np.array([isinstance(traits_of(spec), Matmul) for spec in program.specs], np.bool_)
-    sums = np.flatnonzero(specs[program.op_spec] & (op_class == REDUCE))
-    if not len(sums):
+    sums = np.flatnonzero(specs[program.op_spec] & (op_class == REDUCE)).tolist()
+    if not sums:
         return none
     carried, followed = _carried(program), np.zeros(program.value_count, np.int32)
     followed[carried > 0] = carried[carried > 0]
@@ -53,7 +53,7 @@ def caches(program: Program, op_class: np.ndarray) -> tuple[np.ndarray, np.ndarr
     read = [max(followed[program.operands[_uses(program, op)]], default=0) for op in sums]
     is_cache = np.isin(followed, [mark for mark in read if mark > 0])
     outer = none[1]
-    for op, mark in zip(sums.tolist(), read, strict=True):
+    for op, mark in zip(sums, read, strict=True):
         if mark > 0:
             outer[program.result_ptr[op]] = _places(program.spec(op))
     return is_cache, outer
