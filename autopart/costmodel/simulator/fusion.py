@@ -226,11 +226,13 @@ def _rounds_for_products(program: ProgramArrays, leaves: Leaves, value: int) -> 
 
 @kernel
 def _only_products_read(program: ProgramArrays, value: int) -> bool:
-    """True if all that reads a value, or a view of it, is a matrix product or convolution."""
+    """True if all that reads a value, or a view or transpose of it, is a matrix product or convolution."""
     for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
         reader = program.uses.use_op[program.user[i]]
         seen = program.result_ptr[reader]
-        while program.ops.is_view[reader] and program.user_ptr[seen + 1] - program.user_ptr[seen] == 1:
+        while (program.ops.is_view[reader] or program.ops.turns[reader]) and program.user_ptr[
+            seen + 1
+        ] - program.user_ptr[seen] == 1:
             reader = program.uses.use_op[program.user[program.user_ptr[seen]]]
             seen = program.result_ptr[reader]
         if program.ops.op_class[reader] != MATMUL and program.ops.op_class[reader] != CONV:
