@@ -248,12 +248,13 @@ def _ends_product(program: ProgramArrays, buffer: int, value: int) -> bool:
     kind = program.ops.op_class[program.values.value_op[buffer]]
     if kind != MATMUL and kind != CONV:
         return False
-    while buffer < value and program.user_ptr[buffer + 1] - program.user_ptr[buffer] == 1:
-        reader = program.uses.use_op[program.user[program.user_ptr[buffer]]]
+    made = buffer
+    while made < value and program.user_ptr[made + 1] - program.user_ptr[made] == 1:
+        reader = program.uses.use_op[program.user[program.user_ptr[made]]]
         if program.result_ptr[reader + 1] - program.result_ptr[reader] != 1:
             return False
-        buffer = program.result_ptr[reader]
-    return buffer == value
+        made = int(program.result_ptr[reader])
+    return made == value
 
 
 @kernel
