@@ -29,6 +29,8 @@ MODELS = {
     "recommender": (True, V5E),
     "convnext": (True, V5E),
     "wavenet": (False, V5E),
+    "vit bf16": (True, V5E),
+    "llama bf16": (False, V5E),
 }
 """Whether rules were chosen on it, and where it is compiled for."""
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+
 import autopart as ap
 from autopart.core.actions import Action, action_of, row_of
 from experiments.models.outside.training import Training
@@ -67,8 +69,10 @@ class Noting:
 
 
 def outside(model: str) -> Training:
-    """The training step of a model of `experiments/models/outside`."""
-    return importlib.import_module(f"experiments.models.outside.{model}").training()
+    """The training step of a model of `experiments/models/outside`, "vit", or "vit bf16" for one computed in that."""
+    name, _, narrow = model.partition(" ")
+    build = importlib.import_module(f"experiments.models.outside.{name}").training
+    return build(dtype=jnp.bfloat16) if narrow else build()
 
 
 def search(model: str, mesh: ap.Mesh) -> dict[str, Any]:

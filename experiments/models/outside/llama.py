@@ -8,6 +8,8 @@ The layers are one `nn.scan` over rematerialised blocks, so parameters have the 
 
 from __future__ import annotations
 
+from typing import Any
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -30,6 +32,7 @@ class Block(nn.Module):
     heads: int
     shared: int
     hidden: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, x: jax.Array, _: None) -> tuple[jax.Array, None]:
@@ -37,9 +40,9 @@ class Block(nn.Module):
         head, groups = width // self.heads, self.heads // self.shared
 
         def dense(size: int, name: str) -> nn.Dense:
-            return nn.Dense(size, use_bias=False, name=name)
+            return nn.Dense(size, use_bias=False, dtype=self.dtype, name=name)
 
-        y = nn.RMSNorm()(x)
+        y = nn.RMSNorm(dtype=self.dtype)(x)
         q = rotated(dense(width, "query")(y).reshape(batch, length, self.heads, head))
         k = rotated(dense(self.shared * head, "key")(y).reshape(batch, length, self.shared, head))
         v = dense(self.shared * head, "value")(y).reshape(batch, length, self.shared, head)
@@ -49,7 +52,7 @@ class Block(nn.Module):
         weights = jax.nn.softmax(jnp.where(causal, scores, -1e9))
         mixed = jnp.einsum("bkgst,btke->bskge", weights, v).reshape(batch, length, width)
         x = x + dense(width, "out")(mixed)
-        y = nn.RMSNorm()(x)
+        y = nn.RMSNorm(dtype=self.dtype)(x)
         gated = jax.nn.silu(dense(self.hidden, "gate")(y)) * dense(self.hidden, "up")(y)
         return x + dense(width, "down")(gated), None
 
@@ -60,19 +63,22 @@ class Llama(nn.Module):
     heads: int
     shared: int
     vocabulary: int
+    dtype: Any = None
+    """What is computed in; parameters are f32."""
 
     @nn.compact
     def __call__(self, tokens: jax.Array) -> jax.Array:
-        x = nn.Embed(self.vocabulary, self.width, name="embedding")(tokens)
+        x = nn.Embed(self.vocabulary, self.width, dtype=self.dtype, name="embedding")(tokens)
         blocks = nn.scan(
             nn.remat(Block, prevent_cse=False),
             variable_axes={"params": 0},
             split_rngs={"params": True},
             in_axes=nn.broadcast,
             length=self.layers,
-        )(self.heads, self.shared, 8 * self.width // 3 // 64 * 64 or self.width, name="blocks")
+        )(self.heads, self.shared, 8 * self.width // 3 // 64 * 64 or self.width, self.dtype, name="blocks")
         x, _ = blocks(x, None)
-        return nn.Dense(self.vocabulary, use_bias=False, name="head")(nn.RMSNorm()(x))
+        head = nn.Dense(self.vocabulary, use_bias=False, dtype=self.dtype, name="head")
+        return head(nn.RMSNorm(dtype=self.dtype)(x))
 
 
 def training(
@@ -83,8 +89,9 @@ def training(
     vocabulary: int = 16_384,
     length: int = 512,
     batch: int = 64,
+    dtype: Any = None,
 ) -> Training:
-    model, tokens = Llama(layers, width, heads, shared, vocabulary), i32(batch, length)
+    model, tokens = Llama(layers, width, heads, shared, vocabulary, dtype), i32(batch, length)
 
     def loss(params, batch):
         return cross_entropy(model.apply(params, batch["tokens"]), batch["next"])
