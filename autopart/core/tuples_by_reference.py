@@ -1,0 +1,121 @@
+"""How kernels pass named tuples of arrays to each other: as one pointer each.
+
+    Numba      kernel(program, k)    call @kernel(ptr, ptr, i64, i64, ptr, i64, i64, ..., i64)     7 or 9 words an array
+    here                             call @kernel(%program*, i64)
+
+Written out, each function is given hundreds of words by each that calls it, puts them together and takes them apart
+again: a sixth of the seconds that kernels take to compile. A tuple that a kernel was given goes on by the same pointer.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportUnknownMemberType=false
+# (llvmlite's classes carry no types)
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from llvmlite import ir
+from llvmlite.ir.instructions import LoadInstr, StoreInstr
+from numba.core import cgutils, types
+from numba.core.datamodel import ArgPacker
+
+
+class References:
+    """The tuples that the functions of one compilation are given, and by which pointers."""
+
+    def __init__(self, context: Any):
+        self._context = context
+        self._given: dict[int, tuple[Any, Any]] = {}
+
+    def packer(self, types_: Sequence[Any]) -> Packer:
+        """What Numba asks for where arguments of these types are passed or taken."""
+        return Packer(self, [_Tuple(self._context, t) if is_named(t) else None for t in types_], [
+            ArgPacker(self._context.data_model_manager, () if is_named(t) else (t,)) for t in types_
+        ])  # fmt: skip
+
+    def taken(self, builder: Any, pointer: Any) -> Any:
+        """The tuple behind a pointer that a function is given."""
+        value = builder.load(pointer)
+        self._given[id(value)] = value, pointer
+        return value
+
+    def passed(self, builder: Any, value: Any) -> Any:
+        """A pointer to a tuple: the one by which this function was given it, else to a copy."""
+        pointer = self._pointer_of(value) or self._pointer_of(_only_value(builder.function, value))
+        if pointer is not None and pointer.parent is builder.function:
+            return pointer
+        return cgutils.alloca_once_value(builder, value)
+
+    def _pointer_of(self, value: Any) -> Any:
+        return self._given.get(id(value), (None, None))[1]
+
+
+class _Tuple:
+    """A named tuple among the arguments."""
+
+    def __init__(self, context: Any, type_: Any):
+        self.pointer = ir.PointerType(context.data_model_manager.lookup(type_).get_value_type())
+
+
+class Packer:
+    """Numba's `ArgPacker`, with a pointer for each named tuple."""
+
+    def __init__(self, references: References, tuples: list[_Tuple | None], others: list[Any]):
+        self._references, self._tuples, self._others = references, tuples, others
+
+    @property
+    def argument_types(self) -> tuple[Any, ...]:
+        """The types of the words that are passed."""
+        pairs = zip(self._tuples, self._others, strict=True)
+        return tuple(t for a, other in pairs for t in ((a.pointer,) if a else other.argument_types))
+
+    def as_arguments(self, builder: Any, values: Sequence[Any]) -> tuple[Any, ...]:
+        """The words for some arguments."""
+        words: list[Any] = []
+        for is_tuple, other, value in zip(self._tuples, self._others, values, strict=True):
+            words += (
+                [self._references.passed(builder, value)] if is_tuple else other.as_arguments(builder, (value,))
+            )
+        return tuple(words)
+
+    def from_arguments(self, builder: Any, words: Sequence[Any]) -> list[Any]:
+        """The arguments for some words."""
+        values: list[Any] = []
+        for is_tuple, other, mine in self._shared_out(words):
+            values += [self._references.taken(builder, mine[0])] if is_tuple else other.from_arguments(builder, mine)
+        return values
+
+    def assign_names(self, words: Sequence[Any], names: Sequence[str]) -> None:
+        """Names the words after the arguments."""
+        for (is_tuple, other, mine), name in zip(self._shared_out(words), names, strict=True):
+            if is_tuple:
+                mine[0].name = name
+            else:
+                other.assign_names(mine, [name])
+
+    def _shared_out(self, words: Sequence[Any]) -> Iterator[tuple[bool, Any, list[Any]]]:
+        """For each argument whether it is a named tuple, what packs it otherwise, and its words."""
+        begin, every = 0, list(words)
+        for is_tuple, other in zip(self._tuples, self._others, strict=True):
+            end = begin + (1 if is_tuple else len(other.argument_types))
+            yield is_tuple is not None, other, every[begin:end]
+            begin = end
+
+
+def is_named(type_: Any) -> bool:
+    """True for Numba's types of named tuples."""
+    return isinstance(type_, (types.NamedTuple, types.NamedUniTuple))
+
+
+def _only_value(function: Any, value: Any) -> Any:
+    """What a variable that is read holds whenever it is, or None: arguments stand in variables that never change."""
+    if not isinstance(value, LoadInstr):
+        return None
+    stored = [
+        each.operands[0]
+        for block in function.blocks
+        for each in block.instructions
+        if isinstance(each, StoreInstr) and each.operands[1] is value.operands[0]
+    ]
+    kept = [each for each in stored if not isinstance(each, ir.Constant)]
+    return kept[0] if len(kept) == 1 else None
