@@ -11,6 +11,7 @@ again: a sixth of the seconds that kernels take to compile. A tuple that a kerne
 # (llvmlite's classes carry no types)
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,10 @@ from llvmlite import ir
 from llvmlite.ir.instructions import LoadInstr, StoreInstr
 from numba.core import cgutils, types
 from numba.core.datamodel import ArgPacker
+
+
+UNCHANGED = ("noalias", "captures(none)")
+"""Of a pointer to a tuple: nobody writes what it points at, so it is read once and not after each write to an array."""
 
 
 class References:
@@ -73,9 +78,7 @@ class Packer:
         """The words for some arguments."""
         words: list[Any] = []
         for is_tuple, other, value in zip(self._tuples, self._others, values, strict=True):
-            words += (
-                [self._references.passed(builder, value)] if is_tuple else other.as_arguments(builder, (value,))
-            )
+            words += [self._references.passed(builder, value)] if is_tuple else other.as_arguments(builder, (value,))
         return tuple(words)
 
     def from_arguments(self, builder: Any, words: Sequence[Any]) -> list[Any]:
@@ -90,6 +93,9 @@ class Packer:
         for (is_tuple, other, mine), name in zip(self._shared_out(words), names, strict=True):
             if is_tuple:
                 mine[0].name = name
+                for attribute in UNCHANGED:
+                    with contextlib.suppress(ValueError):  # older versions of llvmlite have another word for it
+                        mine[0].add_attribute(attribute)
             else:
                 other.assign_names(mine, [name])
 

@@ -68,7 +68,8 @@ class Ways(NamedTuple):
     assumed[op]        by which reduction a carry is taken to be pending; 0 for none
     code[value, axis]  by which reduction a value may be pending; 0 for none
     taken[op]          the passage by which the op can pass, or -1
-    cost[value]        reducing at the value: bytes, work repeated; at the best points up to it: bytes, work repeated
+    cost[value]        of what may be pending: reducing at the value: bytes, work repeated; at the best points up to it:
+                       bytes, work repeated
     stays[value]       True if reducing at the value, or later, is at least as good as reducing before
     loop[value]        the carry on which it depends that the value is pending; it is reduced after that loop only
     wanted[value]      scratch of `_choose`: the value must be pending, since its one reader passes it on
@@ -103,15 +104,13 @@ def pass_reductions(given: Given, ways: Ways, passing: np.ndarray) -> None:
     for op in range(ops):
         passing[op], ways.assumed[op], ways.taken[op] = 0, 0, -1
     for value in range(ways.loop.shape[0]):
-        ways.stays[value], ways.loop[value], ways.cost[value] = False, -1, 0.0
+        ways.stays[value], ways.loop[value] = False, -1
     for axis in range(axes):
         some = changes = _begins(given, axis)
-        carries = False
-        for op in range(ops):
-            if given.passages.is_carry[op]:
-                carries = True
-                held = given.sharded_loops and given.nests.state.mapping[op, axis] >= 0
-                ways.assumed[op] = 0 if held else ANY_CODE
+        carries = given.passages.carries.shape[0] > 0
+        for op in given.passages.carries:
+            held = given.sharded_loops and given.nests.state.mapping[op, axis] >= 0
+            ways.assumed[op] = 0 if held else ANY_CODE
         while changes:
             _spread(given, ways, axis, carries)
             changes = carries and _revise(given, ways, axis)
@@ -320,7 +319,7 @@ def _revise(given: Given, ways: Ways, axis: int) -> bool:
     graph, state = given.nests.graph, given.nests.state
     assumed, code, loop = ways.assumed, ways.code, ways.loop
     changes, open_ = False, False
-    for op in range(assumed.shape[0]):
+    for op in given.passages.carries:
         if assumed[op] == 0:
             continue
         initial, next_ = graph.operands[graph.operand_ptr[op]], graph.operands[graph.operand_ptr[op] + 1]
@@ -342,7 +341,7 @@ def _revise(given: Given, ways: Ways, axis: int) -> bool:
         if revised != assumed[op]:
             assumed[op], changes = revised, True
     if open_ and not changes:
-        for op in range(assumed.shape[0]):
+        for op in given.passages.carries:
             if assumed[op] == ANY_CODE:
                 assumed[op], changes = 0, True
     return changes

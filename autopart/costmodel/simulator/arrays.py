@@ -296,9 +296,7 @@ def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray)
     new = np.isnan(known[rows])
     for row, r in dict(zip(rows[new].tolist(), stretched[new].tolist(), strict=True)).items():
         value, layout = int(place.value[r]), int(place.target[r])
-        known[row] = (
-            local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
-        )
+        known[row] = local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
     shares[stretched] = known[rows]
     return shares
 

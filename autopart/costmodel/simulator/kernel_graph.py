@@ -61,7 +61,8 @@ class Walk(NamedTuple):
     """Scratch of `list_nodes` and `fill_nodes`.
 
     away[value]      as in `Fused`
-    nothing[value]   it is computed from nothing but constants, inside its consumers
+    found[value]     `_WRITTEN`; `_INSIDE` where its readers compute it, or go on to what it is a view of; `_NOTHING` where
+                     it is computed there from nothing but constants
     stack            ops still to visit, of what a root computes inside itself
     root_of[op]      the last root whose walk came to the op
     transposed[op]   in that walk, a transpose stands between the op and the root
@@ -69,7 +70,7 @@ class Walk(NamedTuple):
     """
 
     away: np.ndarray
-    nothing: np.ndarray
+    found: np.ndarray
     stack: np.ndarray
     root_of: np.ndarray
     transposed: np.ndarray
@@ -80,7 +81,7 @@ class Walk(NamedTuple):
         """Room for a program with so many buffers."""
         ops = len(program.ops)
         return Walk(
-            away, empty(len(program.values), np.bool_), empty(ops + 1, np.int32), empty(ops, np.int32),
+            away, empty(len(program.values), np.int8), empty(ops + 1, np.int32), empty(ops, np.int32),
             empty(ops, np.bool_), empty(buffers, np.int64),
         )  # fmt: skip
 
@@ -119,7 +120,7 @@ def list_nodes(
     """
     count = _list(program, local, def_values, by_position, graph.nodes, walk.away)
     graph.read_ptr[0] = graph.write_ptr[0] = 0
-    _find_nothing(program, local, walk.away, walk.nothing)
+    _find(program, local, walk)
     for op in range(walk.root_of.shape[0]):
         walk.root_of[op], walk.transposed[op] = -1, False
     for buffer in range(walk.place.shape[0]):
@@ -127,26 +128,35 @@ def list_nodes(
     return count
 
 
+_WRITTEN, _INSIDE, _NOTHING = 0, 1, 2
+
+
 @kernel
-def _find_nothing(program: ProgramArrays, local: LocalArrays, away: np.ndarray, nothing: np.ndarray) -> None:
-    """Fills in `Walk.nothing`."""
-    for value in range(nothing.shape[0]):
-        nothing[value] = False
+def _find(program: ProgramArrays, local: LocalArrays, walk: Walk) -> None:
+    """Fills in `Walk.found`."""
+    found, away = walk.found, walk.away
+    for value in range(found.shape[0]):
+        inside = away[value] and local.values.at_def[value] < 0
+        found[value] = _INSIDE if inside else _WRITTEN
+    for i in range(program.views.shape[0]):
+        op = program.views[i]
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            if local.values.at_def[value] < 0:
+                found[value] = _INSIDE
     for i in range(program.spread.shape[0]):
         op = program.spread[i]
-        value = program.result_ptr[op]
-        nothing[value] = away[value]
+        nothing = away[program.result_ptr[op]]
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            read = program.uses.operands[use]
-            nothing[value] = nothing[value] and nothing[read] and _is_inside(program, local, away, use, read)
+            nothing = nothing and _reads_through(local, use) and found[program.uses.operands[use]] == _NOTHING
+        if nothing and found[program.result_ptr[op]] == _INSIDE:
+            found[program.result_ptr[op]] = _NOTHING
 
 
 @kernel
-def _is_inside(program: ProgramArrays, local: LocalArrays, away: np.ndarray, use: int, value: int) -> bool:
-    """True if the reader computes the value of a use itself, or goes on to what the value is a view of."""
+def _reads_through(local: LocalArrays, use: int) -> bool:
+    """True if a use reads what is settled: no redistribution moves anything for it."""
     moved = local.uses.of_use[use]
-    direct = (moved < 0 or local.moves.moves_nothing[moved]) and local.values.at_def[value] < 0
-    return direct and (away[value] or program.ops.is_view[program.values.value_op[value]])
+    return moved < 0 or local.moves.moves_nothing[moved]
 
 
 @kernel
@@ -268,10 +278,11 @@ def _kernel(
         _add_work(program, local, nodes, k, op)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             value = program.uses.operands[use]
-            source = program.values.value_op[value]
-            if not _is_inside(program, local, walk.away, use, value):
+            if walk.found[value] == _WRITTEN or not _reads_through(local, use):
                 read = _add_read(program, local, root, op, use, reads, first_read, read, walk)
-            elif not walk.nothing[value] and walk.root_of[source] != root:
+                continue
+            source = program.values.value_op[value]
+            if walk.found[value] == _INSIDE and walk.root_of[source] != root:
                 walk.root_of[source] = root
                 walk.transposed[source] = walk.transposed[op] or program.ops.turns[source]
                 walk.stack[depth] = source

@@ -129,24 +129,24 @@ def _drop_unwritten(
 ) -> None:
     """Gives no memory to a buffer that only nodes of the kernel that makes it read: such a buffer is never written.
 
-    Scratch: reader[buffer], the kernel that reads it, -2 for several; maker[buffer], that makes it; -1 for none.
+    Scratch, of what kernels make: reader[buffer], the kernel that reads it, -2 for several; maker[buffer], that makes
+    it; -1 for none.
     """
-    count = buffers.bytes.shape[0]
-    for buffer in range(count):
-        reader[buffer] = maker[buffer] = -1
+    for k in range(graph.nodes.shape[0]):
+        if graph.nodes.kind[k] == KERNEL:
+            op = graph.nodes.subject[k]
+            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                reader[value], maker[value] = -1, leader[k] if local.values.at_def[value] < 0 else -1
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
             reader[buffer] = leader[k] if reader[buffer] in (-1, leader[k]) else -2
+    for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] == KERNEL:
-            for value in range(
-                program.result_ptr[graph.nodes.subject[k]], program.result_ptr[graph.nodes.subject[k] + 1]
-            ):
-                if local.values.at_def[value] < 0:
-                    maker[value] = leader[k]
-    for b in range(count):
-        if maker[b] >= 0 and maker[b] == reader[b] and buffers.last[b] == slot[maker[b]]:
-            buffers.bytes[b] = 0.0
+            op = graph.nodes.subject[k]
+            for b in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                if maker[b] >= 0 and maker[b] == reader[b] and buffers.last[b] == slot[maker[b]]:
+                    buffers.bytes[b] = 0.0
 
 
 @kernel
@@ -275,11 +275,14 @@ def place_outputs(
 
 
 @kernel
-def stay_on_chip(cache: Records, buffers: Buffers) -> None:
+def stay_on_chip(program: ProgramArrays, graph: KernelGraph, cache: Records, buffers: Buffers) -> None:
     """Gives no memory to buffers that never leave the chip: `cache` as `kernel_seconds` leaves it."""
-    for buffer in range(buffers.bytes.shape[0]):
-        if cache.written_by[buffer] >= 0:
-            buffers.bytes[buffer] = 0.0
+    for k in range(graph.nodes.shape[0]):
+        if graph.nodes.kind[k] == KERNEL:
+            op = graph.nodes.subject[k]
+            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                if cache.written_by[value] >= 0:
+                    buffers.bytes[value] = 0.0
 
 
 @kernel
