@@ -121,7 +121,11 @@ def kernel_stamp(function: Any) -> str:
     """Hex digest of all that makes a compiled kernel: how, its file, those of the kernels it calls, their constants."""
     digest = hashlib.sha256()
     functions = functions_called(function)
-    for path in (kernel_compiler.__file__, tuples_by_reference.__file__, *sorted({f.__code__.co_filename for f in functions})):
+    for path in (
+        kernel_compiler.__file__,
+        tuples_by_reference.__file__,
+        *sorted({f.__code__.co_filename for f in functions}),
+    ):
         digest.update(_content(path))
     for f in functions:
         found = {name: f.__globals__.get(name) for name in f.__code__.co_names}

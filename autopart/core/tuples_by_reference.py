@@ -20,7 +20,6 @@ from llvmlite.ir.instructions import LoadInstr, StoreInstr
 from numba.core import cgutils, types
 from numba.core.datamodel import ArgPacker
 
-
 UNCHANGED = ("noalias", "captures(none)")
 """Of a pointer to a tuple: nobody writes what it points at, so it is read once and not after each write to an array."""
 

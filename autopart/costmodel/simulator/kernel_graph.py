@@ -61,8 +61,8 @@ class Walk(NamedTuple):
     """Scratch of `list_nodes` and `fill_nodes`.
 
     away[value]      as in `Fused`
-    found[value]     `_WRITTEN`; `_INSIDE` where its readers compute it, or go on to what it is a view of; `_NOTHING` where
-                     it is computed there from nothing but constants
+    found[value]     `_WRITTEN`; `_INSIDE` where its readers compute it, or go on to what it is a view of; `_NOTHING`
+                     where it is computed there from nothing but constants
     stack            ops still to visit, of what a root computes inside itself
     root_of[op]      the last root whose walk came to the op
     transposed[op]   in that walk, a transpose stands between the op and the root
