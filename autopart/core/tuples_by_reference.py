@@ -4,7 +4,7 @@
     here                             call @kernel(%program*, i64)
 
 Written out, each function is given hundreds of words by each that calls it, puts them together and takes them apart
-again: a sixth of the seconds that kernels take to compile. A tuple that a kernel was given goes on by the same pointer.
+again: a tenth of the seconds that kernels take to compile. A tuple that a kernel was given goes on by the same pointer.
 """
 
 # pyright: reportAttributeAccessIssue=false, reportUnknownMemberType=false
@@ -15,8 +15,6 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from llvmlite import ir
-from llvmlite.ir.instructions import LoadInstr, StoreInstr
 from numba.core import cgutils, types
 from numba.core.datamodel import ArgPacker
 
@@ -33,9 +31,12 @@ class References:
 
     def packer(self, types_: Sequence[Any]) -> Packer:
         """What Numba asks for where arguments of these types are passed or taken."""
-        return Packer(self, [_Tuple(self._context, t) if is_named(t) else None for t in types_], [
-            ArgPacker(self._context.data_model_manager, () if is_named(t) else (t,)) for t in types_
-        ])  # fmt: skip
+        models, named = self._context.data_model_manager, [is_named(t) for t in types_]
+        return Packer(
+            self,
+            [models.lookup(t).get_value_type().as_pointer() if n else None for t, n in zip(types_, named, strict=True)],
+            [ArgPacker(models, () if n else (t,)) for t, n in zip(types_, named, strict=True)],
+        )
 
     def taken(self, builder: Any, pointer: Any) -> Any:
         """The tuple behind a pointer that a function is given."""
@@ -54,30 +55,26 @@ class References:
         return self._given.get(id(value), (None, None))[1]
 
 
-class _Tuple:
-    """A named tuple among the arguments."""
-
-    def __init__(self, context: Any, type_: Any):
-        self.pointer = ir.PointerType(context.data_model_manager.lookup(type_).get_value_type())
-
-
 class Packer:
-    """Numba's `ArgPacker`, with a pointer for each named tuple."""
+    """Numba's `ArgPacker`, with a pointer for each named tuple.
 
-    def __init__(self, references: References, tuples: list[_Tuple | None], others: list[Any]):
-        self._references, self._tuples, self._others = references, tuples, others
+    `pointers` has the type of each, None for other arguments, which `others` pack.
+    """
+
+    def __init__(self, references: References, pointers: list[Any], others: list[Any]):
+        self._references, self._pointers, self._others = references, pointers, others
 
     @property
     def argument_types(self) -> tuple[Any, ...]:
         """The types of the words that are passed."""
-        pairs = zip(self._tuples, self._others, strict=True)
-        return tuple(t for a, other in pairs for t in ((a.pointer,) if a else other.argument_types))
+        pairs = zip(self._pointers, self._others, strict=True)
+        return tuple(t for pointer, other in pairs for t in ((pointer,) if pointer else other.argument_types))
 
     def as_arguments(self, builder: Any, values: Sequence[Any]) -> tuple[Any, ...]:
         """The words for some arguments."""
         words: list[Any] = []
-        for is_tuple, other, value in zip(self._tuples, self._others, values, strict=True):
-            words += [self._references.passed(builder, value)] if is_tuple else other.as_arguments(builder, (value,))
+        for pointer, other, value in zip(self._pointers, self._others, values, strict=True):
+            words += [self._references.passed(builder, value)] if pointer else other.as_arguments(builder, (value,))
         return tuple(words)
 
     def from_arguments(self, builder: Any, words: Sequence[Any]) -> list[Any]:
@@ -101,9 +98,9 @@ class Packer:
     def _shared_out(self, words: Sequence[Any]) -> Iterator[tuple[bool, Any, list[Any]]]:
         """For each argument whether it is a named tuple, what packs it otherwise, and its words."""
         begin, every = 0, list(words)
-        for is_tuple, other in zip(self._tuples, self._others, strict=True):
-            end = begin + (1 if is_tuple else len(other.argument_types))
-            yield is_tuple is not None, other, every[begin:end]
+        for pointer, other in zip(self._pointers, self._others, strict=True):
+            end = begin + (1 if pointer else len(other.argument_types))
+            yield pointer is not None, other, every[begin:end]
             begin = end
 
 
@@ -114,13 +111,13 @@ def is_named(type_: Any) -> bool:
 
 def _only_value(function: Any, value: Any) -> Any:
     """What a variable that is read holds whenever it is, or None: arguments stand in variables that never change."""
-    if not isinstance(value, LoadInstr):
+    if getattr(value, "opname", None) != "load":
         return None
     stored = [
         each.operands[0]
         for block in function.blocks
         for each in block.instructions
-        if isinstance(each, StoreInstr) and each.operands[1] is value.operands[0]
+        if each.opname == "store" and each.operands[1] is value.operands[0]
     ]
-    kept = [each for each in stored if not isinstance(each, ir.Constant)]
+    kept = [each for each in stored if not hasattr(each, "constant")]  # Numba clears what is read no more
     return kept[0] if len(kept) == 1 else None
