@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from numba.core import cgutils, types
-from numba.core.datamodel import ArgPacker
+from numba.core.datamodel.packer import ArgPacker
 
 UNCHANGED = ("noalias", "captures(none)")
 """Of a pointer to a tuple: nobody writes what it points at, so it is read once and not after each write to an array."""
