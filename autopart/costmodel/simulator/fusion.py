@@ -21,7 +21,7 @@ the rounding, has one operand: the gradient of scores, in both dots that read it
     %g = gelu %h              not written: forward and both backward dots read %h, and compute it
 """
 
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportAssignmentType=false
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
