@@ -48,6 +48,7 @@ from numba.core.untyped_passes import (
 )
 
 from autopart.core.gc_pause import gc_paused
+from autopart.core.tuples_by_reference import References
 
 PASSES: tuple[Any, ...] = (
     TranslateByteCode, FixupArgs, IRProcessing, RewriteSemanticConstants, DeadBranchPrune, GenericRewrites,
@@ -224,6 +225,9 @@ class _PartPasses(CompilerBase):
 
     def __init__(self, typingctx: Any, *args: Any):
         super().__init__(_KnownTypes(typingctx), *args)
+        context = self.state.targetctx  # a copy, of this compilation alone
+        context.cached_internal_func = {}
+        context.get_arg_packer = References(context).packer
 
     def define_pipelines(self) -> list[Any]:
         """The one pipeline."""

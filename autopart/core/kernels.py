@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 from numba.core import event
 from numba.core.caching import FunctionCache
 
-from autopart.core import kernel_compiler
+from autopart.core import kernel_compiler, tuples_by_reference
 from autopart.core.kernel_compiler import KernelDispatcher, functions_called, wide_signature
 from autopart.core.kernels_side_by_side import compile_what_is_missing
 
@@ -121,7 +121,11 @@ def kernel_stamp(function: Any) -> str:
     """Hex digest of all that makes a compiled kernel: how, its file, those of the kernels it calls, their constants."""
     digest = hashlib.sha256()
     functions = functions_called(function)
-    for path in (kernel_compiler.__file__, *sorted({f.__code__.co_filename for f in functions})):
+    for path in (
+        kernel_compiler.__file__,
+        tuples_by_reference.__file__,
+        *sorted({f.__code__.co_filename for f in functions}),
+    ):
         digest.update(_content(path))
     for f in functions:
         found = {name: f.__globals__.get(name) for name in f.__code__.co_names}

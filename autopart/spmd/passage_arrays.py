@@ -34,7 +34,7 @@ class PassageArrays(NamedTuple):
     rounded[spec]        what passes is rounded otherwise than in the whole
     divided[spec]        a kernel whose work must stay divided: what slices it on an axis passes no sum on that axis
     free[spec]           it does no work of its own: to do all of it on each device costs nothing
-    is_carry[op]         True for what a loop carries
+    is_carry[op]         True for what a loop carries; carries: these ops
     leaves[spec]         a value leaves a loop or a branch through it
     from_scalars[op]     True if it reads no array
     identity[value]      bit (code - SUM) is set where it is known to change nothing in a reduction by `code`
@@ -51,6 +51,7 @@ class PassageArrays(NamedTuple):
     divided: np.ndarray
     free: np.ndarray
     is_carry: np.ndarray
+    carries: np.ndarray
     leaves: np.ndarray
     from_scalars: np.ndarray
     identity: np.ndarray
@@ -91,6 +92,7 @@ def passage_arrays(program: Program) -> PassageArrays:
         divided=np.array([isinstance(t, (Matmul, Convolution, Opaque)) for t in traits], np.bool_),
         free=np.array([not isinstance(t, Elementwise) or t.weight == 0 for t in traits], np.bool_),
         is_carry=carries,
+        carries=np.flatnonzero(carries).astype(np.int32),
         leaves=np.array([spec.kind in ("carry", "join") for spec in program.specs], np.bool_),
         from_scalars=scalars[program.op_spec] & ~is_argument,
         identity=identity,

@@ -68,10 +68,13 @@ class Ways(NamedTuple):
     assumed[op]        by which reduction a carry is taken to be pending; 0 for none
     code[value, axis]  by which reduction a value may be pending; 0 for none
     taken[op]          the passage by which the op can pass, or -1
-    cost[value]        reducing at the value: bytes, work repeated; at the best points up to it: bytes, work repeated
+    cost[value]        of what may be pending: reducing at the value: bytes, work repeated; at the best points up to it:
+                       bytes, work repeated
     stays[value]       True if reducing at the value, or later, is at least as good as reducing before
     loop[value]        the carry on which it depends that the value is pending; it is reduced after that loop only
     wanted[value]      scratch of `_choose`: the value must be pending, since its one reader passes it on
+    again[op]          what is assumed of it, or found of what it reads, is another: it is to be looked at again
+    noted              scratch: code, loop and cost of one value
     """
 
     assumed: np.ndarray
@@ -81,6 +84,8 @@ class Ways(NamedTuple):
     stays: np.ndarray
     loop: np.ndarray
     wanted: np.ndarray
+    again: np.ndarray
+    noted: np.ndarray
 
     @staticmethod
     def empty(ops: int, values: int, axes: int) -> Ways:
@@ -88,7 +93,7 @@ class Ways(NamedTuple):
         return Ways(
             assumed=np.empty(ops, np.uint8), code=np.empty((values, axes), np.uint8), taken=np.empty(ops, np.int32),
             cost=np.empty((values, 4)), stays=np.empty(values, np.bool_), loop=np.empty(values, np.int32),
-            wanted=np.empty(values, np.bool_),
+            wanted=np.empty(values, np.bool_), again=np.empty(ops, np.bool_), noted=np.empty(6),
         )  # fmt: skip
 
 
@@ -101,20 +106,19 @@ def pass_reductions(given: Given, ways: Ways, passing: np.ndarray) -> None:
     """
     ops, axes = given.nests.state.mapping.shape
     for op in range(ops):
-        passing[op], ways.assumed[op], ways.taken[op] = 0, 0, -1
+        passing[op], ways.assumed[op], ways.taken[op], ways.again[op] = 0, 0, -1, False
     for value in range(ways.loop.shape[0]):
-        ways.stays[value], ways.loop[value], ways.cost[value] = False, -1, 0.0
+        ways.stays[value], ways.loop[value] = False, -1
     for axis in range(axes):
         some = changes = _begins(given, axis)
-        carries = False
-        for op in range(ops):
-            if given.passages.is_carry[op]:
-                carries = True
-                held = given.sharded_loops and given.nests.state.mapping[op, axis] >= 0
-                ways.assumed[op] = 0 if held else ANY_CODE
+        carries = given.passages.carries.shape[0] > 0
+        for op in given.passages.carries:
+            held = given.sharded_loops and given.nests.state.mapping[op, axis] >= 0
+            ways.assumed[op] = 0 if held else ANY_CODE
+        every = True
         while changes:
-            _spread(given, ways, axis, carries)
-            changes = carries and _revise(given, ways, axis)
+            _spread(given, ways, axis, carries, every)
+            changes, every = carries and _revise(given, ways, axis), False
         if some:
             _choose(given, ways, axis, passing)
         else:
@@ -136,54 +140,96 @@ def _begins(given: Given, axis: int) -> bool:
 
 
 @kernel
-def _spread(given: Given, ways: Ways, axis: int, carries: bool) -> None:
+def _spread(given: Given, ways: Ways, axis: int, carries: bool, every: bool) -> None:
     """Follows every reduction along `axis` as far as it can go, and prices each point.
 
-    Without carries, nothing is pending before the first op that leaves a reduction.
+    Without carries, nothing is pending before the first op that leaves a reduction. Where something else is assumed of
+    some carries, not every op is looked at: these, and whatever reads something new.
     """
-    graph, state, passages, rounded = given.nests.graph, given.nests.state, given.passages, given.rounded
-    assumed, code, taken, cost, stays, loop = ways.assumed, ways.code, ways.taken, ways.cost, ways.stays, ways.loop
-    some = carries
+    graph, passages, some = given.nests.graph, given.passages, carries
     for i in range(passages.order.shape[0]):
-        op = passages.order[i]
-        if op < 0:
-            op = -1 - op
-            value = graph.result_ptr[op] + 1
-            code[value, axis] = assumed[op]
-            if assumed[op] != 0:
-                _price(given, ways, axis, op, value)
-            continue
-        first, spec = graph.result_ptr[op], graph.op_spec[op]
-        taken[op] = -1
-        if passages.is_carry[op]:
-            code[first, axis], loop[first], stays[first] = assumed[op], op, False
-            cost[first] = 0.0
-            continue
-        mapping = state.mapping[op, axis]
-        native = 0
-        for value in range(first, graph.result_ptr[op + 1]):
-            native = result_entry(given.nests, op, mapping, value - first) if mapping >= 0 else 0
-            native = native if LAST_TILE < native <= OR else 0
-            code[value, axis] = native
+        is_after = passages.order[i] < 0
+        op = -1 - passages.order[i] if is_after else passages.order[i]
+        value, end = graph.result_ptr[op] + is_after, graph.result_ptr[op + 1]
+        if not every:
+            if not ways.again[op]:
+                continue
+            ways.again[op] = passages.is_carry[op] and not is_after
+            if value < end:
+                _note(ways, axis, value)
+        if is_after:
+            _after_loop(given, ways, axis, op)
+        else:
+            some = _pass(given, ways, axis, op, some)
+        if not every and value < end and _is_new(ways, axis, value):
+            for use in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
+                ways.again[graph.use_op[graph.user[use]]] = True
+
+
+@kernel
+def _note(ways: Ways, axis: int, value: int) -> None:
+    """Notes what is known of a value, for `_is_new`."""
+    ways.noted[0], ways.noted[1] = ways.code[value, axis], ways.loop[value]
+    for i in range(4):
+        ways.noted[2 + i] = ways.cost[value, i]
+
+
+@kernel
+def _is_new(ways: Ways, axis: int, value: int) -> bool:
+    """True if something that readers of the value look at is another than was noted."""
+    if ways.code[value, axis] != ways.noted[0]:
+        return True
+    new = ways.loop[value] != ways.noted[1]
+    for i in range(4):
+        new = new or ways.cost[value, i] != ways.noted[2 + i]
+    return new and ways.code[value, axis] != 0
+
+
+@kernel
+def _after_loop(given: Given, ways: Ways, axis: int, op: int) -> None:
+    """Finds what is pending on the second result of a carry."""
+    value = given.nests.graph.result_ptr[op] + 1
+    ways.code[value, axis] = ways.assumed[op]
+    if ways.assumed[op] != 0:
+        _price(given, ways, axis, op, value)
+
+
+@kernel
+def _pass(given: Given, ways: Ways, axis: int, op: int, some: bool) -> bool:
+    """Finds what is pending on the results of an op, of a carry on the first; True if `some` or one of them is."""
+    graph, passages = given.nests.graph, given.passages
+    assumed, code, taken, cost, stays, loop = ways.assumed, ways.code, ways.taken, ways.cost, ways.stays, ways.loop
+    first, spec = graph.result_ptr[op], graph.op_spec[op]
+    taken[op] = -1
+    if passages.is_carry[op]:
+        code[first, axis], loop[first], stays[first] = assumed[op], op, False
+        cost[first] = 0.0
+        return some
+    mapping, native = given.nests.state.mapping[op, axis], 0
+    for value in range(first, graph.result_ptr[op + 1]):
+        native = result_entry(given.nests, op, mapping, value - first) if mapping >= 0 else 0
+        native = native if LAST_TILE < native <= OR else 0
+        code[value, axis] = native
+        if native != 0:
+            some = True
+            cost[value] = _bytes(given, axis, value)
+            cost[value, 1] = cost[value, 3] = 0.0
+            stays[value], loop[value] = True, -1
+    if not some or passages.first[spec] == passages.first[spec + 1] or graph.result_ptr[op + 1] != first + 1:
+        return some
+    if (passages.rounded[spec] and not given.rounded) or (passages.divided[spec] and mapping >= 0):
+        return some
+    if not _reads_pending(given, ways, axis, op):
+        return some
+    for passage in range(passages.first[spec], passages.first[spec + 1]):
+        found = _fits(given, axis, op, passage, code)
+        if found != 0 and (native == 0 or native == found):
+            code[first, axis], taken[op] = found, passage
+            _price(given, ways, axis, op, first)
             if native != 0:
-                some = True
-                cost[value] = _bytes(given, axis, value)
-                cost[value, 1] = cost[value, 3] = 0.0
-                stays[value], loop[value] = True, -1
-        if not some or passages.first[spec] == passages.first[spec + 1] or graph.result_ptr[op + 1] != first + 1:
-            continue
-        if (passages.rounded[spec] and not rounded) or (passages.divided[spec] and mapping >= 0):
-            continue
-        if not _reads_pending(given, ways, axis, op):
-            continue
-        for passage in range(passages.first[spec], passages.first[spec + 1]):
-            found = _fits(given, axis, op, passage, code)
-            if found != 0 and (native == 0 or native == found):
-                code[first, axis], taken[op] = found, passage
-                _price(given, ways, axis, op, first)
-                if native != 0:
-                    stays[first] = True
-                break
+                stays[first] = True
+            break
+    return some
 
 
 @kernel
@@ -320,7 +366,7 @@ def _revise(given: Given, ways: Ways, axis: int) -> bool:
     graph, state = given.nests.graph, given.nests.state
     assumed, code, loop = ways.assumed, ways.code, ways.loop
     changes, open_ = False, False
-    for op in range(assumed.shape[0]):
+    for op in given.passages.carries:
         if assumed[op] == 0:
             continue
         initial, next_ = graph.operands[graph.operand_ptr[op]], graph.operands[graph.operand_ptr[op] + 1]
@@ -340,11 +386,11 @@ def _revise(given: Given, ways: Ways, axis: int) -> bool:
                 holds = holds and not other and _goes_on(given, axis, initial)
         revised = found if holds else 0
         if revised != assumed[op]:
-            assumed[op], changes = revised, True
+            assumed[op], ways.again[op], changes = revised, True, True
     if open_ and not changes:
-        for op in range(assumed.shape[0]):
+        for op in given.passages.carries:
             if assumed[op] == ANY_CODE:
-                assumed[op], changes = 0, True
+                assumed[op], ways.again[op], changes = 0, True, True
     return changes
 
 

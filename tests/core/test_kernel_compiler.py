@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -48,6 +48,44 @@ def never_kept(function: Callable[..., Any]) -> Any:
 def added(a: int, b: int) -> int:
     """A part of the kernels below."""
     return a + b
+
+
+class Pair(NamedTuple):
+    """Two arrays."""
+
+    here: np.ndarray
+    there: np.ndarray
+
+
+class Pairs(NamedTuple):
+    """One pair within another tuple."""
+
+    pair: Pair
+    more: np.ndarray
+
+
+@never_kept
+def moved(pair: Pair, i: int) -> None:
+    """Writes into an array of a tuple that is passed on."""
+    pair.there[i] = pair.here[i]
+    pair.here[i] = 0
+
+
+@never_kept
+def moved_all(pairs: Pairs) -> int:
+    """Passes on a part of what it is given, and then a tuple that it makes."""
+    for i in range(pairs.pair.here.shape[0]):
+        moved(pairs.pair, i)
+    back = Pair(pairs.pair.there, pairs.more)
+    for i in range(back.here.shape[0]):
+        moved(back, i)
+    return pairs.more.sum()
+
+
+@never_kept
+def moved_twice(pairs: Pairs) -> int:
+    """Passes on what it is given, as it is."""
+    return moved_all(pairs) + moved_all(pairs)
 
 
 @never_kept
@@ -126,3 +164,12 @@ def test_first_search_without_a_cache_lowers_few_kernels_of_one_signature_each(t
     found = first_search(str(tmp_path))
     assert found["several signatures"] == "[]"
     assert 0 < int(found["parts"]) <= MOST_PARTS
+
+
+def test_tuples_that_are_passed_on_or_made_on_the_way_are_the_same_arrays():
+    here, there, more = np.arange(4), np.zeros(4, np.int64), np.zeros(4, np.int64)
+    assert moved_twice(Pairs(Pair(here, there), more)) == 6
+    assert here.tolist() == there.tolist() == more.tolist() == [0, 0, 0, 0]
+    here[:] = [5, 6, 7, 8]
+    assert moved_all(Pairs(Pair(here, there), more)) == 26
+    assert more.tolist() == [5, 6, 7, 8]

@@ -22,7 +22,7 @@ from autopart.core.layout import action_of
 from autopart.core.program import Program
 from autopart.costmodel.simulator.batch_layouts import outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, FREE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.sizes import SizeTable, size_ids, size_row
@@ -59,6 +59,14 @@ class ProgramArrays(NamedTuple):
              scope_twin (a condition's body, any other scope itself), scope_trips
     outputs  output_value, output_use (a tied output's operand entry at its argument, else -1), output_argument (the
              donated argument whose memory the output takes over, else -1)
+
+    Lists of ops, so that a pass that is about few of them walks through no more:
+
+    structure   what runs nothing and yet holds or reads memory: loops, branches, constants that are no splats
+    carries     of structure, what loops carry
+    views       what another name is given to
+    fences      of views, the barriers: what reads through them runs no earlier than they stand
+    spread      constants, and what is made of nothing but these without work: what is spread out of them
     """
 
     operand_ptr: np.ndarray
@@ -72,6 +80,11 @@ class ProgramArrays(NamedTuple):
     uses: Records
     scopes: Records
     outputs: Records
+    structure: np.ndarray
+    carries: np.ndarray
+    views: np.ndarray
+    fences: np.ndarray
+    spread: np.ndarray
 
 
 OP_COLUMNS = (
@@ -117,6 +130,10 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
     is_donated[output_argument[output_argument >= 0]] = True
     is_output[program.outputs] = True
+    is_view, is_splat = costs["is_view"][spec], constant[program.value_op]
+    made_of_splats = np.zeros(program.op_count, np.bool_)
+    made_of_splats[program.value_op[is_splat]] = True
+    structure = (op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
         result_ptr=program.result_ptr,
@@ -138,7 +155,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             element_bytes=program.element_bytes,
             size_id=size_ids(program.value_type_id, outer),
             outer=outer,
-            is_splat=constant[program.value_op],
+            is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,
             in_rows=cached | in_rows(program, op_class),
@@ -160,7 +177,24 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
         outputs=records(
             output_value=np.array(program.outputs, np.int32), output_use=output_use, output_argument=output_argument
         ),
+        structure=np.flatnonzero(structure | (carry_body >= 0)).astype(np.int32),
+        carries=np.flatnonzero(carry_body >= 0).astype(np.int32),
+        views=np.flatnonzero(is_view).astype(np.int32),
+        fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
+        spread=_spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec]),
     )
+
+
+def _spread(program: Program, idle: np.ndarray) -> np.ndarray:
+    """`ProgramArrays.spread`; `idle` are the ops without work."""
+    producer, reads = program.value_op[program.operands], np.diff(program.operand_ptr)
+    idle = idle & (np.diff(program.result_ptr) == 1)
+    spread = idle & (reads == 0)
+    while True:
+        more = idle & (np.bincount(program.use_op[spread[producer]], minlength=len(idle)) == reads)
+        if (more == spread).all():
+            return np.flatnonzero(spread).astype(np.int32)
+        spread = more
 
 
 class LocalArrays(NamedTuple):
@@ -220,6 +254,7 @@ class Lowered(NamedTuple):
 
     mapping, passing, native, settled, required, at_def   its own
     value, target, scope, position, of_use                its placement's
+    by_position    the redistributions before uses in the order of their positions
     shares[r]      share of what redistribution r makes that is read, where stretches are; empty where none are
     narrow[r]      redistribution r moves bf16 for f32 (`narrow_moves.py`)
     plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
@@ -238,6 +273,7 @@ class Lowered(NamedTuple):
     target: np.ndarray
     scope: np.ndarray
     position: np.ndarray
+    by_position: np.ndarray
     of_use: np.ndarray
     shares: np.ndarray
     narrow: np.ndarray
@@ -248,21 +284,22 @@ class Lowered(NamedTuple):
     matmul_tile: tuple[int, int, int]
 
 
-def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray) -> np.ndarray:
-    """`Lowered.shares` of a lowering; redistributions of one plan read the same share, so one of them is asked."""
+def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """`Lowered.shares` of a lowering; redistributions of one plan read the same share, which is worked out once.
+
+    known[row]   that of a plan, NaN where nobody has asked for it; filled in
+    """
     place = local.placement
     stretched = np.flatnonzero(place.stretch)
     shares = np.ones(len(place.value) if len(stretched) else 0)
     if not len(stretched):
         return shares
     rows = plan_rows[len(local.at_def) :][stretched]
-    one_of, share = np.full(int(rows.max()) + 1, -1, np.int64), np.ones(int(rows.max()) + 1)
-    one_of[rows] = stretched
-    for row in np.flatnonzero(one_of >= 0).tolist():
-        r = one_of[row]
+    new = np.isnan(known[rows])
+    for row, r in dict(zip(rows[new].tolist(), stretched[new].tolist(), strict=True)).items():
         value, layout = int(place.value[r]), int(place.target[r])
-        share[row] = local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
-    shares[stretched] = share[rows]
+        known[row] = local.read_type(value, layout, int(place.stretch[r])).bytes / local.local_type(value, layout).bytes
+    shares[stretched] = known[rows]
     return shares
 
 

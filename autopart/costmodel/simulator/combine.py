@@ -34,7 +34,7 @@ SOON_OPS = 100
 class Batches(NamedTuple):
     """What waits together, by kind of reduction, by node and by buffer: scratch of `combine_reductions`.
 
-    needed[buffer]           the first slot at which it is read
+    needed[buffer]           the first slot at which a redistributed result is read
     held, joined, deadline, open_batch, scope   of the batch of a kind that nodes may still join: its bytes, how many
                              joined, the first slot at which a result is needed, its number (-1: none), its scope
     stand_bytes, stand_joined   of a batch that has begun before the layer that stands for others, what joined there
@@ -82,14 +82,15 @@ def combine_reductions(
     open_batch, scope, batch_of, ends = batches.open_batch, batches.scope, batches.batch_of, batches.ends
     stand_bytes, stand_joined, begun_there = batches.stand_bytes, batches.stand_joined, batches.begun_there
     nodes, made = graph.nodes.shape[0], 0
-    for buffer in range(needed.shape[0]):
-        needed[buffer] = NEVER
+    for value in def_values:
+        needed[value] = NEVER
     for g in range(open_batch.shape[0]):
         open_batch[g] = -1
     for k in range(nodes):
         saved_s[k], batch_of[k] = 0.0, -1
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            needed[graph.reads.read_buffer[i]] = min(needed[graph.reads.read_buffer[i]], slot[k])
+            buffer = graph.reads.read_buffer[i]
+            needed[buffer] = min(needed[buffer], slot[k])
     for k in range(nodes):
         g, wanted_at = kind_of(graph, figures, plan_rows[k], k), NEVER
         operand_bytes, latency_s = figures[BYTES_IN, plan_rows[k]], figures[LATENCY_S, plan_rows[k]]

@@ -109,23 +109,38 @@ def kernel_seconds(
     copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
     plain[b]   bytes of buffer b if it is written to memory of its own
     times[k]   how many such nodes run there, with those that are left out: all that they touch is on chip after it
-    cache      a row per buffer; `written_by` is -1 then for what is, or at some time has to be, in HBM
+    cache      a row per buffer, of those that nodes read or write; `written_by` is -1 then for what is, or at some time
+               has to be, in HBM
     """
-    _begin(graph, plain, buffers.last, nodes, cache)
+    _begin(program, graph, plain, buffers.last, nodes, cache)
     _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], times, nodes, cache)
     _rooflines(graph, leader, nodes, row)
 
 
 @kernel
-def _begin(graph: KernelGraph, plain: np.ndarray, last: np.ndarray, nodes: Records, cache: Records) -> None:
+def _begin(
+    program: ProgramArrays, graph: KernelGraph, plain: np.ndarray, last: np.ndarray, nodes: Records, cache: Records
+) -> None:
     """Fills in what `_count_bytes` begins with."""
     for k in range(nodes.shape[0]):
         nodes.seconds[k] = nodes.hbm[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
         nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.product[k] = 0.0
         nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
-    for buffer in range(cache.shape[0]):
-        cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
-        cache.written_by[buffer] = cache.seen[buffer] = -1
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            _not_touched(plain, last, graph.reads.read_buffer[i], cache)
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            _not_touched(plain, last, graph.write_buffer[i], cache)
+        if graph.nodes.kind[k] == KERNEL:
+            op = graph.nodes.subject[k]
+            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                _not_touched(plain, last, value, cache)
+
+
+@kernel
+def _not_touched(plain: np.ndarray, last: np.ndarray, buffer: int, cache: Records) -> None:
+    """Fills in the row of a buffer."""
+    cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
+    cache.written_by[buffer] = cache.seen[buffer] = -1
 
 
 @kernel
@@ -228,11 +243,15 @@ def _count_bytes(
             else:
                 cache.seen[value] = head
     outlive = before(program.ops.shape[0])
-    for buffer in range(cache.shape[0]):
-        if cache.written_by[buffer] >= 0 and cache.last[buffer] >= outlive:
-            if cache.plain[buffer] > BESIDE_SHARE * on_chip_bytes:
-                nodes.hbm[cache.written_by[buffer]] += cache.plain[buffer]
-            cache.written_by[buffer] = -1
+    for k in range(nodes.shape[0]):
+        if graph.nodes.kind[k] != KERNEL:
+            continue
+        op = graph.nodes.subject[k]
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            if cache.written_by[value] >= 0 and cache.last[value] >= outlive:
+                if cache.plain[value] > BESIDE_SHARE * on_chip_bytes:
+                    nodes.hbm[cache.written_by[value]] += cache.plain[value]
+                cache.written_by[value] = -1
 
 
 @kernel

@@ -21,7 +21,7 @@ the rounding, has one operand: the gradient of scores, in both dots that read it
     %g = gelu %h              not written: forward and both backward dots read %h, and compute it
 """
 
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportAssignmentType=false
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
@@ -30,15 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import (
-    F32_BYTES,
-    MOVE_FIELDS,
-    OP_FIELDS,
-    USE_FIELDS,
-    VALUE_FIELDS,
-    LocalArrays,
-    ProgramArrays,
-)
+from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
 from autopart.costmodel.simulator.room import Empty
 
@@ -85,17 +77,21 @@ class Fused(NamedTuple):
 
 
 @kernel
-def fuse(program: ProgramArrays, local: LocalArrays, into_matmul: bool, duplicate: bool, fused: Fused) -> None:
+def fuse(
+    program: ProgramArrays, local: LocalArrays, def_values: np.ndarray, able: np.ndarray, duplicate: bool, fused: Fused
+) -> None:
     """Fills in `fused`.
 
-    into_matmul  whether matmuls and convolutions take elementwise operands (TPU; not cuBLAS)
+    def_values   the values that are redistributed after their ops
+    able         as `most_fused` finds it
     duplicate    whether an expensive elementwise op is computed again for each consumer
     """
     for value in range(fused.away.shape[0]):
-        fused.able[value] = fused.splits[value] = fused.away[value] = False
+        fused.able[value] = able[value]
+        fused.splits[value] = fused.away[value] = False
         fused.meets[value], fused.members[value] = value, 0.0
         fused.leaves.buffer[value, 0] = fused.leaves.buffer[value, 1] = -1
-    _able(program, local, into_matmul, fused.able)
+    _not_moved(program, local, def_values, fused.able)
     _splits(program, fused.able, fused.splits, fused.meets)
     _fuse_able(program, local, duplicate, fused)
 
@@ -104,18 +100,22 @@ def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, n
     """(bool[values]: True where consumers could compute the value if nothing was moved; views of such values too,
     bool[values]: True where its readers end in different kernels then, and so in any state in which it is able).
 
-    What is moved ends the ways to kernels sooner: ways that meet nowhere do not meet then either.
+    into_matmul: whether matmuls and convolutions take elementwise operands (TPU; not cuBLAS). What is moved ends the
+    ways to kernels sooner: ways that meet nowhere do not meet then either.
     """
-    values, uses = len(program.values), len(program.uses)
-    local = LocalArrays(
-        np.zeros(values, VALUE_FIELDS), np.zeros(0, MOVE_FIELDS), np.zeros(uses, USE_FIELDS),
-        np.zeros(0, OP_FIELDS), np.zeros(0, np.int32),
-    )  # fmt: skip
-    local.values["at_def"], local.uses["of_use"] = -1, -1
+    values = len(program.values)
     able, splits = np.zeros(values, np.bool_), np.zeros(values, np.bool_)
-    _able(program, local, into_matmul, able)
-    _splits(program, able, splits, np.arange(values, dtype=np.int32))
+    _find_most_fused(program, into_matmul, able, splits, np.arange(values, dtype=np.int32))
     return able, splits
+
+
+@kernel
+def _find_most_fused(
+    program: ProgramArrays, into_matmul: bool, able: np.ndarray, splits: np.ndarray, meets: np.ndarray
+) -> None:
+    """Fills in `able` and `splits`, which begin with False; `meets` as in `_splits`."""
+    _able(program, into_matmul, able)
+    _splits(program, able, splits, meets)
 
 
 @kernel
@@ -258,7 +258,7 @@ def _ends_product(program: ProgramArrays, buffer: int, value: int) -> bool:
 
 
 @kernel
-def _able(program: ProgramArrays, local: LocalArrays, into_matmul: bool, able: np.ndarray) -> None:
+def _able(program: ProgramArrays, into_matmul: bool, able: np.ndarray) -> None:
     """Sets able[value] where every consumer could compute the value itself; through a view, all of the view's."""
     for op in range(program.ops.shape[0] - 1, -1, -1):
         if (
@@ -267,16 +267,11 @@ def _able(program: ProgramArrays, local: LocalArrays, into_matmul: bool, able: n
         ):
             continue
         value = program.result_ptr[op]
-        ok = local.values.at_def[value] < 0 and not program.values.is_output[value]
+        ok = not program.values.is_output[value]
         for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
             use = program.user[i]
             consumer = program.uses.use_op[use]
-            unmoved = local.uses.of_use[use] < 0 or local.moves.moves_nothing[local.uses.of_use[use]]
-            if (
-                not unmoved
-                or program.uses.use_scope[use] != program.ops.op_scope[op]
-                or program.ops.is_argument[consumer]
-            ):
+            if program.uses.use_scope[use] != program.ops.op_scope[op] or program.ops.is_argument[consumer]:
                 ok = False
             elif program.ops.is_view[consumer]:
                 ok = ok and program.ops.takes[consumer] and able[program.result_ptr[consumer]]
@@ -287,3 +282,19 @@ def _able(program: ProgramArrays, local: LocalArrays, into_matmul: bool, able: n
             if not ok:
                 break
         able[value] = ok
+
+
+@kernel
+def _not_moved(program: ProgramArrays, local: LocalArrays, def_values: np.ndarray, able: np.ndarray) -> None:
+    """Takes able[value] away where the value, or a view of it, is redistributed: its consumers read an array then."""
+    for d in range(def_values.shape[0]):
+        able[def_values[d]] = False
+    for use in range(program.uses.shape[0]):
+        moved = local.uses.of_use[use]
+        if moved >= 0 and not local.moves.moves_nothing[moved]:
+            able[program.uses.operands[use]] = False
+    for i in range(program.views.shape[0] - 1, -1, -1):
+        op = program.views[i]
+        if not able[program.result_ptr[op]]:
+            for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+                able[program.uses.operands[use]] = False

@@ -19,7 +19,7 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.op_classes import CONV, FREE, OPAQUE, SLICING, UPDATE
 from autopart.costmodel.simulator.room import Empty
-from autopart.costmodel.simulator.slots import after, before, order_by_slot, slot_count, slot_of
+from autopart.costmodel.simulator.slots import after, before, slot_of
 
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
 """Kinds of node."""
@@ -58,37 +58,30 @@ READ_FIELDS = np.dtype([("read_buffer", np.int32), ("read_bytes", np.float64), (
 
 
 class Walk(NamedTuple):
-    """Scratch of `kernel_graph`.
+    """Scratch of `list_nodes` and `fill_nodes`.
 
-    kind, subject, slot   of every node, kernels first; order: the nodes by slots; ends: per slot and one more
-    inside[use]      the op computed inside the reader, `_READ` for a buffer, `_NOTHING` for spread constants
-    nothing[value]   it is computed from nothing but constants
+    away[value]      as in `Fused`
+    found[value]     `_WRITTEN`; `_INSIDE` where its readers compute it, or go on to what it is a view of; `_NOTHING`
+                     where it is computed there from nothing but constants
     stack            ops still to visit, of what a root computes inside itself
     root_of[op]      the last root whose walk came to the op
     transposed[op]   in that walk, a transpose stands between the op and the root
     place[buffer]    where in `reads` the last kernel that read the buffer has it
     """
 
-    kind: np.ndarray
-    subject: np.ndarray
-    slot: np.ndarray
-    order: np.ndarray
-    ends: np.ndarray
-    inside: np.ndarray
-    nothing: np.ndarray
+    away: np.ndarray
+    found: np.ndarray
     stack: np.ndarray
     root_of: np.ndarray
     transposed: np.ndarray
     place: np.ndarray
 
     @staticmethod
-    def empty(program: ProgramArrays, nodes: int, buffers: int, empty: Empty) -> Walk:
-        """Room for at most so many nodes."""
+    def empty(program: ProgramArrays, away: np.ndarray, buffers: int, empty: Empty) -> Walk:
+        """Room for a program with so many buffers."""
         ops = len(program.ops)
         return Walk(
-            empty(nodes, np.int8), empty(nodes, np.int32), empty(nodes, np.int64), empty(nodes, np.int64),
-            empty(slot_count(ops) + 1, np.int64), empty(len(program.uses), np.int32),
-            empty(len(program.values), np.bool_), empty(ops + 1, np.int32), empty(ops, np.int32),
+            away, empty(len(program.values), np.int8), empty(ops + 1, np.int32), empty(ops, np.int32),
             empty(ops, np.bool_), empty(buffers, np.int64),
         )  # fmt: skip
 
@@ -118,22 +111,16 @@ def cut_to(graph: KernelGraph, nodes: int) -> KernelGraph:
 
 @kernel
 def list_nodes(
-    program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, def_values: np.ndarray, graph: KernelGraph,
+    program: ProgramArrays, local: LocalArrays, def_values: np.ndarray, by_position: np.ndarray, graph: KernelGraph,
     walk: Walk,
 ) -> int:  # fmt: skip
     """Begins a graph with its nodes in slot order; returns how many there are.
 
-    `fused_away` as in `Fused`; `def_values[d]` is the value of place d.
+    `def_values[d]` is the value of place d; `by_position` are the redistributions before uses as they stand.
     """
-    count = _list(program, local, fused_away, def_values, walk)
-    order_by_slot(walk.slot, count, walk.ends, walk.order)
-    for k in range(count):
-        kind, subject = walk.kind[walk.order[k]], walk.subject[walk.order[k]]
-        graph.nodes.kind[k], graph.nodes.subject[k], graph.nodes.slot[k] = kind, subject, walk.slot[walk.order[k]]
-        graph.nodes.matrix_flop[k] = graph.nodes.matrix_work[k] = graph.nodes.vector_flop[k] = 0.0
-        graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k], graph.nodes.written[k] = 0, False, 0.0
+    count = _list(program, local, def_values, by_position, graph.nodes, walk.away)
     graph.read_ptr[0] = graph.write_ptr[0] = 0
-    _inside(program, local, fused_away, walk.inside, walk.nothing)
+    _find(program, local, walk)
     for op in range(walk.root_of.shape[0]):
         walk.root_of[op], walk.transposed[op] = -1, False
     for buffer in range(walk.place.shape[0]):
@@ -141,51 +128,73 @@ def list_nodes(
     return count
 
 
-_READ, _NOTHING = -1, -2
+_WRITTEN, _INSIDE, _NOTHING = 0, 1, 2
 
 
 @kernel
-def _inside(
-    program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, inside: np.ndarray, empty: np.ndarray
-) -> None:
-    """Fills in `inside` and `empty`, which are `inside` and `nothing` of `Walk`."""
-    for value in range(empty.shape[0]):
-        empty[value] = False
-    for op in range(program.ops.shape[0]):
-        nothing = program.ops.weight[op] == 0 and program.ops.matrix_flop[op] == 0
+def _find(program: ProgramArrays, local: LocalArrays, walk: Walk) -> None:
+    """Fills in `Walk.found`."""
+    found, away = walk.found, walk.away
+    for value in range(found.shape[0]):
+        inside = away[value] and local.values.at_def[value] < 0
+        found[value] = _INSIDE if inside else _WRITTEN
+    for i in range(program.views.shape[0]):
+        op = program.views[i]
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            if local.values.at_def[value] < 0:
+                found[value] = _INSIDE
+    for i in range(program.spread.shape[0]):
+        op = program.spread[i]
+        nothing = away[program.result_ptr[op]]
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            value, moved = program.uses.operands[use], local.uses.of_use[use]
-            source = program.values.value_op[value]
-            direct = (moved < 0 or local.moves.moves_nothing[moved]) and local.values.at_def[value] < 0
-            inside[use] = _READ
-            if direct and (program.ops.is_view[source] or fused_away[value]):
-                inside[use] = _NOTHING if empty[value] else source
-            nothing = nothing and inside[use] == _NOTHING
-        if program.result_ptr[op + 1] - program.result_ptr[op] == 1:
-            value = program.result_ptr[op]
-            empty[value] = nothing and fused_away[value]
+            nothing = nothing and _reads_through(local, use) and found[program.uses.operands[use]] == _NOTHING
+        if nothing and found[program.result_ptr[op]] == _INSIDE:
+            found[program.result_ptr[op]] = _NOTHING
+
+
+@kernel
+def _reads_through(local: LocalArrays, use: int) -> bool:
+    """True if a use reads what is settled: no redistribution moves anything for it."""
+    moved = local.uses.of_use[use]
+    return moved < 0 or local.moves.moves_nothing[moved]
 
 
 @kernel
 def _list(
-    program: ProgramArrays, local: LocalArrays, fused_away: np.ndarray, def_values: np.ndarray, walk: Walk
+    program: ProgramArrays,
+    local: LocalArrays,
+    def_values: np.ndarray,
+    by_position: np.ndarray,
+    nodes: Records,
+    away: np.ndarray,
 ) -> int:
-    """Writes kind, subject and slot of every node, kernels first; returns how many there are."""
-    kind, subject, slot, count = walk.kind, walk.subject, walk.slot, 0
-    for op in range(program.ops.shape[0]):
+    """Lists the nodes, without work yet; returns how many there are."""
+    count = moved = left = 0
+    for op in range(program.ops.shape[0] + 1):
+        while moved < by_position.shape[0] and local.moves.moved_position[by_position[moved]] == op:
+            if not local.moves.moves_nothing[by_position[moved]]:
+                _node(nodes, count, USE_MOVE, by_position[moved], before(op))
+                count += 1
+            moved += 1
+        if op == program.ops.shape[0]:
+            break
         first, end = program.result_ptr[op], program.result_ptr[op + 1]
         computed = program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])
-        if computed and not (end - first == 1 and fused_away[first]):
-            kind[count], subject[count], slot[count] = KERNEL, op, slot_of(op)
+        if computed and not (end - first == 1 and away[first]):
+            _node(nodes, count, KERNEL, op, slot_of(op))
             count += 1
-    for r in range(local.moves.shape[0]):
-        if not local.moves.moves_nothing[r]:
-            kind[count], subject[count], slot[count] = USE_MOVE, r, before(local.moves.moved_position[r])
-            count += 1
-    for d in range(def_values.shape[0]):
-        kind[count], subject[count], slot[count] = DEF_MOVE, d, after(program.values.value_op[def_values[d]])
-        count += 1
+        while left < def_values.shape[0] and program.values.value_op[def_values[left]] == op:
+            _node(nodes, count, DEF_MOVE, left, after(op))
+            count, left = count + 1, left + 1
     return count
+
+
+@kernel
+def _node(nodes: Records, k: int, kind: int, subject: int, slot: int) -> None:
+    """Fills in node k, without work."""
+    nodes.kind[k], nodes.subject[k], nodes.slot[k] = kind, subject, slot
+    nodes.matrix_flop[k] = nodes.matrix_work[k] = nodes.vector_flop[k] = 0.0
+    nodes.matrix_dtype[k], nodes.is_conv[k], nodes.written[k] = 0, False, 0.0
 
 
 @kernel
@@ -268,10 +277,12 @@ def _kernel(
         op = walk.stack[depth]
         _add_work(program, local, nodes, k, op)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            source = walk.inside[use]
-            if source == _READ:
+            value = program.uses.operands[use]
+            if walk.found[value] == _WRITTEN or not _reads_through(local, use):
                 read = _add_read(program, local, root, op, use, reads, first_read, read, walk)
-            elif source >= 0 and walk.root_of[source] != root:
+                continue
+            source = program.values.value_op[value]
+            if walk.found[value] == _INSIDE and walk.root_of[source] != root:
                 walk.root_of[source] = root
                 walk.transposed[source] = walk.transposed[op] or program.ops.turns[source]
                 walk.stack[depth] = source

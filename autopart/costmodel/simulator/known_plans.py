@@ -82,10 +82,15 @@ def _ask(
 
 
 class KnownPlans:
-    """Prices by (type, source, target, stretches); `kinds`: the greatest number of a kind that may be combined."""
+    """Prices by (type, source, target, stretches); `kinds`: the greatest number of a kind that may be combined.
+
+    figures, moves_nothing   by row
+    read_shares              by row, NaN until somebody asks: of what is made, the share that stretches read
+    """
 
     def __init__(self) -> None:
         self.kinds = 0
+        self.read_shares = np.empty(0)
         self.costs: list[PlanCost] = [NO_STEPS]
         self._keys: list[tuple[int, int, int, int]] = [(-1, 0, 0, 0)]
         self._grow(512)
@@ -114,6 +119,7 @@ class KnownPlans:
         self._table: Any = np.zeros(room, ROW_FIELDS)
         self.figures = np.zeros((len(FIGURES), room // 2 + 1))
         self.moves_nothing = np.zeros(room // 2 + 1, np.bool_)
+        self.read_shares = np.append(self.read_shares, np.full(room // 2 + 1 - len(self.read_shares), np.nan))
         for row in range(len(self.costs)):
             self._enter(row)
 

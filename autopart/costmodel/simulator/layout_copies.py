@@ -127,26 +127,28 @@ def output_copies(
     """Fills in copied[output], whether its argument is copied, and traffic[node], bytes of the copies by collective.
 
     plan_rows[k]: the row of node k's plan in `figures`, which has the copies that are made where its result replaces an
-    argument. Scratch: writer[buffer], the collective that makes it, -1 for none.
+    argument. Scratch: writer[buffer] of an output, the collective that makes it, -1 for none.
     """
-    for buffer in range(writer.shape[0]):
-        writer[buffer] = -1
-    for i in range(copied.shape[0]):
-        copied[i] = False
+    for i in range(program.outputs.shape[0]):
+        writer[_output_buffer(program, local, i)], copied[i] = -1, False
     for k in range(graph.nodes.shape[0]):
         traffic[k] = 0.0
         if graph.nodes.kind[k] != KERNEL and graph.nodes.scope[k] == 0:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 writer[graph.write_buffer[i]] = k
     for i in range(program.outputs.shape[0]):
-        use, argument = program.outputs.output_use[i], program.outputs.output_argument[i]
-        buffer = local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]
-        k = writer[buffer]
+        k, argument = writer[_output_buffer(program, local, i)], program.outputs.output_argument[i]
         copies = figures[AS_OUTPUT, plan_rows[k]] if k >= 0 else 0.0
         if argument < 0 or copies == 0:
             continue
         copied[i] = copies == 2
         traffic[k] += copies * READ_AND_WRITE * graph.nodes.written[k]
+
+
+@kernel
+def _output_buffer(program: ProgramArrays, local: LocalArrays, output: int) -> int:
+    use = program.outputs.output_use[output]
+    return local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[output]]
 
 
 @kernel

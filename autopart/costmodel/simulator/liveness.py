@@ -16,7 +16,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph, until
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, REDUCE
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, REDUCE
 from autopart.costmodel.simulator.slots import before, early, slot_of
 
 SMALL_BYTES = 65536.0
@@ -49,9 +49,8 @@ def structure_reads(program: ProgramArrays, local: LocalArrays, last: np.ndarray
         last[local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]] = before(
             ops
         )
-    for op in range(ops):
-        if program.ops.op_class[op] != FREE or program.ops.is_view[op] or program.ops.is_argument[op]:
-            continue
+    for i in range(program.structure.shape[0]):
+        op = program.structure[i]
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             buffer = local.uses.use_buffer[use]
             slot = before(program.uses.use_position[use])
@@ -87,14 +86,12 @@ def made_at(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, made: 
     """Fills in made[buffer], the slot at which it is written; 0 for arguments, and for what is never written."""
     for buffer in range(made.shape[0]):
         made[buffer] = 0
-    for op in range(program.ops.shape[0]):
-        if program.ops.carry_body[op] >= 0 or (
-            program.ops.op_class[op] == FREE and not program.ops.is_view[op] and not program.ops.is_argument[op]
-        ):
-            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-                made[value] = slot_of(op)
-            if program.ops.carry_body[op] >= 0:
-                made[program.result_ptr[op] + 1] = before(program.scopes.scope_end[program.ops.carry_body[op]])
+    for i in range(program.structure.shape[0]):
+        op = program.structure[i]
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            made[value] = slot_of(op)
+        if program.ops.carry_body[op] >= 0:
+            made[program.result_ptr[op] + 1] = before(program.scopes.scope_end[program.ops.carry_body[op]])
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]] = slot[k]
@@ -142,6 +139,9 @@ def _fences(program: ProgramArrays, fence: np.ndarray) -> None:
     """fence[op]: the slot of the last fence in the op's scope that what the op computes goes through; 0 for none."""
     for op in range(program.ops.shape[0]):
         fence[op] = 0
+    if program.fences.shape[0] == 0:
+        return
+    for op in range(program.fences[0], program.ops.shape[0]):
         if program.ops.is_argument[op]:
             continue
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):

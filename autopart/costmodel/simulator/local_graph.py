@@ -43,16 +43,16 @@ class LocalGraph(NamedTuple):
 
 
 def local_graph(
-    program: ProgramArrays, known: SizeTable, lowered: Lowered, into_matmul: bool, duplicate: bool, empty: Empty
+    program: ProgramArrays, known: SizeTable, lowered: Lowered, able: np.ndarray, duplicate: bool, empty: Empty
 ) -> LocalGraph:
-    """The graph of a lowering; `into_matmul` and `duplicate` as `fuse` has them."""
+    """The graph of a lowering; `able` and `duplicate` as `fuse` has them."""
     moves, defs = len(lowered.value), len(lowered.at_def)
     ops, buffers = len(program.ops), len(program.values) + moves + defs
     most = ops + moves + defs
     held, fused = empty_local_arrays(program, moves, defs, empty), Fused.empty(len(program.values), empty)
-    graph, walk = empty_graph(ops, most, buffers, empty), Walk.empty(program, most, buffers, empty)
+    graph, walk = empty_graph(ops, most, buffers, empty), Walk.empty(program, fused.away, buffers, empty)
     plan_rows = empty(most, np.int64)
-    nodes, done = _build(program, known, lowered, into_matmul, duplicate, held, fused, graph, plan_rows, walk)
+    nodes, done = _build(program, known, lowered, able, duplicate, held, fused, graph, plan_rows, walk)
     while done < nodes:
         graph = with_more_reads(graph, ops, empty)
         done = fill_nodes(program, held, lowered.at_def, graph, done, nodes, walk)
@@ -64,7 +64,7 @@ def _build(
     program: ProgramArrays,
     known: SizeTable,
     lowered: Lowered,
-    into_matmul: bool,
+    able: np.ndarray,
     duplicate: bool,
     held: LocalArrays,
     fused: Fused,
@@ -74,8 +74,9 @@ def _build(
 ) -> tuple[int, int]:
     """Fills in all that has room; returns how many nodes there are, and the first that is not filled in."""
     local_arrays(program, known, lowered, held)
-    fuse(program, held, into_matmul, duplicate, fused)
-    nodes, defs = list_nodes(program, held, fused.away, lowered.at_def, graph, walk), lowered.at_def.shape[0]
+    fuse(program, held, lowered.at_def, able, duplicate, fused)
+    nodes = list_nodes(program, held, lowered.at_def, lowered.by_position, graph, walk)
+    defs = lowered.at_def.shape[0]
     for k in range(nodes):
         kind, subject = graph.nodes.kind[k], graph.nodes.subject[k]
         plan_rows[k] = 0

@@ -22,7 +22,7 @@ from autopart.costmodel.simulator.kernel_graph import (
     KernelGraph,
 )
 from autopart.costmodel.simulator.liveness import Buffers
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, UPDATE
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, UPDATE
 from autopart.costmodel.simulator.slots import before
 
 CARRIED_SHARE = 0.75
@@ -52,12 +52,11 @@ def plain_sizes(
     """
     for buffer in range(size.shape[0]):
         size[buffer], maker[buffer], multiplied[buffer] = 0.0, -1, True
-    for op in range(program.ops.shape[0]):
-        if program.ops.carry_body[op] >= 0:
-            size[program.result_ptr[op]] = local.values.settled_bytes[program.result_ptr[op]]
-        elif program.ops.op_class[op] == FREE and not program.ops.is_view[op] and not program.ops.is_argument[op]:
-            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-                size[value] = 0.0 if program.values.is_splat[value] else local.values.settled_bytes[value]
+    for i in range(program.structure.shape[0]):
+        op = program.structure[i]
+        end = program.result_ptr[op] + 1 if program.ops.carry_body[op] >= 0 else program.result_ptr[op + 1]
+        for value in range(program.result_ptr[op], end):
+            size[value] = local.values.settled_bytes[value]
     for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] != KERNEL:
             size[graph.write_buffer[graph.write_ptr[k]]] = graph.nodes.written[k]
@@ -101,23 +100,20 @@ def live_ranges(
 
     slot[k], leader[k]   when node k runs, and in which node's kernel; scratch: see `_drop_unwritten`
     """
-    ops = program.ops.shape[0]
     for buffer in range(plain.shape[0]):
         buffers.end[buffer] = max(buffers.last[buffer], buffers.made[buffer])
         buffers.bytes[buffer] = plain[buffer]
     _drop_unwritten(program, local, graph, slot, leader, reader, maker, buffers)
-    for op in range(ops):
-        if program.ops.carry_body[op] >= 0:
-            _carry(program, local, buffers, op)
+    for i in range(program.carries.shape[0]):
+        _carry(program, local, buffers, program.carries[i])
     _reuse(program, graph, slot, buffers)
     for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] == DEF_MOVE:
             source = graph.reads.read_buffer[graph.read_ptr[k]]
             if buffers.bytes[source] == graph.nodes.written[k] and buffers.last[source] == slot[k]:
                 buffers.end[source] = slot[k] - 1
-    for op in range(ops):
-        if program.ops.carry_body[op] >= 0:
-            _next_in_place(program, local, buffers, op)
+    for i in range(program.carries.shape[0]):
+        _next_in_place(program, local, buffers, program.carries[i])
 
 
 @kernel
@@ -133,24 +129,24 @@ def _drop_unwritten(
 ) -> None:
     """Gives no memory to a buffer that only nodes of the kernel that makes it read: such a buffer is never written.
 
-    Scratch: reader[buffer], the kernel that reads it, -2 for several; maker[buffer], that makes it; -1 for none.
+    Scratch, of what kernels make: reader[buffer], the kernel that reads it, -2 for several; maker[buffer], that makes
+    it; -1 for none.
     """
-    count = buffers.bytes.shape[0]
-    for buffer in range(count):
-        reader[buffer] = maker[buffer] = -1
+    for k in range(graph.nodes.shape[0]):
+        if graph.nodes.kind[k] == KERNEL:
+            op = graph.nodes.subject[k]
+            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                reader[value], maker[value] = -1, leader[k] if local.values.at_def[value] < 0 else -1
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
             reader[buffer] = leader[k] if reader[buffer] in (-1, leader[k]) else -2
+    for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] == KERNEL:
-            for value in range(
-                program.result_ptr[graph.nodes.subject[k]], program.result_ptr[graph.nodes.subject[k] + 1]
-            ):
-                if local.values.at_def[value] < 0:
-                    maker[value] = leader[k]
-    for b in range(count):
-        if maker[b] >= 0 and maker[b] == reader[b] and buffers.last[b] == slot[maker[b]]:
-            buffers.bytes[b] = 0.0
+            op = graph.nodes.subject[k]
+            for b in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                if maker[b] >= 0 and maker[b] == reader[b] and buffers.last[b] == slot[maker[b]]:
+                    buffers.bytes[b] = 0.0
 
 
 @kernel
@@ -279,11 +275,14 @@ def place_outputs(
 
 
 @kernel
-def stay_on_chip(cache: Records, buffers: Buffers) -> None:
+def stay_on_chip(program: ProgramArrays, graph: KernelGraph, cache: Records, buffers: Buffers) -> None:
     """Gives no memory to buffers that never leave the chip: `cache` as `kernel_seconds` leaves it."""
-    for buffer in range(buffers.bytes.shape[0]):
-        if cache.written_by[buffer] >= 0:
-            buffers.bytes[buffer] = 0.0
+    for k in range(graph.nodes.shape[0]):
+        if graph.nodes.kind[k] == KERNEL:
+            op = graph.nodes.subject[k]
+            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                if cache.written_by[value] >= 0:
+                    buffers.bytes[value] = 0.0
 
 
 @kernel
@@ -291,9 +290,10 @@ def caches_on_chip(program: ProgramArrays, local: LocalArrays, on_chip_bytes: fl
     """Gives no memory to what a loop holds of a cache (`cache_layouts.py`) where that fits on the chip, beside larger
     arguments that the loop reads."""
     values, room = program.values.shape[0], CARRIED_SHARE * on_chip_bytes
-    for op in range(program.ops.shape[0]):
+    for i in range(program.carries.shape[0]):
+        op = program.carries[i]
         inside = program.result_ptr[op]
-        if program.ops.carry_body[op] < 0 or not program.values.in_rows[inside] or buffers.bytes[inside] == 0:
+        if not program.values.in_rows[inside] or buffers.bytes[inside] == 0:
             continue
         taken = buffers.bytes[inside]
         for other in range(values):
@@ -331,5 +331,7 @@ def live_bytes(buffers: Buffers, extra_slot: np.ndarray, extra_bytes: np.ndarray
     for i in range(extra_slot.shape[0]):
         change[extra_slot[i]] += extra_bytes[i]
         change[extra_slot[i] + 1] -= extra_bytes[i]
-    for i in range(1, change.shape[0]):
-        change[i] += change[i - 1]
+    lives = 0.0
+    for i in range(change.shape[0]):
+        lives += change[i]
+        change[i] = lives

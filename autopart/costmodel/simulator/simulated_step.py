@@ -230,7 +230,6 @@ def run_step(
     _remember(program, local, graph, planned, scratch, step)
     run_early(program, graph, planned, buffers, scratch.fence, step.slot)
     order_by_slot(step.slot, nodes, scratch.ends, scratch.order)
-    made_at(program, graph, step.slot, buffers.made)
     join_kernels(
         program, local, graph, scratch.order, step.slot, buffers.made, device.joins, leader, scratch.joined,
         scratch.maker, scratch.reader,
@@ -245,7 +244,7 @@ def run_step(
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:
-        stay_on_chip(scratch.cache, buffers)
+        stay_on_chip(program, graph, scratch.cache, buffers)
         caches_on_chip(program, local, device.row[ON_CHIP], buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 

@@ -28,6 +28,7 @@ from autopart.costmodel.simulator.arrays import (
     program_arrays,
     stretch_shares,
 )
+from autopart.costmodel.simulator.fusion import most_fused
 from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.known_plans import Asked, KnownPlans, ask
 from autopart.costmodel.simulator.left_out import NOTHING_LEFT_OUT, LeftOut
@@ -149,7 +150,10 @@ class Priced(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Simulator:
-    """Estimates of one program on one mesh; make it with `Simulator.of`."""
+    """Estimates of one program on one mesh; make it with `Simulator.of`.
+
+    able   bool[values]: consumers could compute the value if nothing was moved
+    """
 
     program: Program
     links: Links
@@ -158,6 +162,7 @@ class Simulator:
     device_row: np.ndarray = field(repr=False)
     known_plans: KnownPlans = field(repr=False)
     known_sizes: SizeTable = field(repr=False)
+    able: np.ndarray = field(repr=False)
     narrow_uses: np.ndarray = field(repr=False)
     passed: np.ndarray = field(repr=False)
     own_collectives: OwnCollectives = field(repr=False)
@@ -181,7 +186,8 @@ class Simulator:
         narrow = narrow_uses(arrays) if narrows else np.zeros(len(arrays.uses), np.bool_)
         return Simulator(
             program, links, options or SimulatorOptions(), arrays, row,
-            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), narrow,
+            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]),
+            most_fused(arrays, links.device.around_matmul.fuses_operands)[0], narrow,
             np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
             left_out or NOTHING_LEFT_OUT, room, unknown_ops(program),
         )  # fmt: skip
@@ -202,7 +208,7 @@ class Simulator:
         lowered = self._lowered(local, rows, narrow)
         empty = self.room.begun()
         held, graph, members, node_rows = local_graph(
-            program, self.known_sizes, lowered, device.around_matmul.fuses_operands, self.options.recompute, empty
+            program, self.known_sizes, lowered, self.able, self.options.recompute, empty
         )
         nodes, buffers, outputs = len(graph.nodes), len(held.home), len(program.outputs)
         step = Step.empty(nodes, buffers, len(program.ops), outputs, empty)
@@ -257,7 +263,8 @@ class Simulator:
         place, device = local.placement, self.links.device
         return Lowered(
             local.mapping, local.passing, local.native, local.settled, local.required, local.at_def,
-            place.value, place.target, place.scope, place.position, place.of_use, stretch_shares(local, plan_rows),
+            place.value, place.target, place.scope, place.position, np.argsort(place.position, kind="stable"),
+            place.of_use, stretch_shares(local, plan_rows, self.known_plans.read_shares),
             narrow, plan_rows, self.known_plans.moves_nothing, np.array(local.mesh.axis_sizes, np.int64),
             device.layout_tile if self.options.layout_padding else (1, 1), device.matmul_tile,
         )  # fmt: skip

@@ -59,8 +59,10 @@ def order_by_slot(slot: np.ndarray, nodes: int, count: np.ndarray, order: np.nda
         count[i] = 0
     for k in range(nodes):
         count[slot[k] + 1] += 1
-    for i in range(1, count.shape[0]):
-        count[i] += count[i - 1]
+    begun = 0
+    for i in range(count.shape[0]):
+        begun += count[i]
+        count[i] = begun
     for k in range(nodes):
         order[count[slot[k]]] = k
         count[slot[k]] += 1

@@ -1,0 +1,72 @@
+"""Are reductions in loops followed from what is new to where they are followed from the start each time?
+
+Once it is known that a carry is not pending, `pass_reductions` looks at what reads that alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import autopart as ap
+from autopart.core.partitioning import Partitioning
+from autopart.search.space.decision_space import DecisionSpace
+from autopart.search.state_walk import Walk
+from autopart.spmd import pending
+from autopart.spmd.device_local import LoweringContext
+from autopart.spmd.pending import ANY_CODE, Given, Ways, pass_reductions
+
+MESH = ap.Mesh({"a": 4, "b": 2}, device="tpu_v3")
+MODELS = ["lstm_haiku", "kv_cache_decoding", pytest.param("decoder_scan_flax", marks=pytest.mark.slow)]
+
+
+def from_the_start(given: Given, ways: Ways, passing: np.ndarray) -> int:
+    """As `pass_reductions`, every op in every round; returns how many rounds there were beyond the first."""
+    passing[:], ways.assumed[:], ways.taken[:], ways.stays[:], ways.loop[:] = 0, 0, -1, False, -1
+    ways.again[:], rounds = False, 0
+    for axis in range(given.nests.state.mapping.shape[1]):
+        held = given.sharded_loops & (given.nests.state.mapping[:, axis] >= 0)
+        carries = given.passages.carries
+        ways.assumed[carries] = np.where(held[carries], 0, ANY_CODE)
+        ways.code[:, axis] = 0
+        if not pending._begins(given, axis):
+            continue
+        pending._spread(given, ways, axis, len(carries) > 0, True)
+        while len(carries) and pending._revise(given, ways, axis):
+            pending._spread(given, ways, axis, True, True)
+            rounds += 1
+        pending._choose(given, ways, axis, passing)
+    return rounds
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_reductions_end_where_they_do_if_every_op_is_looked_at_in_every_round(model):
+    case = importlib.import_module(f"tests.models.{model}").case()
+    step = ap.jit(case.step, MESH, [], donate_argnums=tuple(range(case.state)))
+    start = Partitioning(step.lower(*case.args).traced.program, MESH)
+    program, space = start.program, DecisionSpace.of(start, MESH.axis_names)
+    walk, statics, rounds = Walk(start.copy(), space), LoweringContext.of(start.program), 0
+    for seed in range(4):
+        random, decisions = np.random.default_rng(seed), ()
+        for _ in range(5):
+            walk.go_to(decisions)
+            options = space.options(walk.partitioning)
+            if not options:
+                break
+            decisions = (*decisions, options[int(random.integers(len(options)))].decision)
+            walk.go_to(decisions)
+            there = walk.partitioning
+            given = Given(
+                there.nests, statics.passages, program.value_shape, statics.is_output, statics.stored, False,
+                there.sharded_loops,
+            )  # fmt: skip
+            sizes = program.op_count, program.value_count, len(MESH.axis_names)
+            ways, every = Ways.empty(*sizes), Ways.empty(*sizes)
+            passing, wanted = np.empty(sizes[0], np.uint8), np.empty(sizes[0], np.uint8)
+            pass_reductions(given, ways, passing)
+            rounds += from_the_start(given, every, wanted)
+            assert (passing == wanted).all()
+            assert (ways.code == every.code).all()
+    assert rounds > 0
