@@ -17,7 +17,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.search.ilp.solver.dual import Messages, no_messages, sweep
 from autopart.search.ilp.solver.network import Network
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, starts
+from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, joined, starts
 
 ROUNDS, LOOKED_AT, STALLED = 300, 20, 1e-3
 """Sweeps at most; after every so many, the next are made if these raised the bound by at least the last share."""
@@ -79,9 +79,13 @@ class Groups(NamedTuple):
             np.array([each.shape[1] for each in parts], np.int64),
             np.array([each.shape[2] for each in parts], np.int64),
             starts([each.size for each in parts]),
-            *map(np.concatenate, (edge, from_u, strategies)),
-            starts(np.concatenate(entries)),
-            *map(np.concatenate, (whole, kind, [each.ravel() for each in parts])),
+            np.concatenate(edge),
+            np.concatenate(from_u),
+            np.concatenate(strategies),
+            starts(np.concatenate(entries).tolist()),
+            np.concatenate(whole),
+            np.concatenate(kind),
+            joined([each.ravel() for each in parts]),
             np.empty(most),
             np.empty(most),
         )
