@@ -17,7 +17,8 @@ wherever they are looked at, so unlike leaves have paths apart, and a kernel tha
     not at all   by what may run inside the kernel that makes the leaf, unless something is moved on the way
     written      what a kernel makes and a kernel apart reads, at the least on the path there; outputs
 
-Where arrays may stay on the chip, bytes count only if they exceed it.
+Where arrays may stay on the chip, bytes count only if they exceed it. Arrays are as large as their layout tiles; which
+shapes what is in memory may have is known by its path, too (`padded_tiles.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Traffic(NamedTuple):
 
     reads     float64[uses]: of the array as the use reads it
     writes    float64[values]: of the array as its op leaves it
-    read_as, written_as    the shapes that the array which is in memory may have, of each use and value (`padded_tiles.py`)
+    read_as   of each use, and written_as of each value, the shapes that what is in memory may have (`padded_tiles.py`)
     """
 
     reads: np.ndarray
@@ -100,7 +101,7 @@ class _Walk:
         were alike; they are so after it."""
         if not self.turns[op]:
             return shapes | {self.shape[result]}
-        return frozenset({self.shape[result]}) if shapes == {self.shape[operand]} else UNKNOWN
+        return frozenset({self.shape[result]}) if shapes == frozenset({self.shape[operand]}) else UNKNOWN
 
     def traffic(self) -> tuple[Traffic, Traffic]:
         """See `certain_traffic`."""

@@ -2,7 +2,7 @@
 
     matrix work    of products and convolutions, with the unfilled tiles of short dims
     vector work    of every op that is computed somewhere, once
-    bytes          that certainly pass memory (`certain_traffic.py`)
+    bytes          that certainly pass memory (`certain_traffic.py`), filled up to layout tiles (`padded_tiles.py`)
     launches       of products, look-ups and updates, each a kernel of its own, and of light ops in kernels apart
 
 Work and bytes count in the shares in which they add up (`kernel_shares.py`), so that the sum over all ops is no more
@@ -21,7 +21,6 @@ from autopart.costmodel.hardware.devices import (
     HBM,
     LAUNCH,
     MATMUL_LAUNCH,
-    ON_CHIP,
     STREAM,
     UNHIDDEN,
     VECTOR,

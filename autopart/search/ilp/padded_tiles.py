@@ -39,14 +39,16 @@ def padded_share(
         return 1.0
     local = local_dims(shape, label, sizes)
     whole = float(padded_elements(np.array(local), len(local), F32_BYTES, rows, minor, 0))
-    return min([whole / math.prod(local), *(_reshaped(shape, local, other, sizes, minor) for other in others - {shape})])
+    return min(
+        [whole / math.prod(local), *(_reshaped(shape, local, other, sizes, minor) for other in others - {shape})]
+    )
 
 
 def _reshaped(shape: Shape, local: list[float], other: Shape, sizes: tuple[int, ...], minor: int) -> float:
     """The same of an array of another shape: filled up along whatever dim wastes least."""
     alike = [a == b for a, b in zip(shape, other, strict=False)]
     before = next((d for d, same in enumerate(alike) if not same), len(alike))
-    alike = [a == b for a, b in zip(shape[:before:-1], other[:before:-1], strict=False)]
+    alike = [a == b for a, b in zip(reversed(shape[before:]), reversed(other[before:]), strict=False)]
     behind = next((d for d, same in enumerate(alike) if not same), len(alike))
     cut = [n / parts for n in other[before : len(other) - behind] for parts in _ways(sizes) if n % parts == 0]
     along = [*local[:before], *local[len(local) - behind :], *cut]
