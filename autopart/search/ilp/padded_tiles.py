@@ -16,6 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from autopart.costmodel.simulator.arrays import F32_BYTES
 from autopart.costmodel.simulator.sizes import padded_elements
 from autopart.search.ilp.labels import Label, local_dims, stretches_of
 
@@ -24,16 +25,14 @@ Shape = tuple[int, ...]
 UNKNOWN: frozenset[Shape] = frozenset({()})
 """Arrays of which nothing is known but their elements."""
 
-F32_BYTES = 4.0
-"""Rows of narrower elements are filled up to more."""
-
 
 @lru_cache(maxsize=1 << 16)
 def padded_share(
     shape: Shape, label: Label, others: frozenset[Shape], sizes: tuple[int, ...], layout_tile: tuple[int, int]
 ) -> float:
     """Elements that any of these arrays takes at least, over its elements: one of `shape` that is cut as the label
-    says, and those of other shapes of which it is made, or that are made of it."""
+    says, and those of other shapes of which it is made, or that are made of it. They are counted as of f32: rows of
+    narrower elements are filled up to more."""
     rows, minor = layout_tile
     if minor == 1 or not shape or 0 in shape or stretches_of(label):
         return 1.0
