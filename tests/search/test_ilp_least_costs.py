@@ -21,9 +21,11 @@ from autopart.search.cost import StepSeconds
 from autopart.search.ilp.bound import each_apart, lower_bound
 from autopart.search.ilp.certain_traffic import certain_traffic
 from autopart.search.ilp.fusion_regions import regions
+from autopart.search.ilp.held_bytes import label_bytes
 from autopart.search.ilp.incumbent import choice_of
-from autopart.search.ilp.labels import in_tiles, legal_labels, stretches_of
+from autopart.search.ilp.labels import in_tiles, legal_labels, stretches_of, ways
 from autopart.search.ilp.lowered_moves import ExactJob, LeastJob, least_jobs
+from autopart.search.ilp.padded_tiles import UNKNOWN, padded_share
 from autopart.search.ilp.prices import DEF, DEF_ALONE, USE, WAIT, PriceJob
 from autopart.search.ilp.shared_moves import share_moves
 from autopart.search.ilp.soon_read import read_soon
@@ -74,6 +76,19 @@ def depthwise(image, kernel, wide):
     return hidden @ wide.T + image, made > 0, hidden.mean((1, 2)), made.astype(jnp.bfloat16)
 
 
+def grouped(image, kernel, gain):
+    """Features that are normalised by groups, before a convolution and once more turned round."""
+
+    def normal(x):
+        groups = x.reshape(*x.shape[:-1], 4, -1)
+        centred = groups - groups.mean((1, 2, 4), keepdims=True)
+        return (centred * jax.lax.rsqrt((centred**2).mean((1, 2, 4), keepdims=True) + 1e-5)).reshape(x.shape) * gain
+
+    dims = ("NHWC", "HWIO", "NHWC")
+    made = jax.lax.conv_general_dilated(jax.nn.silu(normal(image)), kernel, (1, 1), "SAME", dimension_numbers=dims)
+    return normal(made) + image, normal(image + made).transpose(0, 3, 1, 2).sum(2)
+
+
 def query(token, keys, values, new):
     """One token's attention over a cache, and the cache with one row more."""
     scores = jnp.einsum("bhd,bhtd->bht", token, keys)
@@ -107,6 +122,11 @@ PROGRAMS |= {
     "depthwise_backwards": (
         jax.grad(lambda kernels, image: sum((y.astype(jnp.float32) ** 2).sum() for y in depthwise(image, *kernels))),
         ((f32(7, 7, 1, 128), f32(128, 512)), f32(16, 32, 32, 128)),
+    ),
+    "grouped": (grouped, (f32(8, 16, 16, 160), f32(3, 3, 160, 160), f32(160))),
+    "grouped_backwards": (
+        jax.grad(lambda weights, image: sum((y**2).sum() for y in grouped(image, *weights))),
+        ((f32(3, 3, 160, 160), f32(160)), f32(8, 16, 16, 160)),
     ),
     "query": (query, (f32(64, 8, 64), f32(64, 8, 512, 64), f32(64, 8, 512, 64), f32(64, 8, 64))),
     "no_elements": (lambda x, w: jnp.tanh(x @ w) + w.sum(0), (f32(512, 0), f32(0, 256))),
@@ -169,6 +189,8 @@ PROMPT = (
     "residual",
     "windows",
     "depthwise",
+    "grouped",
+    "grouped_backwards",
     "query",
     "no_elements",
 )
@@ -233,6 +255,19 @@ def test_what_an_update_may_do_in_the_kernel_of_its_gradient_is_not_read_twice()
 def test_op_each_at_its_cheapest_is_a_bound_below_the_one_that_moves_are_part_of():
     model = model_of(task_of(Partitioning(two_matrices(), MESH)))
     assert 0 < each_apart(model) <= lower_bound(model, StepSeconds(), 20.0).score * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("way", [(0, 0), (1, 2), (1, 3), (3, 3), (2, 0)], ids=str)
+def test_array_takes_no_less_than_the_least_of_what_it_may_be_a_reshape_of(way):
+    sizes, tile = (4, 2), (8, 128)
+    shape, other = (8, 12, 320), (8, 12, 16, 20)
+    alone, either = (padded_share(shape, way, frozenset(shapes), sizes, tile) for shapes in ({shape}, {shape, other}))
+    as_other = label_bytes(TensorType(other, "f32"), way, sizes, tile) / label_bytes(
+        TensorType(other, "f32"), way, sizes, (1, 1)
+    )
+    assert 1 <= either <= min(alone, as_other)
+    assert alone == label_bytes(TensorType(shape, "f32"), way, sizes, tile) * ways(way, sizes) / (4 * 8 * 12 * 320)
+    assert padded_share(shape, way, UNKNOWN, sizes, tile) == 1
 
 
 # ---- moves

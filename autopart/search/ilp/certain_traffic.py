@@ -17,7 +17,8 @@ wherever they are looked at, so unlike leaves have paths apart, and a kernel tha
     not at all   by what may run inside the kernel that makes the leaf, unless something is moved on the way
     written      what a kernel makes and a kernel apart reads, at the least on the path there; outputs
 
-Where arrays may stay on the chip, bytes count only if they exceed it.
+Where arrays may stay on the chip, bytes count only if they exceed it. Arrays are as large as their layout tiles; which
+shapes what is in memory may have is known by its path, too (`padded_tiles.py`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import numpy as np
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, SLICING, UPDATE
 from autopart.search.ilp.fusion_regions import Regions
+from autopart.search.ilp.padded_tiles import UNKNOWN, Shape
 
 NARROW_BYTES = 2.0
 """Bytes of an f32 element that only products read, where they read it as bf16."""
@@ -39,10 +41,13 @@ class Traffic(NamedTuple):
 
     reads     float64[uses]: of the array as the use reads it
     writes    float64[values]: of the array as its op leaves it
+    read_as   of each use, and written_as of each value, the shapes that what is in memory may have (`padded_tiles.py`)
     """
 
     reads: np.ndarray
     writes: np.ndarray
+    read_as: list[frozenset[Shape]]
+    written_as: list[frozenset[Shape]]
 
 
 def certain_traffic(arrays: ProgramArrays, parts: Regions) -> tuple[Traffic, Traffic]:
@@ -52,7 +57,7 @@ def certain_traffic(arrays: ProgramArrays, parts: Regions) -> tuple[Traffic, Tra
 
 
 class _Walk:
-    """A walk over one program: `leaf[v]` and `least[v]` of the path that ends in value v."""
+    """A walk over one program: `leaf[v]`, `least[v]` and `shapes[v]` of the path that ends in value v."""
 
     def __init__(self, arrays: ProgramArrays, parts: Regions):
         self.arrays, self.regions = arrays, parts
@@ -62,18 +67,21 @@ class _Walk:
         self.narrows = arrays.ops["narrows"].tolist()
         self.element_bytes = arrays.values["element_bytes"].tolist()
         self.elements = arrays.values["elements"].tolist()
-        self.leaf, self.least = self._paths()
+        self.turns, rank = arrays.ops["turns"].tolist(), arrays.values["rank"].tolist()
+        self.shape = [tuple(dims[:n]) for dims, n in zip(arrays.shape.tolist(), rank, strict=True)]
+        self.leaf, self.least, self.shapes = self._paths()
 
-    def _paths(self) -> tuple[list[int], list[float]]:
-        """Per value the leaf of its path (-1: there is none), and the least bytes of an element on it."""
+    def _paths(self) -> tuple[list[int], list[float], list[frozenset[Shape]]]:
+        """Per value the leaf of its path (-1: there is none), the least bytes of an element on it, and the shapes."""
         count = len(self.maker)
-        leaf, least = [-1] * count, [0.0] * count
+        leaf, least, shapes = [-1] * count, [0.0] * count, [frozenset({shape}) for shape in self.shape]
         fused, base = self.regions.fusable.tolist(), self.regions.base.tolist()
         is_splat = self.arrays.values["is_splat"].tolist()
         for op in range(len(self.op_class)):
             for value in range(self.result_ptr[op], self.result_ptr[op + 1]):
                 if base[value] != value:
                     leaf[value], least[value] = leaf[base[value]], least[base[value]]
+                    shapes[value] = self._with(op, base[value], value, shapes[base[value]])
                 elif is_splat[value]:
                     continue
                 elif not fused[op]:
@@ -85,12 +93,21 @@ class _Walk:
                         as_many = self.elements[operand] == self.elements[value] and on_path > 0
                         if as_many and (-on_path, leaf[operand]) < (-least[value], leaf[value]):
                             leaf[value], least[value] = leaf[operand], on_path
-        return leaf, least
+                            shapes[value] = self._with(op, operand, value, shapes[operand])
+        return leaf, least, shapes
+
+    def _with(self, op: int, operand: int, result: int, shapes: frozenset[Shape]) -> frozenset[Shape]:
+        """The shapes of a path that goes on from an operand to a result. A transpose leaves nothing known but where all
+        were alike; they are so after it."""
+        if not self.turns[op]:
+            return shapes | {self.shape[result]}
+        return frozenset({self.shape[result]}) if shapes == frozenset({self.shape[operand]}) else UNKNOWN
 
     def traffic(self) -> tuple[Traffic, Traffic]:
         """See `certain_traffic`."""
-        reads, moved, writes = np.zeros(len(self.operands)), np.zeros(len(self.operands)), self._writes()
-        written = np.zeros(len(writes))
+        reads, moved = np.zeros(len(self.operands)), np.zeros(len(self.operands))
+        writes, written_as = self._writes()
+        written, moved_as = np.zeros(len(writes)), [*written_as]
         shared: dict[tuple[int, int], list[int]] = {}
         products: dict[tuple[int, int], list[int]] = {}
         alone: list[int] = []
@@ -109,13 +126,20 @@ class _Walk:
             kept = self._apart(place[0], shared.get(place, []), [self._reader(use) for use in by_products])
             for use in (*kept, *by_products):
                 reads[use] = self._read_bytes(use, kept)
-            writes[place[0]] = max(writes[place[0]], self._written_for(place[0], kept))
-            for use in self._apart_if_moved(place[0], shared.get(place, []), kept):
+            leaf, (held, shapes) = place[0], self._written_for(place[0], kept)
+            if held > writes[leaf]:
+                writes[leaf], written_as[leaf], moved_as[leaf] = held, shapes, shapes
+            for use in self._apart_if_moved(leaf, shared.get(place, []), kept):
                 moved[use] = self._read_bytes(use, kept)
-                written[place[0]] = written[place[0]] or self.least[self.operands[use]]
+                if written[leaf] == 0:
+                    written[leaf] = self.least[self.operands[use]]
+                    if written[leaf] > writes[leaf]:
+                        moved_as[leaf] = self.shapes[self.operands[use]]
         for use in alone:
             reads[use] = self._read_bytes(use, [])
-        return Traffic(reads, writes), Traffic(np.maximum(reads, moved), np.maximum(writes, written))
+        read_as = [self.shapes[operand] for operand in self.operands]
+        certain = Traffic(reads, writes, read_as, written_as)
+        return certain, Traffic(np.maximum(reads, moved), np.maximum(writes, written), read_as, moved_as)
 
     def _reader(self, use: int) -> int:
         return int(self.arrays.uses["use_op"][use])
@@ -177,12 +201,14 @@ class _Walk:
                 kept.append(use)
         return kept
 
-    def _written_for(self, leaf: int, uses: list[int]) -> float:
-        """Bytes of an element that are written because of uses that read the leaf in kernels apart from its own."""
+    def _written_for(self, leaf: int, uses: list[int]) -> tuple[float, frozenset[Shape]]:
+        """Bytes of an element that are written because of uses that read the leaf in kernels apart from its own, and
+        the shapes that what is written may have."""
         maker = self.maker[leaf]
-        if not self.regions.station[maker] or self.op_class[maker] == UPDATE:
-            return 0.0
-        return max((self.least[self.operands[use]] for use in uses), default=0.0)
+        if not uses or not self.regions.station[maker] or self.op_class[maker] == UPDATE:
+            return 0.0, UNKNOWN
+        most = max((self.operands[use] for use in uses), key=lambda value: self.least[value])
+        return self.least[most], self.shapes[most]
 
     def _apart_if_moved(self, leaf: int, uses: list[int], kept: list[int]) -> list[int]:
         """Of uses by stations whose only product makes the leaf, those that read it in kernels apart if it is moved."""
@@ -194,29 +220,30 @@ class _Walk:
                 found.append(use)
         return found
 
-    def _writes(self) -> np.ndarray:
-        """Bytes of an element of each value that are certainly written."""
-        writes, on_path = np.zeros(len(self.maker)), self._least_until_read()
+    def _writes(self) -> tuple[np.ndarray, list[frozenset[Shape]]]:
+        """Bytes of an element of each value that are certainly written, and the shapes of what is."""
+        writes, (on_path, shapes) = np.zeros(len(self.maker)), self._least_until_read()
         is_output = self.arrays.values["is_output"].tolist()
         for op in np.flatnonzero(self.regions.station).tolist():
             kind = self.op_class[op]
             for value in range(self.result_ptr[op], self.result_ptr[op + 1]):
                 if kind != UPDATE and is_output[value]:
-                    writes[value] = self.element_bytes[value]
+                    writes[value], shapes[value] = self.element_bytes[value], frozenset({self.shape[value]})
                 elif kind in (MATMUL, CONV, OPAQUE, SLICING, REDUCE, ELEMENTWISE):
                     writes[value] = on_path[value]
-        return writes
+        return writes, shapes
 
-    def _least_until_read(self) -> list[float]:
+    def _least_until_read(self) -> tuple[list[float], list[frozenset[Shape]]]:
         """Per value, of the ways on which it comes to a station that reads in a kernel apart, the most of the least
-        bytes of an element on the way; 0 where there is none, or where an output is on the way."""
-        found = [0.0] * len(self.maker)
+        bytes of an element on the way; 0 where there is none, or where an output is on the way. And the shapes on that
+        way."""
+        found, shapes = [0.0] * len(self.maker), [frozenset({shape}) for shape in self.shape]
         users, user = self.arrays.user_ptr.tolist(), self.arrays.user.tolist()
         fusable, is_output = self.regions.fusable, self.arrays.values["is_output"].tolist()
         for op in range(len(self.op_class) - 1, -1, -1):
             for value in range(self.result_ptr[op], self.result_ptr[op + 1]):
                 for use in user[users[value] : users[value + 1]]:
-                    reader, here = self._reader(use), self.element_bytes[value]
+                    reader, here, on_way = self._reader(use), self.element_bytes[value], frozenset({self.shape[value]})
                     kind, view = self.op_class[reader], self.arrays.ops["is_view"][reader]
                     if kind in (MATMUL, CONV):
                         apart = fusable[op] and self.leaf[value] >= 0
@@ -229,7 +256,9 @@ class _Walk:
                         into = self.result_ptr[reader] + (use - self.operand_ptr[reader] if view else 0)
                         same = self.elements[into] == self.elements[value] and self.scope[reader] == self.scope[op]
                         here = min(here, found[into]) if same and not is_output[into] else 0.0
+                        on_way = self._with(reader, into, value, shapes[into])
                     else:
                         here = 0.0
-                    found[value] = max(found[value], here)
-        return found
+                    if here > found[value] or (here == found[value] and len(on_way) < len(shapes[value])):
+                        found[value], shapes[value] = here, on_way
+        return found, shapes

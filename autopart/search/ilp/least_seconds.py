@@ -2,7 +2,7 @@
 
     matrix work    of products and convolutions, with the unfilled tiles of short dims
     vector work    of every op that is computed somewhere, once
-    bytes          that certainly pass memory (`certain_traffic.py`)
+    bytes          that certainly pass memory (`certain_traffic.py`), filled up to layout tiles (`padded_tiles.py`)
     launches       of products, look-ups and updates, each a kernel of its own, and of light ops in kernels apart
 
 Work and bytes count in the shares in which they add up (`kernel_shares.py`), so that the sum over all ops is no more
@@ -21,7 +21,6 @@ from autopart.costmodel.hardware.devices import (
     HBM,
     LAUNCH,
     MATMUL_LAUNCH,
-    ON_CHIP,
     STREAM,
     UNHIDDEN,
     VECTOR,
@@ -36,6 +35,7 @@ from autopart.search.ilp.filled_tiles import filled
 from autopart.search.ilp.fusion_regions import Regions
 from autopart.search.ilp.kernel_shares import Shares, kernel_shares
 from autopart.search.ilp.labels import Label, ways
+from autopart.search.ilp.padded_tiles import Shape, padded_share
 from autopart.search.ilp.strategies import OpStrategies
 
 
@@ -75,7 +75,12 @@ def certain(
     computed, station = (_least(each.astype(float), stands) > 0 for each in (parts.computed, parts.station))
     by_itself, moved = (
         Certain(
-            Traffic(_least(passing.reads, at_use), _least(passing.writes, at_value)),
+            Traffic(
+                _least(passing.reads, at_use),
+                _least(passing.writes, at_value),
+                _together(passing.read_as, at_use),
+                _together(passing.written_as, at_value),
+            ),
             Shares(*(_least(column, stands) for column in counted)),
             computed,
             station,
@@ -92,6 +97,14 @@ def _least(figures: np.ndarray, place: np.ndarray) -> np.ndarray:
     return found
 
 
+def _together(shapes: list[frozenset[Shape]], place: np.ndarray) -> list[frozenset[Shape]]:
+    """The shapes that come to each place."""
+    found = [frozenset[Shape]()] * len(shapes)
+    for at, those in zip(place.tolist(), shapes, strict=True):
+        found[at] = found[at] | those
+    return found
+
+
 def least_seconds(
     arrays: ProgramArrays, device: Device, op: int, options: OpStrategies, sizes: tuple[int, ...], known: Certain
 ) -> np.ndarray:
@@ -104,7 +117,7 @@ def least_seconds(
         labels = zip(options.required[0], options.native[0], strict=True)
         work = work / np.array([filled(arrays, device.matmul_tile, op, *pair, sizes) for pair in labels])
     vector = _vector_flop(arrays, op, options, sizes)
-    moved, largest = _certain_bytes(arrays, float(row[ON_CHIP]), op, options, sizes, known.traffic)
+    moved, largest = _certain_bytes(arrays, device, op, options, sizes, known.traffic)
     dtype, is_conv = int(arrays.ops["matrix_dtype"][op]), kind == CONV
     if kind == OPAQUE:
         return np.array(
@@ -129,7 +142,7 @@ def _added(shares: Shares, op: int, computing: np.ndarray, moving: np.ndarray, h
 
 def _certain_bytes(
     arrays: ProgramArrays,
-    on_chip_bytes: float,
+    device: Device,
     op: int,
     options: OpStrategies,
     sizes: tuple[int, ...],
@@ -145,13 +158,21 @@ def _certain_bytes(
     most = np.full(options.count, np.inf)
     if kind == SLICING:
         most = _parts(float(elements[result] * arrays.values["element_bytes"][result]), options.native[0], sizes)
-    rows = [(arrays.uses["operands"][first + k], traffic.reads[first + k], r) for k, r in enumerate(options.required)]
-    rows += [(result + r, traffic.writes[result + r], labels) for r, labels in enumerate(options.native)]
-    for place, (value, each, labels) in enumerate(rows):
+    rows = [
+        (int(arrays.uses["operands"][first + k]), traffic.reads[first + k], traffic.read_as[first + k], labels)
+        for k, labels in enumerate(options.required)
+    ]
+    rows += [
+        (result + r, traffic.writes[result + r], traffic.written_as[result + r], labels)
+        for r, labels in enumerate(options.native)
+    ]
+    for place, (value, each, shapes, labels) in enumerate(rows):
         if each > 0:
-            held = float(each) * _parts(float(elements[value]), labels, sizes)
+            shape = tuple(int(n) for n in arrays.shape[value, : arrays.values["rank"][value]])
+            padded = [padded_share(shape, label, shapes, sizes, device.layout_tile) for label in labels]
+            held = float(each) * _parts(float(elements[value]), labels, sizes) * np.array(padded)
             is_read = place < len(options.required)
-            taken = np.where(held > on_chip_bytes, np.minimum(held, most) if is_read else held, 0.0)
+            taken = np.where(held > device.on_chip_bytes, np.minimum(held, most) if is_read else held, 0.0)
             found, largest = found + taken, np.maximum(largest, taken) if is_read else largest
     return found, largest
 

@@ -134,6 +134,7 @@ def _over_rows(mappings: Sequence[TileMapping]) -> list[int]:
 
 
 def _divide(mappings: Sequence[TileMapping], combination: Label, sizes: Sequence[int]) -> bool:
+    """True if the axes divide what they cut, and cut no dim by two mappings of which neither follows the other."""
     cut: dict[int, int] = {}
     for number, size in zip(combination, sizes, strict=True):
         if number >= 0:
@@ -141,7 +142,9 @@ def _divide(mappings: Sequence[TileMapping], combination: Label, sizes: Sequence
     exclusive = excluded(mappings)
     for number, parts in cut.items():
         after = mappings[number].after
-        if mappings[number].extent % parts or any(exclusive[number] >> other & 1 for other in cut):
+        if mappings[number].extent % parts:
+            return False
+        if any(exclusive[number] >> other & exclusive[other] >> number & 1 for other in cut):
             return False
         if after is not None and cut.get(mappings.index(after)) != after.extent:
             return False

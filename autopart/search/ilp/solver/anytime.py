@@ -28,7 +28,7 @@ from autopart.search.ilp.solver.network import Network, network, used_over_time
 from autopart.search.ilp.solver.pairwise_error import PairwiseError
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
 from autopart.search.ilp.solver.reduction import NO_ROOM, Reduction, least_usage, reduced
-from autopart.search.ilp.solver.shared_costs import Shared, level
+from autopart.search.ilp.solver.shared_costs import Groups, Shared, level
 from autopart.search.ilp.solver.solution import Incumbent, Solution, Status
 
 SMALL = 150_000
@@ -279,7 +279,8 @@ def load_kernels() -> None:
     state.rest()
     one, two = np.zeros(1, np.int64), np.full(1, 2)
     start, kind, parts = np.array([0, 4]), np.zeros(4, np.int64), np.ones((1, 2, 1))
-    level(net, ascent.messages, Shared(one, np.ones(1, np.bool_), two, start, np.ones(4), kind, parts))
+    shared = Shared(one, np.ones(1, np.bool_), two, start, np.ones(4), kind, parts)
+    level(net, ascent.messages, Groups.of([shared]))
 
 
 def nearly_fits(net: Network, choice: Ints) -> bool:
