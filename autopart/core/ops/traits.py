@@ -153,12 +153,44 @@ class Matmul(Traits):
     sides: Callable[[OpSpec], Sides] | None = None
 
 
+class LastSpace(NamedTuple):
+    """How a convolution's window slides along the last dim of space.
+
+    images, features, space   dims of the left operand: batch, features, and this one
+    images_out, space_out, features_out   dims of the result
+    kernel_features, columns  dims of the right operand: what `features` meet, and the features of the result
+    halo        places of the left operand beyond its own that a stretch of it needs
+    padding     places around the left operand; of one with holes only those after it
+    stride      of the window
+    holes       one element and holes in so many places of the left operand; 1: no holes
+    least       with fewer places, padding included, it is not worth while to cut it
+    """
+
+    images: int
+    features: int
+    space: int
+    images_out: int
+    space_out: int
+    features_out: int
+    kernel_features: int
+    columns: int
+    halo: int
+    padding: int
+    stride: int
+    holes: int
+    least: int
+
+
 @dataclass(frozen=True)
 class Convolution(Traits):
-    """Convolutions: two flop per multiply-add; `sides` as of a product."""
+    """Convolutions: two flop per multiply-add; `sides` as of a product.
+
+    last_space  None for a convolution whose images cannot be cut into stretches that are images of their own
+    """
 
     flop: Count
     sides: Callable[[OpSpec], Sides] | None = None
+    last_space: Callable[[OpSpec], LastSpace | None] | None = None
 
 
 @dataclass(frozen=True)

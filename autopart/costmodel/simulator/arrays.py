@@ -22,6 +22,7 @@ from autopart.core.layout import action_of
 from autopart.core.program import Program
 from autopart.costmodel.simulator.batch_layouts import outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
+from autopart.costmodel.simulator.image_uses import image_uses
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
@@ -46,13 +47,14 @@ class ProgramArrays(NamedTuple):
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
-             carry_body (the body scope of a carry's loop, -1 for other ops)
+             carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`)
-    uses     operands, use_op, use_scope, use_position (as in `Program`)
+    spaces   the other facts of `image_uses.py`: a row per distinct op
+    uses     operands, use_op, use_scope, use_position (as in `Program`), reads (`image_uses.py`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
     outputs  output_value, output_use (a tied output's operand entry at its argument, else -1), output_argument (the
@@ -66,6 +68,7 @@ class ProgramArrays(NamedTuple):
     shape: np.ndarray
     ops: Records
     specs: Records
+    spaces: Records
     values: Records
     uses: Records
     scopes: Records
@@ -104,7 +107,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
     cached, outer_of_sums = caches(program, op_class)
-    outer = outer_dims(program, op_class, outer_of_sums)
+    outer, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
@@ -127,8 +130,10 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             spec=spec.astype(np.int32),
             op_scope=program.op_scope,
             carry_body=carry_body,
+            is_gradient=images.gradient,
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
+        spaces=images.spaces,
         values=records(
             value_op=program.value_op,
             rank=program.value_rank,
@@ -146,6 +151,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             use_op=program.use_op,
             use_scope=program.use_scope,
             use_position=program.use_position,
+            reads=images.reads,
         ),
         scopes=records(
             scope_parent=np.array([s.parent for s in program.scopes], np.int32),
@@ -168,13 +174,16 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
              side by side;
              at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a
-             view the buffer of the view's operand; left_in: the buffer into which its op writes it
+             view the buffer of the view's operand; left_in: the buffer into which its op writes it; part, cut_by,
+             is_left: of images in parts (`few_images.py`)
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
-             elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes
+             elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
+             copies, copied_bytes: kernels that cut images into parts or put them together, and what they move;
+             widened: elements of the parts that it walks through over elements
     home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
 
@@ -189,7 +198,7 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
-        ("left_in", np.int32),
+        ("left_in", np.int32), ("part", np.float64), ("cut_by", np.int32), ("is_left", np.bool_),
     ],
     align=True,
 )  # fmt: skip
@@ -207,7 +216,7 @@ USE_FIELDS = np.dtype([("use_elements", np.float64), ("of_use", np.int32), ("use
 OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
-        ("update_bytes", np.float64),
+        ("update_bytes", np.float64), ("copies", np.float64), ("copied_bytes", np.float64), ("widened", np.float64),
     ],
     align=True,
 )  # fmt: skip
@@ -224,6 +233,7 @@ class Lowered(NamedTuple):
     moves_nothing  of each such row
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
+    cuts_images    as in `Device`
     """
 
     mapping: np.ndarray
@@ -244,6 +254,7 @@ class Lowered(NamedTuple):
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
+    cuts_images: bool
 
 
 def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray) -> np.ndarray:

@@ -1,0 +1,207 @@
+"""Convolutions of few images: XLA:TPU cuts each image along its last dim of space into 8 parts, images of their own.
+
+    %y = convolution %x, %w      bf16[4,32,32,128], windows of 3 x 3 with a border of 1
+                                 32 images of [32, 5] places: 8 x 5 = 40 for the 34 that the windows see
+    enter    %x is padded, turned and cut, and each part gets the places of its neighbours that windows read
+    stay     the next convolution of %y adds these places alone; ops element by element take the parts as they are
+    leave    for any other reader the parts are put together
+    sum      the gradient of %w is summed over parts, of which it gets copies shifted by each place of the window
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import action_of
+from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.image_uses import ANY_PLACE, IN_PARTS, SUMMED_UP
+from autopart.costmodel.simulator.op_classes import CONV
+
+PARTS = 8
+"""Parts of each image."""
+
+MOST_IMAGES = 7
+"""Of more images a device none is cut."""
+
+LANES = 128
+"""Features lie along so many lanes: shorter rows of them are padded."""
+
+FEW_FEATURES = 8
+"""So few features do not lie along lanes."""
+
+TURN, ENTER, STAY, LEAVE, SUM = range(5)
+KERNELS = (1.0, 3.0, 1.0, 0.0, 7.0)
+PASSES = (4.3, 8.2, 2.2, 2.5, 6.9)
+"""By way: kernels that copy, and how often the elements that they copy, 2 bytes each, pass at HBM's rate."""
+
+COPIED_BYTES = 2.0
+
+
+@kernel
+def cut_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
+    """Fills in which values are in parts, what is copied for that, and the work that longer images are."""
+    for value in range(program.values.shape[0]):
+        held.values.part[value], held.values.cut_by[value], held.values.is_left[value] = 0.0, -1, False
+    for op in range(program.ops.shape[0]):
+        held.ops.copies[op], held.ops.copied_bytes[op], held.ops.widened[op] = 0.0, 0.0, 1.0
+        if lowered.cuts_images:
+            if program.ops.op_class[op] == CONV:
+                _convolution(program, lowered, held, op)
+            else:
+                _in_step(program, lowered, held, op)
+    for value in range(program.values.shape[0]):
+        if program.values.is_output[value]:
+            _leave(program, lowered, held, value)
+
+
+@kernel
+def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """Decides whether a convolution's images are cut."""
+    lhs, rhs, result = program.operand_ptr[op], program.operand_ptr[op] + 1, program.result_ptr[op]
+    space = program.spaces[program.ops.spec[op]]
+    if program.ops.is_gradient[op]:
+        if _is_cut(program, lowered, held, lhs) or _is_cut(program, lowered, held, rhs):
+            _sum(program, lowered, held, op)
+        return
+    _leave_at(program, lowered, held, rhs)
+    if not space.is_one:
+        _leave_at(program, lowered, held, lhs)
+        return
+    value = program.uses.operands[lhs]
+    length = _local(program, lowered, value, lowered.required[lhs], space.space)
+    images = _local(program, lowered, value, lowered.required[lhs], space.images)
+    seen, cut = length + space.padding, _is_cut(program, lowered, held, lhs)
+    suits = images <= MOST_IMAGES and space.halo <= np.ceil(seen / PARTS)
+    if space.least > 2:
+        suits = suits and seen >= space.least * PARTS
+    if not suits or not (cut or seen >= 2 * PARTS):
+        _leave_at(program, lowered, held, lhs)
+        return
+    out = _local(program, lowered, result, lowered.native[result], space.space_out)
+    part = np.ceil(np.ceil(out / PARTS) / space.holes) * space.stride
+    while part * PARTS < seen:
+        part += space.stride
+    lanes = _lanes(_local(program, lowered, value, lowered.required[lhs], space.features))
+    row = held.uses.use_elements[lhs] * lanes / length
+    known = np.round(held.values.part[value] * length) if cut else 0.0
+    if cut and known >= part:
+        part = np.ceil(known / space.stride) * space.stride
+        if space.halo > 0:
+            _copy(held, op, STAY, row * PARTS * space.halo)
+    else:
+        if program.ops.is_argument[program.values.value_op[value]]:
+            _copy(held, op, TURN, row * length)
+        if space.halo > 0 or part * PARTS > length:
+            _copy(held, op, ENTER, row * PARTS * (part + space.halo))
+    held.values.is_left[value] = held.values.is_left[value] or not cut
+    left = part * space.holes / space.stride
+    held.ops.unfilled[op] *= max(1.0, left * PARTS / out)
+    held.values.part[result], held.values.cut_by[result] = left / out, op
+    if held.values.at_def[result] >= 0:
+        _leave(program, lowered, held, result)
+        held.values.cut_by[result] = -1
+
+
+@kernel
+def _sum(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """The gradient of a kernel: what it sums over is cut where it is not, and shifted for each place of the window."""
+    space, result = program.spaces[program.ops.spec[op]], program.result_ptr[op]
+    taps = program.shape[result, space.space_out]
+    if taps == 1:
+        return
+    shifted = 0.0
+    for i in range(2):
+        use = program.operand_ptr[op] + i
+        value = program.uses.operands[use]
+        dim = space.images if i == 0 else space.columns
+        elements = held.uses.use_elements[use] * _lanes(_local(program, lowered, value, lowered.required[use], dim))
+        if _is_cut(program, lowered, held, use):
+            elements *= PARTS * held.values.part[value]
+        elif not held.values.is_left[value]:
+            _copy(held, op, ENTER, elements)
+        shifted += elements * (taps if i == 0 else 1)
+    _copy(held, op, SUM, shifted)
+
+
+@kernel
+def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """Decides whether the result of another op is in parts."""
+    first, end, part, by = program.operand_ptr[op], program.operand_ptr[op + 1], 0.0, -1
+    stays = True
+    for use in range(first, end):
+        reads, cut = program.uses.reads[use], _is_cut(program, lowered, held, use)
+        if cut and reads == IN_PARTS:
+            value = program.uses.operands[use]
+            if held.values.part[value] > part:
+                part, by = held.values.part[value], held.values.cut_by[value]
+        stays = stays and (reads == ANY_PLACE or cut and reads == IN_PARTS)
+    if stays and by >= 0:
+        result = program.result_ptr[op]
+        held.values.part[result], held.values.cut_by[result] = part, by
+        held.ops.widened[op] = max(1.0, PARTS * part)
+        if held.values.at_def[result] >= 0:
+            _leave(program, lowered, held, result)
+            held.values.cut_by[result] = -1
+        return
+    for use in range(first, end):
+        if program.uses.reads[use] != SUMMED_UP:
+            _leave_at(program, lowered, held, use)
+        elif _is_cut(program, lowered, held, use):
+            part = held.values.part[program.uses.operands[use]]
+            held.ops.widened[op] = max(held.ops.widened[op], PARTS * part)
+
+
+@kernel
+def _is_cut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, use: int) -> bool:
+    """True if a use reads parts; a redistribution puts them together."""
+    value = program.uses.operands[use]
+    if held.values.cut_by[value] < 0:
+        return False
+    if held.uses.of_use[use] >= 0:
+        _leave(program, lowered, held, value)
+        return False
+    return True
+
+
+@kernel
+def _leave_at(program: ProgramArrays, lowered: Lowered, held: LocalArrays, use: int) -> None:
+    _leave(program, lowered, held, program.uses.operands[use])
+
+
+@kernel
+def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int) -> None:
+    """Puts the parts of a value together, once for all who read it; counted to the convolution that it comes from."""
+    by = held.values.cut_by[value]
+    if by >= 0 and not held.values.is_left[value]:
+        held.values.is_left[value] = True
+        result = program.result_ptr[by]
+        dim = program.spaces.features_out[program.ops.spec[by]]
+        lanes = _lanes(_local(program, lowered, result, lowered.native[result], dim))
+        _copy(held, by, LEAVE, held.values.native_elements[value] * lanes * held.values.part[value] * PARTS)
+
+
+@kernel
+def _copy(held: LocalArrays, op: int, how: int, elements: float) -> None:
+    held.ops.copies[op] += KERNELS[how]
+    held.ops.copied_bytes[op] += PASSES[how] * COPIED_BYTES * elements
+
+
+@kernel
+def _local(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
+    """The length of a dim on one device."""
+    size = float(program.shape[value, dim])
+    for axis in range(lowered.axis_sizes.shape[0]):
+        if action_of(layout, axis) == dim + 1:
+            size /= lowered.axis_sizes[axis]
+    return size
+
+
+@kernel
+def _lanes(features: float) -> float:
+    """Elements with those that fill up the lanes, over elements."""
+    if features <= FEW_FEATURES:
+        return 1.0
+    return float(np.ceil(features / LANES) * LANES / features)
