@@ -156,9 +156,11 @@ class Matmul(Traits):
 class LastSpace(NamedTuple):
     """How a convolution's window slides along the last dim of space.
 
-    images, features, space   dims of the left operand: batch, features, and this one
-    images_out, space_out, features_out   dims of the result
-    kernel_features, columns  dims of the right operand: what `features` meet, and the features of the result
+    images, features, space, rows     dims of the left operand: batch, features, this one, and the dim of space before
+                                      it, -1 for none
+    images_out, space_out, features_out, rows_out   the same of the result
+    kernel_features, columns, kernel_rows   dims of the right operand: what `features` meet, the features of the result,
+                                            and what `rows` meet
     halo        places of the left operand beyond its own that a stretch of it needs
     padding     places around the left operand; of one with holes only those after it
     stride      of the window
@@ -169,11 +171,14 @@ class LastSpace(NamedTuple):
     images: int
     features: int
     space: int
+    rows: int
     images_out: int
     space_out: int
     features_out: int
+    rows_out: int
     kernel_features: int
     columns: int
+    kernel_rows: int
     halo: int
     padding: int
     stride: int

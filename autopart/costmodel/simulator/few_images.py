@@ -27,14 +27,13 @@ MOST_IMAGES = 7
 """Of more images a device none is cut."""
 
 LANES = 128
-"""Features lie along so many lanes: shorter rows of them are padded."""
+"""Features, or the rows of images, lie along so many lanes, and are padded to that."""
 
-FEW_FEATURES = 8
-"""So few features do not lie along lanes."""
+TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, SUM, SHIFT, LONG_SHIFT = range(9)
+KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 7.0, 0.0, 0.0)
+PASSES = (4.3, 5.0, 2.0, 4.0, 2.2, 3.3, 10.0, 3.5, 5.0)
 
-TURN, ENTER, STAY, LEAVE, SUM = range(5)
-KERNELS = (1.0, 3.0, 1.0, 0.0, 7.0)
-PASSES = (4.3, 8.2, 2.2, 2.5, 6.9)
+FEW_TAPS = 3
 """By way: kernels that copy, and how often the elements that they copy, 2 bytes each, pass at HBM's rate."""
 
 COPIED_BYTES = 2.0
@@ -82,20 +81,23 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
         return
     out = _local(program, lowered, result, lowered.native[result], space.space_out)
     part = np.ceil(np.ceil(out / PARTS) / space.holes) * space.stride
-    while part * PARTS < seen:
+    ahead = space.halo if cut else 0
+    while part * PARTS + ahead < seen:
         part += space.stride
-    lanes = _lanes(_local(program, lowered, value, lowered.required[lhs], space.features))
-    row = held.uses.use_elements[lhs] * lanes / length
+    in_lanes = held.uses.use_elements[lhs] / length * _lanes(program, lowered, value, lowered.required[lhs], space.features)
+    row = held.uses.use_elements[lhs] / length * _fewest_lanes(program, lowered, value, lowered.required[lhs], space.features, space.rows)
     known = np.round(held.values.part[value] * length) if cut else 0.0
     if cut and known >= part:
         part = np.ceil(known / space.stride) * space.stride
         if space.halo > 0:
-            _copy(held, op, STAY, row * PARTS * space.halo)
+            _copy(held, op, STAY, in_lanes * PARTS * space.halo)
     else:
-        if program.ops.is_argument[program.values.value_op[value]]:
+        if space.rows >= 0 and program.ops.is_argument[program.values.value_op[value]]:
             _copy(held, op, TURN, row * length)
         if space.halo > 0 or part * PARTS > length:
-            _copy(held, op, ENTER, row * PARTS * (part + space.halo))
+            _copy(held, op, PAD, row * PARTS * part)
+        if space.halo > 0:
+            _copy(held, op, ODD_BORDER if part % 2 == 1 else BORDER, row * PARTS * (part + space.halo))
     held.values.is_left[value] = held.values.is_left[value] or not cut
     left = part * space.holes / space.stride
     held.ops.unfilled[op] *= max(1.0, left * PARTS / out)
@@ -110,20 +112,28 @@ def _sum(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -
     """The gradient of a kernel: what it sums over is cut where it is not, and shifted for each place of the window."""
     space, result = program.spaces[program.ops.spec[op]], program.result_ptr[op]
     taps = program.shape[result, space.space_out]
-    if taps == 1:
+    if space.stride > 1:
+        _leave_at(program, lowered, held, program.operand_ptr[op])
+        _leave_at(program, lowered, held, program.operand_ptr[op] + 1)
+    if space.stride > 1 or taps == 1:
         return
-    shifted = 0.0
     for i in range(2):
         use = program.operand_ptr[op] + i
         value = program.uses.operands[use]
-        dim = space.images if i == 0 else space.columns
-        elements = held.uses.use_elements[use] * _lanes(_local(program, lowered, value, lowered.required[use], dim))
+        features, rows = (space.images, space.rows) if i == 0 else (space.columns, space.kernel_rows)
+        layout, elements = lowered.required[use], held.uses.use_elements[use]
+        fewest = elements * _fewest_lanes(program, lowered, value, layout, features, rows)
         if _is_cut(program, lowered, held, use):
             elements *= PARTS * held.values.part[value]
+            fewest *= PARTS * held.values.part[value]
         elif not held.values.is_left[value]:
-            _copy(held, op, ENTER, elements)
-        shifted += elements * (taps if i == 0 else 1)
-    _copy(held, op, SUM, shifted)
+            _copy(held, op, PAD, fewest)
+        held.ops.copied_bytes[op] += PASSES[SUM] * COPIED_BYTES * fewest
+        if i == 0:
+            shifted = elements * _lanes(program, lowered, value, layout, features)
+            _copy(held, op, SHIFT, shifted * taps)
+            _copy(held, op, LONG_SHIFT, shifted * max(0, taps - FEW_TAPS))
+    held.ops.copies[op] += KERNELS[SUM]
 
 
 @kernel
@@ -141,7 +151,7 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
     if stays and by >= 0:
         result = program.result_ptr[op]
         held.values.part[result], held.values.cut_by[result] = part, by
-        held.ops.widened[op] = max(1.0, PARTS * part)
+        held.ops.widened[op] = _widened(program, lowered, held, result, part)
         if held.values.at_def[result] >= 0:
             _leave(program, lowered, held, result)
             held.values.cut_by[result] = -1
@@ -150,8 +160,23 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
         if program.uses.reads[use] != SUMMED_UP:
             _leave_at(program, lowered, held, use)
         elif _is_cut(program, lowered, held, use):
-            part = held.values.part[program.uses.operands[use]]
-            held.ops.widened[op] = max(held.ops.widened[op], PARTS * part)
+            value = program.uses.operands[use]
+            wide = _widened(program, lowered, held, value, held.values.part[value])
+            held.ops.widened[op] = max(held.ops.widened[op], wide)
+
+
+@kernel
+def _widened(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int, part: float) -> float:
+    """The elements of the parts, with those that fill lanes, over those of the images as they are held otherwise."""
+    by = held.values.cut_by[value]
+    result, space = program.result_ptr[by], program.spaces[program.ops.spec[by]]
+    layout = lowered.native[result]
+    lanes = _lanes(program, lowered, result, layout, space.features_out)
+    lanes *= _fewest_lanes(program, lowered, result, layout, space.features_out, space.rows_out)
+    plain = held.values.native_elements[value] * program.values.element_bytes[value]
+    if plain == 0.0:
+        return 1.0
+    return max(1.0, PARTS * part * np.sqrt(lanes) * plain / held.values.native_bytes[value])
 
 
 @kernel
@@ -177,9 +202,10 @@ def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: i
     by = held.values.cut_by[value]
     if by >= 0 and not held.values.is_left[value]:
         held.values.is_left[value] = True
-        result = program.result_ptr[by]
-        dim = program.spaces.features_out[program.ops.spec[by]]
-        lanes = _lanes(_local(program, lowered, result, lowered.native[result], dim))
+        result, space = program.result_ptr[by], program.spaces[program.ops.spec[by]]
+        if space.rows_out < 0 and held.values.part[value] * PARTS == 1.0:
+            return
+        lanes = _fewest_lanes(program, lowered, result, lowered.native[result], space.features_out, space.rows_out)
         _copy(held, by, LEAVE, held.values.native_elements[value] * lanes * held.values.part[value] * PARTS)
 
 
@@ -200,8 +226,16 @@ def _local(program: ProgramArrays, lowered: Lowered, value: int, layout: int, di
 
 
 @kernel
-def _lanes(features: float) -> float:
-    """Elements with those that fill up the lanes, over elements."""
-    if features <= FEW_FEATURES:
-        return 1.0
-    return float(np.ceil(features / LANES) * LANES / features)
+def _lanes(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
+    """Elements with those that fill up the lanes along which a dim lies, over elements."""
+    size = _local(program, lowered, value, layout, dim)
+    return float(np.ceil(size / LANES) * LANES / size)
+
+
+@kernel
+def _fewest_lanes(
+    program: ProgramArrays, lowered: Lowered, value: int, layout: int, features: int, rows: int
+) -> float:
+    """The same where features or rows lie along them, whichever are padded less."""
+    lanes = _lanes(program, lowered, value, layout, features)
+    return min(lanes, _lanes(program, lowered, value, layout, rows)) if rows >= 0 else lanes

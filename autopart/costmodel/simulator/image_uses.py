@@ -19,7 +19,7 @@ from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import mappings_of, traits_of
 from autopart.core.ops.traits import Constant, Convolution, LastSpace, View
 from autopart.core.program import Program
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE, SLICING
 
 WHOLE_IMAGES, IN_PARTS, ANY_PLACE, SUMMED_UP = range(4)
 """How an op reads an operand: as whole images; in parts, which makes its results parts; the same for all places along
@@ -81,9 +81,9 @@ class _Walk:
                 self._convolution(op, spec, result, given)
             elif isinstance(traits_of(program.specs[spec]), Constant):
                 self.same[result] = -1
-            elif given and (kind == ELEMENTWISE or self._is_view(spec)):
+            elif given and (kind in (ELEMENTWISE, SLICING) or self._is_view(spec)):
                 self._in_step(spec, ptr[op], result, given)
-            elif kind == REDUCE:
+            elif kind == REDUCE and not self._windows(spec, ptr[op], result, given):
                 self._reduction(spec, ptr[op], given)
 
     def _is_view(self, spec: int) -> bool:
@@ -135,6 +135,19 @@ class _Walk:
         if dim == WHOLE or self.same.get(value, 0) >> dim & 1:
             return ANY_PLACE
         return IN_PARTS if value in self.dims and self.dims[value][1] == dim else WHOLE_IMAGES
+
+    def _windows(self, spec: int, first: int, result: int, given: list[int]) -> bool:
+        """True for windows of parts, of which each begins in the part that it reads most of."""
+        if given[0] not in self.dims:
+            return False
+        images, space = self.dims[given[0]]
+        for m in self._mappings(spec):
+            begins = not m.reads or m.reads[0] is None or m.reads[0].low == 0
+            if m.operands[0] == space and m.results[0] == space and begins:
+                self.reads[first : first + len(given)] = [IN_PARTS] + [ANY_PLACE] * (len(given) - 1)
+                self.dims[result] = images, space
+                return True
+        return False
 
     def _reduction(self, spec: int, first: int, given: list[int]) -> None:
         rank = len(self.program.specs[spec].results[0].shape)

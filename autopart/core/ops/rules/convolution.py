@@ -94,24 +94,32 @@ def _last_space(spec: OpSpec) -> LastSpace | None:
     last = windows[-1]
     reach, holes = (last.window - 1) * last.window_dilation + 1, last.dilation
     aligned = last.low in (holes - 1, holes) if last.low else last.window == 1
-    if holes > 1 and (last.stride > 1 or not aligned) or last.window_dilation > 1 and last.window >= last.out:
+    spread = last.window_dilation > 1 and last.window >= last.out
+    if holes > 1 and (last.stride > 1 or not aligned):
         return None
     ahead = holes > 1 and last.low == holes
     return LastSpace(
         numbers["input_batch_dimension"],
         numbers["input_feature_dimension"],
         numbers["input_spatial_dimensions"][-1],
+        _rows(numbers["input_spatial_dimensions"]),
         numbers["output_batch_dimension"],
         numbers["output_spatial_dimensions"][-1],
         numbers["output_feature_dimension"],
+        _rows(numbers["output_spatial_dimensions"]),
         numbers["kernel_input_feature_dimension"],
         numbers["kernel_output_feature_dimension"],
-        halo=last.size if spec.attributes["batch_group_count"] > 1 else (reach - (0 if ahead else 1)) // holes,
+        _rows(numbers["kernel_spatial_dimensions"]),
+        halo=last.size if spread or spec.attributes["batch_group_count"] > 1 else (reach - (0 if ahead else 1)) // holes,
         padding=last.high + (last.low if holes == 1 else 0),
         stride=last.stride,
         holes=holes,
         least=3 if ahead else 2,
     )
+
+
+def _rows(space: tuple[int, ...]) -> int:
+    return space[-2] if len(space) > 1 else -1
 
 
 def _pairs_inside(window: Window) -> int:
