@@ -199,6 +199,7 @@ VALUE_FIELDS = np.dtype(
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
         ("left_in", np.int32), ("part", np.float64), ("cut_by", np.int32), ("is_left", np.bool_),
+        ("padded", np.float64),
     ],
     align=True,
 )  # fmt: skip

@@ -70,8 +70,8 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
         _leave_at(program, lowered, held, lhs)
         return
     value = program.uses.operands[lhs]
-    length = _local(program, lowered, value, lowered.required[lhs], space.space)
-    images = _local(program, lowered, value, lowered.required[lhs], space.images)
+    length = local_length(program, lowered, value, lowered.required[lhs], space.space)
+    images = local_length(program, lowered, value, lowered.required[lhs], space.images)
     seen, cut = length + space.padding, _is_cut(program, lowered, held, lhs)
     suits = images <= MOST_IMAGES and space.halo <= np.ceil(seen / PARTS)
     if space.least > 2:
@@ -79,7 +79,7 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     if not suits or not (cut or seen >= 2 * PARTS):
         _leave_at(program, lowered, held, lhs)
         return
-    out = _local(program, lowered, result, lowered.native[result], space.space_out)
+    out = local_length(program, lowered, result, lowered.native[result], space.space_out)
     part = np.ceil(np.ceil(out / PARTS) / space.holes) * space.stride
     ahead = space.halo if cut else 0
     while part * PARTS + ahead < seen:
@@ -216,7 +216,7 @@ def _copy(held: LocalArrays, op: int, how: int, elements: float) -> None:
 
 
 @kernel
-def _local(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
+def local_length(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
     """The length of a dim on one device."""
     size = float(program.shape[value, dim])
     for axis in range(lowered.axis_sizes.shape[0]):
@@ -228,7 +228,7 @@ def _local(program: ProgramArrays, lowered: Lowered, value: int, layout: int, di
 @kernel
 def _lanes(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
     """Elements with those that fill up the lanes along which a dim lies, over elements."""
-    size = _local(program, lowered, value, layout, dim)
+    size = local_length(program, lowered, value, layout, dim)
     return float(np.ceil(size / LANES) * LANES / size)
 
 

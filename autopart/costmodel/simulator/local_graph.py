@@ -14,6 +14,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays, empty_local_arrays, local_arrays
 from autopart.costmodel.simulator.few_images import cut_images
+from autopart.costmodel.simulator.few_rows import pad_images
 from autopart.costmodel.simulator.fusion import Fused, fuse
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
@@ -76,6 +77,7 @@ def _build(
     """Fills in all that has room; returns how many nodes there are, and the first that is not filled in."""
     local_arrays(program, known, lowered, held)
     cut_images(program, lowered, held)
+    pad_images(program, lowered, held)
     fuse(program, held, into_matmul, duplicate, fused)
     nodes, defs = list_nodes(program, held, fused.away, lowered.at_def, graph, walk), lowered.at_def.shape[0]
     for k in range(nodes):

@@ -1,0 +1,49 @@
+"""Few images that are not cut lie along the rows of layout tiles, and are padded to these.
+
+    %y = convolution ...          f32[2,32,32,96], windows of 7 x 7      tiles of 8 x 128: 2 images of 8, features of 128
+    %z = multiply %y, %scale      walks through 8 images
+
+What a convolution leaves, and all that is computed of it element by element. What is held is smaller, since such arrays
+stay on the chip or are laid out anew.
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+from autopart.core.kernels import kernel
+from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.few_images import local_length
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE
+
+
+@kernel
+def pad_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
+    """Adds to what `cut_images` has found: elements that kernels walk through over elements."""
+    for value in range(program.values.shape[0]):
+        held.values.padded[value] = 1.0
+    for op in range(program.ops.shape[0]):
+        kind, result = program.ops.op_class[op], program.result_ptr[op]
+        if kind == CONV:
+            held.values.padded[result] = _images(program, lowered, held, op)
+            continue
+        widest = 1.0
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            if held.uses.of_use[use] < 0:
+                alike = kind == REDUCE or held.uses.use_elements[use] == held.values.native_elements[result]
+                if alike:
+                    widest = max(widest, held.values.padded[program.uses.operands[use]])
+        if kind == ELEMENTWISE or program.ops.is_view[op]:
+            held.values.padded[result] = widest
+        if kind in (ELEMENTWISE, REDUCE):
+            held.ops.widened[op] = max(held.ops.widened[op], widest)
+
+
+@kernel
+def _images(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
+    """The rows of a tile over the images that lie along them, where these are fewer; 1 for images in parts."""
+    space, result = program.spaces[program.ops.spec[op]], program.result_ptr[op]
+    if not space.is_one or program.ops.is_gradient[op] or held.values.cut_by[result] >= 0 or space.rows < 0:
+        return 1.0
+    images = local_length(program, lowered, result, lowered.native[result], space.images_out)
+    return max(1.0, lowered.layout_tile[0] / images)
