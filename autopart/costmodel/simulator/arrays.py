@@ -234,7 +234,7 @@ class Lowered(NamedTuple):
     moves_nothing  of each such row
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
-    cuts_images    as in `Device`
+    cut_images     as in `Device`
     """
 
     mapping: np.ndarray
@@ -255,7 +255,7 @@ class Lowered(NamedTuple):
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
-    cuts_images: bool
+    cut_images: int
 
 
 def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray) -> np.ndarray:

@@ -23,9 +23,6 @@ from autopart.costmodel.simulator.op_classes import CONV
 PARTS = 8
 """Parts of each image."""
 
-MOST_IMAGES = 7
-"""Of more images a device none is cut."""
-
 LANES = 128
 """Features, or the rows of images, lie along so many lanes, and are padded to that."""
 
@@ -46,7 +43,7 @@ def cut_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> N
         held.values.part[value], held.values.cut_by[value], held.values.is_left[value] = 0.0, -1, False
     for op in range(program.ops.shape[0]):
         held.ops.copies[op], held.ops.copied_bytes[op], held.ops.widened[op] = 0.0, 0.0, 1.0
-        if lowered.cuts_images:
+        if lowered.cut_images > 0:
             if program.ops.op_class[op] == CONV:
                 _convolution(program, lowered, held, op)
             else:
@@ -73,7 +70,7 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     length = local_length(program, lowered, value, lowered.required[lhs], space.space)
     images = local_length(program, lowered, value, lowered.required[lhs], space.images)
     seen, cut = length + space.padding, _is_cut(program, lowered, held, lhs)
-    suits = images <= MOST_IMAGES and space.halo <= np.ceil(seen / PARTS)
+    suits = images <= lowered.cut_images and space.halo <= np.ceil(seen / PARTS)
     if space.least > 2:
         suits = suits and seen >= space.least * PARTS
     if not suits or not (cut or seen >= 2 * PARTS):

@@ -16,6 +16,9 @@ from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArr
 from autopart.costmodel.simulator.few_images import local_length
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE
 
+MOST_PADDED = 2.0
+"""Of fewer images than half the rows the compiler makes tiles of 2 or 4 rows, and lays some arrays out anew."""
+
 
 @kernel
 def pad_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
@@ -46,4 +49,4 @@ def _images(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int
     if not space.is_one or program.ops.is_gradient[op] or held.values.cut_by[result] >= 0 or space.rows < 0:
         return 1.0
     images = local_length(program, lowered, result, lowered.native[result], space.images_out)
-    return max(1.0, lowered.layout_tile[0] / images)
+    return max(1.0, min(MOST_PADDED, lowered.layout_tile[0] / images))

@@ -260,7 +260,7 @@ class Simulator:
             place.value, place.target, place.scope, place.position, place.of_use, stretch_shares(local, plan_rows),
             narrow, plan_rows, self.known_plans.moves_nothing, np.array(local.mesh.axis_sizes, np.int64),
             device.layout_tile if self.options.layout_padding else (1, 1), device.matmul_tile,
-            device.cuts_images,
+            device.cut_images,
         )  # fmt: skip
 
     def _own_seconds(self, held: LocalArrays, graph: KernelGraph) -> np.ndarray:
