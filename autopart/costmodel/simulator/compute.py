@@ -137,9 +137,11 @@ def _rooflines(local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes
             dtype, is_conv, fed_bytes = nodes.matrix_dtype[k], nodes.is_conv[k], nodes.hbm[k]
             if row[FED] > 0 and nodes.work[k] == 0 and nodes.walked[k] > 0:
                 fed_bytes += nodes.on_chip[k] + max(0.0, nodes.walked[k] - nodes.left_f32[k])
-            kernel_s = roofline_s(nodes.work[k], dtype, is_conv, nodes.vector[k], fed_bytes, nodes.largest[k], row)
-            copies_s = nodes.copies[k] * row[LAUNCH] + nodes.copied[k] / row[HBM]
-            nodes.seconds[k] = kernel_s * local.ops.widened[graph.nodes.subject[k]] + copies_s
+            more = local.ops.widened[graph.nodes.subject[k]]
+            nodes.seconds[k] = roofline_s(
+                nodes.work[k], dtype, is_conv, more * nodes.vector[k], more * fed_bytes, more * nodes.largest[k], row
+            )
+            nodes.seconds[k] += nodes.copies[k] * row[LAUNCH] + nodes.copied[k] / row[HBM]
 
 
 @kernel

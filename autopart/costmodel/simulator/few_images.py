@@ -26,14 +26,15 @@ PARTS = 8
 LANES = 128
 """Features, or the rows of images, lie along so many lanes, and are padded to that."""
 
-TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, SUM, SHIFT, LONG_SHIFT = range(9)
-KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 7.0, 0.0, 0.0)
-PASSES = (4.3, 5.0, 2.0, 4.0, 2.2, 3.3, 10.0, 3.5, 5.0)
+TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT = range(10)
+KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 7.0, 0.0, 0.0)
+PASSES = (4.3, 5.0, 2.0, 4.0, 2.2, 3.7, 7.5, 10.0, 3.5, 5.0)
 
 FEW_TAPS = 3
 """By way: kernels that copy, and how often the elements that they copy, 2 bytes each, pass at HBM's rate."""
 
 COPIED_BYTES = 2.0
+WORD_BYTES = 4.0
 
 
 @kernel
@@ -99,6 +100,7 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     left = part * space.holes / space.stride
     held.ops.unfilled[op] *= max(1.0, left * PARTS / out)
     held.values.part[result], held.values.cut_by[result] = left / out, op
+    held.ops.widened[op] = _widened(program, lowered, held, result, left / out)
     if held.values.at_def[result] >= 0:
         _leave(program, lowered, held, result)
         held.values.cut_by[result] = -1
@@ -203,7 +205,8 @@ def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: i
         if space.rows_out < 0 and held.values.part[value] * PARTS == 1.0:
             return
         lanes = _fewest_lanes(program, lowered, result, lowered.native[result], space.features_out, space.rows_out)
-        _copy(held, by, LEAVE, held.values.native_elements[value] * lanes * held.values.part[value] * PARTS)
+        how = LEAVE if program.values.element_bytes[value] >= WORD_BYTES else LEAVE_NARROW
+        _copy(held, by, how, held.values.native_elements[value] * lanes * held.values.part[value] * PARTS)
 
 
 @kernel
