@@ -80,7 +80,9 @@ def estimated_us(program: Program) -> float:
     """Ours."""
     function, arguments = program.program()
     mesh = ap.Mesh({"x": 1}, device=DEVICES[program.topology.split(":")[0]])
-    return 1e6 * ap.jit(function, mesh, []).lower(*arguments).estimate.compute_s
+    estimate = ap.jit(function, mesh, []).lower(*arguments).estimate
+    assert estimate is not None
+    return 1e6 * estimate.compute_s
 
 
 def summed_up(ratios: list[float]) -> dict[str, Any]:

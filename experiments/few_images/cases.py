@@ -1,9 +1,9 @@
 """Small programs with convolutions of few images: those that the rule was fitted on, and drawn ones.
 
-    Case(batch=4, size=(32, 32), kind="silu", back=True)     gradients of three convolutions of 3 x 3, a silu after each
+Case(batch=4, size=(32, 32), kind="silu", back=True)     gradients of three convolutions of 3 x 3, a silu after each
 
-    kind   plain, relu, silu; residual: x + silu(y), stem: the same after a first convolution; norm: over images and
-           space, then relu; group: over space and groups of features, then silu; depthwise: a window for each feature
+kind   plain, relu, silu; residual: x + silu(y), stem: the same after a first convolution; norm: over images and
+       space, then relu; group: over space and groups of features, then silu; depthwise: a window for each feature
 """
 
 from __future__ import annotations

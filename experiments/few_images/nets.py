@@ -1,7 +1,7 @@
 """Training steps of small nets with few images, on one device: no constant was chosen on them.
 
 resnet      7 x 7 by steps of two, max pooling, four bottlenecks, batch norm     classifier
-basic       five blocks' worth of 3 x 3 at 32 x 32, batch norm                     small classifier
+basic       3 x 3 at 32 x 32, two blocks, batch norm                              classifier
 deeplab     dilations of 1, 2 and 4 side by side, group norm                      segmentation
 convnext    windows of 7 x 7 for each feature, layer norm, products               classifier
 wavenet     dilations of 1 to 8 along 2,048 places, gates                         sound
@@ -43,7 +43,9 @@ def _group_norm(params: Params, x: jax.Array) -> jax.Array:
     return _scaled(params, normal(grouped, (*range(1, x.ndim - 1), x.ndim)).reshape(x.shape))
 
 
-def _conv(params: Params, x: jax.Array, features: int, window: int = 3, stride: int = 1, dilation: int = 1) -> jax.Array:
+def _conv(
+    params: Params, x: jax.Array, features: int, window: int = 3, stride: int = 1, dilation: int = 1
+) -> jax.Array:
     return conv(x, params(*(window,) * (x.ndim - 2), x.shape[-1], features), stride, dilation)
 
 

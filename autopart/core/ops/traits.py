@@ -165,7 +165,7 @@ class LastSpace(NamedTuple):
     padding     places around the left operand; of one with holes only those after it
     stride      of the window
     holes       one element and holes in so many places of the left operand; 1: no holes
-    least       with fewer places, padding included, it is not worth while to cut it
+    least       places that a stretch must have
     """
 
     images: int

@@ -174,8 +174,10 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
              side by side;
              at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a
-             view the buffer of the view's operand; left_in: the buffer into which its op writes it; part, cut_by,
-             is_left: of images in parts (`few_images.py`)
+             view the buffer of the view's operand; left_in: the buffer into which its op writes it; part: of
+             images in parts, the share that each has of an image's places; cut_by: the convolution that leaves them so,
+             -1 for whole images; is_copied: they are put together, too, or whole images are cut, too; padded: rows that
+             images are padded to over images (`few_rows.py`)
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
@@ -183,7 +185,7 @@ class LocalArrays(NamedTuple):
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
              copies, copied_bytes: kernels that cut images into parts or put them together, and what they move;
-             widened: elements of the parts that it walks through over elements
+             widened: elements that it walks through with those that pad images and parts, over elements
     home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
 
@@ -198,7 +200,7 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
-        ("left_in", np.int32), ("part", np.float64), ("cut_by", np.int32), ("is_left", np.bool_),
+        ("left_in", np.int32), ("part", np.float64), ("cut_by", np.int32), ("is_copied", np.bool_),
         ("padded", np.float64),
     ],
     align=True,

@@ -1,6 +1,6 @@
 """Few images that are not cut lie along the rows of layout tiles, and are padded to these.
 
-    %y = convolution ...          f32[2,32,32,96], windows of 7 x 7      tiles of 8 x 128: 2 images of 8, features of 128
+    %y = convolution ...          f32[4,32,32,96], windows of 7 x 7      tiles of 8 x 128: 4 images of 8, 96 of 128
     %z = multiply %y, %scale      walks through 8 images
 
 What a convolution leaves, and all that is computed of it element by element. What is held is smaller, since such arrays
@@ -49,4 +49,4 @@ def _images(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int
     if not space.is_one or program.ops.is_gradient[op] or held.values.cut_by[result] >= 0 or space.rows < 0:
         return 1.0
     images = local_length(program, lowered, result, lowered.native[result], space.images_out)
-    return max(1.0, min(MOST_PADDED, lowered.layout_tile[0] / images))
+    return max(1.0, min(MOST_PADDED, lowered.layout_tile[0] / max(1.0, images)))

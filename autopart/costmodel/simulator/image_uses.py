@@ -3,10 +3,11 @@
     %y = convolution %x, %w                 images [b, h, w, f]: b are images, w may be cut
     %n = multiply %y, %scale                %scale is the same for all places of w: %n is cut as %y is
     %s = reduce %n over b, h, w             reads the parts; %s is whole
-    %m = reduce %n over h, w                the parts of one image have to come together first
+    %m = reduce %n over h, w                the parts of each image have to come together first
     %r = reshape %n to [b, h, w, 16, f/16]  cut along the same dim
 
-Tile mappings of an op say which dim of a result an operand's dim becomes.
+Tile mappings of an op say which dim of a result an operand's dim becomes. A window of a reduction that begins before
+the images, in their padding, reads whole images.
 """
 
 from __future__ import annotations
@@ -27,12 +28,19 @@ the dim that is cut; in parts, all of which it sums up."""
 
 
 class ImageUses(NamedTuple):
-    """reads int8[uses]: one of the four ways; spaces: `LastSpace` of convolutions, a row per distinct op, `no_images`
-    where it is none; gradient bool[ops]: a convolution that sums over images, the gradient of a kernel."""
+    """reads int8[uses]: one of the four ways; spaces: `LastSpace` of convolutions, a row per distinct op, of which
+    `is_one` is false for others; gradient bool[ops]: a convolution that sums over images, the gradient of a kernel."""
 
     reads: np.ndarray
     spaces: np.ndarray
     gradient: np.ndarray
+
+
+class ImageDims(NamedTuple):
+    """Dims of a value: of its images, and of the space that may be cut."""
+
+    images: int
+    space: int
 
 
 SPACE_FIELDS = np.dtype([("is_one", np.bool_), *((name, np.int64) for name in LastSpace._fields)], align=True)
@@ -40,121 +48,110 @@ SPACE_FIELDS = np.dtype([("is_one", np.bool_), *((name, np.int64) for name in La
 
 def image_uses(program: Program, op_class: np.ndarray) -> ImageUses:
     """The facts of a program; `op_class` is that of each op."""
-    reads, gradient = np.zeros(len(program.operands), np.int8), np.zeros(program.op_count, np.bool_)
     spaces = np.zeros(len(program.specs), SPACE_FIELDS)
     for row, spec in enumerate(program.specs):
-        if space := _last_space(spec):
+        traits = traits_of(spec)
+        if isinstance(traits, Convolution) and traits.last_space is not None and (space := traits.last_space(spec)):
             spaces[row] = (True, *space)
+    found = ImageUses(np.zeros(len(program.operands), np.int8), spaces, np.zeros(program.op_count, np.bool_))
     if spaces["is_one"].any():
-        _Walk(program, op_class, spaces, reads, gradient).walk()
-    return ImageUses(reads, spaces, gradient)
-
-
-def _last_space(spec: OpSpec) -> LastSpace | None:
-    traits = traits_of(spec)
-    return traits.last_space(spec) if isinstance(traits, Convolution) and traits.last_space is not None else None
+        _Walk(program, found).walk(op_class)
+    return found
 
 
 class _Walk:
-    """The walk over a program that finds them.
+    """The walk over a program that fills in `found`.
 
-    dims[value]   its dims of images and of the space that may be cut; that of one image is where it was
+    dims[value]   of values that come from a convolution
     same[value]   a bit for each dim along which all its elements are the same
     """
 
-    def __init__(
-        self, program: Program, op_class: np.ndarray, spaces: np.ndarray, reads: np.ndarray, gradient: np.ndarray
-    ):
-        self.program, self.op_class, self.spaces = program, op_class, spaces
-        self.reads, self.gradient = reads, gradient
-        self.dims: dict[int, tuple[int, int]] = {}
+    def __init__(self, program: Program, found: ImageUses):
+        self.program, self.found = program, found
+        self.dims: dict[int, ImageDims] = {}
         self.same: dict[int, int] = {}
-        self.mappings = [None] * len(program.specs)
+        self.mappings: dict[int, tuple[TileMapping, ...]] = {}
 
-    def walk(self) -> None:
+    def walk(self, op_class: np.ndarray) -> None:
+        """Takes the ops in order."""
         program = self.program
-        specs, ptr, operands = program.op_spec.tolist(), program.operand_ptr.tolist(), program.operands.tolist()
-        for op, (spec, result) in enumerate(zip(specs, program.result_ptr.tolist(), strict=False)):
-            given = operands[ptr[op] : ptr[op + 1]]
-            kind = self.op_class[op]
+        ptr, results, operands = program.operand_ptr.tolist(), program.result_ptr.tolist(), program.operands.tolist()
+        for op, row in enumerate(program.op_spec.tolist()):
+            given, result, kind, traits = operands[ptr[op] : ptr[op + 1]], results[op], op_class[op], self._traits(row)
             if kind == CONV:
-                self._convolution(op, spec, result, given)
-            elif isinstance(traits_of(program.specs[spec]), Constant):
+                self._convolution(op, row, result, given)
+            elif isinstance(traits, Constant):
                 self.same[result] = -1
-            elif given and (kind in (ELEMENTWISE, SLICING) or self._is_view(spec)):
-                self._in_step(spec, ptr[op], result, given)
-            elif kind == REDUCE and not self._windows(spec, ptr[op], result, given):
-                self._reduction(spec, ptr[op], given)
+            elif given and (kind in (ELEMENTWISE, SLICING) or (isinstance(traits, View) and not traits.fence)):
+                self._in_step(row, ptr[op], result, given)
+            elif kind == REDUCE and given[0] in self.dims:
+                self._reduction(row, ptr[op], result, given)
 
-    def _is_view(self, spec: int) -> bool:
-        traits = traits_of(self.program.specs[spec])
-        return isinstance(traits, View) and not traits.fence
+    def _traits(self, row: int) -> object:
+        return traits_of(self.program.specs[row])
 
-    def _mappings(self, spec: int) -> tuple[TileMapping, ...]:
-        if self.mappings[spec] is None:
-            self.mappings[spec] = mappings_of(self.program.specs[spec]) or ()
-        return self.mappings[spec]
+    def _mappings(self, row: int) -> tuple[TileMapping, ...]:
+        if row not in self.mappings:
+            self.mappings[row] = mappings_of(self.program.specs[row]) or ()
+        return self.mappings[row]
 
-    def _convolution(self, op: int, spec: int, result: int, given: list[int]) -> None:
-        space = self.spaces[spec]
+    def _convolution(self, op: int, row: int, result: int, given: list[int]) -> None:
+        space = self.found.spaces[row]
         if not space["is_one"]:
             return
-        lhs, rhs = (self.dims.get(value, (-1, -1))[0] for value in given)
-        self.gradient[op] = lhs == space["features"] or rhs == space["kernel_features"]
-        if not self.gradient[op]:
-            self.dims[result] = int(space["images_out"]), int(space["space_out"])
+        lhs, rhs = (self.dims[value].images if value in self.dims else -1 for value in given)
+        self.found.gradient[op] = lhs == space["features"] or rhs == space["kernel_features"]
+        if not self.found.gradient[op]:
+            self.dims[result] = ImageDims(int(space["images_out"]), int(space["space_out"]))
 
-    def _in_step(self, spec: int, first: int, result: int, given: list[int]) -> None:
+    def _in_step(self, row: int, first: int, result: int, given: list[int]) -> None:
         """Finds the dims of an op's result, if all its operands have them or are the same along the space."""
-        mappings = [m for m in self._mappings(spec) if 0 <= m.results[0] < len(self.program.specs[spec].results[0].shape)]
-        same = 0
+        spec, same = self.program.specs[row], 0
+        mappings = [m for m in self._mappings(row) if 0 <= m.results[0] < len(spec.results[0].shape)]
         for m in mappings:
-            if all(d == WHOLE or self.same.get(v, 0) >> d & 1 for v, d in zip(given, m.operands, strict=True)):
+            if all(self._is_same(value, dim) for value, dim in zip(given, m.operands, strict=True)):
                 same |= 1 << m.results[0]
         self.same[result] = same
-        known = next(((i, v) for i, v in enumerate(given) if v in self.dims), None)
-        if known is None:
-            return
-        images, space = self.dims[known[1]]
-        along = next((m for m in mappings if self._keeps(spec, m, known[0], space)), None)
+        i = next((i for i, value in enumerate(given) if value in self.dims), -1)
+        along = next((m for m in mappings if i >= 0 and _keeps(spec, m, i, self.dims[given[i]].space)), None)
         if along is None:
             return
-        reads = [self._read(value, dim) for value, dim in zip(given, along.operands, strict=True)]
-        if WHOLE_IMAGES in reads:
-            return
-        self.reads[first : first + len(given)] = reads
-        carried = next((m.results[0] for m in mappings if self._keeps(spec, m, known[0], images)), images)
-        self.dims[result] = carried, along.results[0]
+        reads = [self._reads(value, dim) for value, dim in zip(given, along.operands, strict=True)]
+        if WHOLE_IMAGES not in reads:
+            images = self.dims[given[i]].images
+            kept = next((m.results[0] for m in mappings if _keeps(spec, m, i, images)), images)
+            self.found.reads[first : first + len(given)] = reads
+            self.dims[result] = ImageDims(kept, along.results[0])
 
-    def _keeps(self, spec: int, mapping: TileMapping, operand: int, dim: int) -> bool:
-        """True if the whole dim of an operand becomes a dim of the result."""
-        given, left = self.program.specs[spec].operands[operand].shape, self.program.specs[spec].results[0].shape
-        return mapping.operands[operand] == dim and not mapping.reads and given[dim] == left[mapping.results[0]]
+    def _is_same(self, value: int, dim: int) -> bool:
+        return dim == WHOLE or self.same.get(value, 0) >> dim & 1 == 1
 
-    def _read(self, value: int, dim: int) -> int:
-        if dim == WHOLE or self.same.get(value, 0) >> dim & 1:
+    def _reads(self, value: int, dim: int) -> int:
+        if self._is_same(value, dim):
             return ANY_PLACE
-        return IN_PARTS if value in self.dims and self.dims[value][1] == dim else WHOLE_IMAGES
+        return IN_PARTS if value in self.dims and self.dims[value].space == dim else WHOLE_IMAGES
 
-    def _windows(self, spec: int, first: int, result: int, given: list[int]) -> bool:
-        """True for windows of parts, of which each begins in the part that it reads most of."""
-        if given[0] not in self.dims:
-            return False
-        images, space = self.dims[given[0]]
-        for m in self._mappings(spec):
-            begins = not m.reads or m.reads[0] is None or m.reads[0].low == 0
-            if m.operands[0] == space and m.results[0] == space and begins:
-                self.reads[first : first + len(given)] = [IN_PARTS] + [ANY_PLACE] * (len(given) - 1)
-                self.dims[result] = images, space
-                return True
-        return False
+    def _reduction(self, row: int, first: int, result: int, given: list[int]) -> None:
+        """Windows leave parts, sums over images and space whole values."""
+        spec, (images, space), summed = self.program.specs[row], self.dims[given[0]], set[int]()
+        slides = len(spec.results[0].shape) == len(spec.operands[0].shape)
+        for m in self._mappings(row):
+            if not 0 <= m.results[0] < max(1, len(spec.results[0].shape)):
+                summed.add(m.operands[0])
+            elif slides and m.operands[0] == m.results[0] == space and _begins_inside(m):
+                self.found.reads[first : first + len(given)] = [IN_PARTS] + [ANY_PLACE] * (len(given) - 1)
+                self.dims[result] = ImageDims(images, space)
+        if space in summed and (images in summed or spec.operands[0].shape[images] == 1):
+            self.found.reads[first] = SUMMED_UP
 
-    def _reduction(self, spec: int, first: int, given: list[int]) -> None:
-        rank = len(self.program.specs[spec].results[0].shape)
-        for i, value in enumerate(given):
-            if value in self.dims:
-                summed = {m.operands[i] for m in self._mappings(spec) if not 0 <= m.results[0] < max(rank, 1)}
-                images, space = self.dims[value]
-                one = self.program.specs[spec].operands[i].shape[images] == 1
-                if space in summed and (one or images in summed):
-                    self.reads[first + i] = SUMMED_UP
+
+def _keeps(spec: OpSpec, mapping: TileMapping, operand: int, dim: int) -> bool:
+    """True if the whole dim of an operand becomes a dim of the result."""
+    given, left = spec.operands[operand].shape, spec.results[0].shape
+    return mapping.operands[operand] == dim and not mapping.reads and given[dim] == left[mapping.results[0]]
+
+
+def _begins_inside(mapping: TileMapping) -> bool:
+    """True for windows of which the first begins at the first element."""
+    stretch = mapping.stretch(0)
+    return stretch is None or stretch.low == 0

@@ -97,7 +97,7 @@ def _last_space(spec: OpSpec) -> LastSpace | None:
     spread = last.window_dilation > 1 and last.window >= last.out
     if holes > 1 and (last.stride > 1 or not aligned):
         return None
-    ahead = holes > 1 and last.low == holes
+    ahead, grouped = holes > 1 and last.low == holes, spec.attributes["batch_group_count"] > 1
     return LastSpace(
         numbers["input_batch_dimension"],
         numbers["input_feature_dimension"],
@@ -110,11 +110,11 @@ def _last_space(spec: OpSpec) -> LastSpace | None:
         numbers["kernel_input_feature_dimension"],
         numbers["kernel_output_feature_dimension"],
         _rows(numbers["kernel_spatial_dimensions"]),
-        halo=last.size if spread or spec.attributes["batch_group_count"] > 1 else (reach - (0 if ahead else 1)) // holes,
+        halo=last.size if spread or grouped else (reach - (0 if ahead else 1)) // holes,
         padding=last.high + (last.low if holes == 1 else 0),
         stride=last.stride,
         holes=holes,
-        least=3 if ahead else 2,
+        least=3 if ahead else 0,
     )
 
 
