@@ -33,6 +33,9 @@ LEAST_PLACES = 2
 LANES = 128
 """Features, or the rows of images, lie along so many lanes, and are padded to that."""
 
+MOST_LANES = 4.0
+"""Where parts are shifted, rows lie along the lanes if features would be padded to more than so many times as many."""
+
 COPIED_BYTES = 2.0
 """Of an element that is copied: products of f32 round their operands to bf16 before they are cut."""
 
@@ -151,12 +154,14 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
         elements = held.uses.use_elements[use]
         if _is_cut(program, lowered, held, use):
             elements *= PARTS * held.values.part[value]
-        in_lanes = elements * _fewest_lanes(program, lowered, value, layout, features, rows)
+        fewest = _fewest_lanes(program, lowered, value, layout, features, rows)
+        in_lanes = elements * fewest
         if not _is_cut(program, lowered, held, use) and not held.values.is_copied[value]:
             _copy(held, op, PAD, in_lanes)
         _copy(held, op, SUM, in_lanes)
         if use == lhs:
-            shifted = elements * _lanes(program, lowered, value, layout, features)
+            lanes = _lanes(program, lowered, value, layout, features)
+            shifted = elements * (lanes if lanes <= MOST_LANES else fewest)
             _copy(held, op, SHIFT, shifted * places)
             _copy(held, op, LONG_SHIFT, shifted * max(0, places - FEW_PLACES))
 
