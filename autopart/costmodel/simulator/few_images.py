@@ -61,11 +61,12 @@ FEW_PLACES = 3
 @kernel
 def cut_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
     """Fills in which values are in parts, what is copied for that, and the work that longer images are."""
+    cuts = lowered.cut_images > 0 and has_images(program)
     for value in range(program.values.shape[0]):
         held.values.part[value], held.values.cut_by[value], held.values.is_copied[value] = 0.0, -1, False
     for op in range(program.ops.shape[0]):
         held.ops.copies[op], held.ops.copied_bytes[op], held.ops.widened[op] = 0.0, 0.0, 1.0
-        if lowered.cut_images == 0:
+        if not cuts:
             continue
         if program.ops.op_class[op] != CONV:
             _in_step(program, lowered, held, op)
@@ -76,6 +77,15 @@ def cut_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> N
     for value in range(program.values.shape[0]):
         if program.values.is_output[value]:
             _leave(program, lowered, held, value)
+
+
+@kernel
+def has_images(program: ProgramArrays) -> bool:
+    """True if the program has convolutions along a dim of space."""
+    for row in range(program.spaces.shape[0]):
+        if program.spaces.is_one[row]:
+            return True
+    return False
 
 
 @kernel

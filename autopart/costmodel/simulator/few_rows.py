@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.few_images import local_length
+from autopart.costmodel.simulator.few_images import has_images, local_length
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE
 
 MOST_PADDED = 2.0
@@ -25,6 +25,8 @@ def pad_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> N
     """Adds to what `cut_images` has found: elements that kernels walk through over elements."""
     for value in range(program.values.shape[0]):
         held.values.padded[value] = 1.0
+    if not has_images(program):
+        return
     for op in range(program.ops.shape[0]):
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         if kind == CONV:
