@@ -22,7 +22,7 @@ def _simulation(function, *shapes, device: str = "tpu_v5e", mesh: dict[str, int]
 
 
 def _copies(estimate) -> float:
-    return float(estimate.simulation.arrays.ops["copies"].sum())
+    return float(estimate.simulation.arrays.padding["copies"].sum())
 
 
 IMAGES, WEIGHTS = (4, 32, 32, 128), (3, 3, 128, 128)
@@ -107,4 +107,4 @@ def test_what_does_not_vary_along_the_parts_leaves_them_alone():
 def test_seconds_of_many_images_are_as_they_were():
     few, many = (_simulation(conv, (n, 32, 32, 128), WEIGHTS) for n in (7, 8))
     assert few.compute_s > many.compute_s
-    assert (many.simulation.arrays.ops["widened"] == 1).all()
+    assert (many.simulation.arrays.padding["walked"] == 1).all()

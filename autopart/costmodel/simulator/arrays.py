@@ -174,18 +174,19 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
              side by side;
              at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a
-             view the buffer of the view's operand; left_in: the buffer into which its op writes it; part: of
-             images in parts, the share that each has of an image's places; cut_by: the convolution that leaves them so,
-             -1 for whole images; is_copied: they are put together, too, or whole images are cut, too; padded: rows that
-             images are padded to over images (`few_rows.py`)
+             view the buffer of the view's operand; left_in: the buffer into which its op writes it;
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
-             elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
-             copies, copied_bytes: kernels that cut images into parts or put them together, and what they move;
-             widened: elements that it walks through with those that pad images and parts, over elements
+             elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes
+    images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
+             that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
+             too; padded: rows that whole images are padded to over images. Empty for a program without convolutions
+    padding  of ops: walked: elements that it walks through, with those that pad images and parts, over elements;
+             copies, copied_bytes: kernels that cut images into parts or put them together, and what they move. Empty
+             where `images` is
     home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
 
@@ -193,6 +194,8 @@ class LocalArrays(NamedTuple):
     moves: Records
     uses: Records
     ops: Records
+    images: Records
+    padding: Records
     home: np.ndarray
 
 
@@ -200,8 +203,7 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
-        ("left_in", np.int32), ("part", np.float64), ("cut_by", np.int32), ("is_copied", np.bool_),
-        ("padded", np.float64),
+        ("left_in", np.int32),
     ],
     align=True,
 )  # fmt: skip
@@ -219,10 +221,17 @@ USE_FIELDS = np.dtype([("use_elements", np.float64), ("of_use", np.int32), ("use
 OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
-        ("update_bytes", np.float64), ("copies", np.float64), ("copied_bytes", np.float64), ("widened", np.float64),
+        ("update_bytes", np.float64),
     ],
     align=True,
 )  # fmt: skip
+
+
+IMAGE_FIELDS = np.dtype(
+    [("part", np.float64), ("padded", np.float64), ("cut_by", np.int32), ("is_copied", np.bool_)], align=True
+)
+
+PADDING_FIELDS = np.dtype([("walked", np.float64), ("copies", np.float64), ("copied_bytes", np.float64)], align=True)
 
 
 class Lowered(NamedTuple):
@@ -281,11 +290,14 @@ def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray) -> np.ndarray:
 def empty_local_arrays(program: ProgramArrays, moves: int, defs: int, empty: Empty) -> LocalArrays:
     """Room for what a device holds, with so many redistributions before uses and after ops."""
     values = len(program.values)
+    images = bool(program.spaces["is_one"].any())
     return LocalArrays(
         values=empty(values, VALUE_FIELDS),
         moves=empty(moves, MOVE_FIELDS),
         uses=empty(len(program.uses), USE_FIELDS),
         ops=empty(len(program.ops), OP_FIELDS),
+        images=empty(values if images else 0, IMAGE_FIELDS),
+        padding=empty(len(program.ops) if images else 0, PADDING_FIELDS),
         home=empty(values + moves + defs, np.int32),
     )
 

@@ -74,7 +74,7 @@ NODE_FIELDS = np.dtype(
     [
         ("seconds", np.float64), ("hbm", np.float64), ("work", np.float64), ("vector", np.float64),
         ("largest", np.float64), ("on_chip", np.float64), ("walked", np.float64), ("left_f32", np.float64),
-        ("copies", np.float64), ("copied", np.float64), ("matrix_dtype", np.int8), ("is_conv", np.bool_),
+        ("matrix_dtype", np.int8), ("is_conv", np.bool_),
     ],
     align=True,
 )  # fmt: skip
@@ -122,7 +122,7 @@ def _begin(graph: KernelGraph, plain: np.ndarray, last: np.ndarray, nodes: Recor
     """Fills in what `_count_bytes` begins with."""
     for k in range(nodes.shape[0]):
         nodes.seconds[k] = nodes.hbm[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
-        nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.copies[k] = nodes.copied[k] = 0.0
+        nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = 0.0
         nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
     for buffer in range(cache.shape[0]):
         cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
@@ -137,11 +137,13 @@ def _rooflines(local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes
             dtype, is_conv, fed_bytes = nodes.matrix_dtype[k], nodes.is_conv[k], nodes.hbm[k]
             if row[FED] > 0 and nodes.work[k] == 0 and nodes.walked[k] > 0:
                 fed_bytes += nodes.on_chip[k] + max(0.0, nodes.walked[k] - nodes.left_f32[k])
-            more = local.ops.widened[graph.nodes.subject[k]]
+            op = graph.nodes.subject[k]
+            more = local.padding.walked[op] if local.padding.shape[0] > 0 else 1.0
             nodes.seconds[k] = roofline_s(
                 nodes.work[k], dtype, is_conv, more * nodes.vector[k], more * fed_bytes, more * nodes.largest[k], row
             )
-            nodes.seconds[k] += nodes.copies[k] * row[LAUNCH] + nodes.copied[k] / row[HBM]
+            if local.padding.shape[0] > 0:
+                nodes.seconds[k] += local.padding.copies[op] * row[LAUNCH] + local.padding.copied_bytes[op] / row[HBM]
 
 
 @kernel
@@ -163,7 +165,7 @@ def _count_bytes(
 
     nodes  hbm, largest: bytes that pass HBM, and those of one array; on_chip: bytes of reads that do not; walked: f32
            bytes of the largest array that it walks through; left_f32: bytes of such arrays that it writes; work,
-           vector, matrix_dtype, is_conv, copies, copied: of all that runs in the kernel
+           vector, matrix_dtype, is_conv: of all that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it
     """
@@ -173,8 +175,6 @@ def _count_bytes(
         if graph.nodes.kind[k] == KERNEL:
             nodes.work[head] += graph.nodes.matrix_work[k]
             nodes.vector[head] += graph.nodes.vector_flop[k]
-            nodes.copies[head] += graph.nodes.copies[k]
-            nodes.copied[head] += graph.nodes.copied_bytes[k]
             if copied[k] > 0:
                 nodes.hbm[head] += copy_traffic(
                     program, local, graph.nodes.subject[k], copied[k] + graph.nodes.written[k]

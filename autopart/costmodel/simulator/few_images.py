@@ -50,7 +50,7 @@ gradient; of one operand for each place of a window; the same for those beyond `
 KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0)
 """Kernels of each copy."""
 
-PASSES = (4.3, 5.0, 2.0, 4.0, 2.2, 3.7, 7.5, 10.0, 3.5, 5.0)
+PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3)
 """How often the bytes of each copy pass at HBM's rate: turning dims and shifting rows of tiles takes longer than
 reading and writing."""
 
@@ -61,12 +61,11 @@ FEW_PLACES = 3
 @kernel
 def cut_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
     """Fills in which values are in parts, what is copied for that, and the work that longer images are."""
-    cuts = lowered.cut_images > 0 and has_images(program)
-    for value in range(program.values.shape[0]):
-        held.values.part[value], held.values.cut_by[value], held.values.is_copied[value] = 0.0, -1, False
-    for op in range(program.ops.shape[0]):
-        held.ops.copies[op], held.ops.copied_bytes[op], held.ops.widened[op] = 0.0, 0.0, 1.0
-        if not cuts:
+    for value in range(held.images.shape[0]):
+        held.images.part[value], held.images.cut_by[value], held.images.is_copied[value] = 0.0, -1, False
+    for op in range(held.padding.shape[0]):
+        held.padding.copies[op], held.padding.copied_bytes[op], held.padding.walked[op] = 0.0, 0.0, 1.0
+        if lowered.cut_images == 0:
             continue
         if program.ops.op_class[op] != CONV:
             _in_step(program, lowered, held, op)
@@ -74,18 +73,9 @@ def cut_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> N
             _gradient(program, lowered, held, op)
         else:
             _convolution(program, lowered, held, op)
-    for value in range(program.values.shape[0]):
+    for value in range(held.images.shape[0]):
         if program.values.is_output[value]:
             _leave(program, lowered, held, value)
-
-
-@kernel
-def has_images(program: ProgramArrays) -> bool:
-    """True if the program has convolutions along a dim of space."""
-    for row in range(program.spaces.shape[0]):
-        if program.spaces.is_one[row]:
-            return True
-    return False
 
 
 @kernel
@@ -113,7 +103,7 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
             _copy(held, op, PAD, in_lanes * PARTS * part)
         if space.halo > 0:
             _copy(held, op, ODD_BORDER if part % 2 == 1 else BORDER, in_lanes * PARTS * (part + space.halo))
-        held.values.is_copied[value] = True
+        held.images.is_copied[value] = True
     left = part * space.holes / space.stride
     share = left / local_length(program, lowered, result, lowered.native[result], space.space_out)
     held.ops.unfilled[op] *= max(1.0, PARTS * share)
@@ -142,7 +132,7 @@ def _part(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) 
 @kernel
 def _known_part(held: LocalArrays, value: int, length: float) -> float:
     """The places of a part of a value that is cut."""
-    return np.round(held.values.part[value] * length)
+    return np.round(held.images.part[value] * length)
 
 
 @kernel
@@ -163,10 +153,10 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
         features, rows = (space.images, space.rows) if use == lhs else (space.columns, space.kernel_rows)
         elements = held.uses.use_elements[use]
         if _is_cut(program, lowered, held, use):
-            elements *= PARTS * held.values.part[value]
+            elements *= PARTS * held.images.part[value]
         fewest = _fewest_lanes(program, lowered, value, layout, features, rows)
         in_lanes = elements * fewest
-        if not _is_cut(program, lowered, held, use) and not held.values.is_copied[value]:
+        if not _is_cut(program, lowered, held, use) and not held.images.is_copied[value]:
             _copy(held, op, PAD, in_lanes)
         _copy(held, op, SUM, in_lanes)
         if use == lhs:
@@ -183,8 +173,8 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
     for use in range(first, end):
         value, reads = program.uses.operands[use], program.uses.reads[use]
         in_parts = reads == IN_PARTS and _is_cut(program, lowered, held, use)
-        if in_parts and held.values.part[value] > share:
-            share, by = held.values.part[value], held.values.cut_by[value]
+        if in_parts and held.images.part[value] > share:
+            share, by = held.images.part[value], held.images.cut_by[value]
         stays = stays and (reads == ANY_PLACE or in_parts)
     if stays and by >= 0:
         _cut(program, lowered, held, op, share, by)
@@ -194,28 +184,28 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
         if program.uses.reads[use] != SUMMED_UP:
             _leave(program, lowered, held, value)
         elif _is_cut(program, lowered, held, use):
-            held.ops.widened[op] = max(held.ops.widened[op], _widened(program, lowered, held, value))
+            held.padding.walked[op] = max(held.padding.walked[op], _widened(program, lowered, held, value))
 
 
 @kernel
 def _cut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int, share: float, by: int) -> None:
     """Notes that an op leaves parts, each with this share of an image's places; a redistribution reads whole images."""
     result = program.result_ptr[op]
-    held.values.part[result], held.values.cut_by[result] = share, by
-    held.ops.widened[op] = _widened(program, lowered, held, result)
+    held.images.part[result], held.images.cut_by[result] = share, by
+    held.padding.walked[op] = _widened(program, lowered, held, result)
     if held.values.at_def[result] >= 0:
         _leave(program, lowered, held, result)
-        held.values.cut_by[result] = -1
+        held.images.cut_by[result] = -1
 
 
 @kernel
 def _is_cut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, use: int) -> bool:
     """True if a use reads parts."""
     value = program.uses.operands[use]
-    if held.values.cut_by[value] >= 0 and held.uses.of_use[use] >= 0:
+    if held.images.cut_by[value] >= 0 and held.uses.of_use[use] >= 0:
         _leave(program, lowered, held, value)
         return False
-    return held.values.cut_by[value] >= 0
+    return held.images.cut_by[value] >= 0
 
 
 @kernel
@@ -224,11 +214,11 @@ def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: i
 
     Parts of rows that pad nothing lie in memory as the rows do.
     """
-    by = held.values.cut_by[value]
-    if by < 0 or held.values.is_copied[value]:
+    by = held.images.cut_by[value]
+    if by < 0 or held.images.is_copied[value]:
         return
-    held.values.is_copied[value] = True
-    space, result, share = program.spaces[program.ops.spec[by]], program.result_ptr[by], held.values.part[value]
+    held.images.is_copied[value] = True
+    space, result, share = program.spaces[program.ops.spec[by]], program.result_ptr[by], held.images.part[value]
     if space.rows_out >= 0 or share * PARTS != 1.0:
         lanes = _fewest_lanes(program, lowered, result, lowered.native[result], space.features_out, space.rows_out)
         how = LEAVE if program.values.element_bytes[value] >= WORD_BYTES else LEAVE_NARROW
@@ -238,8 +228,8 @@ def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: i
 @kernel
 def _copy(held: LocalArrays, op: int, how: int, elements: float) -> None:
     """Counts a copy to an op."""
-    held.ops.copies[op] += KERNELS[how]
-    held.ops.copied_bytes[op] += PASSES[how] * COPIED_BYTES * elements
+    held.padding.copies[op] += KERNELS[how]
+    held.padding.copied_bytes[op] += PASSES[how] * COPIED_BYTES * elements
 
 
 @kernel
@@ -251,12 +241,12 @@ def _widened(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value:
     plain = held.values.native_elements[value] * program.values.element_bytes[value]
     if plain == 0.0:
         return 1.0
-    by = held.values.cut_by[value]
+    by = held.images.cut_by[value]
     result, space = program.result_ptr[by], program.spaces[program.ops.spec[by]]
     layout = lowered.native[result]
     lanes = _lanes(program, lowered, result, layout, space.features_out)
     lanes *= _fewest_lanes(program, lowered, result, layout, space.features_out, space.rows_out)
-    return max(1.0, PARTS * held.values.part[value] * np.sqrt(lanes) * plain / held.values.native_bytes[value])
+    return max(1.0, PARTS * held.images.part[value] * np.sqrt(lanes) * plain / held.values.native_bytes[value])
 
 
 @kernel

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.few_images import has_images, local_length
+from autopart.costmodel.simulator.few_images import local_length
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE
 
 MOST_PADDED = 2.0
@@ -23,32 +23,31 @@ MOST_PADDED = 2.0
 @kernel
 def pad_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
     """Adds to what `cut_images` has found: elements that kernels walk through over elements."""
-    for value in range(program.values.shape[0]):
-        held.values.padded[value] = 1.0
-    if not has_images(program):
-        return
-    for op in range(program.ops.shape[0]):
+    for value in range(held.images.shape[0]):
+        held.images.padded[value] = 1.0
+    for op in range(held.padding.shape[0]):
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         if kind == CONV:
-            held.values.padded[result] = _images(program, lowered, held, op)
+            held.images.padded[result] = _images(program, lowered, held, op)
+            continue
+        if result == program.result_ptr[op + 1]:
             continue
         widest = 1.0
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            if held.uses.of_use[use] < 0:
-                alike = kind == REDUCE or held.uses.use_elements[use] == held.values.native_elements[result]
-                if alike:
-                    widest = max(widest, held.values.padded[program.uses.operands[use]])
+            alike = kind == REDUCE or held.uses.use_elements[use] == held.values.native_elements[result]
+            if alike and held.uses.of_use[use] < 0:
+                widest = max(widest, held.images.padded[program.uses.operands[use]])
         if kind == ELEMENTWISE or program.ops.is_view[op]:
-            held.values.padded[result] = widest
+            held.images.padded[result] = widest
         if kind in (ELEMENTWISE, REDUCE):
-            held.ops.widened[op] = max(held.ops.widened[op], widest)
+            held.padding.walked[op] = max(held.padding.walked[op], widest)
 
 
 @kernel
 def _images(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
     """The rows of a tile over the images that lie along them, where these are fewer; 1 for images in parts."""
     space, result = program.spaces[program.ops.spec[op]], program.result_ptr[op]
-    if not space.is_one or program.ops.is_gradient[op] or held.values.cut_by[result] >= 0 or space.rows < 0:
+    if not space.is_one or program.ops.is_gradient[op] or held.images.cut_by[result] >= 0 or space.rows < 0:
         return 1.0
     images = local_length(program, lowered, result, lowered.native[result], space.images_out)
     return max(1.0, min(MOST_PADDED, lowered.layout_tile[0] / max(1.0, images)))

@@ -28,8 +28,10 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import (
+    IMAGE_FIELDS,
     MOVE_FIELDS,
     OP_FIELDS,
+    PADDING_FIELDS,
     USE_FIELDS,
     VALUE_FIELDS,
     LocalArrays,
@@ -105,7 +107,7 @@ def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, n
     values, uses = len(program.values), len(program.uses)
     local = LocalArrays(
         np.zeros(values, VALUE_FIELDS), np.zeros(0, MOVE_FIELDS), np.zeros(uses, USE_FIELDS),
-        np.zeros(0, OP_FIELDS), np.zeros(0, np.int32),
+        np.zeros(0, OP_FIELDS), np.zeros(0, IMAGE_FIELDS), np.zeros(0, PADDING_FIELDS), np.zeros(0, np.int32),
     )  # fmt: skip
     local.values["at_def"], local.uses["of_use"] = -1, -1
     able, splits = np.zeros(values, np.bool_), np.zeros(values, np.bool_)

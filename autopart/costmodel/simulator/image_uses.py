@@ -12,7 +12,7 @@ the images, in their padding, reads whole images.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,7 @@ class _Walk:
         self.dims: dict[int, ImageDims] = {}
         self.same: dict[int, int] = {}
         self.mappings: dict[int, tuple[TileMapping, ...]] = {}
+        self.known: dict[Any, tuple[int, list[int], ImageDims | None]] = {}
 
     def walk(self, op_class: np.ndarray) -> None:
         """Takes the ops in order."""
@@ -105,31 +106,17 @@ class _Walk:
             self.dims[result] = ImageDims(int(space["images_out"]), int(space["space_out"]))
 
     def _in_step(self, row: int, first: int, result: int, given: list[int]) -> None:
-        """Finds the dims of an op's result, if all its operands have them or are the same along the space."""
-        spec, same = self.program.specs[row], 0
-        mappings = [m for m in self._mappings(row) if 0 <= m.results[0] < len(spec.results[0].shape)]
-        for m in mappings:
-            if all(self._is_same(value, dim) for value, dim in zip(given, m.operands, strict=True)):
-                same |= 1 << m.results[0]
-        self.same[result] = same
-        i = next((i for i, value in enumerate(given) if value in self.dims), -1)
-        along = next((m for m in mappings if i >= 0 and _keeps(spec, m, i, self.dims[given[i]].space)), None)
-        if along is None:
-            return
-        reads = [self._reads(value, dim) for value, dim in zip(given, along.operands, strict=True)]
-        if WHOLE_IMAGES not in reads:
-            images = self.dims[given[i]].images
-            kept = next((m.results[0] for m in mappings if _keeps(spec, m, i, images)), images)
+        """Finds the dims of an op's result, if all its operands have them or are the same along the space.
+
+        Layers are alike: what was found for an op is so for an equal one that is given the same.
+        """
+        dims, same = tuple(map(self.dims.get, given)), tuple(self.same.get(value, 0) for value in given)
+        if (row, dims, same) not in self.known:
+            self.known[row, dims, same] = _carried(self.program.specs[row], self._mappings(row), dims, same)
+        self.same[result], reads, left = self.known[row, dims, same]
+        if left is not None:
             self.found.reads[first : first + len(given)] = reads
-            self.dims[result] = ImageDims(kept, along.results[0])
-
-    def _is_same(self, value: int, dim: int) -> bool:
-        return dim == WHOLE or self.same.get(value, 0) >> dim & 1 == 1
-
-    def _reads(self, value: int, dim: int) -> int:
-        if self._is_same(value, dim):
-            return ANY_PLACE
-        return IN_PARTS if value in self.dims and self.dims[value].space == dim else WHOLE_IMAGES
+            self.dims[result] = left
 
     def _reduction(self, row: int, first: int, result: int, given: list[int]) -> None:
         """Windows leave parts, sums over images and space whole values."""
@@ -143,6 +130,34 @@ class _Walk:
                 self.dims[result] = ImageDims(images, space)
         if space in summed and (images in summed or spec.operands[0].shape[images] == 1):
             self.found.reads[first] = SUMMED_UP
+
+
+def _carried(
+    spec: OpSpec, mappings: tuple[TileMapping, ...], dims: tuple[ImageDims | None, ...], same: tuple[int, ...]
+) -> tuple[int, list[int], ImageDims | None]:
+    """Dims along which an op's result is the same, how it reads its operands, and the dims of its result; None if that
+    is not in parts. `dims` and `same` are those of its operands."""
+    mappings = tuple(m for m in mappings if 0 <= m.results[0] < len(spec.results[0].shape))
+    equal = sum(1 << m.results[0] for m in mappings if all(map(_is_same, same, m.operands)))
+    i = next((i for i, known in enumerate(dims) if known is not None), -1)
+    if i < 0 or (known := dims[i]) is None:
+        return equal, [], None
+    along = next((m for m in mappings if _keeps(spec, m, i, known.space)), None)
+    reads = list(map(_reads, dims, same, along.operands)) if along is not None else [WHOLE_IMAGES]
+    if along is None or WHOLE_IMAGES in reads:
+        return equal, reads, None
+    kept = next((m.results[0] for m in mappings if _keeps(spec, m, i, known.images)), known.images)
+    return equal, reads, ImageDims(kept, along.results[0])
+
+
+def _is_same(same: int, dim: int) -> bool:
+    return dim == WHOLE or same >> dim & 1 == 1
+
+
+def _reads(dims: ImageDims | None, same: int, dim: int) -> int:
+    if _is_same(same, dim):
+        return ANY_PLACE
+    return IN_PARTS if dims is not None and dims.space == dim else WHOLE_IMAGES
 
 
 def _keeps(spec: OpSpec, mapping: TileMapping, operand: int, dim: int) -> bool:

@@ -34,8 +34,7 @@ class KernelGraph(NamedTuple):
 
     nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
            scope; matrix_flop; matrix_work: matrix_flop times the passes and the unfilled tiles of each product;
-           vector_flop; matrix_dtype; is_conv; written: the bytes it writes if no result is written in place; copies,
-           copied_bytes: of its ops
+           vector_flop; matrix_dtype; is_conv; written: the bytes it writes if no result is written in place
     reads  read_buffer, read_bytes, read_how
     """
 
@@ -51,7 +50,6 @@ NODE_FIELDS = np.dtype(
         ("kind", np.int8), ("subject", np.int32), ("slot", np.int64), ("scope", np.int32),
         ("matrix_flop", np.float64), ("matrix_work", np.float64), ("vector_flop", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64),
-        ("copies", np.float64), ("copied_bytes", np.float64),
     ],
     align=True,
 )  # fmt: skip
@@ -134,7 +132,6 @@ def list_nodes(
         graph.nodes.kind[k], graph.nodes.subject[k], graph.nodes.slot[k] = kind, subject, walk.slot[walk.order[k]]
         graph.nodes.matrix_flop[k] = graph.nodes.matrix_work[k] = graph.nodes.vector_flop[k] = 0.0
         graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k], graph.nodes.written[k] = 0, False, 0.0
-        graph.nodes.copies[k] = graph.nodes.copied_bytes[k] = 0.0
     graph.read_ptr[0] = graph.write_ptr[0] = 0
     _inside(program, local, fused_away, walk.inside, walk.nothing)
     for op in range(walk.root_of.shape[0]):
@@ -288,8 +285,6 @@ def _add_work(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int
     nodes.matrix_flop[k] += flop
     nodes.matrix_work[k] += program.specs.passes[program.ops.spec[op]] * local.ops.unfilled[op] * flop
     nodes.vector_flop[k] += local.ops.vector_flop[op]
-    nodes.copies[k] += local.ops.copies[op]
-    nodes.copied_bytes[k] += local.ops.copied_bytes[op]
     if flop > 0:
         nodes.matrix_dtype[k], nodes.is_conv[k] = program.ops.matrix_dtype[op], program.ops.op_class[op] == CONV
 
