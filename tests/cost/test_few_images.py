@@ -90,7 +90,8 @@ def test_a_sum_over_all_reads_parts_and_a_sum_over_space_whole_images():
         return SUMMED_UP in found.simulation.program_arrays.uses["reads"], _copies(found)
 
     (over_all, all_copies), (over_space, space_copies) = summed((0, 1, 2)), summed((1, 2))
-    assert over_all and not over_space
+    assert over_all
+    assert not over_space
     assert space_copies == all_copies + 1
 
 
