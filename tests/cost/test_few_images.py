@@ -28,10 +28,16 @@ def _copies(estimate) -> float:
 IMAGES, WEIGHTS = (4, 32, 32, 128), (3, 3, 128, 128)
 
 
-@pytest.mark.parametrize(("name", "share"), [("fitted", 0.8), ("held out", 0.65), ("nets", 0.6)])
-def test_most_estimates_are_near_the_compilers(name: str, share: float):
+@pytest.mark.parametrize(
+    ("name", "within", "least", "geomean"),
+    [("fitted", 0.8, 0.45, 0.9), ("held out", 0.5, 0.4, 0.85), ("nets", 0.3, 0.45, 0.65)],
+)
+def test_estimates_are_as_near_the_compilers_as_the_page_says(name: str, within: float, least: float, geomean: float):
     programs = [p for p in groups()[name] if p.name in KEPT]
-    assert summed_up([estimated_us(p) / KEPT[p.name] for p in programs])["within"] >= share
+    found = summed_up([estimated_us(p) / KEPT[p.name] for p in programs])
+    assert found["within"] >= within
+    assert found["least"] >= least
+    assert geomean <= found["geomean"] <= 1.1
 
 
 @pytest.mark.parametrize("kind", ["plain", "silu", "norm", "group", "residual"])
