@@ -98,6 +98,34 @@ def test_what_is_made_from_one_large_array_is_computed_again_for_each_reader():
     assert not {"add", "logistic"} & set(roots(found))
 
 
+@pytest.mark.parametrize(("dtype", "written"), [("float32", True), ("bfloat16", False)])
+def test_what_is_rounded_for_products_alone_is_computed_in_each_of_them(dtype, written):
+    def function(x, y, w):
+        both = x * y
+        return both @ w, both.T @ w
+
+    found = run(function, *[jax.ShapeDtypeStruct((N, N), dtype)] * 3, tpu=True)
+    assert roots(found) == ["multiply"] * written + ["dot_general"] * 2
+
+
+def test_a_bf16_sum_to_a_products_result_is_written_by_the_product():
+    def function(x, y, w):
+        both = x @ w + y
+        return both @ w, both.T @ w
+
+    found = run(function, *[jax.ShapeDtypeStruct((N, N), jnp.bfloat16)] * 3, tpu=True)
+    assert roots(found) == ["dot_general", "add", "dot_general", "dot_general"]
+
+
+def test_a_bf16_sum_that_a_norm_reads_too_is_written_once():
+    def function(x, y, w):
+        both = x + y
+        return both @ w, both.sum(0)
+
+    found = run(function, *[jax.ShapeDtypeStruct((N, N), jnp.bfloat16)] * 3, tpu=True)
+    assert "add" in roots(found)
+
+
 def test_a_sum_whose_readers_meet_in_one_kernel_is_never_written():
     def function(x, y):
         total = x + y

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -202,6 +204,22 @@ def test_crash_of_highs_is_said_and_cbc_answers(tmp_path, monkeypatch, crash, sa
     assert says in answer.notes[0]
     assert answer.done
     assert answer.choice is not None
+
+
+def test_highs_that_ends_before_it_has_read_the_problem_leaves_no_pipe_open(tmp_path, monkeypatch):
+    worker = tmp_path / "worker.py"
+    worker.write_text("raise SystemExit(3)")
+    monkeypatch.setattr(exact_module, "WORKER", worker)
+    monkeypatch.setattr(pulp.PULP_CBC_CMD, "available", lambda self: False)
+    state = reduced(random_problem(0, nodes=1500, most=4, edges=6000, forbidden=0.0, tight=None))
+    net = network(state.rest(), state.room)
+    assert net.cost.nbytes + net.edge_cost.nbytes > 2**16  # more than a pipe holds
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        notes = solve_exactly(net, np.arange(0), 1).notes
+        gc.collect()
+    assert "ended with status 3" in notes[0]
+    assert not [w for w in caught if issubclass(w.category, ResourceWarning)]
 
 
 def test_without_any_solver_choices_and_bounds_come_all_the_same(monkeypatch):

@@ -89,6 +89,10 @@ WINDOWED = (f32(8, 32, 32, 64), f32(3, 3, 64, 64), f32(3, 3, 64, 128))
 PROGRAMS = {name: (small.fun, small.args) for name, small in SMALL.items()} | WALKED
 PROGRAMS |= {
     "layer": (layer, (LAYER, f32(16, 64, 128))),
+    "layer_bf16": (
+        layer,
+        jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, "bfloat16"), (LAYER, f32(16, 256, 128))),
+    ),
     "scanned": (scanned, (f32(512, 256), f32(4, 256, 256))),
     "windows": (windows, WINDOWED),
     "windows_backwards": (
@@ -160,6 +164,7 @@ PROMPT = (
     "messages",
     "normalise",
     "layer",
+    "layer_bf16",
     "scanned",
     "residual",
     "windows",

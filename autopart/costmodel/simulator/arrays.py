@@ -31,6 +31,8 @@ from autopart.costmodel.simulator.sizes import SizeTable, size_ids, size_row
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
 
+F32_BYTES = 4.0
+
 NARROW_SHARE = 0.5
 """The share of an f32's bytes that a bf16 has."""
 

@@ -8,11 +8,11 @@ Bytes are those that pass HBM. What was touched a short while ago is still on th
 assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, and a result all of whose reads
 are free is never written out. Kernels joined by `multi_output.py` launch once and read what they share once.
 
-Where the vector unit is fed at HBM's rate (`Device.fed_at_hbm_rate`), a kernel without matrix work takes more:
+Where the vector unit is fed at HBM's rate (`Device.fed_at_hbm_rate`), a kernel takes more:
 
-    reads on the chip   as long as from HBM
-    a sum, a mask, a    as long again as if it also wrote, in f32, all that it walks through: only an f32 array that is
-    bf16 array          left on the chip is free
+    reads on the chip   as long as from HBM, without matrix work
+    a sum, a mask, a    as long again as if it also wrote, in f32, all that it walks through, or the result of its
+    bf16 array          matrix product: only an f32 array that is left on the chip is free
 
 On a v5e, by libtpu 0.0.51, 4096 x 1024 f32 are 38,400 cycles of HBM. `3 x` takes 44,000 on the chip, `x y + 1` 82,500;
 a sum of `3 x` 76,500, be x on the chip or in HBM, a sum of `x y + 1` 114,500, `x > 1` 77,300, `3 x` in bf16 78,700. A
@@ -36,14 +36,12 @@ from autopart.costmodel.hardware.devices import (
     UNHIDDEN,
     VECTOR,
 )
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, STREAMED, KernelGraph
 from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, REDUCE, UPDATE
 from autopart.costmodel.simulator.slots import before
-
-F32_BYTES = 4.0
 
 BESIDE_SHARE = 0.125
 """An output of at most this share of the memory on the chip is left there, and goes to HBM beside later kernels."""
@@ -74,6 +72,7 @@ NODE_FIELDS = np.dtype(
     [
         ("seconds", np.float64), ("hbm", np.float64), ("work", np.float64), ("vector", np.float64),
         ("largest", np.float64), ("on_chip", np.float64), ("walked", np.float64), ("left_f32", np.float64),
+        ("product", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_),
     ],
     align=True,
@@ -122,7 +121,7 @@ def _begin(graph: KernelGraph, plain: np.ndarray, last: np.ndarray, nodes: Recor
     """Fills in what `_count_bytes` begins with."""
     for k in range(nodes.shape[0]):
         nodes.seconds[k] = nodes.hbm[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
-        nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = 0.0
+        nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.product[k] = 0.0
         nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
     for buffer in range(cache.shape[0]):
         cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
@@ -135,8 +134,10 @@ def _rooflines(local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes
     for k in range(nodes.shape[0]):
         if graph.nodes.kind[k] == KERNEL and leader[k] == k:
             dtype, is_conv, fed_bytes = nodes.matrix_dtype[k], nodes.is_conv[k], nodes.hbm[k]
-            if row[FED] > 0 and nodes.work[k] == 0 and nodes.walked[k] > 0:
-                fed_bytes += nodes.on_chip[k] + max(0.0, nodes.walked[k] - nodes.left_f32[k])
+            if row[FED] > 0:
+                alone = nodes.work[k] == 0 and nodes.walked[k] > 0
+                walked = nodes.walked[k] if alone else nodes.product[k]
+                fed_bytes += max(0.0, walked - nodes.left_f32[k]) + (nodes.on_chip[k] if alone else 0.0)
             op = graph.nodes.subject[k]
             more = local.padding.walked[op] if local.padding.shape[0] > 0 else 1.0
             nodes.seconds[k] = roofline_s(
@@ -164,7 +165,8 @@ def _count_bytes(
     """Fills in the work of every kernel, and the bytes that pass HBM.
 
     nodes  hbm, largest: bytes that pass HBM, and those of one array; on_chip: bytes of reads that do not; walked: f32
-           bytes of the largest array that it walks through; left_f32: bytes of such arrays that it writes; work,
+           bytes of the largest array that it walks through; product: of the results of its matrix products; left_f32:
+           bytes of such arrays that it writes; work,
            vector, matrix_dtype, is_conv: of all that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it
@@ -181,6 +183,7 @@ def _count_bytes(
                 )
             if graph.nodes.matrix_work[k] > 0:
                 nodes.matrix_dtype[head], nodes.is_conv[head] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
+                nodes.product[head] += _in_f32(program, local, program.result_ptr[graph.nodes.subject[k]])
         in_place = False
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer, taken = graph.reads.read_buffer[i], graph.reads.read_bytes[i]
@@ -217,7 +220,8 @@ def _count_bytes(
             written = local.values.native_bytes[value]
             if taken_bytes[value] == 0 and cache.last[value] == slot[k]:
                 written = 0.0
-            if program.ops.op_class[op] == ELEMENTWISE and program.values.element_bytes[value] >= F32_BYTES:
+            made = program.ops.op_class[op] == ELEMENTWISE or graph.nodes.matrix_work[k] > 0
+            if made and program.values.element_bytes[value] >= F32_BYTES:
                 nodes.left_f32[head] += written
             if local.values.at_def[value] >= 0 or cache.last[value] < 0:
                 nodes.hbm[head] += local.values.native_bytes[value]
@@ -240,8 +244,7 @@ def _walked(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: i
     """Bytes in f32 of what an elementwise op or a reduction walks through; 0 for others."""
     op, most = graph.nodes.subject[k], 0.0
     if program.ops.op_class[op] == ELEMENTWISE:
-        result = program.result_ptr[op]
-        return local.values.native_bytes[result] * F32_BYTES / program.values.element_bytes[result]
+        return _in_f32(program, local, program.result_ptr[op])
     if program.ops.op_class[op] == REDUCE:
         most, values = F32_BYTES * local.ops.in_step[op], program.values.shape[0]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
@@ -250,3 +253,9 @@ def _walked(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: i
                 value = buffer if buffer < values else local.moves.moved_value[buffer - values]
                 most = max(most, graph.reads.read_bytes[i] * F32_BYTES / program.values.element_bytes[value])
     return most
+
+
+@kernel
+def _in_f32(program: ProgramArrays, local: LocalArrays, value: int) -> float:
+    """Bytes that a result takes in f32, padded as it is."""
+    return local.values.native_bytes[value] * F32_BYTES / program.values.element_bytes[value]

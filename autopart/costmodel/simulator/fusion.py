@@ -14,6 +14,9 @@ from at most one large buffer. The sum of a residual stream is made from two, so
 An update that is compiled as a select counts as such a buffer, although it is never written: the gradient of logits,
 `softmax - one element per row`, is written once for the matmuls that read it.
 
+What is computed in f32 and rounded to bf16 for matmuls alone is not written, whatever it is made from, as its last op,
+the rounding, has one operand: the gradient of scores, in both dots that read it. What ends a dot's kernel is.
+
     %x = add %y %z            written: two dots and a norm would read %y and %z each time
     %g = gelu %h              not written: forward and both backward dots read %h, and compute it
 """
@@ -28,6 +31,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import (
+    F32_BYTES,
     IMAGE_FIELDS,
     MOVE_FIELDS,
     OP_FIELDS,
@@ -206,8 +210,52 @@ def _add_leaf(local: LocalArrays, leaves: Leaves, value: int, buffer: int, eleme
 @kernel
 def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: Leaves, value: int) -> bool:
     """True if the value's expression reads two large buffers or more, and more bytes than the value has."""
+    if _rounds_for_products(program, leaves, value):
+        return False
     held = local.values.native_elements[value] * program.values.element_bytes[value]
     return leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
+
+
+@kernel
+def _rounds_for_products(program: ProgramArrays, leaves: Leaves, value: int) -> bool:
+    """True if only products read a value in bf16, and it is not what ends the kernel of a product."""
+    if program.values.element_bytes[value] >= F32_BYTES or not _only_products_read(program, value):
+        return False
+    return not (
+        _ends_product(program, leaves.buffer[value, 0], value) or _ends_product(program, leaves.buffer[value, 1], value)
+    )
+
+
+@kernel
+def _only_products_read(program: ProgramArrays, value: int) -> bool:
+    """True if all that reads a value, or a view or transpose of it, is a matrix product or convolution."""
+    for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
+        reader = program.uses.use_op[program.user[i]]
+        seen = program.result_ptr[reader]
+        while (program.ops.is_view[reader] or program.ops.turns[reader]) and program.user_ptr[
+            seen + 1
+        ] - program.user_ptr[seen] == 1:
+            reader = program.uses.use_op[program.user[program.user_ptr[seen]]]
+            seen = program.result_ptr[reader]
+        if program.ops.op_class[reader] != MATMUL and program.ops.op_class[reader] != CONV:
+            return False
+    return True
+
+
+@kernel
+def _ends_product(program: ProgramArrays, buffer: int, value: int) -> bool:
+    """True if a buffer is a matrix product's result that nothing reads on the way to `value`: its kernel makes both."""
+    if not 0 <= buffer < program.values.shape[0]:
+        return False
+    kind = program.ops.op_class[program.values.value_op[buffer]]
+    if kind != MATMUL and kind != CONV:
+        return False
+    while buffer < value and program.user_ptr[buffer + 1] - program.user_ptr[buffer] == 1:
+        reader = program.uses.use_op[program.user[program.user_ptr[buffer]]]
+        if program.result_ptr[reader + 1] - program.result_ptr[reader] != 1:
+            return False
+        buffer = program.result_ptr[reader]
+    return buffer == value
 
 
 @kernel

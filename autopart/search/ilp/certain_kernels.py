@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.costmodel.simulator.arrays import ProgramArrays
+from autopart.costmodel.simulator.arrays import F32_BYTES, ProgramArrays
 from autopart.costmodel.simulator.fusion import LARGE_SHARE, most_fused
 from autopart.costmodel.simulator.op_classes import FREE
 
@@ -102,6 +102,8 @@ class _Walk:
     def _reads_more(self, value: int) -> bool:
         """True if any two large arrays that the value may be computed from have more bytes than the value."""
         held, front, seen = self.element_bytes[value], [value], {value}
+        if held < F32_BYTES:  # products may compute what is rounded for them
+            return False
         alike, partial = [held], list[float]()
         while front:
             at = front.pop()

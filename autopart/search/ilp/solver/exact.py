@@ -8,6 +8,7 @@ Whatever happens to the solver's process, what it had found is kept, and what ha
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import json
@@ -159,6 +160,8 @@ def _by_highs(
         timer.cancel()
         if sys.exc_info()[0] is not None:
             process.kill()
+        with contextlib.suppress(BrokenPipeError):  # what a process that is gone did not read
+            stdin.close()
         stdout.close()
         code = process.wait()
     if not answer.done and late.is_set():
