@@ -153,12 +153,49 @@ class Matmul(Traits):
     sides: Callable[[OpSpec], Sides] | None = None
 
 
+class LastSpace(NamedTuple):
+    """How a convolution's window slides along the last dim of space.
+
+    images, features, space, rows     dims of the left operand: batch, features, this one, and the dim of space before
+                                      it, -1 for none
+    images_out, space_out, features_out, rows_out   the same of the result
+    kernel_features, columns, kernel_rows   dims of the right operand: what `features` meet, the features of the result,
+                                            and what `rows` meet
+    halo        places of the left operand beyond its own that a stretch of it needs
+    padding     places around the left operand; of one with holes only those after it
+    stride      of the window
+    holes       one element and holes in so many places of the left operand; 1: no holes
+    least       places that a stretch must have
+    """
+
+    images: int
+    features: int
+    space: int
+    rows: int
+    images_out: int
+    space_out: int
+    features_out: int
+    rows_out: int
+    kernel_features: int
+    columns: int
+    kernel_rows: int
+    halo: int
+    padding: int
+    stride: int
+    holes: int
+    least: int
+
+
 @dataclass(frozen=True)
 class Convolution(Traits):
-    """Convolutions: two flop per multiply-add; `sides` as of a product."""
+    """Convolutions: two flop per multiply-add; `sides` as of a product.
+
+    last_space  None for a convolution whose images cannot be cut into stretches that are images of their own
+    """
 
     flop: Count
     sides: Callable[[OpSpec], Sides] | None = None
+    last_space: Callable[[OpSpec], LastSpace | None] | None = None
 
 
 @dataclass(frozen=True)

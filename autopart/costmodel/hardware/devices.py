@@ -98,6 +98,7 @@ _FIELDS = {
     "hides_latency": FLAG,
     "strided_collectives": FLAG,
     "selects_updates": FLAG,
+    "cut_images": whole(0),
     "units_in_turn": FLAG,
     "unhidden_share": number(0),
     "fed_at_hbm_rate": FLAG,
@@ -141,6 +142,8 @@ class Device:
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
     selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
                        sum of products of one row with a matrix: both fuse
+    cut_images         of so many images or fewer its compiler cuts each into parts around a convolution; 0: never
+                       (`costmodel/simulator/few_images.py`)
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.
@@ -174,6 +177,7 @@ class Device:
     hides_latency: bool = True
     strided_collectives: bool = False
     selects_updates: bool = False
+    cut_images: int = 0
 
     def __post_init__(self) -> None:
         check_fields(self, DeviceError, **_FIELDS)

@@ -22,6 +22,7 @@ from autopart.core.layout import action_of
 from autopart.core.program import Program
 from autopart.costmodel.simulator.batch_layouts import outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
+from autopart.costmodel.simulator.image_uses import image_uses
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, FREE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
@@ -48,13 +49,14 @@ class ProgramArrays(NamedTuple):
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
-             carry_body (the body scope of a carry's loop, -1 for other ops)
+             carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`)
-    uses     operands, use_op, use_scope, use_position (as in `Program`)
+    spaces   the other facts of `image_uses.py`: a row per distinct op
+    uses     operands, use_op, use_scope, use_position (as in `Program`), reads (`image_uses.py`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
     outputs  output_value, output_use (a tied output's operand entry at its argument, else -1), output_argument (the
@@ -76,6 +78,7 @@ class ProgramArrays(NamedTuple):
     shape: np.ndarray
     ops: Records
     specs: Records
+    spaces: Records
     values: Records
     uses: Records
     scopes: Records
@@ -119,7 +122,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
     cached, outer_of_sums = caches(program, op_class)
-    outer = outer_dims(program, op_class, outer_of_sums)
+    outer, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
@@ -146,8 +149,10 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             spec=spec.astype(np.int32),
             op_scope=program.op_scope,
             carry_body=carry_body,
+            is_gradient=images.gradient,
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
+        spaces=images.spaces,
         values=records(
             value_op=program.value_op,
             rank=program.value_rank,
@@ -165,6 +170,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             use_op=program.use_op,
             use_scope=program.use_scope,
             use_position=program.use_position,
+            reads=images.reads,
         ),
         scopes=records(
             scope_parent=np.array([s.parent for s in program.scopes], np.int32),
@@ -204,13 +210,19 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
              side by side;
              at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a
-             view the buffer of the view's operand; left_in: the buffer into which its op writes it
+             view the buffer of the view's operand; left_in: the buffer into which its op writes it;
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes
+    images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
+             that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
+             too; padded: rows that whole images are padded to over images. Empty for a program without convolutions
+    padding  of ops: walked: elements that it walks through, with those that pad images and parts, over elements;
+             copies, copied_bytes: kernels that cut images into parts or put them together, and what they move. Empty
+             where `images` is
     home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
 
@@ -218,6 +230,8 @@ class LocalArrays(NamedTuple):
     moves: Records
     uses: Records
     ops: Records
+    images: Records
+    padding: Records
     home: np.ndarray
 
 
@@ -249,6 +263,13 @@ OP_FIELDS = np.dtype(
 )  # fmt: skip
 
 
+IMAGE_FIELDS = np.dtype(
+    [("part", np.float64), ("padded", np.float64), ("cut_by", np.int32), ("is_copied", np.bool_)], align=True
+)
+
+PADDING_FIELDS = np.dtype([("walked", np.float64), ("copies", np.float64), ("copied_bytes", np.float64)], align=True)
+
+
 class Lowered(NamedTuple):
     """The arrays of a `DeviceLocal`, and what they are looked at by.
 
@@ -261,6 +282,7 @@ class Lowered(NamedTuple):
     moves_nothing  of each such row
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
+    cut_images     as in `Device`
     """
 
     mapping: np.ndarray
@@ -282,6 +304,7 @@ class Lowered(NamedTuple):
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
+    cut_images: int
 
 
 def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray) -> np.ndarray:
@@ -306,11 +329,14 @@ def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray)
 def empty_local_arrays(program: ProgramArrays, moves: int, defs: int, empty: Empty) -> LocalArrays:
     """Room for what a device holds, with so many redistributions before uses and after ops."""
     values = len(program.values)
+    images = bool(program.spaces["is_one"].any())
     return LocalArrays(
         values=empty(values, VALUE_FIELDS),
         moves=empty(moves, MOVE_FIELDS),
         uses=empty(len(program.uses), USE_FIELDS),
         ops=empty(len(program.ops), OP_FIELDS),
+        images=empty(values if images else 0, IMAGE_FIELDS),
+        padding=empty(len(program.ops) if images else 0, PADDING_FIELDS),
         home=empty(values + moves + defs, np.int32),
     )
 

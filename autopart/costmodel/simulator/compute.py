@@ -114,7 +114,7 @@ def kernel_seconds(
     """
     _begin(program, graph, plain, buffers.last, nodes, cache)
     _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], times, nodes, cache)
-    _rooflines(graph, leader, nodes, row)
+    _rooflines(local, graph, leader, nodes, row)
 
 
 @kernel
@@ -144,7 +144,7 @@ def _not_touched(plain: np.ndarray, last: np.ndarray, buffer: int, cache: Record
 
 
 @kernel
-def _rooflines(graph: KernelGraph, leader: np.ndarray, nodes: Records, row: np.ndarray) -> None:
+def _rooflines(local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes: Records, row: np.ndarray) -> None:
     """Fills in the seconds of kernels that join no other."""
     for k in range(nodes.shape[0]):
         if graph.nodes.kind[k] == KERNEL and leader[k] == k:
@@ -153,9 +153,13 @@ def _rooflines(graph: KernelGraph, leader: np.ndarray, nodes: Records, row: np.n
                 alone = nodes.work[k] == 0 and nodes.walked[k] > 0
                 walked = nodes.walked[k] if alone else nodes.product[k]
                 fed_bytes += max(0.0, walked - nodes.left_f32[k]) + (nodes.on_chip[k] if alone else 0.0)
+            op = graph.nodes.subject[k]
+            more = local.padding.walked[op] if local.padding.shape[0] > 0 else 1.0
             nodes.seconds[k] = roofline_s(
-                nodes.work[k], dtype, is_conv, nodes.vector[k], fed_bytes, nodes.largest[k], row
+                nodes.work[k], dtype, is_conv, more * nodes.vector[k], more * fed_bytes, more * nodes.largest[k], row
             )
+            if local.padding.shape[0] > 0:
+                nodes.seconds[k] += local.padding.copies[op] * row[LAUNCH] + local.padding.copied_bytes[op] / row[HBM]
 
 
 @kernel

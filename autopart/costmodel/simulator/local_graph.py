@@ -1,6 +1,6 @@
 """From a lowering to the graph of its kernels, in one kernel: sizes on a device, fusion, nodes and what they read.
 
-Lowered  ->  LocalArrays (arrays.py)  ->  Fused (fusion.py)  ->  KernelGraph (kernel_graph.py)
+Lowered  ->  LocalArrays (arrays.py, few_images.py)  ->  Fused (fusion.py)  ->  KernelGraph (kernel_graph.py)
 """
 
 # pyright: reportArgumentType=false
@@ -13,6 +13,8 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays, empty_local_arrays, local_arrays
+from autopart.costmodel.simulator.few_images import cut_images
+from autopart.costmodel.simulator.few_rows import pad_images
 from autopart.costmodel.simulator.fusion import Fused, fuse
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
@@ -74,6 +76,8 @@ def _build(
 ) -> tuple[int, int]:
     """Fills in all that has room; returns how many nodes there are, and the first that is not filled in."""
     local_arrays(program, known, lowered, held)
+    cut_images(program, lowered, held)
+    pad_images(program, lowered, held)
     fuse(program, held, lowered.at_def, able, duplicate, fused)
     nodes = list_nodes(program, held, lowered.at_def, lowered.by_position, graph, walk)
     defs = lowered.at_def.shape[0]

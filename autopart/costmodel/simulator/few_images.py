@@ -1,0 +1,273 @@
+"""Convolutions of few images: XLA:TPU cuts each image along its last dim of space into 8 parts, images of their own.
+
+    %y = convolution %x, %w      bf16[4,32,32,128], windows of 3 x 3 with a border of 1
+                                 32 images of [32, 5] places: 8 x 5 = 40 for the 34 that the windows see
+    enter    %x is padded and cut, and each part gets a border: the places of its neighbours that windows read
+    stay     the next convolution of %y adds the border alone; ops element by element take the parts as they are
+    leave    for any other reader the parts are put together
+    sum      the gradient of %w is summed over parts, of which it gets a copy shifted to each place of the window
+
+Found with libtpu 0.0.51: v4, v5e, v5p, v6e and v7 cut up to 7 images, v2 and v3 one, if the border is no longer than a
+part and there are two places for each part. Which ops take parts is in `image_uses.py`. What it costs was fitted on
+v5e, on 130 programs of a few convolutions (`python -m experiments.few_images`).
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import action_of
+from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.image_uses import ANY_PLACE, IN_PARTS, SUMMED_UP
+from autopart.costmodel.simulator.op_classes import CONV
+
+PARTS = 8
+"""Parts of each image."""
+
+LEAST_PLACES = 2
+"""With fewer places for a part a convolution begins no cutting; it goes on with what is cut."""
+
+LANES = 128
+"""Features, or the rows of images, lie along so many lanes, and are padded to that."""
+
+MOST_LANES = 4.0
+"""Where parts are shifted, rows lie along the lanes if features would be padded to more than so many times as many."""
+
+COPIED_BYTES = 2.0
+"""Of an element that is copied: products of f32 round their operands to bf16 before they are cut."""
+
+WORD_BYTES = 4.0
+"""Elements of fewer bytes share a place, and take longer to put together."""
+
+TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT = range(10)
+"""Copies: of an argument, into another order of dims; with the padding of all parts; with borders, of parts of an even
+or an odd number of places; borders alone; whole images of parts, in words or narrower elements; each operand of a
+gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`."""
+
+KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0)
+"""Kernels of each copy."""
+
+PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3)
+"""How often the bytes of each copy pass at HBM's rate: turning dims and shifting rows of tiles takes longer than
+reading and writing."""
+
+FEW_PLACES = 3
+"""Copies shifted to so many places of a window are made at once."""
+
+
+@kernel
+def cut_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
+    """Fills in which values are in parts, what is copied for that, and the work that longer images are."""
+    for value in range(held.images.shape[0]):
+        held.images.part[value], held.images.cut_by[value], held.images.is_copied[value] = 0.0, -1, False
+    for op in range(held.padding.shape[0]):
+        held.padding.copies[op], held.padding.copied_bytes[op], held.padding.walked[op] = 0.0, 0.0, 1.0
+        if lowered.cut_images == 0:
+            continue
+        if program.ops.op_class[op] != CONV:
+            _in_step(program, lowered, held, op)
+        elif program.ops.is_gradient[op]:
+            _gradient(program, lowered, held, op)
+        else:
+            _convolution(program, lowered, held, op)
+    for value in range(held.images.shape[0]):
+        if program.values.is_output[value]:
+            _leave(program, lowered, held, value)
+
+
+@kernel
+def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """Decides whether a convolution's images are cut."""
+    lhs, result = program.operand_ptr[op], program.result_ptr[op]
+    _leave(program, lowered, held, program.uses.operands[lhs + 1])
+    part = _part(program, lowered, held, op)
+    if part == 0.0:
+        _leave(program, lowered, held, program.uses.operands[lhs])
+        return
+    space, value, layout = program.spaces[program.ops.spec[op]], program.uses.operands[lhs], lowered.required[lhs]
+    length = local_length(program, lowered, value, layout, space.space)
+    place = held.uses.use_elements[lhs] / length
+    in_lanes = place * _fewest_lanes(program, lowered, value, layout, space.features, space.rows)
+    if _is_cut(program, lowered, held, lhs) and part <= _known_part(held, value, length):
+        part = np.ceil(_known_part(held, value, length) / space.stride) * space.stride
+        if space.halo > 0:
+            features = _lanes(program, lowered, value, layout, space.features)
+            _copy(held, op, STAY, place * features * PARTS * space.halo)
+    else:
+        if space.rows >= 0 and program.ops.is_argument[program.values.value_op[value]]:
+            _copy(held, op, TURN, in_lanes * length)
+        if space.halo > 0 or part * PARTS > length:
+            _copy(held, op, PAD, in_lanes * PARTS * part)
+        if space.halo > 0:
+            _copy(held, op, ODD_BORDER if part % 2 == 1 else BORDER, in_lanes * PARTS * (part + space.halo))
+        held.images.is_copied[value] = True
+    left = part * space.holes / space.stride
+    share = left / local_length(program, lowered, result, lowered.native[result], space.space_out)
+    held.ops.unfilled[op] *= max(1.0, PARTS * share)
+    _cut(program, lowered, held, op, share, op)
+
+
+@kernel
+def _part(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
+    """The places of a part of the images that a convolution reads; 0 if it reads whole images."""
+    space, lhs, result = program.spaces[program.ops.spec[op]], program.operand_ptr[op], program.result_ptr[op]
+    if not space.is_one or held.uses.use_elements[lhs] == 0 or held.values.native_elements[result] == 0:
+        return 0.0
+    value, layout, cut = program.uses.operands[lhs], lowered.required[lhs], _is_cut(program, lowered, held, lhs)
+    seen = local_length(program, lowered, value, layout, space.space) + space.padding
+    least = space.least if cut else max(space.least, LEAST_PLACES)
+    few = local_length(program, lowered, value, layout, space.images) <= lowered.cut_images
+    if not few or space.halo > np.ceil(seen / PARTS) or seen < least * PARTS:
+        return 0.0
+    out = local_length(program, lowered, result, lowered.native[result], space.space_out)
+    part = np.ceil(np.ceil(out / PARTS) / space.holes) * space.stride
+    while part * PARTS + (space.halo if cut else 0) < seen:
+        part += space.stride
+    return part
+
+
+@kernel
+def _known_part(held: LocalArrays, value: int, length: float) -> float:
+    """The places of a part of a value that is cut."""
+    return np.round(held.images.part[value] * length)
+
+
+@kernel
+def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """The gradient of a kernel: if one operand is in parts, both are, and the first is shifted to each place of the
+    window. Of a window with holes both are put together."""
+    lhs, space = program.operand_ptr[op], program.spaces[program.ops.spec[op]]
+    places = program.shape[program.result_ptr[op], space.space_out]
+    if space.stride > 1:
+        _leave(program, lowered, held, program.uses.operands[lhs])
+        _leave(program, lowered, held, program.uses.operands[lhs + 1])
+        return
+    cut = _is_cut(program, lowered, held, lhs) | _is_cut(program, lowered, held, lhs + 1)
+    if places == 1 or not cut:
+        return
+    for use in range(lhs, lhs + 2):
+        value, layout = program.uses.operands[use], lowered.required[use]
+        features, rows = (space.images, space.rows) if use == lhs else (space.columns, space.kernel_rows)
+        elements = held.uses.use_elements[use]
+        if _is_cut(program, lowered, held, use):
+            elements *= PARTS * held.images.part[value]
+        fewest = _fewest_lanes(program, lowered, value, layout, features, rows)
+        in_lanes = elements * fewest
+        if not _is_cut(program, lowered, held, use) and not held.images.is_copied[value]:
+            _copy(held, op, PAD, in_lanes)
+        _copy(held, op, SUM, in_lanes)
+        if use == lhs:
+            lanes = _lanes(program, lowered, value, layout, features)
+            shifted = elements * (lanes if lanes <= MOST_LANES else fewest)
+            _copy(held, op, SHIFT, shifted * places)
+            _copy(held, op, LONG_SHIFT, shifted * max(0, places - FEW_PLACES))
+
+
+@kernel
+def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """Decides whether the result of another op is in parts."""
+    first, end, share, by, stays = program.operand_ptr[op], program.operand_ptr[op + 1], 0.0, -1, True
+    for use in range(first, end):
+        value, reads = program.uses.operands[use], program.uses.reads[use]
+        in_parts = reads == IN_PARTS and _is_cut(program, lowered, held, use)
+        if in_parts and held.images.part[value] > share:
+            share, by = held.images.part[value], held.images.cut_by[value]
+        stays = stays and (reads == ANY_PLACE or in_parts)
+    if stays and by >= 0:
+        _cut(program, lowered, held, op, share, by)
+        return
+    for use in range(first, end):
+        value = program.uses.operands[use]
+        if program.uses.reads[use] != SUMMED_UP:
+            _leave(program, lowered, held, value)
+        elif _is_cut(program, lowered, held, use):
+            held.padding.walked[op] = max(held.padding.walked[op], _widened(program, lowered, held, value))
+
+
+@kernel
+def _cut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int, share: float, by: int) -> None:
+    """Notes that an op leaves parts, each with this share of an image's places; a redistribution reads whole images."""
+    result = program.result_ptr[op]
+    held.images.part[result], held.images.cut_by[result] = share, by
+    held.padding.walked[op] = _widened(program, lowered, held, result)
+    if held.values.at_def[result] >= 0:
+        _leave(program, lowered, held, result)
+        held.images.cut_by[result] = -1
+
+
+@kernel
+def _is_cut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, use: int) -> bool:
+    """True if a use reads parts."""
+    value = program.uses.operands[use]
+    if held.images.cut_by[value] >= 0 and held.uses.of_use[use] >= 0:
+        _leave(program, lowered, held, value)
+        return False
+    return held.images.cut_by[value] >= 0
+
+
+@kernel
+def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int) -> None:
+    """Puts the parts of a value together, once for all who read it; counted to the convolution that it comes from.
+
+    Parts of rows that pad nothing lie in memory as the rows do.
+    """
+    by = held.images.cut_by[value]
+    if by < 0 or held.images.is_copied[value]:
+        return
+    held.images.is_copied[value] = True
+    space, result, share = program.spaces[program.ops.spec[by]], program.result_ptr[by], held.images.part[value]
+    if space.rows_out >= 0 or share * PARTS != 1.0:
+        lanes = _fewest_lanes(program, lowered, result, lowered.native[result], space.features_out, space.rows_out)
+        how = LEAVE if program.values.element_bytes[value] >= WORD_BYTES else LEAVE_NARROW
+        _copy(held, by, how, held.values.native_elements[value] * lanes * share * PARTS)
+
+
+@kernel
+def _copy(held: LocalArrays, op: int, how: int, elements: float) -> None:
+    """Counts a copy to an op."""
+    held.padding.copies[op] += KERNELS[how]
+    held.padding.copied_bytes[op] += PASSES[how] * COPIED_BYTES * elements
+
+
+@kernel
+def _widened(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int) -> float:
+    """The elements of the parts, with those that fill lanes, over those of the images as they are held otherwise.
+
+    Some kernels have features along the lanes and some have rows: the geometric mean of both.
+    """
+    plain = held.values.native_elements[value] * program.values.element_bytes[value]
+    if plain == 0.0:
+        return 1.0
+    by = held.images.cut_by[value]
+    result, space = program.result_ptr[by], program.spaces[program.ops.spec[by]]
+    layout = lowered.native[result]
+    lanes = _lanes(program, lowered, result, layout, space.features_out)
+    lanes *= _fewest_lanes(program, lowered, result, layout, space.features_out, space.rows_out)
+    return max(1.0, PARTS * held.images.part[value] * np.sqrt(lanes) * plain / held.values.native_bytes[value])
+
+
+@kernel
+def local_length(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
+    """The length of a dim on one device."""
+    size = float(program.shape[value, dim])
+    for axis in range(lowered.axis_sizes.shape[0]):
+        if action_of(layout, axis) == dim + 1:
+            size /= lowered.axis_sizes[axis]
+    return size
+
+
+@kernel
+def _lanes(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
+    """Elements with those that fill up the lanes along which a dim lies, over elements."""
+    size = max(1.0, local_length(program, lowered, value, layout, dim))
+    return float(np.ceil(size / LANES) * LANES / size)
+
+
+@kernel
+def _fewest_lanes(program: ProgramArrays, lowered: Lowered, value: int, layout: int, features: int, rows: int) -> float:
+    """The same where features or rows lie along them, whichever are padded less."""
+    lanes = _lanes(program, lowered, value, layout, features)
+    return min(lanes, _lanes(program, lowered, value, layout, rows)) if rows >= 0 else lanes

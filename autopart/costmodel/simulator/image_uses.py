@@ -1,0 +1,172 @@
+"""Which ops take images that are cut into parts as they are: static facts for `few_images.py`.
+
+    %y = convolution %x, %w                 images [b, h, w, f]: b are images, w may be cut
+    %n = multiply %y, %scale                %scale is the same for all places of w: %n is cut as %y is
+    %s = reduce %n over b, h, w             reads the parts; %s is whole
+    %m = reduce %n over h, w                the parts of each image have to come together first
+    %r = reshape %n to [b, h, w, 16, f/16]  cut along the same dim
+
+Tile mappings of an op say which dim of a result an operand's dim becomes. A window of a reduction that begins before
+the images, in their padding, reads whole images.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.rule import mappings_of, traits_of
+from autopart.core.ops.traits import Constant, Convolution, LastSpace, View
+from autopart.core.program import Program
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE, SLICING
+
+WHOLE_IMAGES, IN_PARTS, ANY_PLACE, SUMMED_UP = range(4)
+"""How an op reads an operand: as whole images; in parts, which makes its results parts; the same for all places along
+the dim that is cut; in parts, all of which it sums up."""
+
+
+class ImageUses(NamedTuple):
+    """reads int8[uses]: one of the four ways; spaces: `LastSpace` of convolutions, a row per distinct op, of which
+    `is_one` is false for others; gradient bool[ops]: a convolution that sums over images, the gradient of a kernel."""
+
+    reads: np.ndarray
+    spaces: np.ndarray
+    gradient: np.ndarray
+
+
+class ImageDims(NamedTuple):
+    """Dims of a value: of its images, and of the space that may be cut."""
+
+    images: int
+    space: int
+
+
+SPACE_FIELDS = np.dtype([("is_one", np.bool_), *((name, np.int64) for name in LastSpace._fields)], align=True)
+
+
+def image_uses(program: Program, op_class: np.ndarray) -> ImageUses:
+    """The facts of a program; `op_class` is that of each op."""
+    spaces = np.zeros(len(program.specs), SPACE_FIELDS)
+    for row, spec in enumerate(program.specs):
+        traits = traits_of(spec)
+        if isinstance(traits, Convolution) and traits.last_space is not None and (space := traits.last_space(spec)):
+            spaces[row] = (True, *space)
+    found = ImageUses(np.zeros(len(program.operands), np.int8), spaces, np.zeros(program.op_count, np.bool_))
+    if spaces["is_one"].any():
+        _Walk(program, found).walk(op_class)
+    return found
+
+
+class _Walk:
+    """The walk over a program that fills in `found`.
+
+    dims[value]   of values that come from a convolution
+    same[value]   a bit for each dim along which all its elements are the same
+    """
+
+    def __init__(self, program: Program, found: ImageUses):
+        self.program, self.found = program, found
+        self.dims: dict[int, ImageDims] = {}
+        self.same: dict[int, int] = {}
+        self.mappings: dict[int, tuple[TileMapping, ...]] = {}
+        self.known: dict[Any, tuple[int, list[int], ImageDims | None]] = {}
+
+    def walk(self, op_class: np.ndarray) -> None:
+        """Takes the ops in order."""
+        program = self.program
+        ptr, results, operands = program.operand_ptr.tolist(), program.result_ptr.tolist(), program.operands.tolist()
+        for op, row in enumerate(program.op_spec.tolist()):
+            given, result, kind, traits = operands[ptr[op] : ptr[op + 1]], results[op], op_class[op], self._traits(row)
+            if kind == CONV:
+                self._convolution(op, row, result, given)
+            elif isinstance(traits, Constant):
+                self.same[result] = -1
+            elif given and (kind in (ELEMENTWISE, SLICING) or (isinstance(traits, View) and not traits.fence)):
+                self._in_step(row, ptr[op], result, given)
+            elif kind == REDUCE and given[0] in self.dims:
+                self._reduction(row, ptr[op], result, given)
+
+    def _traits(self, row: int) -> object:
+        return traits_of(self.program.specs[row])
+
+    def _mappings(self, row: int) -> tuple[TileMapping, ...]:
+        if row not in self.mappings:
+            self.mappings[row] = mappings_of(self.program.specs[row]) or ()
+        return self.mappings[row]
+
+    def _convolution(self, op: int, row: int, result: int, given: list[int]) -> None:
+        space = self.found.spaces[row]
+        if not space["is_one"]:
+            return
+        lhs, rhs = (self.dims[value].images if value in self.dims else -1 for value in given)
+        self.found.gradient[op] = lhs == space["features"] or rhs == space["kernel_features"]
+        if not self.found.gradient[op]:
+            self.dims[result] = ImageDims(int(space["images_out"]), int(space["space_out"]))
+
+    def _in_step(self, row: int, first: int, result: int, given: list[int]) -> None:
+        """Finds the dims of an op's result, if all its operands have them or are the same along the space.
+
+        Layers are alike: what was found for an op is so for an equal one that is given the same.
+        """
+        dims, same = tuple(map(self.dims.get, given)), tuple(self.same.get(value, 0) for value in given)
+        if (row, dims, same) not in self.known:
+            self.known[row, dims, same] = _carried(self.program.specs[row], self._mappings(row), dims, same)
+        self.same[result], reads, left = self.known[row, dims, same]
+        if left is not None:
+            self.found.reads[first : first + len(given)] = reads
+            self.dims[result] = left
+
+    def _reduction(self, row: int, first: int, result: int, given: list[int]) -> None:
+        """Windows leave parts, sums over images and space whole values."""
+        spec, (images, space), summed = self.program.specs[row], self.dims[given[0]], set[int]()
+        slides = len(spec.results[0].shape) == len(spec.operands[0].shape)
+        for m in self._mappings(row):
+            if not 0 <= m.results[0] < max(1, len(spec.results[0].shape)):
+                summed.add(m.operands[0])
+            elif slides and m.operands[0] == m.results[0] == space and _begins_inside(m):
+                self.found.reads[first : first + len(given)] = [IN_PARTS] + [ANY_PLACE] * (len(given) - 1)
+                self.dims[result] = ImageDims(images, space)
+        if space in summed and (images in summed or spec.operands[0].shape[images] == 1):
+            self.found.reads[first] = SUMMED_UP
+
+
+def _carried(
+    spec: OpSpec, mappings: tuple[TileMapping, ...], dims: tuple[ImageDims | None, ...], same: tuple[int, ...]
+) -> tuple[int, list[int], ImageDims | None]:
+    """Dims along which an op's result is the same, how it reads its operands, and the dims of its result; None if that
+    is not in parts. `dims` and `same` are those of its operands."""
+    mappings = tuple(m for m in mappings if 0 <= m.results[0] < len(spec.results[0].shape))
+    equal = sum(1 << m.results[0] for m in mappings if all(map(_is_same, same, m.operands)))
+    i = next((i for i, known in enumerate(dims) if known is not None), -1)
+    if i < 0 or (known := dims[i]) is None:
+        return equal, [], None
+    along = next((m for m in mappings if _keeps(spec, m, i, known.space)), None)
+    reads = list(map(_reads, dims, same, along.operands)) if along is not None else [WHOLE_IMAGES]
+    if along is None or WHOLE_IMAGES in reads:
+        return equal, reads, None
+    kept = next((m.results[0] for m in mappings if _keeps(spec, m, i, known.images)), known.images)
+    return equal, reads, ImageDims(kept, along.results[0])
+
+
+def _is_same(same: int, dim: int) -> bool:
+    return dim == WHOLE or same >> dim & 1 == 1
+
+
+def _reads(dims: ImageDims | None, same: int, dim: int) -> int:
+    if _is_same(same, dim):
+        return ANY_PLACE
+    return IN_PARTS if dims is not None and dims.space == dim else WHOLE_IMAGES
+
+
+def _keeps(spec: OpSpec, mapping: TileMapping, operand: int, dim: int) -> bool:
+    """True if the whole dim of an operand becomes a dim of the result."""
+    given, left = spec.operands[operand].shape, spec.results[0].shape
+    return mapping.operands[operand] == dim and not mapping.reads and given[dim] == left[mapping.results[0]]
+
+
+def _begins_inside(mapping: TileMapping) -> bool:
+    """True for windows of which the first begins at the first element."""
+    stretch = mapping.stretch(0)
+    return stretch is None or stretch.low == 0

@@ -1,0 +1,117 @@
+"""Do convolutions of few images take what the TPU compiler says, and only those?"""
+
+from __future__ import annotations
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import autopart as ap
+from autopart.costmodel.simulator.image_uses import IN_PARTS, SUMMED_UP
+from experiments.few_images.__main__ import COMPILER, NEAR, estimated_us, groups, summed_up
+from experiments.few_images.cases import Case, conv
+
+KEPT = json.loads(COMPILER.read_text())
+
+
+def _simulation(function, *shapes, device: str = "tpu_v5e", mesh: dict[str, int] | None = None, schedule=()):
+    arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    return ap.jit(function, ap.Mesh(mesh or {"x": 1}, device=device), list(schedule)).lower(*arguments).estimate
+
+
+def _copies(estimate) -> float:
+    return float(estimate.simulation.arrays.padding["copies"].sum())
+
+
+IMAGES, WEIGHTS = (4, 32, 32, 128), (3, 3, 128, 128)
+
+
+@pytest.mark.parametrize(
+    ("name", "within", "least", "geomean"),
+    [("fitted", 0.8, 0.4, 0.9), ("held out", 0.5, 0.4, 0.85), ("nets", 0.3, 0.4, 0.65)],
+)
+def test_estimates_are_as_near_the_compilers_as_the_page_says(name: str, within: float, least: float, geomean: float):
+    programs = [p for p in groups()[name] if p.name in KEPT]
+    found = summed_up([estimated_us(p) / KEPT[p.name] for p in programs])
+    assert found["within"] >= within
+    assert found["least"] >= least
+    assert geomean <= found["geomean"] <= 1.1
+
+
+@pytest.mark.parametrize("kind", ["plain", "silu", "norm", "group", "residual"])
+@pytest.mark.parametrize("back", [False, True])
+def test_three_convolutions_of_four_images_take_what_the_compiler_says(kind: str, back: bool):
+    case = Case(4, kind=kind, back=back)
+    assert NEAR[0] < estimated_us(case) / KEPT[case.name] < NEAR[1]
+
+
+@pytest.mark.parametrize(
+    ("images", "window", "device", "cut"),
+    [
+        ((7, 32, 32, 128), 3, "tpu_v5e", True),
+        ((8, 32, 32, 128), 3, "tpu_v5e", False),
+        ((2, 32, 32, 128), 3, "tpu_v3", False),
+        ((1, 32, 32, 128), 3, "tpu_v3", True),
+        ((4, 32, 32, 128), 3, "h100", False),
+        ((4, 13, 13, 128), 3, "tpu_v5e", False),
+        ((4, 14, 14, 128), 3, "tpu_v5e", True),
+        ((4, 34, 34, 128), 7, "tpu_v5e", False),
+        ((4, 35, 35, 128), 7, "tpu_v5e", True),
+    ],
+)
+def test_few_images_are_cut_where_their_parts_are_as_long_as_a_border(images, window: int, device: str, cut: bool):
+    found = _simulation(conv, images, (window, window, 128, 128), device=device)
+    assert (_copies(found) > 0) == cut
+
+
+def test_images_a_device_count_not_those_of_the_batch():
+    batch = ap.ManualPartition({"x": 0}, axis="x", name="BP")
+
+    def step(x, w):
+        return conv(x, w)
+
+    many = _simulation(step, (32, 32, 32, 128), WEIGHTS, mesh={"x": 4}, schedule=[batch])
+    few = _simulation(step, (32, 32, 32, 128), WEIGHTS, mesh={"x": 8}, schedule=[batch])
+    assert _copies(many) == 0 < _copies(few)
+
+
+def test_a_chain_of_convolutions_enters_once():
+    def chain(x, w, times: int):
+        for _ in range(times):
+            x = jax.nn.silu(conv(x, w))
+        return x
+
+    one, two, three = (_copies(_simulation(lambda x, w, n=n: chain(x, w, n), IMAGES, WEIGHTS)) for n in (1, 2, 3))
+    assert two - one == three - two == 1
+
+
+def test_a_sum_over_all_reads_parts_and_a_sum_over_space_whole_images():
+    def summed(dims):
+        def run(x, w):
+            return conv(x, w).sum(dims)
+
+        found = _simulation(run, IMAGES, WEIGHTS)
+        return SUMMED_UP in found.simulation.program_arrays.uses["reads"], _copies(found)
+
+    (over_all, all_copies), (over_space, space_copies) = summed((0, 1, 2)), summed((1, 2))
+    assert over_all
+    assert not over_space
+    assert space_copies == all_copies + 1
+
+
+def test_what_does_not_vary_along_the_parts_leaves_them_alone():
+    def run(x, w, by_image, by_place):
+        y = conv(x, w)
+        return (y * by_image[:, None, None, :]).sum((0, 1, 2)), (y * by_place[None, None, :, None]).sum((0, 1, 2))
+
+    found = _simulation(run, IMAGES, WEIGHTS, (4, 128), (32,))
+    assert IN_PARTS in found.simulation.program_arrays.uses["reads"]
+    assert _copies(found) == _copies(_simulation(conv, IMAGES, WEIGHTS)), "the product by place reads whole images"
+
+
+def test_seconds_of_many_images_are_as_they_were():
+    few, many = (_simulation(conv, (n, 32, 32, 128), WEIGHTS) for n in (7, 8))
+    assert few.compute_s > many.compute_s
+    assert (many.simulation.arrays.padding["walked"] == 1).all()
