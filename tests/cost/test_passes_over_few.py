@@ -16,9 +16,10 @@ import pytest
 import autopart as ap
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, empty_local_arrays, local_arrays
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, empty_local_arrays
 from autopart.costmodel.simulator.fusion import Fused, fuse
 from autopart.costmodel.simulator.kernel_graph import _INSIDE, _NOTHING, _WRITTEN, Walk, _find
+from autopart.costmodel.simulator.local_arrays import local_arrays
 from autopart.costmodel.simulator.op_classes import CONV, FREE, MATMUL
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.space.decision_space import DecisionSpace

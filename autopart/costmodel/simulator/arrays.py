@@ -1,7 +1,7 @@
 """The arrays that the simulator's kernels read: one tuple per program, one per lowering of it.
 
     ProgramArrays    what does not depend on the partitioning; made once (`program_arrays`)
-    LocalArrays      bytes and elements on one device, and where redistributions stand (`local_arrays`)
+    LocalArrays      bytes and elements on one device, and where redistributions stand (`local_arrays.py`, `op_work.py`)
     Lowered          the lowering, as kernels read it
 
 Arrays over "buffers" have an entry for each of the V values, then V + r for each redistribution r of the R before uses,
@@ -9,24 +9,20 @@ then V + R + d for each value that is redistributed right after its op, d being 
 which the op writes.
 """
 
-# pyright: reportArgumentType=false
-# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from autopart.core.kernels import kernel
-from autopart.core.layout import action_of
 from autopart.core.program import Program
 from autopart.costmodel.simulator.batch_layouts import outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.image_uses import image_uses
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, FREE, MATMUL, OPAQUE, REDUCE, UPDATE, spec_costs
+from autopart.costmodel.simulator.op_classes import FREE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
-from autopart.costmodel.simulator.sizes import SizeTable, size_ids, size_row
+from autopart.costmodel.simulator.sizes import size_ids
 
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
@@ -339,207 +335,3 @@ def empty_local_arrays(program: ProgramArrays, moves: int, defs: int, empty: Emp
         padding=empty(len(program.ops) if images else 0, PADDING_FIELDS),
         home=empty(values + moves + defs, np.int32),
     )
-
-
-@kernel
-def local_arrays(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: LocalArrays) -> None:
-    """Fills in `held`; `known` are sizes of earlier lowerings of the program."""
-    defs = lowered.at_def.shape[0]
-    for r in range(lowered.value.shape[0]):
-        held.moves.moved_value[r], held.moves.moved_scope[r] = lowered.value[r], lowered.scope[r]
-        held.moves.moved_position[r] = lowered.position[r]
-        held.moves.moves_nothing[r] = lowered.moves_nothing[lowered.plan_rows[defs + r]]
-    for use in range(lowered.of_use.shape[0]):
-        held.uses.of_use[use] = lowered.of_use[use]
-    _sizes(program, known, lowered, held)
-    _buffers(program, lowered.at_def, held)
-    _op_work(program, lowered, held)
-
-
-@kernel
-def _sizes(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: LocalArrays) -> None:
-    """Fills in bytes and elements of values, redistributions and uses."""
-    native, settled, required = lowered.native, lowered.settled, lowered.required
-    target, axis_sizes, layout_tile = lowered.target, lowered.axis_sizes, lowered.layout_tile
-    in_bytes = row_bytes = elements = 0.0
-    for value in range(native.shape[0]):
-        last, by_rows = value - 1, program.values.in_rows[value]
-        size_id, layout = program.values.size_id[value], native[value]
-        if value == 0 or size_id != program.values.size_id[last] or layout != settled[last]:
-            row = size_row(program, known, value, layout, axis_sizes, layout_tile)
-            size = known.sizes[row]
-            in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
-        held.values.native_bytes[value] = row_bytes if by_rows else in_bytes
-        held.values.native_elements[value] = elements
-        if settled[value] != layout:
-            row = size_row(program, known, value, settled[value], axis_sizes, layout_tile)
-            size = known.sizes[row]
-            in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
-        held.values.settled_bytes[value] = row_bytes if by_rows else in_bytes
-        held.values.settled_elements[value], held.values.row_bytes[value] = elements, row_bytes
-    for r in range(target.shape[0]):
-        row = size_row(program, known, held.moves.moved_value[r], target[r], axis_sizes, layout_tile)
-        share = lowered.shares[r] if lowered.shares.shape[0] > 0 else 1.0
-        by_rows = program.values.in_rows[held.moves.moved_value[r]]
-        size = known.sizes.row_bytes[row] if by_rows else known.sizes.in_bytes[row]
-        held.moves.moved_bytes[r] = size * share * (NARROW_SHARE if lowered.narrow[r] else 1.0)
-        held.moves.moved_elements[r] = known.sizes.elements[row] * share
-    for use in range(required.shape[0]):
-        value = program.uses.operands[use]
-        if required[use] == settled[value]:
-            held.uses.use_elements[use] = held.values.settled_elements[value]
-        else:
-            row = size_row(program, known, value, required[use], axis_sizes, layout_tile)
-            held.uses.use_elements[use] = known.sizes.elements[row]
-
-
-@kernel
-def _buffers(program: ProgramArrays, def_values: np.ndarray, held: LocalArrays) -> None:
-    """Fills in who reads and writes which buffer: at_def, shows, left_in, use_buffer and home."""
-    values, moves = program.values.shape[0], held.moves.shape[0]
-    for value in range(values):
-        held.values.at_def[value] = -1
-        held.values.shows[value] = held.values.left_in[value] = value
-    for d in range(def_values.shape[0]):
-        held.values.at_def[def_values[d]] = d
-        held.values.left_in[def_values[d]] = values + moves + d
-        held.home[values + moves + d] = program.ops.op_scope[program.values.value_op[def_values[d]]]
-    for r in range(moves):
-        held.home[values + r] = held.moves.moved_scope[r]
-    for op in range(program.ops.shape[0]):
-        first, end, operand = program.result_ptr[op], program.result_ptr[op + 1], program.operand_ptr[op]
-        for value in range(first, end):
-            inside_loop = program.ops.carry_body[op] >= 0 and value == first
-            held.home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]
-            if program.ops.is_view[op] and held.values.at_def[value] < 0:
-                held.values.shows[value] = _read_from(program, held, operand + value - first)
-    for use in range(program.uses.shape[0]):
-        held.uses.use_buffer[use] = _read_from(program, held, use)
-
-
-@kernel
-def _read_from(program: ProgramArrays, held: LocalArrays, use: int) -> int:
-    """The buffer that a use reads."""
-    moved = held.uses.of_use[use]
-    kept = moved < 0 or held.moves.moves_nothing[moved]
-    return held.values.shows[program.uses.operands[use]] if kept else program.values.shape[0] + moved
-
-
-@kernel
-def _op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
-    """Fills in `LocalArrays.ops`."""
-    required, native, axis_sizes = lowered.required, lowered.native, lowered.axis_sizes
-    for op in range(program.ops.shape[0]):
-        kind, result = program.ops.op_class[op], program.result_ptr[op]
-        first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
-        held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
-        held.ops.unfilled[op] = 1.0
-        if kind in (MATMUL, CONV):
-            held.ops.unfilled[op] = _unfilled(
-                program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
-            )
-        vector, in_step, update = 0.0, -1.0, 0.0
-        if kind == ELEMENTWISE:
-            in_step = held.values.native_elements[result]
-            vector = program.ops.weight[op] * in_step
-        elif kind in (REDUCE, OPAQUE):
-            vector = program.ops.weight[op] * _largest_walked(program, held, first, end)
-            if kind == REDUCE:
-                in_step = _largest(held, first, end, 0.0)
-        elif kind == UPDATE:
-            largest = _largest(held, first + 1, end, held.uses.use_elements[min(first + 1, end - 1)])
-            vector = program.ops.weight[op] * largest
-            update = min(held.values.native_bytes[result], largest * program.values.element_bytes[result])
-        held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
-
-
-@kernel
-def _largest(held: LocalArrays, first: int, end: int, least: float) -> float:
-    """Elements of the largest of some uses, at least `least`."""
-    for use in range(first, end):
-        least = max(least, held.uses.use_elements[use])
-    return least
-
-
-@kernel
-def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: int) -> float:
-    """The same with the elements that fill up short rows where these lie side by side."""
-    largest = 0.0
-    for use in range(first, end):
-        value, elements = program.uses.operands[use], held.uses.use_elements[use]
-        if program.values.in_rows[value] and held.values.settled_elements[value] > 0:
-            plain = held.values.settled_elements[value] * program.values.element_bytes[value]
-            elements *= held.values.row_bytes[value] / plain
-        largest = max(largest, elements)
-    return largest
-
-
-@kernel
-def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, op: int, axis_sizes: np.ndarray) -> float:
-    """Over how many devices the loops of an op divide it."""
-    ways, repeats = 1.0, program.specs.repeats[program.ops.spec[op]]
-    for axis in range(axis_sizes.shape[0]):
-        number = mapping[op, axis]
-        if number >= 0 and not passing[op] >> axis & 1 and not repeats >> number & 1:
-            ways *= axis_sizes[axis]
-    return ways
-
-
-@kernel
-def _unfilled(
-    program: ProgramArrays, op: int, required: int, native: int, axis_sizes: np.ndarray, tile: tuple[int, int, int]
-) -> float:
-    """The work of a matrix product or convolution with its short dims filled up, over its work.
-
-    A product [m, k] . [k, n] runs through the matrix unit in tiles of k and n. A dim shorter than its tile leaves the
-    rest of the tile idle; of several dims summed over, or several columns, the one that wastes least lies in the tile.
-    A convolution's features fill its last tile up, too. One whose features each have a window of their own takes a tile
-    for each place: libtpu 0.0.51 on v5e counts 2 cycles for 8 x 128 elements and place, windows of 3, 5 and 7.
-    """
-    spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
-    rows, taps = program.specs.rows[spec], program.specs.taps[spec]
-    if taps == 0:
-        k = 1.0 / tile[2]
-    elif rows != 0:
-        k = _fills(program, result, rows, native, axis_sizes, tile[2], taps, is_conv)
-    else:
-        left = program.uses.operands[program.operand_ptr[op]]
-        k = _fills(program, left, program.specs.summed[spec], required, axis_sizes, tile[2], taps, is_conv)
-    return 1.0 / (k * _fills(program, result, program.specs.columns[spec], native, axis_sizes, tile[1], 1, is_conv))
-
-
-@kernel
-def _fills(
-    program: ProgramArrays,
-    value: int,
-    dims: int,
-    layout: int,
-    axis_sizes: np.ndarray,
-    tile: int,
-    taps: int,
-    to_the_last: bool,
-) -> float:
-    """The share of its tiles that the best of some dims of a value fills; 1 where there are none, or no elements.
-
-    `taps` neighbours lie beside each other where they fit. A dim longer than a tile fills all, unless `to_the_last`.
-    """
-    if dims == 0:
-        return 1.0
-    share = 0.0
-    for d in range(program.values.rank[value]):
-        if dims >> d & 1:
-            size = float(program.shape[value, d])
-            for axis in range(axis_sizes.shape[0]):
-                if action_of(layout, axis) == d + 1:
-                    size /= axis_sizes[axis]
-            share = max(share, share_filled(size, tile, taps, to_the_last))
-    return share if share > 0 else 1.0
-
-
-@kernel
-def share_filled(size: float, tile: int, taps: int, to_the_last: bool) -> float:
-    """The share of its tiles that one dim fills; see `_fills`."""
-    if size * taps <= tile:
-        size *= taps
-    tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
-    return float(size / (tiles * tile))

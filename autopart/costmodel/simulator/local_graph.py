@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays, empty_local_arrays, local_arrays
+from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays, empty_local_arrays
 from autopart.costmodel.simulator.few_images import cut_images
 from autopart.costmodel.simulator.few_rows import pad_images
 from autopart.costmodel.simulator.fusion import Fused, fuse
@@ -27,6 +27,7 @@ from autopart.costmodel.simulator.kernel_graph import (
     list_nodes,
     with_more_reads,
 )
+from autopart.costmodel.simulator.local_arrays import local_arrays
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.sizes import SizeTable
 

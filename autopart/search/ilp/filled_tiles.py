@@ -7,8 +7,9 @@ As the simulator counts it (`simulator/arrays.py`).
 
 from __future__ import annotations
 
-from autopart.costmodel.simulator.arrays import ProgramArrays, share_filled
+from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import CONV
+from autopart.costmodel.simulator.op_work import share_filled
 from autopart.search.ilp.labels import Label, local_dims
 
 

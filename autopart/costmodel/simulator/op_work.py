@@ -1,0 +1,132 @@
+"""The work of each op on one device: over how many its loops are divided, tiles left unfilled, vector operations."""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import action_of
+from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE
+
+
+@kernel
+def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
+    """Fills in `LocalArrays.ops`."""
+    required, native, axis_sizes = lowered.required, lowered.native, lowered.axis_sizes
+    for op in range(program.ops.shape[0]):
+        kind, result = program.ops.op_class[op], program.result_ptr[op]
+        first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
+        held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
+        held.ops.unfilled[op] = 1.0
+        if kind in (MATMUL, CONV):
+            held.ops.unfilled[op] = _unfilled(
+                program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
+            )
+        vector, in_step, update = 0.0, -1.0, 0.0
+        if kind == ELEMENTWISE:
+            in_step = held.values.native_elements[result]
+            vector = program.ops.weight[op] * in_step
+        elif kind in (REDUCE, OPAQUE):
+            vector = program.ops.weight[op] * _largest_walked(program, held, first, end)
+            if kind == REDUCE:
+                in_step = _largest(held, first, end, 0.0)
+        elif kind == UPDATE:
+            largest = _largest(held, first + 1, end, held.uses.use_elements[min(first + 1, end - 1)])
+            vector = program.ops.weight[op] * largest
+            update = min(held.values.native_bytes[result], largest * program.values.element_bytes[result])
+        held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
+
+
+@kernel
+def _largest(held: LocalArrays, first: int, end: int, least: float) -> float:
+    """Elements of the largest of some uses, at least `least`."""
+    for use in range(first, end):
+        least = max(least, held.uses.use_elements[use])
+    return least
+
+
+@kernel
+def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: int) -> float:
+    """The same with the elements that fill up short rows where these lie side by side."""
+    largest = 0.0
+    for use in range(first, end):
+        value, elements = program.uses.operands[use], held.uses.use_elements[use]
+        if program.values.in_rows[value] and held.values.settled_elements[value] > 0:
+            plain = held.values.settled_elements[value] * program.values.element_bytes[value]
+            elements *= held.values.row_bytes[value] / plain
+        largest = max(largest, elements)
+    return largest
+
+
+@kernel
+def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, op: int, axis_sizes: np.ndarray) -> float:
+    """Over how many devices the loops of an op divide it."""
+    ways, repeats = 1.0, program.specs.repeats[program.ops.spec[op]]
+    for axis in range(axis_sizes.shape[0]):
+        number = mapping[op, axis]
+        if number >= 0 and not passing[op] >> axis & 1 and not repeats >> number & 1:
+            ways *= axis_sizes[axis]
+    return ways
+
+
+@kernel
+def _unfilled(
+    program: ProgramArrays, op: int, required: int, native: int, axis_sizes: np.ndarray, tile: tuple[int, int, int]
+) -> float:
+    """The work of a matrix product or convolution with its short dims filled up, over its work.
+
+    A product [m, k] . [k, n] runs through the matrix unit in tiles of k and n. A dim shorter than its tile leaves the
+    rest of the tile idle; of several dims summed over, or several columns, the one that wastes least lies in the tile.
+    A convolution's features fill its last tile up, too. One whose features each have a window of their own takes a tile
+    for each place: libtpu 0.0.51 on v5e counts 2 cycles for 8 x 128 elements and place, windows of 3, 5 and 7.
+    """
+    spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
+    rows, taps = program.specs.rows[spec], program.specs.taps[spec]
+    if taps == 0:
+        k = 1.0 / tile[2]
+    elif rows != 0:
+        k = _fills(program, result, rows, native, axis_sizes, tile[2], taps, is_conv)
+    else:
+        left = program.uses.operands[program.operand_ptr[op]]
+        k = _fills(program, left, program.specs.summed[spec], required, axis_sizes, tile[2], taps, is_conv)
+    return 1.0 / (k * _fills(program, result, program.specs.columns[spec], native, axis_sizes, tile[1], 1, is_conv))
+
+
+@kernel
+def _fills(
+    program: ProgramArrays,
+    value: int,
+    dims: int,
+    layout: int,
+    axis_sizes: np.ndarray,
+    tile: int,
+    taps: int,
+    to_the_last: bool,
+) -> float:
+    """The share of its tiles that the best of some dims of a value fills; 1 where there are none, or no elements.
+
+    `taps` neighbours lie beside each other where they fit. A dim longer than a tile fills all, unless `to_the_last`.
+    """
+    if dims == 0:
+        return 1.0
+    share = 0.0
+    for d in range(program.values.rank[value]):
+        if dims >> d & 1:
+            size = float(program.shape[value, d])
+            for axis in range(axis_sizes.shape[0]):
+                if action_of(layout, axis) == d + 1:
+                    size /= axis_sizes[axis]
+            share = max(share, share_filled(size, tile, taps, to_the_last))
+    return share if share > 0 else 1.0
+
+
+@kernel
+def share_filled(size: float, tile: int, taps: int, to_the_last: bool) -> float:
+    """The share of its tiles that one dim fills; see `_fills`."""
+    if size * taps <= tile:
+        size *= taps
+    tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
+    return float(size / (tiles * tile))
