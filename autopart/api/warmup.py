@@ -43,6 +43,7 @@ def _step(weights: dict[str, jax.Array], rows: jax.Array) -> dict[str, jax.Array
             return x + jax.nn.relu(x @ up) @ up.T, None
 
         last = jax.lax.scan(layer, rows, weights["up"])[0]
-        return jnp.mean(last**2) + jnp.mean(last @ last.T)
+        hidden = rows @ weights["up"][0]
+        return jnp.mean(last**2) + jnp.mean(jnp.tanh(hidden @ hidden.T))
 
     return jax.tree.map(lambda w, g: w - 0.1 * g, weights, jax.grad(loss)(weights))
