@@ -6,7 +6,6 @@ nothing but constants.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, empty_local_arrays
 from autopart.costmodel.simulator.fusion import Fused, fuse
@@ -22,9 +20,8 @@ from autopart.costmodel.simulator.kernel_graph import _INSIDE, _NOTHING, _WRITTE
 from autopart.costmodel.simulator.local_arrays import local_arrays
 from autopart.costmodel.simulator.op_classes import CONV, FREE, MATMUL
 from autopart.costmodel.simulator.simulator import Simulator
-from autopart.search.space.decision_space import DecisionSpace
-from autopart.search.state_walk import Walk as StateWalk
 from autopart.spmd.device_local import DeviceLocal
+from tests.search.state_walks import states_of_walks
 
 MESH = ap.Mesh({"a": 4, "b": 2}, device="tpu_v3")
 MODELS = ["mixture_of_experts", "lstm_haiku", "kv_cache_decoding", "cnn_flax"]
@@ -42,21 +39,7 @@ class Built(NamedTuple):
 
 
 def states(model: str) -> Iterator[DeviceLocal]:
-    case = importlib.import_module(f"tests.models.{model}").case()
-    step = ap.jit(case.step, MESH, [], donate_argnums=tuple(range(case.state)))
-    start = Partitioning(step.lower(*case.args).traced.program, MESH)
-    space = DecisionSpace.of(start, MESH.axis_names)
-    walk = StateWalk(start.copy(), space)
-    for seed in range(WALKS):
-        random, decisions = np.random.default_rng(seed), ()
-        for _ in range(STEPS):
-            walk.go_to(decisions)
-            options = space.options(walk.partitioning)
-            if not options:
-                break
-            decisions = (*decisions, options[int(random.integers(len(options)))].decision)
-            walk.go_to(decisions)
-            yield lower_for_device(walk.partitioning)
+    return map(lower_for_device, states_of_walks(model, MESH, WALKS, STEPS))
 
 
 def built(simulator: Simulator, local: DeviceLocal) -> Built:

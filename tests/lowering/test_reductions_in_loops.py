@@ -5,18 +5,14 @@ Once it is known that a carry is not pending, `pass_reductions` looks at what re
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.partitioning import Partitioning
-from autopart.search.space.decision_space import DecisionSpace
-from autopart.search.state_walk import Walk
 from autopart.spmd import pending
 from autopart.spmd.device_local import LoweringContext
 from autopart.spmd.pending import ANY_CODE, Given, Ways, pass_reductions
+from tests.search.state_walks import states_of_walks
 
 MESH = ap.Mesh({"a": 4, "b": 2}, device="tpu_v3")
 MODELS = ["lstm_haiku", "kv_cache_decoding", pytest.param("decoder_scan_flax", marks=pytest.mark.slow)]
@@ -43,30 +39,18 @@ def from_the_start(given: Given, ways: Ways, passing: np.ndarray) -> int:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_reductions_end_where_they_do_if_every_op_is_looked_at_in_every_round(model):
-    case = importlib.import_module(f"tests.models.{model}").case()
-    step = ap.jit(case.step, MESH, [], donate_argnums=tuple(range(case.state)))
-    start = Partitioning(step.lower(*case.args).traced.program, MESH)
-    program, space = start.program, DecisionSpace.of(start, MESH.axis_names)
-    walk, statics, rounds = Walk(start.copy(), space), LoweringContext.of(start.program), 0
-    for seed in range(4):
-        random, decisions = np.random.default_rng(seed), ()
-        for _ in range(5):
-            walk.go_to(decisions)
-            options = space.options(walk.partitioning)
-            if not options:
-                break
-            decisions = (*decisions, options[int(random.integers(len(options)))].decision)
-            walk.go_to(decisions)
-            there = walk.partitioning
-            given = Given(
-                there.nests, statics.passages, program.value_shape, statics.is_output, statics.stored, False,
-                there.sharded_loops,
-            )  # fmt: skip
-            sizes = program.op_count, program.value_count, len(MESH.axis_names)
-            ways, every = Ways.empty(*sizes), Ways.empty(*sizes)
-            passing, wanted = np.empty(sizes[0], np.uint8), np.empty(sizes[0], np.uint8)
-            pass_reductions(given, ways, passing)
-            rounds += from_the_start(given, every, wanted)
-            assert (passing == wanted).all()
-            assert (ways.code == every.code).all()
+    rounds = 0
+    for state in states_of_walks(model, MESH, 4, 5):
+        program, statics = state.program, LoweringContext.of(state.program)
+        given = Given(
+            state.nests, statics.passages, program.value_shape, statics.is_output, statics.stored, False,
+            state.sharded_loops,
+        )  # fmt: skip
+        sizes = program.op_count, program.value_count, len(MESH.axis_names)
+        ways, every = Ways.empty(*sizes), Ways.empty(*sizes)
+        passing, wanted = np.empty(sizes[0], np.uint8), np.empty(sizes[0], np.uint8)
+        pass_reductions(given, ways, passing)
+        rounds += from_the_start(given, every, wanted)
+        assert (passing == wanted).all()
+        assert (ways.code == every.code).all()
     assert rounds > 0

@@ -207,11 +207,11 @@ def _add_leaf(local: LocalArrays, leaves: Leaves, value: int, buffer: int, eleme
 
 @kernel
 def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: Leaves, value: int) -> bool:
-    """True if the value's expression reads two large buffers or more, and more bytes than the value has."""
-    if _rounds_for_products(program, leaves, value):
-        return False
+    """True if the value's expression reads two large buffers or more, and more bytes than the value has; not what is
+    rounded for products."""
     held = local.values.native_elements[value] * program.values.element_bytes[value]
-    return leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
+    more = leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
+    return more and not _rounds_for_products(program, leaves, value)
 
 
 @kernel
