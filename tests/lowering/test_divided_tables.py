@@ -35,6 +35,20 @@ def test_few_rows_are_summed_where_they_are_read():
     assert _collectives(_looked_up, [BP, FSDP], TOKENS) == {"all_gather": 1, "reduce_scatter": 1}
 
 
+def test_rows_of_a_table_that_was_cast_are_summed():
+    def fun(table: jax.Array, tokens: jax.Array) -> jax.Array:
+        return table.astype(jnp.bfloat16)[tokens].astype(jnp.float32)
+
+    assert _collectives(fun, [BP, FSDP], TOKENS) == {"all_gather": 1, "reduce_scatter": 1}
+
+
+def test_table_that_was_computed_is_gathered():
+    def fun(table: jax.Array, tokens: jax.Array) -> jax.Array:
+        return jnp.tanh(table)[tokens]
+
+    assert _collectives(fun, [BP, FSDP], TOKENS) == {"all_gather": 1}
+
+
 def test_table_smaller_than_what_is_looked_up_is_gathered():
     assert _collectives(_looked_up, [BP, FSDP], np.tile(TOKENS, (1, 8))) == {"all_gather": 1}
 

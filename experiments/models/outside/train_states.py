@@ -42,39 +42,44 @@ class Mlp(nn.Module):
     """Two matrices with a gelu between."""
 
     hidden: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        return nn.Dense(x.shape[-1], name="down")(nn.gelu(nn.Dense(self.hidden, name="up")(x)))
+        hidden = nn.gelu(nn.Dense(self.hidden, dtype=self.dtype, name="up")(x))
+        return nn.Dense(x.shape[-1], dtype=self.dtype, name="down")(hidden)
 
 
 class Block(nn.Module):
-    """A pre-norm transformer block."""
+    """A pre-norm transformer block; `dtype` is that of products and activations, None for that of the parameters."""
 
     heads: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, x: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-        normed = nn.LayerNorm()(x)
-        x = x + nn.MultiHeadDotProductAttention(self.heads, name="attention")(normed, normed, mask=mask)
-        return x + Mlp(4 * x.shape[-1], name="mlp")(nn.LayerNorm()(x))
+        normed = nn.LayerNorm(dtype=self.dtype)(x)
+        x = x + nn.MultiHeadDotProductAttention(self.heads, self.dtype, name="attention")(normed, normed, mask=mask)
+        return x + Mlp(4 * x.shape[-1], self.dtype, name="mlp")(nn.LayerNorm(dtype=self.dtype)(x))
 
 
 class Gpt(nn.Module):
-    """A decoder with learned positions and a tied embedding."""
+    """A decoder with learned positions and a tied embedding; `dtype` as in `Block`."""
 
     layers: int
     width: int
     heads: int
     vocabulary: int
+    dtype: Any = None
 
     @nn.compact
     def __call__(self, tokens: jax.Array) -> jax.Array:
-        embed = nn.Embed(self.vocabulary, self.width)
-        x = embed(tokens) + self.param("position", nn.initializers.normal(0.02), (tokens.shape[1], self.width))
+        embed = nn.Embed(self.vocabulary, self.width, self.dtype)
+        x = embed(tokens)
+        x = x + self.param("position", nn.initializers.normal(0.02), (tokens.shape[1], self.width)).astype(x.dtype)
         for _ in range(self.layers):
-            x = Block(self.heads)(x, nn.make_causal_mask(tokens))
-        return embed.attend(nn.LayerNorm()(x))
+            x = Block(self.heads, self.dtype)(x, nn.make_causal_mask(tokens))
+        return embed.attend(nn.LayerNorm(dtype=self.dtype)(x))
 
 
 class Vit(nn.Module):
@@ -110,16 +115,18 @@ class Mixer(nn.Module):
         return nn.Dense(1000, name="head")(nn.LayerNorm()(x).mean(axis=1))
 
 
-def gpt(batch: int, layers: int = 1, width: int = 1024, heads: int = 16, sequence: int = 512) -> Model:
-    """Next-token loss over a vocabulary of 32,000 (256 at a width of less than 256)."""
+def gpt(
+    batch: int, layers: int = 1, width: int = 1024, heads: int = 16, sequence: int = 512, dtype: Any = None
+) -> Model:
+    """Next-token loss, in f32, over a vocabulary of 32,000 (256 at a width of less than 256); `dtype` as in `Block`."""
     vocabulary = 32_000 if width >= 256 else 256
     tokens = jax.ShapeDtypeStruct((batch, sequence), jnp.int32)
 
     def loss(apply: Any, params: Any, tokens: jax.Array) -> jax.Array:
-        logits = apply({"params": params}, tokens)[:, :-1]
+        logits = apply({"params": params}, tokens)[:, :-1].astype(jnp.float32)
         return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
 
-    return _model(Gpt(layers, width, heads, vocabulary), loss, tokens, tokens, *ATTENTION, "up")
+    return _model(Gpt(layers, width, heads, vocabulary, dtype), loss, tokens, tokens, *ATTENTION, "up")
 
 
 def vit(batch: int, layers: int = 1, width: int = 768, heads: int = 12, pixels: int = 256) -> Model:
