@@ -39,6 +39,7 @@ _LISTED = re.compile(r"replica_groups=\{(\{[\d,{}]*\})\}")
 _IOTA = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}")
 _CHAIN = re.compile(r'chain_id="(\d+)"')
+_COMMENT = re.compile(r"/\*.*?\*/")
 _PAIRS = re.compile(r"source_target_pairs=\{(\{[\d,{}]*\})\}")
 
 
@@ -108,7 +109,7 @@ def seconds(collective: Collective, mesh: ap.Mesh) -> float:
 def _bytes_in(module: OptimisedHlo, instruction: Instruction) -> float:
     """Bytes of the operands."""
     listed = instruction.line.split(f" {instruction.kind}(", 1)[1].split(")", 1)[0]
-    names = [word.strip().lstrip("%") for word in listed.split(",")]
+    names = [word.strip().lstrip("%") for word in _COMMENT.sub("", listed).split(",")]
     return sum(_type_bytes(module.types.get((instruction.computation, name), "")) for name in names)
 
 

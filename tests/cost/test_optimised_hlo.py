@@ -103,6 +103,11 @@ def test_groups_in_every_way_that_xla_writes_them(written, axes):
     assert [c[1] for c in collectives(OptimisedHlo(text), MESH) if c[0] == "all_gather"] == [axes]
 
 
+def test_operands_behind_the_comments_of_a_long_list_count():
+    text = MODULE.replace("all-reduce(%x)", "all-reduce(%x, %x, %x, %x, %x, /*index=5*/%x)")
+    assert collectives(OptimisedHlo(text), MESH)["all_reduce", (("batch", 4),), 6 * 8 * 128 * 4.0] == 1
+
+
 def test_a_collective_beside_compute_counts_once_though_several_fusions_hold_a_part_of_it():
     gather = "all-gather(%x), replica_groups=[4,2]<=[8], dimensions={0}"
     chained = f'{gather}, frontend_attributes={{chain_id="1"}}'
