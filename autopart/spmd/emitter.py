@@ -77,6 +77,8 @@ class Emitter:
         if step.kind == "all_slice":
             return self._all_slice(step, value)
         self.exchanges += 1
+        if step.whole:
+            return self._all_slice(step, self._reduced(step, value))
         return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value)
 
     # ---- kinds
@@ -103,6 +105,11 @@ class Emitter:
         value = value if how.before is None else _regrouped(value, how.before)
         value = _collective(step.kind, value, how.shape, attributes, step.code)
         return value if how.after is None else _regrouped(value, how.after)
+
+    def _reduced(self, step: Step, value: ir.Value) -> ir.Value:
+        """The reduction of a reduce_scatter, whole."""
+        attributes = self._grouped(step.target, step.axes)
+        return _collective("all_reduce", value, step.source.local_shape, attributes, step.code)
 
     def _all_permute(self, step: Step, value: ir.Value) -> ir.Value:
         return _permuted(value, source_target_pairs(step))

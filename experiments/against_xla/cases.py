@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import NamedSharding
 
 import autopart as ap
@@ -94,7 +96,8 @@ def _cases() -> dict[str, Case]:
         *_of("GNS", gns, replace(gns.Config(), steps=2, mlp_layers=3), GNS),
         *_of("UNet", unet, replace(unet.Config(), blocks=1, levels=1), UNET_SCHEDULES),
         *_of("IT32", it32, short, IT32, donated=(1,)),
-        *_of_outside("GPT", outside.gpt, 8),
+        *_of_outside("GPT", outside.gpt, 8, *outside.LOGITS),
+        *_of_outside("GPT bf16", partial(outside.gpt, dtype=jnp.bfloat16), 8, *outside.LOGITS),
         *_of_outside("ViT", outside.vit, 16),
         *_of_outside("Mixer", outside.mixer, 16),
         *_on_host("T32", t32, tiny, T32),
@@ -121,11 +124,11 @@ def _of(name: str, module: Any, config: Any, schedules: Any, donated: tuple[int,
     ]
 
 
-def _of_outside(name: str, model: Callable[[int], Model], batch: int) -> list[Case]:
+def _of_outside(name: str, model: Callable[[int], Model], batch: int, *more: str) -> list[Case]:
     return [
         Case(name, s, topology, mesh, lambda size=size: model(size), (0,))
         for topology, mesh, size in (("v5e:2x4", V5E, batch), ("v3:4x4", V3, 4 * batch))
-        for s in (*outside.SCHEDULES, "found")
+        for s in (*outside.SCHEDULES, *more, "found")
     ]
 
 

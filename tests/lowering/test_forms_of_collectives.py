@@ -78,6 +78,21 @@ def test_the_program_computes_the_same_in_whatever_form(shape):
     np.testing.assert_allclose(found, jax.jit(whole)(x), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize(("columns", "kind"), [(512, "reduce_scatter"), (256, "all_reduce")])
+def test_on_tpu_a_reduction_into_parts_of_layout_tiles_is_done_whole_and_sliced(columns, kind):
+    r = np.random.default_rng(0)
+    x, w = (r.normal(size=shape).astype("f4") for shape in ((16, 64), (64, columns)))
+    tactics = [ap.ManualPartition(tiles, axis="batch") for tiles in ({"x": 1, "w": 0}, {"outputs": 1})]
+    step = ap.jit(lambda x, w: x @ w, ap.Mesh(AXES, device="tpu_v3"), tactics)
+    low = step.lower(x, w)
+    assert +low.program.collectives() == {"reduce_scatter": 1}
+    stable = low.as_text("stablehlo")
+    assert [stable.count(f'"stablehlo.{k}"') for k in ("reduce_scatter", "all_reduce")] == [
+        kind == "reduce_scatter", kind == "all_reduce",
+    ]  # fmt: skip
+    np.testing.assert_allclose(step(x, w), x @ w, rtol=1e-4, atol=1e-4)
+
+
 def test_copies_are_compute_of_the_estimate_and_not_link_seconds():
     """An exchange between two dims that are not the major one copies before and after."""
 

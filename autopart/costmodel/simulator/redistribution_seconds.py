@@ -74,6 +74,10 @@ class RedistributionSeconds:
         """Seconds of a step as it is emitted: by these its form is chosen."""
         return self.step_seconds(step, element_bytes).total_s
 
+    def reduces_whole(self, step: Step) -> bool:
+        """True for a reduce_scatter of shards that are no whole layout tiles."""
+        return not is_aligned(step, mesh_links(self.mesh).device)
+
     def step_seconds(self, step: Step, element_bytes: float) -> StepSeconds:
         """Seconds of a step's collective and of its local copies."""
         device = mesh_links(self.mesh).device

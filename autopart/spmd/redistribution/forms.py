@@ -9,6 +9,9 @@
 A gather and a reduce_scatter over several dims may be taken apart by dim, in any order and grouping. An all_to_all from
 one dim to another may be stacked: what it leaves then stands in order if it joins the major dim. Figure 11 knows only
 what moves between devices; a cost that knows the copies too has `emitted_cost`, and forms are chosen by that.
+
+Some reduce_scatters are an all_reduce on the device, whatever the program says (`reduces_whole`). Those are emitted as
+an all_reduce and a slice: of a reduce_scatter the compiler first copies the whole array, to make its dim the major one.
 """
 
 from __future__ import annotations
@@ -36,6 +39,10 @@ class EmittedCost(CollectiveCost, Protocol):
 
     def emitted_cost(self, step: Step, element_bytes: float) -> float:
         """The cost of a step as it is emitted: its collective and its local copies."""
+        ...
+
+    def reduces_whole(self, step: Step) -> bool:
+        """Whether the device does a reduce_scatter as an all_reduce."""
         ...
 
 
@@ -71,8 +78,10 @@ def forms(step: Step) -> Iterator[tuple[Step, ...]]:
 
 
 def _cheaper_of(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[float, Step]:
-    """(cost, step): the step as it is or stacked; as it is, where the two cost the same."""
+    """(cost, step): the step as it is or stacked; as it is, where the two cost the same. A reduction may be whole."""
     price = cost.emitted_cost(step, element_bytes)
+    if step.kind == "reduce_scatter" and step.target.devices is None and cost.reduces_whole(step):
+        return price, replace(step, whole=True)
     if step.stacked or step.kind != "all_to_all":
         return price, step
     stacked = replace(step, stacked=True)

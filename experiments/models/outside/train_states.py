@@ -18,16 +18,20 @@ import autopart as ap
 
 BP = ap.ManualPartition({"batch": 0}, axis="batch", name="BP")
 FSDP = ap.ManualPartition({"state": ap.FIRST_DIVISIBLE_DIM}, axis="batch", name="FSDP")
+SG = ap.SharedGathers(within=1_000_000, name="SG")
+VOCAB = ap.ManualPartition({"state": {"*/embedding": 0}}, axis="batch", name="VOCAB")
 
 
 def _schedules(*columns: str) -> dict[str, list[ap.Tactic]]:
-    """Batch, fully sharded, and Megatron on the matrices whose columns are tiled."""
+    """Batch, fully sharded with a gather for each pass or for both, and Megatron on matrices with tiled columns."""
     tp = ap.ManualPartition({"state": {f"params/*/{name}/kernel": 1 for name in columns}}, axis="model", name="TP")
-    return {"BP": [BP], "BP+FSDP": [BP, FSDP], "BP+TP": [BP, tp]}
+    return {"BP": [BP], "BP+FSDP": [BP, FSDP], "BP+FSDP+SG": [BP, FSDP, SG], "BP+TP": [BP, tp]}
 
 
 ATTENTION = ("query", "key", "value")
 SCHEDULES = tuple(_schedules())
+LOGITS = {"VOCAB+BP+FSDP": [VOCAB, BP, FSDP], "VOCAB+BP+FSDP+SG": [VOCAB, BP, FSDP, SG]}
+"""Of a language model: rows of the embedding before the batch, so that logits are tiled over the vocabulary."""
 
 
 class Model(NamedTuple):
@@ -126,7 +130,8 @@ def gpt(
         logits = apply({"params": params}, tokens)[:, :-1].astype(jnp.float32)
         return optax.softmax_cross_entropy_with_integer_labels(logits, tokens[:, 1:]).mean()
 
-    return _model(Gpt(layers, width, heads, vocabulary, dtype), loss, tokens, tokens, *ATTENTION, "up")
+    model = _model(Gpt(layers, width, heads, vocabulary, dtype), loss, tokens, tokens, *ATTENTION, "up")
+    return model._replace(schedules=model.schedules | LOGITS)
 
 
 def vit(batch: int, layers: int = 1, width: int = 768, heads: int = 12, pixels: int = 256) -> Model:
