@@ -78,12 +78,15 @@ def test_the_program_computes_the_same_in_whatever_form(shape):
     np.testing.assert_allclose(found, jax.jit(whole)(x), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize(("columns", "kind"), [(512, "reduce_scatter"), (256, "all_reduce")])
-def test_on_tpu_a_reduction_into_parts_of_layout_tiles_is_done_whole_and_sliced(columns, kind):
+@pytest.mark.parametrize(
+    ("device", "columns", "kind"),
+    [("tpu_v3", 512, "reduce_scatter"), ("tpu_v3", 256, "all_reduce"), ("tpu_v5e", 256, "reduce_scatter")],
+)
+def test_on_v3_a_reduction_into_parts_of_layout_tiles_is_done_whole_and_sliced(device, columns, kind):
     r = np.random.default_rng(0)
     x, w = (r.normal(size=shape).astype("f4") for shape in ((16, 64), (64, columns)))
     tactics = [ap.ManualPartition(tiles, axis="batch") for tiles in ({"x": 1, "w": 0}, {"outputs": 1})]
-    step = ap.jit(lambda x, w: x @ w, ap.Mesh(AXES, device="tpu_v3"), tactics)
+    step = ap.jit(lambda x, w: x @ w, ap.Mesh(AXES, device=device), tactics)
     low = step.lower(x, w)
     assert +low.program.collectives() == {"reduce_scatter": 1}
     stable = low.as_text("stablehlo")

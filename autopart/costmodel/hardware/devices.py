@@ -97,6 +97,7 @@ _FIELDS = {
     "combine_bytes": number(0),
     "hides_latency": FLAG,
     "strided_collectives": FLAG,
+    "reduces_whole": FLAG,
     "selects_updates": FLAG,
     "cut_images": whole(0),
     "units_in_turn": FLAG,
@@ -140,6 +141,7 @@ class Device:
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
+    reduces_whole      its compiler makes an all_reduce of a reduce_scatter into parts of layout tiles
     selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
                        sum of products of one row with a matrix: both fuse
     cut_images         of so many images or fewer its compiler cuts each into parts around a convolution; 0: never
@@ -176,6 +178,7 @@ class Device:
     combine_bytes: float = 0.0
     hides_latency: bool = True
     strided_collectives: bool = False
+    reduces_whole: bool = False
     selects_updates: bool = False
     cut_images: int = 0
 

@@ -100,6 +100,7 @@ register_device(
         on_chip_bytes=0.0,
         around_matmul=XLA_TPU,
         strided_collectives=True,
+        reduces_whole=True,
         selects_updates=True,
         cut_images=1,
         units_in_turn=True,

@@ -75,8 +75,9 @@ class RedistributionSeconds:
         return self.step_seconds(step, element_bytes).total_s
 
     def reduces_whole(self, step: Step) -> bool:
-        """True for a reduce_scatter of shards that are no whole layout tiles."""
-        return not is_aligned(step, mesh_links(self.mesh).device)
+        """True for a reduce_scatter into shards that are no whole layout tiles, if the device reduces those whole."""
+        device = mesh_links(self.mesh).device
+        return device.reduces_whole and not is_aligned(step, device)
 
     def step_seconds(self, step: Step, element_bytes: float) -> StepSeconds:
         """Seconds of a step's collective and of its local copies."""
