@@ -1,6 +1,6 @@
 """All layouts of a partitioning, in one kernel: what is pending where, what values and uses are tiled on, what is read.
 
-undecided_ops.py, gathered_slices.py, divided_tables.py  ->  pending.py  ->  layouts.py
+undecided_ops.py, gathered_slices.py, divided_tables.py, divided_scatters.py  ->  pending.py  ->  layouts.py
     ->  which uses need more than is stored, read_stretches.py
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import local_elements
+from autopart.spmd.divided_scatters import divide_scatters
 from autopart.spmd.divided_tables import divide_tables
 from autopart.spmd.gathered_slices import gather_sliced
 from autopart.spmd.layouts import layouts
@@ -66,6 +67,7 @@ def _lay_out(given: Given, ways: Ways, has_stretches: bool, gathers_apart: bool,
         gather_sliced(given)
     if gathers_apart:
         divide_tables(given)
+    divide_scatters(given)
     pass_reductions(given, ways, found.passing)
     layouts(
         nests, shapes, given.is_output, found.passing, ways.code, found.native, found.settled, found.required,

@@ -255,7 +255,7 @@ def _fits(given: Given, axis: int, op: int, passage: int, code: np.ndarray) -> i
                 if not _stands_for_parts(given, axis, value, by):
                     return 0
                 continue
-            if (pending != by and pending != ANY_CODE) or not _goes_on(given, axis, value):
+            if (pending != by and pending != ANY_CODE) or not goes_on(given, axis, value):
                 return 0
             found = by if found == by or pending == by else ANY_CODE
         elif pending != 0 or not _is_whole(given, axis, value):
@@ -264,7 +264,7 @@ def _fits(given: Given, axis: int, op: int, passage: int, code: np.ndarray) -> i
 
 
 @kernel
-def _goes_on(given: Given, axis: int, value: int) -> bool:
+def goes_on(given: Given, axis: int, value: int) -> bool:
     """True if one use alone reads the value, and nothing is decided about the axis."""
     graph, state, is_output = given.nests.graph, given.nests.state, given.is_output
     alone = graph.user_ptr[value + 1] - graph.user_ptr[value] == 1
@@ -288,7 +288,7 @@ def _is_whole(given: Given, axis: int, value: int) -> bool:
         return True
     if not passages.from_scalars[graph.value_op[value]]:
         return False
-    return _goes_on(given, axis, value)
+    return goes_on(given, axis, value)
 
 
 @kernel
@@ -372,8 +372,8 @@ def _revise(given: Given, ways: Ways, axis: int) -> bool:
         initial, next_ = graph.operands[graph.operand_ptr[op]], graph.operands[graph.operand_ptr[op] + 1]
         inside, found = graph.result_ptr[op], code[next_, axis]
         unused = graph.user_ptr[inside] == graph.user_ptr[inside + 1] and state.action[inside, axis] == 0
-        added_up = loop[next_] == op and _goes_on(given, axis, inside)
-        holds = found != 0 and (unused or added_up) and _goes_on(given, axis, next_)
+        added_up = loop[next_] == op and goes_on(given, axis, inside)
+        holds = found != 0 and (unused or added_up) and goes_on(given, axis, next_)
         if holds and found == ANY_CODE:
             open_ = True
         elif holds:
@@ -383,7 +383,7 @@ def _revise(given: Given, ways: Ways, axis: int) -> bool:
                 holds = holds and _stands_for_parts(given, axis, initial, found)
             else:
                 other = begins != found and begins != ANY_CODE
-                holds = holds and not other and _goes_on(given, axis, initial)
+                holds = holds and not other and goes_on(given, axis, initial)
         revised = found if holds else 0
         if revised != assumed[op]:
             assumed[op], ways.again[op], changes = revised, True, True

@@ -45,11 +45,11 @@ def divide_undecided(nests: LoopNests, is_output: np.ndarray) -> None:
             mapping = _mapping_read(nests, is_output, op, axis)
             if mapping >= 0:
                 state.mapping[op, axis] = mapping
-                state.op_stamp[op, axis] = _read_at(nests, first, axis)
+                state.op_stamp[op, axis] = read_at(nests, first, axis)
 
 
 @kernel
-def _read_at(nests: LoopNests, value: int, axis: int) -> int:
+def read_at(nests: LoopNests, value: int, axis: int) -> int:
     """The stamp of the tile of a value that is read: its own, or that of the first reader's loop."""
     graph, state = nests.graph, nests.state
     if state.action[value, axis] != 0:
