@@ -18,6 +18,9 @@ from autopart.core.op import SUM, WHOLE
 from autopart.spmd.pending import Given, elements_without, goes_on
 from autopart.spmd.undecided_ops import read_at, tile_read
 
+LEAST_OPERANDS = 3
+"""Of such an op: a table, places in it, and what is added there."""
+
 
 @kernel
 def divide_scatters(given: Given) -> None:
@@ -26,7 +29,7 @@ def divide_scatters(given: Given) -> None:
     ops, axes = state.mapping.shape
     for op in range(ops):
         made = graph.result_ptr[op]
-        if graph.is_argument[op] or graph.result_ptr[op + 1] != made + 1:
+        if graph.operand_ptr[op + 1] - graph.operand_ptr[op] < LEAST_OPERANDS or graph.result_ptr[op + 1] != made + 1:
             continue
         for axis in range(axes):
             now = state.mapping[op, axis]
@@ -53,19 +56,20 @@ def _passes(given: Given, axis: int, value: int) -> bool:
 
 @kernel
 def _over_rows(given: Given, op: int, rows: int, axis: int) -> int:
-    """The mapping that makes tiles of dim `rows`, of operands that are read whole or that any device can make."""
+    """The mapping that makes tiles of dim `rows`, of what is read whole and a tile that any device can make."""
     graph, maps, passages = given.nests.graph, given.nests.maps, given.passages
     first = maps.first[graph.op_spec[op]]
     for mapping in range(maps.first[graph.op_spec[op] + 1] - first):
         if maps.alone[first + mapping] or result_entry(given.nests, op, mapping, 0) != rows:
             continue
-        fits = True
+        fits, tiles = True, 0
         for operand in range(graph.operand_ptr[op + 1] - graph.operand_ptr[op]):
             value = graph.operands[graph.operand_ptr[op] + operand]
             made = passages.from_scalars[graph.value_op[value]]
             entry = operand_entry(given.nests, op, mapping, operand)
             fits = fits and (entry == WHOLE or (made and entry < LAST_TILE))
-        if fits and divides(given.nests, op, mapping, axis):
+            tiles += entry != WHOLE
+        if fits and tiles <= 1 and divides(given.nests, op, mapping, axis):
             return mapping
     return NO_MAPPING
 

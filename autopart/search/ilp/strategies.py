@@ -23,10 +23,11 @@ import numpy as np
 
 from autopart.core.layout import LAST_TILE
 from autopart.core.mapping_table import excluded
-from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.op import SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.passages import Passage
 from autopart.core.stretch import Stretch
 from autopart.search.ilp.labels import Label, divides, reading
+from autopart.spmd.divided_scatters import LEAST_OPERANDS
 
 NONE, PASS = -1, -2
 """In place of a mapping's number: no loop over the axis; `PASS - i`: parts pass by the i-th passage."""
@@ -94,7 +95,8 @@ def op_strategies(
     for mapping, is_open in zip(fixed.mapping, fixed.is_open, strict=True):
         if mapping != NONE:
             given_up = [NONE] if not whole and (passes_on or _is_slice(mappings[mapping])) else []
-            choices.append([mapping, *whole, *given_up, *_over_rows(mappings), *([] if divided else passing)])
+            others = (*_over_rows(mappings), *_of_updates(mappings, mapping))
+            choices.append([mapping, *whole, *given_up, *others, *([] if divided else passing)])
         else:
             choices.append([NONE, *(range(len(mappings)) if is_open else ()), *passing])
     found: dict[tuple[object, ...], Label] = {}
@@ -125,11 +127,22 @@ def _is_slice(mapping: TileMapping) -> bool:
 
 
 def _over_rows(mappings: Sequence[TileMapping]) -> list[int]:
-    """The mappings that the lowering may take instead: slices of one operand alone, of which a sum is left."""
+    """The mappings that `spmd/divided_tables.py` may take instead: slices of one operand alone, which leave a sum."""
     return [
         i
         for i, m in enumerate(mappings)
         if len(m.operands) > len(m.results) == 1 == sum(dim != WHOLE for dim in m.operands) and m.results[0] > LAST_TILE
+    ]
+
+
+def _of_updates(mappings: Sequence[TileMapping], fixed: int) -> list[int]:
+    """The mappings that `spmd/divided_scatters.py` may take instead of one that leaves a sum."""
+    if len(mappings[fixed].operands) < LEAST_OPERANDS or mappings[fixed].results[0] != SUM:
+        return []
+    return [
+        i
+        for i, m in enumerate(mappings)
+        if m.results[0] < LAST_TILE and sum(dim != WHOLE for dim in m.operands) <= 1 == len(m.results)
     ]
 
 
