@@ -87,6 +87,16 @@ def test_slice_that_an_earlier_tactic_tiled_may_lose_its_loop_in_the_lowering():
     assert set(found.mapping) == {(exchanged, NONE), (NONE, NONE)}
 
 
+def test_sum_of_updates_that_an_earlier_tactic_decided_may_become_tiles_in_the_lowering():
+    traced = ap.jit(step_of_a_table, MESH, []).lower(f32(4096, 512), jax.ShapeDtypeStruct((1024,), jnp.int32)).traced
+    spec = next(s for s in traced.program.specs if s.kind == "scatter")
+    mappings = mappings_of(spec) or ()
+    [of_updates] = [i for i, m in enumerate(mappings) if m.results == (SUM,) and m.operands[0] != 0]
+    [of_rows] = [i for i, m in enumerate(mappings) if m.results == (0,)]
+    found = op_strategies(spec, mappings, (4, 2), Fixed((of_updates, NONE), (False, False)))
+    assert (of_rows, NONE) in found.mapping
+
+
 def test_axes_that_together_do_not_divide_share_no_mapping():
     type_ = TensorType((4, 6), "f32")
     spec = OpSpec("tanh", {}, (type_,), (type_,))
@@ -202,10 +212,16 @@ def softmax_of_products(q, k, v):
     return jax.nn.softmax(q @ k.T, axis=-1) @ v
 
 
+def step_of_a_table(table, tokens):
+    gradient = jax.grad(lambda t: jnp.sum(jnp.sin(t[tokens]) ** 2))(table)
+    return table - jnp.tanh(gradient)
+
+
 WALKED = {
     "behind_transposes": (behind_transposes, (f32(2048, 1024), f32(1024, 2048), f32(1024, 2048))),
     "accumulated_gradients": (accumulated_gradients, (f32(1024, 1024), f32(4, 2048, 1024))),
     "softmax_of_products": (softmax_of_products, (f32(2048, 512),) * 3),
+    "step_of_a_table": (step_of_a_table, (f32(4096, 512), jax.ShapeDtypeStruct((1024,), jnp.int32))),
 }
 
 
@@ -241,7 +257,7 @@ def test_every_state_of_a_random_walk_scores_more_than_the_bound(name, begun):
         assert simulator.run(lower_for_device(state)).serial_s >= bound
 
 
-@pytest.mark.parametrize("name", ["behind_transposes", "accumulated_gradients"])
+@pytest.mark.parametrize("name", ["behind_transposes", "accumulated_gradients", "step_of_a_table"])
 def test_bound_of_what_follows_a_state_is_no_more_than_the_state_itself(name):
     start = walked(name)
     simulator = Simulator.of(start.program, MESH)
