@@ -75,9 +75,14 @@ class RedistributionSeconds:
         return self.step_seconds(step, element_bytes).total_s
 
     def reduces_whole(self, step: Step) -> bool:
-        """True for a reduce_scatter into shards that are no whole layout tiles, if the device reduces those whole."""
+        """True for a reduce_scatter into shards that do not fill layout tiles, if the device reduces those whole.
+
+        The compiler may lay an array out such that the dim has rows of tiles; one of rank 1 has columns alone.
+        """
         device = mesh_links(self.mesh).device
-        return device.reduces_whole and not is_aligned(step, device)
+        rows, minor = device.layout_tile
+        granule = rows if len(step.source.shape) > 1 else minor
+        return device.reduces_whole and any(size % granule for size in shards_of(step).values())
 
     def step_seconds(self, step: Step, element_bytes: float) -> StepSeconds:
         """Seconds of a step's collective and of its local copies."""
