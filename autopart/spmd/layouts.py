@@ -6,8 +6,8 @@
 
 native    the layout in which the op leaves its result
 settled   the layout in which the value waits for its uses: explicit tilings and atomics applied, every pending
-          reduction resolved once (to a tile if all uses slice alike, else whole). An atomic value that all uses slice
-          is not made whole: an all_gather and a slice would be an all_to_all
+          reduction resolved once (to a tile if all uses slice, that of most uses, else whole). An atomic value that
+          all uses slice is not made whole: an all_gather and a slice would be an all_to_all
 required  the layout in which a use reads it
 
 An op that passes parts (`pending.py`) reads and leaves what is pending as it is.
@@ -140,9 +140,9 @@ def _settle(
     for axis in range(axes):
         if actions[axis] > LAST_TILE:
             actions[axis] = _resolved(graph, sizes, shapes, is_output, required, value, axis, actions)
-            first = graph.user_ptr[value]
             if 0 < actions[axis] <= LAST_TILE:
-                stamps[axis] = state.op_stamp[graph.use_op[graph.user[first]], axis]
+                use = _first_to_read(graph, required, value, axis, actions[axis])
+                stamps[axis] = state.op_stamp[graph.use_op[use], axis]
     return pack(actions, stamps)
 
 
@@ -174,6 +174,15 @@ def _is_passed_on(graph: GraphArrays, required: np.ndarray, value: int, axis: in
 
 
 @kernel
+def _first_to_read(graph: GraphArrays, required: np.ndarray, value: int, axis: int, action: int) -> int:
+    """The first use of the value that reads it so on the axis."""
+    for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
+        if action_of(required[graph.user[i]], axis) == action:
+            return graph.user[i]
+    return -1
+
+
+@kernel
 def _resolved(
     graph: GraphArrays,
     sizes: np.ndarray,
@@ -184,16 +193,26 @@ def _resolved(
     axis: int,
     actions: np.ndarray,
 ) -> int:
-    """What the reduction pending on `axis` becomes: still pending for an op that passes it, a tile, or whole."""
+    """What the reduction pending on `axis` becomes: still pending for an op that passes it, a tile, or whole.
+
+    Of several tiles that are read, that of most uses: an exchange of it for another moves less than to reduce it whole.
+    """
     first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
     if is_output[value]:
         return 0
     if first == last:
         return actions[axis]
-    wanted = action_of(required[graph.user[first]], axis)
-    for i in range(first + 1, last):
-        if action_of(required[graph.user[i]], axis) != wanted:
+    wanted, most = 0, 0
+    for i in range(first, last):
+        read, alike = action_of(required[graph.user[i]], axis), 0
+        for j in range(first, last):
+            alike += action_of(required[graph.user[j]], axis) == read
+        if alike < last - first and not 0 < read <= LAST_TILE:
             return 0
+        if alike > most:
+            wanted, most = read, alike
+        if alike == last - first:
+            break
     if 0 < wanted <= LAST_TILE:
         ways = sizes[axis]
         for other in range(sizes.shape[0]):

@@ -10,7 +10,7 @@ nothing else reads the value and no action is on it, and if what else the op rea
 for a sum, anything for a maximum. The ways of several sums join in an op that adds them, so a way is a tree. For each
 tree and axis, the reduction is done at the points that move the fewest bytes in all:
 
-    bytes = bytes of the value on one device x runs of its loop x (1 if its readers slice it alike, else 2)
+    bytes = bytes of the value on one device x runs of its loop x (1 if all its readers slice it, else 2)
 
 (reduce_scatter or all_reduce). Where two choices move the same bytes, the one that repeats less work is taken (an op
 that passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before
@@ -334,7 +334,7 @@ def _bytes(given: Given, axis: int, value: int) -> float:
     graph, state, passages, is_output = given.nests.graph, given.nests.state, given.passages, given.is_output
     first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
     times = 2.0 if is_output[value] or first < last else 0.0
-    if state.action[value, axis] > 0 or (not is_output[value] and _sliced_alike(given, axis, value)):
+    if state.action[value, axis] > 0 or (not is_output[value] and _is_sliced(given, axis, value)):
         times = 1.0
     runs = passages.runs[passages.scope[graph.value_op[value]]]
     size = elements_without(given, axis, value) * passages.element_bytes[value]
@@ -342,19 +342,16 @@ def _bytes(given: Given, axis: int, value: int) -> float:
 
 
 @kernel
-def _sliced_alike(given: Given, axis: int, value: int) -> bool:
-    """True if the loops of all readers over `axis` slice the value on one dim."""
+def _is_sliced(given: Given, axis: int, value: int) -> bool:
+    """True if the loops of all readers over `axis` slice the value."""
     graph, state = given.nests.graph, given.nests.state
-    dim = -1
     for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
         use = graph.user[i]
         op = graph.use_op[use]
         mapping = state.mapping[op, axis]
-        wanted = operand_entry(given.nests, op, mapping, use - graph.operand_ptr[op]) if mapping >= 0 else -1
-        if wanted < 0 or (dim >= 0 and dim != wanted):
+        if mapping < 0 or operand_entry(given.nests, op, mapping, use - graph.operand_ptr[op]) < 0:
             return False
-        dim = wanted
-    return dim >= 0
+    return graph.user_ptr[value] < graph.user_ptr[value + 1]
 
 
 @kernel

@@ -46,6 +46,26 @@ def test_sum_that_is_sliced_gives_a_reduce_scatter():
     assert count == {"reduce_scatter": 1}
 
 
+def test_sum_that_is_sliced_on_two_dims_is_scattered_once_and_exchanged():
+    def fun(x, w):
+        product = x @ w
+        return jnp.tanh(product), jnp.exp(product), jnp.sin(product)
+
+    tiles = [{"x": 1}, {"outputs/0": 1, "outputs/1": 0, "outputs/2": 0}]
+    count, low = run(fun, [ap.ManualPartition(own, axis="model") for own in tiles], X, W1)
+    assert count == {"reduce_scatter": 1, "all_to_all": 1}
+    assert 'reduce_scatter [{"model"}, {}]' in low.as_text("hlo")
+
+
+def test_sum_that_is_read_whole_and_sliced_is_reduced_whole():
+    def fun(x, w):
+        product = x @ w
+        return jnp.tanh(product), jnp.exp(product)
+
+    tiles = [{"x": 1}, {"outputs/0": 1, "outputs/1": ap.REPLICATED}]
+    assert run(fun, [ap.ManualPartition(own, axis="model") for own in tiles], X, W1)[0] == {"all_reduce": 1}
+
+
 def test_tiling_that_moves_to_another_dim_gives_an_all_to_all():
     tiles = [ap.ManualPartition({"x": 0, "outputs": 1}, axis="batch")]
     count, _ = run(lambda x: jnp.sort(jnp.sort(x, axis=1), axis=0), tiles, X)
