@@ -121,6 +121,20 @@ def test_large_weights_are_dense_layers_behind_convolutions_and_tables_by_their_
     assert (found["data0"], found["data1"], found["data2"]) == (0, 0, 0)
 
 
+def test_experts_are_divided_over_the_axis_of_the_batch_too():
+    found = tiles("routed", "GShard")
+    weights = parameters(found)
+    assert (weights["up"], weights["down"]) == (0, 0)
+    assert (found["data0"], found["data1"]) == (0, 0)
+    assert all(tiles(name, "GShard") == {} for name in ("perceptron", "gated", "stacked"))
+
+
+def test_large_arrays_alone_are_stored_in_parts():
+    found = parameters(tiles("convolutions", "ZeRO3Large"))
+    assert found == {"dense": 0}
+    assert tiles("graph", "ZeRO3Large") == {}
+
+
 def test_no_weight_is_large_where_more_would_move():
     assert all(tiles(name, "LargeWeights") == {} for name in ("perceptron", "stacked", "graph"))
 

@@ -2,7 +2,7 @@
 
     data      DP, Context, Spatial, Edges, Nodes, Graph inputs in parts, each device computes on its own
     model     Megatron, MegatronVocab, MegatronSP       weights in parts: heads, hidden dims, vocabulary
-    mixed     LargeWeights                              large weights in parts, data everywhere else
+    mixed     LargeWeights, GShard                      some weights in parts, data everywhere else
     experts   Experts                                   each device holds some of the experts
     state     ZeRO2, ZeRO3                              parameters and optimizer state stored in parts
 
