@@ -77,7 +77,7 @@ class Emitter:
         if step.kind == "all_slice":
             return self._all_slice(step, value)
         self.exchanges += 1
-        if step.whole:
+        if step.slices:
             return self._all_slice(step, self._reduced(step, value))
         return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value)
 

@@ -81,7 +81,7 @@ def _cheaper_of(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[fl
     """(cost, step): the step as it is or stacked; as it is, where the two cost the same. A reduction may be whole."""
     price = cost.emitted_cost(step, element_bytes)
     if step.kind == "reduce_scatter" and step.target.devices is None and cost.reduces_whole(step):
-        return price, replace(step, whole=True)
+        return price, replace(step, slices=True)
     if step.stacked or step.kind != "all_to_all":
         return price, step
     stacked = replace(step, stacked=True)

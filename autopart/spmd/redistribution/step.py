@@ -32,7 +32,7 @@ class Step:
     code       the reduction, for reduce_scatter and all_reduce; else 0
     stacked    the collective works along a new leading dim, between local regroupings (`emission.py`); a step that
                changes several dims always is
-    whole      the reduction is done whole, and the tile is sliced: for reduce_scatter (`forms.py`)
+    slices     the reduction is done whole, and the tile is sliced: for reduce_scatter (`forms.py`)
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Step:
     axes: tuple[SubAxis, ...]
     code: int = 0
     stacked: bool = False
-    whole: bool = False
+    slices: bool = False
 
     @property
     def collectives(self) -> int:
