@@ -59,6 +59,14 @@ def test_without_a_device_two_dims_are_gathered_by_one_collective():
     assert low.as_text("stablehlo").count('"stablehlo.all_gather"') == 1
 
 
+def test_a_reduction_into_parts_of_a_dim_that_no_layout_tile_cuts_stays_scattered():
+    r = np.random.default_rng(0)
+    x, w = r.normal(size=(8, 16, 64)).astype("f4"), r.normal(size=(64, 32)).astype("f4")
+    tactics = [ap.ManualPartition(tiles, axis="batch") for tiles in ({"x": 2, "w": 0}, {"outputs": 0})]
+    low = ap.jit(lambda x, w: x @ w, ap.Mesh(AXES, device="tpu_v3"), tactics).lower(x, w)
+    assert all(found == {"reduce_scatter": 1} for found in counted(low))
+
+
 def test_the_form_is_the_same_every_time():
     texts = {lowered("tpu_v5e").as_text("stablehlo") for _ in range(2)}
     assert len(texts) == 1

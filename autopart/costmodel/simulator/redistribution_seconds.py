@@ -77,12 +77,13 @@ class RedistributionSeconds:
     def reduces_whole(self, step: Step) -> bool:
         """True for a reduce_scatter into shards that do not fill layout tiles, if the device reduces those whole.
 
-        The compiler may lay an array out such that the dim has rows of tiles; one of rank 1 has columns alone.
+        Of the last two dims the compiler may lay out either such that it has rows of tiles, those before are in no
+        tile, and an array of rank 1 has columns alone.
         """
-        device = mesh_links(self.mesh).device
-        rows, minor = device.layout_tile
-        granule = rows if len(step.source.shape) > 1 else minor
-        return device.reduces_whole and any(size % granule for size in shards_of(step).values())
+        device, rank = mesh_links(self.mesh).device, len(step.source.shape)
+        granule = device.layout_tile[0] if rank > 1 else device.layout_tile[1]
+        shards = shards_of(step).items()
+        return device.reduces_whole and any(dim >= rank - 2 and size % granule for dim, size in shards)
 
     def step_seconds(self, step: Step, element_bytes: float) -> StepSeconds:
         """Seconds of a step's collective and of its local copies."""
