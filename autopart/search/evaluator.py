@@ -138,6 +138,8 @@ class Evaluator:
         place = state.key, state.cost.actions
         if place not in self._known:
             remember(self._known, place, state)
+        if state.runs is not None and state.runs not in self._ran and math.isfinite(state.cost.score):
+            remember(self._ran, state.runs, state.cost)
 
     def _states(self, job: Job) -> Result:
         states: list[State] = []
@@ -181,7 +183,7 @@ class Evaluator:
         if known is None:
             cost = self._cost(local, actions, lambda: self._price(local, actions))
             assert cost is not None
-            known = State(decisions, key, cost, self.space.options(self.partitioning))
+            known = State(decisions, key, cost, self.space.options(self.partitioning), local.runs)
         return self._remembered(decisions, known, key, actions)
 
     def _fewer_state(self, decisions: tuple[Decision, ...], found: Reached) -> State | None:
@@ -189,7 +191,7 @@ class Evaluator:
         fewer = self._fewer
         assert fewer is not None
         cost = self._cost(found.local, found.actions, lambda: fewer.cost(found))
-        return None if cost is None else State(decisions, found.key, cost, fewer.options())
+        return None if cost is None else State(decisions, found.key, cost, fewer.options(), found.local.runs)
 
     def _cost(self, local: DeviceLocal, actions: int, worked_out: Callable[[], Cost | None]) -> Cost | None:
         """What a lowering costs that so many actions lead to: from memory if the simulator has run it."""
@@ -206,7 +208,7 @@ class Evaluator:
     def _remembered(self, decisions: tuple[Decision, ...], known: State, key: int, actions: int) -> State:
         if (key, actions) not in self._known:
             remember(self._known, (key, actions), known)
-        return State(decisions, key, known.cost, known.options)
+        return State(decisions, key, known.cost, known.options, known.runs)
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -97,6 +98,14 @@ def test_states_that_run_alike_cost_what_each_does_alone(task):
     for job in beside_twins(task):
         assert Evaluator(task).run(job) == worn.run(job)
     assert len(worn._ran) < len(worn._known)
+
+
+def test_what_another_worker_ran_is_not_run_again(task, monkeypatch):
+    states, told = [Evaluator(task).run(job)[0] for job in beside_twins(task)], Evaluator(task)
+    one, other = next((a, b) for a, b in itertools.combinations(states, 2) if a.runs == b.runs and a.key != b.key)
+    told.learn((one,))
+    monkeypatch.setattr(Evaluator, "_price", None)
+    assert told.run(Job(other.decisions)) == (other,)
 
 
 def test_an_objective_is_asked_for_each_state_that_runs_alike(task):
