@@ -3,7 +3,8 @@
     fewer    layouts of layers 1  2  3  8                 more    layouts of layers 1  2  3  3  3  3  3  8
 
 Layouts and mappings are those of what each op is like. Where redistributions stand is found anew: a value that all
-layers read may be redistributed for each of them, or once for all.
+layers read may be redistributed for each of them, or once for all, and of what is stored in parts, uses that share a
+gather here may be too far apart there.
 """
 
 from __future__ import annotations
@@ -37,3 +38,15 @@ def with_more_layers(local: DeviceLocal, more: Program, statics: LoweringContext
         grouping=grouping,
         statics=statics,
     )
+
+
+def shares_alike(local: DeviceLocal, more: DeviceLocal, like: Like) -> bool:
+    """True if uses share redistributions in the lowering with more layers as those that they are like do in `local`."""
+    return bool((_heads(more) == _heads(local)[like.uses]).all())
+
+
+def _heads(local: DeviceLocal) -> np.ndarray:
+    """bool[uses]: True for the first of those that read one redistribution."""
+    heads = np.zeros(len(local.program.operands), np.bool_)
+    heads[local.placement.head] = True
+    return heads

@@ -80,7 +80,7 @@ NODE_FIELDS = np.dtype(
 
 BUFFER_FIELDS = np.dtype(
     [
-        ("plain", np.float64), ("last", np.int64), ("touched_at", np.float64), ("written_by", np.int32),
+        ("plain", np.float64), ("last", np.int32), ("touched_at", np.float64), ("written_by", np.int32),
         ("seen", np.int32),
     ],
     align=True,

@@ -47,7 +47,7 @@ class KernelGraph(NamedTuple):
 
 NODE_FIELDS = np.dtype(
     [
-        ("kind", np.int8), ("subject", np.int32), ("slot", np.int64), ("scope", np.int32),
+        ("kind", np.int8), ("subject", np.int32), ("slot", np.int32), ("scope", np.int32),
         ("matrix_flop", np.float64), ("matrix_work", np.float64), ("vector_flop", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64),
     ],
@@ -82,15 +82,15 @@ class Walk(NamedTuple):
         ops = len(program.ops)
         return Walk(
             away, empty(len(program.values), np.int8), empty(ops + 1, np.int32), empty(ops, np.int32),
-            empty(ops, np.bool_), empty(buffers, np.int64),
+            empty(ops, np.bool_), empty(buffers, np.int32),
         )  # fmt: skip
 
 
 def empty_graph(ops: int, nodes: int, buffers: int, empty: Empty) -> KernelGraph:
     """Room for at most so many nodes, and for about as many reads as a program of so many ops has."""
     return KernelGraph(
-        empty(nodes, NODE_FIELDS), empty(4 * ops + 64, READ_FIELDS), empty(nodes + 1, np.int64),
-        empty(nodes + 1, np.int64), empty(buffers, np.int32),
+        empty(nodes, NODE_FIELDS), empty(4 * ops + 64, READ_FIELDS), empty(nodes + 1, np.int32),
+        empty(nodes + 1, np.int32), empty(buffers, np.int32),
     )  # fmt: skip
 
 
@@ -292,11 +292,11 @@ def _kernel(
 
 @kernel
 def _add_work(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int, op: int) -> None:
-    flop = program.ops.matrix_flop[op] / local.ops.ways[op]
-    nodes.matrix_flop[k] += flop
-    nodes.matrix_work[k] += program.specs.passes[program.ops.spec[op]] * local.ops.unfilled[op] * flop
     nodes.vector_flop[k] += local.ops.vector_flop[op]
-    if flop > 0:
+    if program.ops.matrix_flop[op] > 0:
+        flop = program.ops.matrix_flop[op] / local.ops.ways[op]
+        nodes.matrix_flop[k] += flop
+        nodes.matrix_work[k] += program.specs.passes[program.ops.spec[op]] * local.ops.unfilled[op] * flop
         nodes.matrix_dtype[k], nodes.is_conv[k] = program.ops.matrix_dtype[op], program.ops.op_class[op] == CONV
 
 
