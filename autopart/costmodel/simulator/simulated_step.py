@@ -38,7 +38,7 @@ from autopart.costmodel.simulator.narrow_moves import rounded_bytes
 from autopart.costmodel.simulator.order import order_neighbours
 from autopart.costmodel.simulator.redistribution_costs import COPIED_BYTES, COPY_S, EXTRA_BYTES, SECONDS
 from autopart.costmodel.simulator.room import Empty
-from autopart.costmodel.simulator.slots import order_by_slot, slot_count
+from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
 
 
 class DeviceFacts(NamedTuple):
@@ -123,7 +123,7 @@ class Step(NamedTuple):
 class Scratch(NamedTuple):
     """What a step needs besides; each field is what the functions that take it call it.
 
-    ends                per slot and one more
+    ends                see `order_by_slot`
     fence               per op
     structure, maker, reader, plain, marked, also, cache           per buffer
     planned, order, joined, saved_s, copied, traffic, times, transposed   per node
@@ -165,7 +165,7 @@ class Scratch(NamedTuple):
             batch_of=by_node[0], ends=by_node[1],
         )  # fmt: skip
         return Scratch(
-            ends=empty(slot_count(ops) + 1, np.int32), fence=empty(ops, np.int32),
+            ends=empty(stretch_count(ops), np.int32), fence=empty(ops, np.int32),
             structure=by_buffer[1], maker=by_buffer[2], reader=by_buffer[3], plain=empty(buffers),
             marked=marks[0], also=marks[1], cache=empty(buffers, BUFFER_FIELDS),
             planned=by_node[2], order=by_node[3], joined=by_node[4],
