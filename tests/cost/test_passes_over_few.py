@@ -136,9 +136,7 @@ def test_what_views_show_and_ops_leave_is_read(found):
         left[state.at_def] = len(values) + moves + np.arange(len(state.at_def))
         assert (values["left_in"] == left).all()
         assert (np.flatnonzero(values["at_def"] >= 0) == state.at_def).all()
-        assert (
-            state.program.uses["producer"] == state.program.values["value_op"][state.program.uses["operands"]]
-        ).all()
+        assert (uses["producer"] == state.program.values["value_op"][uses["operands"]]).all()
         for op in np.flatnonzero(state.program.ops["is_view"]).tolist():
             for place, value in enumerate(results(state, op)):
                 shown = state.held.uses["use_buffer"][state.program.operand_ptr[op] + place]
