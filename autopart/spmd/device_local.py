@@ -217,7 +217,8 @@ class DeviceLocal:
     @cached_property
     def runs(self) -> Runs:
         """Equal for lowerings of one program that do the same on a device, whatever may still be decided there."""
-        loops = int(loops_hash(self.mapping, self.passing, self.stretch))
+        stretch = self.stretch if self.table.stretches else self.stretch[:0]
+        loops = int(loops_hash(self.mapping, self.passing, stretch))
         return self.fingerprint, loops, self.grouping.share_within, self.grouping.sharded_loops
 
     def local_type(self, value: int, layout: int) -> TensorType:
