@@ -53,6 +53,10 @@ class Cost:
         excess = math.ceil(100 * self.excess) if math.isfinite(self.excess) else math.inf
         return (excess, self.score, self.peak_bytes, self.actions)
 
+    def after(self, actions: int, objective: Objective) -> Cost:
+        """The cost of what runs alike after another number of actions."""
+        return scored(Cost(self.step_s, self.peak_bytes, self.excess, actions), objective)
+
 
 Objective = Callable[[Cost], float]
 """Turns a cost (whose `score` is not set yet) into the number to minimise."""
@@ -96,6 +100,11 @@ def score_of(objective: Objective, cost: Cost) -> float:
     if math.isnan(score) or score == -math.inf:
         raise ObjectiveError(f"{name} returned {score}", why=f"on {cost}", hint="a number, or math.inf for never")
     return score
+
+
+def scored(cost: Cost, objective: Objective) -> Cost:
+    """The cost with the objective's value."""
+    return Cost(cost.step_s, cost.peak_bytes, cost.excess, cost.actions, score_of(objective, cost))
 
 
 def memory_bytes(mesh: Mesh) -> float:
@@ -145,7 +154,7 @@ class StateCosts:
             assert self._cost_model is not None
             found: Any = priced_by(self._cost_model, local, self._mesh)
             cost = Cost(found.step_s, found.peak_bytes, self._excess(found.peak_bytes, found), actions)
-        return Cost(cost.step_s, cost.peak_bytes, cost.excess, actions, score_of(self._objective, cost))
+        return scored(cost, self._objective)
 
     def of_part(self, program: Program, left_out: LeftOut) -> StateCosts:
         """The same costs for a program with fewer layers."""
@@ -161,7 +170,7 @@ class StateCosts:
         if totals is None:
             return None
         cost = Cost(totals.serial_s, totals.peak_bytes, self._excess(totals.peak_bytes, None), actions)
-        return self._scored(cost)
+        return scored(cost, self._objective)
 
     def repeats(self, local: DeviceLocal, may_wait: MayWait) -> tuple[Repeats | None, Priced]:
         """Where batches of reductions repeat themselves, by a program with fewer layers; its prices."""
@@ -169,10 +178,6 @@ class StateCosts:
         priced, known = self._simulator.priced(local), self._simulator.known_plans
         combine_bytes = self._simulator.links.device.combine_bytes
         return repeats(may_wait, local.at_def, priced.rows, known.figures, known.kinds, combine_bytes), priced
-
-    def _scored(self, cost: Cost) -> Cost:
-        score = score_of(self._objective, cost)
-        return Cost(cost.step_s, cost.peak_bytes, cost.excess, cost.actions, score)
 
     def _excess(self, peak_bytes: float, found: Any) -> float:
         over = max(0.0, peak_bytes / self._limit_bytes - 1)

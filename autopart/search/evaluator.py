@@ -29,7 +29,7 @@ from autopart.search.longer_programs import WholeCosts
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision, Option
 from autopart.search.state_walk import Walk
-from autopart.spmd.device_local import LoweringContext, LoweringOptions
+from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, Runs
 
 MOST_KNOWN = 4096
 """States whose cost an evaluator remembers: the oldest is forgotten, and costed again if it comes again."""
@@ -38,6 +38,7 @@ KEPT_BYTES = 31 * 2**20
 """A block just below the 32 MiB from which on glibc always asks the system."""
 
 Key = TypeVar("Key")
+Known = TypeVar("Known")
 
 
 class TaskError(PartitionError):
@@ -85,7 +86,8 @@ class Evaluator:
     """Runs jobs on its own copy of a task's partitioning.
 
     Where the program has repeated layers, states are costed by a program with fewer of them, as far as that is exact
-    (`fewer_layers_costs.py`).
+    (`fewer_layers_costs.py`). States that differ in what may be decided next, such as by an atomic value, often run
+    alike: what a lowering takes is worked out once.
     """
 
     def __init__(self, task: SearchTask):
@@ -94,6 +96,7 @@ class Evaluator:
         self._walk = Walk(task.partitioning.copy(), task.space)
         self._known: dict[tuple[int, int], State] = {}
         self._reached: dict[tuple[Decision, ...], State] = {}
+        self._ran: dict[Runs, Cost] = {}
         self._fewer = None
         if task.cost_model is None:
             self._fewer = FewerLayersCosts.of(
@@ -135,6 +138,8 @@ class Evaluator:
         place = state.key, state.cost.actions
         if place not in self._known:
             remember(self._known, place, state)
+        if state.runs is not None and state.runs not in self._ran and math.isfinite(state.cost.score):
+            remember(self._ran, state.runs, state.cost)
 
     def _states(self, job: Job) -> Result:
         states: list[State] = []
@@ -176,20 +181,34 @@ class Evaluator:
         key = self.partitioning.fingerprint ^ local.fingerprint
         known = self._known.get((key, actions))
         if known is None:
-            cost = never_at_infinity(self._price(local, actions))
-            known = State(decisions, key, cost, self.space.options(self.partitioning))
+            cost = self._cost(local, actions, lambda: self._price(local, actions))
+            assert cost is not None
+            known = State(decisions, key, cost, self.space.options(self.partitioning), local.runs)
         return self._remembered(decisions, known, key, actions)
 
     def _fewer_state(self, decisions: tuple[Decision, ...], found: Reached) -> State | None:
         """The state by the program with fewer layers; None where the whole program has to say."""
-        assert self._fewer is not None
-        cost = self._fewer.cost(found)
-        return None if cost is None else State(decisions, found.key, never_at_infinity(cost), self._fewer.options())
+        fewer = self._fewer
+        assert fewer is not None
+        cost = self._cost(found.local, found.actions, lambda: fewer.cost(found))
+        return None if cost is None else State(decisions, found.key, cost, fewer.options(), found.local.runs)
+
+    def _cost(self, local: DeviceLocal, actions: int, worked_out: Callable[[], Cost | None]) -> Cost | None:
+        """What a lowering costs that so many actions lead to: from memory if the simulator has run it."""
+        ran = self._ran.get(local.runs) if self._task.cost_model is None else None
+        if ran is not None:
+            return never_at_infinity(ran.after(actions, self._task.objective))
+        cost = worked_out()
+        if cost is None:
+            return None
+        if self._task.cost_model is None:
+            remember(self._ran, local.runs, cost)
+        return never_at_infinity(cost)
 
     def _remembered(self, decisions: tuple[Decision, ...], known: State, key: int, actions: int) -> State:
         if (key, actions) not in self._known:
             remember(self._known, (key, actions), known)
-        return State(decisions, key, known.cost, known.options)
+        return State(decisions, key, known.cost, known.options, known.runs)
 
 
 @functools.cache
@@ -207,11 +226,11 @@ def never_at_infinity(cost: Cost) -> Cost:
     return cost if math.isfinite(cost.score) else Cost(cost.step_s, cost.peak_bytes, math.inf, cost.actions, math.inf)
 
 
-def remember(known: dict[Key, State], key: Key, state: State) -> None:
-    """Adds a state to those that are known; of more than `MOST_KNOWN` the oldest is forgotten."""
+def remember(known: dict[Key, Known], key: Key, found: Known) -> None:
+    """Adds a state or a cost to those that are known; of more than `MOST_KNOWN` the oldest is forgotten."""
     if len(known) >= MOST_KNOWN:
         del known[next(iter(known))]
-    known[key] = state
+    known[key] = found
 
 
 def draw(

@@ -4,9 +4,9 @@
                    by the same value groups
 
 Where the simulation is in no steady state, one with two more layers may be in one; where that is not, or gathers are
-shared over a distance, a program with more layers is simulated (`longer_programs.py`). None says that decisions have to
-be carried out on the whole program: where one is about single values, where layers are decided differently. It depends
-on the state alone, so that every worker finds the same.
+shared over a distance that some layers span and others do not, a program with more layers is simulated
+(`longer_programs.py`). None says that decisions have to be carried out on the whole program: where one is about single
+values, where layers are decided differently. It depends on the state alone, so that every worker finds the same.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class FewerLayersCosts:
         """The whole program's cost in the state reached last; None where layers are lowered differently."""
         local, actions = reached.local, reached.actions
         repeats, priced = self._price.repeats(local, self.may_wait)
-        if local.grouping.share_within:
+        if repeats is not None and not self._shares_alike(local):
             repeats = None
         throughout = repeats is not None and repeats.throughout(self.may_wait)
         cost = self._price.of_whole(local, actions, self.whole, priced) if throughout else None
@@ -99,6 +99,12 @@ class FewerLayersCosts:
             if cost is not None:
                 return cost
         return self.longer.with_all().cost(local, actions)
+
+    def _shares_alike(self, local: DeviceLocal) -> bool:
+        """True if uses share gathers in the whole program as they do here, where they are nearer to each other."""
+        if not local.grouping.share_within:
+            return True
+        return self._lowered_alike(local) and self.longer.with_all().shares_alike(local)
 
     def _lowered_alike(self, local: DeviceLocal) -> bool:
         """True if the three layers have the same layouts, so that those that are left out have them too."""

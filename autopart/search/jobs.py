@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, cast
 
 from autopart.core.arguments import FLAG, Kind, check_fields, is_real, number, whole
 from autopart.search.cost import Cost
 from autopart.search.space.decisions import Decision, Option
+from autopart.spmd.device_local import Runs
 
 _DECISIONS = Kind(
     "a tuple of decisions", lambda v: isinstance(v, tuple) and all(isinstance(d, Decision) for d in cast(Any, v))
@@ -82,12 +83,14 @@ class State:
 
     key        fingerprint of the partitioning and its layouts: equal states have equal keys
     options    decisions that are legal there
+    runs       as in `DeviceLocal`, for other workers; not in records
     """
 
     decisions: tuple[Decision, ...]
     key: int
     cost: Cost
     options: tuple[Option, ...]
+    runs: Runs | None = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """As it stands in records."""

@@ -22,7 +22,7 @@ from autopart.costmodel.simulator.batch_period import Repeats
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, StateCosts
 from autopart.spmd.device_local import DeviceLocal, LoweringContext
-from autopart.spmd.more_layers import with_more_layers
+from autopart.spmd.more_layers import shares_alike, with_more_layers
 
 WORTH_SHARE = 0.7
 """A program with fewer layers is made where it has at most this share of the whole program's ops."""
@@ -51,6 +51,10 @@ class LongerProgram:
     statics: LoweringContext
     price: StateCosts
     totals: WholeProgram | None
+
+    def shares_alike(self, local: DeviceLocal) -> bool:
+        """True if uses share gathers here as they do in the lowering of the program with fewest layers."""
+        return shares_alike(local, with_more_layers(local, self.program, self.statics, self.like), self.like)
 
     def cost(self, local: DeviceLocal, actions: int) -> Cost | None:
         """The whole program's, by the lowering of the program with fewest layers; None where it is not exact."""

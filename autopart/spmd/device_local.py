@@ -26,7 +26,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.op import SUM, TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
-from autopart.spmd.layouts import layouts_hash
+from autopart.spmd.layouts import layouts_hash, loops_hash
 from autopart.spmd.lowered_layouts import lowered_layouts
 from autopart.spmd.passage_arrays import PassageArrays, passage_arrays
 from autopart.spmd.pending import Given
@@ -81,6 +81,10 @@ class LoweringContext:
         is_output = np.zeros(program.value_count, np.bool_)
         is_output[[v for i, v in enumerate(program.outputs) if i not in program.ties]] = True
         return LoweringContext(stored_values(program), use_places(program), is_output, passage_arrays(program))
+
+
+Runs = tuple[int, int, int, bool]
+"""What a lowering does, as a key: hashes of its layouts and of its loops, and how redistributions are shared."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,13 @@ class DeviceLocal:
     def fingerprint(self) -> int:
         """64 bits that identify every layout: programs of one partitioning's table may differ in the order of axes."""
         return int(layouts_hash(self.native, self.settled, self.required))
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Equal for lowerings of one program that do the same on a device, whatever may still be decided there."""
+        stretch = self.stretch if self.table.stretches else self.stretch[:0]
+        loops = int(loops_hash(self.mapping, self.passing, stretch))
+        return self.fingerprint, loops, self.grouping.share_within, self.grouping.sharded_loops
 
     def local_type(self, value: int, layout: int) -> TensorType:
         """What one device holds of a value in a layout."""

@@ -102,6 +102,29 @@ def layouts_hash(native: np.ndarray, settled: np.ndarray, required: np.ndarray) 
 
 
 @kernel
+def loops_hash(mapping: np.ndarray, passing: np.ndarray, stretch: np.ndarray) -> np.uint64:
+    """64 bits that identify what ops loop over, on which axes they pass parts on, and the stretches that uses read."""
+    h = np.uint64(0)
+    for op in range(mapping.shape[0]):
+        loops = np.uint64(passing[op])
+        for axis in range(mapping.shape[1]):
+            loops = loops * np.uint64(65537) + np.uint64(mapping[op, axis] + 1)
+        h += _at(loops, op)
+    for use in range(stretch.shape[0]):
+        if stretch[use] != 0:
+            h ^= _at(np.uint64(stretch[use]), use)
+    return h
+
+
+@kernel
+def _at(what: np.uint64, place: int) -> np.uint64:
+    """64 bits that identify what is at a place."""
+    h = (what + np.uint64(place) * np.uint64(0xD1B54A32D192ED03)) * np.uint64(0x9E3779B97F4A7C15)
+    h = (h ^ h >> np.uint64(29)) * np.uint64(0xBF58476D1CE4E5B9)
+    return h ^ h >> np.uint64(32)
+
+
+@kernel
 def _settle(
     nests: LoopNests,
     shapes: np.ndarray,

@@ -46,6 +46,7 @@ class Placement:
     stretch[r]              the stretches of it that are read, as in `DeviceLocal`
     scope[r], position[r]   the scope it runs in and the op before which it stands
     of_use[u]               the redistribution that use u reads, or -1 where it reads the settled value
+    head[r]                 the first of the uses that read it
     """
 
     value: np.ndarray
@@ -54,6 +55,7 @@ class Placement:
     position: np.ndarray
     of_use: np.ndarray
     stretch: np.ndarray
+    head: np.ndarray
 
 
 def stored_values(program: Program, arguments: Sequence[int] | None = None) -> np.ndarray:
@@ -141,4 +143,6 @@ def place(
     of_use = np.full(len(program.operands), -1, np.int32)
     of_use[uses] = group
     heads = uses[first]
-    return Placement(program.operands[heads], required[heads], scope[heads], position[heads], of_use, stretch[heads])
+    return Placement(
+        program.operands[heads], required[heads], scope[heads], position[heads], of_use, stretch[heads], heads
+    )

@@ -39,7 +39,7 @@ from autopart.spmd.device_local import LoweringOptions
 from experiments import kept
 from experiments.automatic.cases import workload
 from experiments.models import bigbird
-from experiments.search_speed.measure import stage_seconds, state_seconds, walks
+from experiments.search_speed.measure import forget, stage_seconds, state_seconds, walks
 
 RESULTS = Path(__file__).with_name("long.json")
 MESH = ap.Mesh({"batch": 8, "model": 4}, device="tpu_v3")
@@ -85,8 +85,7 @@ def evaluated(program: Program, seconds: dict[str, Any]) -> dict[str, float]:
     states, whole = list(walks(evaluator, STATES)), Evaluator(task)
     stage_seconds(whole, ())
     whole_s = [float(stage_seconds(whole, decisions)[0].sum()) for decisions in states]
-    evaluator._known.clear()
-    evaluator._reached.clear()
+    forget(evaluator)
     fewer_s = [state_seconds(evaluator, decisions) for decisions in states]
     found = {
         "evaluation_s": round(float(np.mean(fewer_s)), 3),

@@ -20,6 +20,7 @@ from autopart.costmodel.simulator.kernel_graph import _INSIDE, _NOTHING, _WRITTE
 from autopart.costmodel.simulator.local_arrays import local_arrays
 from autopart.costmodel.simulator.op_classes import CONV, FREE, MATMUL
 from autopart.costmodel.simulator.simulator import Simulator
+from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
 from autopart.spmd.device_local import DeviceLocal
 from tests.search.state_walks import states_of_walks
 
@@ -123,9 +124,34 @@ def test_what_is_moved_is_taken_away_from_what_consumers_could_compute_if_nothin
 def test_what_is_spread_from_constants_alone_is_nothing(found):
     for state in found:
         walk = Walk.empty(state.program, state.fused.away, 0, np.empty)
-        _find(state.program, state.held, walk)
+        _find(state.program, state.held, state.at_def, walk)
         assert (walk.found == found_by_all(state)).all()
         assert (walk.found == _NOTHING).any()
+
+
+def test_what_views_show_and_ops_leave_is_read(found):
+    for state in found:
+        values, moves, uses = state.held.values, len(state.held.moves), state.program.uses
+        left = np.arange(len(values))
+        left[state.at_def] = len(values) + moves + np.arange(len(state.at_def))
+        assert (values["left_in"] == left).all()
+        assert (np.flatnonzero(values["at_def"] >= 0) == state.at_def).all()
+        assert (uses["producer"] == state.program.values["value_op"][uses["operands"]]).all()
+        for op in np.flatnonzero(state.program.ops["is_view"]).tolist():
+            for place, value in enumerate(results(state, op)):
+                shown = state.held.uses["use_buffer"][state.program.operand_ptr[op] + place]
+                assert values["shows"][value] == (value if values["at_def"][value] >= 0 else shown)
+
+
+@pytest.mark.parametrize("ops", [1, 3, 40, 1000])
+def test_nodes_are_ordered_by_slot_then_by_number(ops):
+    random = np.random.default_rng(ops)
+    for moved in (0, 3, ops):
+        slot = np.sort(random.integers(0, slot_count(ops), 2 * ops)).astype(np.int32)
+        slot[random.integers(0, len(slot), moved)] = random.integers(0, slot_count(ops), moved)
+        order, count = np.empty(len(slot), np.int32), np.empty(stretch_count(ops), np.int32)
+        order_by_slot(slot, len(slot), count, order)
+        assert (order == np.argsort(slot, kind="stable")).all()
 
 
 def test_structure_is_all_that_runs_nothing_but_views_arguments_and_constants(found):

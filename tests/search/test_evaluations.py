@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+
 import numpy as np
 import pytest
 
@@ -9,7 +12,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.search import evaluator as evaluator_module
 from autopart.search import state_walk
 from autopart.search.contract import MESH, two_matrices
-from autopart.search.cost import StepSeconds
+from autopart.search.cost import Cost, StepSeconds
 from autopart.search.evaluator import Evaluator, SearchTask
 from autopart.search.jobs import Job, State
 from autopart.search.space.decision_space import DecisionSpace
@@ -32,6 +35,10 @@ def test_results_do_not_depend_on_the_jobs_before(task):
     random = np.random.default_rng(0)
     for place in random.permutation(len(jobs)):
         assert Evaluator(task).run(jobs[place]) == first[place] == worn.run(jobs[place])
+
+
+def seconds_and_actions(cost: Cost) -> float:
+    return cost.step_s * (1 + cost.actions)
 
 
 def test_how_many_states_an_evaluator_keeps_changes_no_result(task, monkeypatch):
@@ -57,7 +64,7 @@ def test_undoing_everything_returns_to_the_start(task):
     evaluator = Evaluator(task)
     start = evaluator.run(Job(()))[0]
     evaluator.run(Job((), rollout=6, seed=1))
-    for known in (evaluator._known, evaluator._reached):
+    for known in (evaluator._known, evaluator._reached, evaluator._ran):
         known.clear()
     assert evaluator.run(Job(()))[0] == start
 
@@ -76,6 +83,38 @@ def test_cost_in_search_is_the_cost_of_the_lowered_schedule():
         estimate = lowered(tactics).scheduled.estimate
         assert estimate is not None
         assert (cost.step_s, cost.peak_bytes, cost.fits) == (estimate.step_s, estimate.peak_bytes, estimate.fits)
+
+
+def beside_twins(task: SearchTask) -> list[Job]:
+    """Each option where a group is tiled over both axes, which leaves little that another tile changes."""
+    tiles = [o.decision for o in task.space.options(task.partitioning) if o.decision.kind == "tile_group"]
+    pairs = [(a, b) for a in tiles for b in tiles if (a.target, a.dim) == (b.target, b.dim) and a.axis < b.axis]
+    options = {pair: Evaluator(task).run(Job(pair))[-1].options for pair in pairs}
+    return [Job((*pair, option.decision)) for pair in pairs for option in options[pair]]
+
+
+def test_states_that_run_alike_cost_what_each_does_alone(task):
+    worn = Evaluator(task)
+    for job in beside_twins(task):
+        assert Evaluator(task).run(job) == worn.run(job)
+    assert len(worn._ran) < len(worn._known)
+
+
+def test_what_another_worker_ran_is_not_run_again(task, monkeypatch):
+    states, told = [Evaluator(task).run(job)[0] for job in beside_twins(task)], Evaluator(task)
+    one, other = next((a, b) for a, b in itertools.combinations(states, 2) if a.runs == b.runs and a.key != b.key)
+    told.learn((one,))
+    monkeypatch.setattr(Evaluator, "_price", None)
+    assert told.run(Job(other.decisions)) == (other,)
+
+
+def test_an_objective_is_asked_for_each_state_that_runs_alike(task):
+    by_actions = dataclasses.replace(task, objective=seconds_and_actions)
+    evaluator = Evaluator(by_actions)
+    for job in beside_twins(task):
+        for state in evaluator.run(job):
+            assert state.cost.score == seconds_and_actions(state.cost)
+    assert len({state.cost.actions for state in evaluator._known.values()}) > 1
 
 
 def test_equal_states_reached_in_another_order_have_one_key(task):

@@ -197,15 +197,26 @@ def test_a_decision_about_one_layer_is_costed_by_the_whole_program():
     assert short.run(job) == whole_of(task).run(job)
 
 
-def test_shared_gathers_are_placed_in_the_whole_program():
-    task = task_of(decoder(LAYERS), MESHES[0])
-    within = task.space.facts.repeated_reads.distances[0]
-    decisions = (Decision("zero3", 0, -1, "batch"), Decision("share_gathers", within, -1, ""))
+@pytest.mark.parametrize(("place", "by_fewer_layers"), [(0, False), (1, False), (-1, True)])
+def test_gathers_that_some_layers_share_are_placed_in_the_whole_program(place, by_fewer_layers):
+    task, gathers_twice = task_of(decoder(LAYERS), MESHES[0]), ()
     short, whole = Evaluator(task), whole_of(task)
+    for label in (
+        "tile<batch/inputs, 0, model>",
+        "tile<batch/inputs, 0, batch>",
+        "tile<params/blocks/0/up and 11 more, 0, batch>",
+    ):
+        options = [o.decision for o in short._state(gathers_twice).options]
+        gathers_twice = (*gathers_twice, next(d for d in options if task.space.describe(d) == label))
+    within = task.space.facts.repeated_reads.distances[place]
+    decisions = (*gathers_twice, Decision("share_gathers", within, -1, ""))
     with simulated() as lengths:
         state = short._state(decisions)
-    assert lengths == [task.partitioning.program.op_count]
-    assert state.cost == whole._state(decisions).cost != whole._state(decisions[:1]).cost
+    assert (lengths[-1] < task.partitioning.program.op_count) == by_fewer_layers
+    expected = whole._state(decisions).cost
+    assert state.cost.step_s == pytest.approx(expected.step_s, rel=1e-12)
+    assert state.cost.peak_bytes == pytest.approx(expected.peak_bytes, rel=1e-12)
+    assert state.cost.step_s < short._state(gathers_twice).cost.step_s
 
 
 def test_earlier_tactics_that_treat_layers_differently_leave_the_whole_program_to_be_costed():

@@ -52,7 +52,8 @@ class ProgramArrays(NamedTuple):
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
-    uses     operands, use_op, use_scope, use_position (as in `Program`), reads (`image_uses.py`)
+    uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
+             reads (`image_uses.py`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
     outputs  output_value, output_use (a tied output's operand entry at its argument, else -1), output_argument (the
@@ -163,6 +164,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
         ),
         uses=records(
             operands=program.operands,
+            producer=program.value_op[program.operands],
             use_op=program.use_op,
             use_scope=program.use_scope,
             use_position=program.use_position,

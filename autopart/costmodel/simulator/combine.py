@@ -24,7 +24,7 @@ from autopart.costmodel.simulator.slots import before
 MAX_COMBINED = 256
 """Operands of one combined collective, XLA's limit."""
 
-NEVER = 2**63 - 1
+NEVER = 2**31 - 1
 """Behind the last slot of any program."""
 
 SOON_OPS = 100

@@ -80,7 +80,7 @@ NODE_FIELDS = np.dtype(
 
 BUFFER_FIELDS = np.dtype(
     [
-        ("plain", np.float64), ("last", np.int64), ("touched_at", np.float64), ("written_by", np.int32),
+        ("plain", np.float64), ("last", np.int32), ("touched_at", np.float64), ("written_by", np.int32),
         ("seen", np.int32),
     ],
     align=True,
@@ -112,22 +112,28 @@ def kernel_seconds(
     cache      a row per buffer, of those that nodes read or write; `written_by` is -1 then for what is, or at some time
                has to be, in HBM
     """
-    _begin(program, graph, plain, buffers.last, nodes, cache)
+    _begin(program, graph, plain, buffers, nodes, cache)
     _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], times, nodes, cache)
     _rooflines(local, graph, leader, nodes, row)
 
 
 @kernel
 def _begin(
-    program: ProgramArrays, graph: KernelGraph, plain: np.ndarray, last: np.ndarray, nodes: Records, cache: Records
+    program: ProgramArrays, graph: KernelGraph, plain: np.ndarray, buffers: Buffers, nodes: Records, cache: Records
 ) -> None:
     """Fills in what `_count_bytes` begins with."""
+    last = buffers.last
+    for i in range(program.structure.shape[0]):
+        op = program.structure[i]
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            _not_touched(plain, last, value, cache)
     for k in range(nodes.shape[0]):
         nodes.seconds[k] = nodes.hbm[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
         nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.product[k] = 0.0
         nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            _not_touched(plain, last, graph.reads.read_buffer[i], cache)
+            if buffers.made[graph.reads.read_buffer[i]] == 0:
+                _not_touched(plain, last, graph.reads.read_buffer[i], cache)
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             _not_touched(plain, last, graph.write_buffer[i], cache)
         if graph.nodes.kind[k] == KERNEL:

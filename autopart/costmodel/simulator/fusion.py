@@ -87,10 +87,8 @@ def fuse(
     duplicate    whether an expensive elementwise op is computed again for each consumer
     """
     for value in range(fused.away.shape[0]):
-        fused.able[value] = able[value]
+        fused.able[value], fused.meets[value] = able[value], value
         fused.splits[value] = fused.away[value] = False
-        fused.meets[value], fused.members[value] = value, 0.0
-        fused.leaves.buffer[value, 0] = fused.leaves.buffer[value, 1] = -1
     _not_moved(program, local, def_values, fused.able)
     _splits(program, fused.able, fused.splits, fused.meets)
     _fuse_able(program, local, duplicate, fused)
@@ -123,6 +121,8 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
     """Fills in `away` and `members`."""
     able, splits, leaves, members, fused_away = fused.able, fused.splits, fused.leaves, fused.members, fused.away
     for op in range(program.ops.shape[0]):
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            members[value], leaves.buffer[value, 0], leaves.buffer[value, 1] = 0.0, -1, -1
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
             continue
         value, inside = program.result_ptr[op], 1.0

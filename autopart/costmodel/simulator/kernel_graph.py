@@ -47,7 +47,7 @@ class KernelGraph(NamedTuple):
 
 NODE_FIELDS = np.dtype(
     [
-        ("kind", np.int8), ("subject", np.int32), ("slot", np.int64), ("scope", np.int32),
+        ("kind", np.int8), ("subject", np.int32), ("slot", np.int32), ("scope", np.int32),
         ("matrix_flop", np.float64), ("matrix_work", np.float64), ("vector_flop", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64),
     ],
@@ -82,15 +82,15 @@ class Walk(NamedTuple):
         ops = len(program.ops)
         return Walk(
             away, empty(len(program.values), np.int8), empty(ops + 1, np.int32), empty(ops, np.int32),
-            empty(ops, np.bool_), empty(buffers, np.int64),
+            empty(ops, np.bool_), empty(buffers, np.int32),
         )  # fmt: skip
 
 
 def empty_graph(ops: int, nodes: int, buffers: int, empty: Empty) -> KernelGraph:
     """Room for at most so many nodes, and for about as many reads as a program of so many ops has."""
     return KernelGraph(
-        empty(nodes, NODE_FIELDS), empty(4 * ops + 64, READ_FIELDS), empty(nodes + 1, np.int64),
-        empty(nodes + 1, np.int64), empty(buffers, np.int32),
+        empty(nodes, NODE_FIELDS), empty(4 * ops + 64, READ_FIELDS), empty(nodes + 1, np.int32),
+        empty(nodes + 1, np.int32), empty(buffers, np.int32),
     )  # fmt: skip
 
 
@@ -120,9 +120,9 @@ def list_nodes(
     """
     count = _list(program, local, def_values, by_position, graph.nodes, walk.away)
     graph.read_ptr[0] = graph.write_ptr[0] = 0
-    _find(program, local, walk)
+    _find(program, local, def_values, walk)
     for op in range(walk.root_of.shape[0]):
-        walk.root_of[op], walk.transposed[op] = -1, False
+        walk.root_of[op] = -1
     for buffer in range(walk.place.shape[0]):
         walk.place[buffer] = -1
     return count
@@ -132,17 +132,17 @@ _WRITTEN, _INSIDE, _NOTHING = 0, 1, 2
 
 
 @kernel
-def _find(program: ProgramArrays, local: LocalArrays, walk: Walk) -> None:
+def _find(program: ProgramArrays, local: LocalArrays, def_values: np.ndarray, walk: Walk) -> None:
     """Fills in `Walk.found`."""
     found, away = walk.found, walk.away
     for value in range(found.shape[0]):
-        inside = away[value] and local.values.at_def[value] < 0
-        found[value] = _INSIDE if inside else _WRITTEN
+        found[value] = _INSIDE if away[value] else _WRITTEN
     for i in range(program.views.shape[0]):
         op = program.views[i]
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            if local.values.at_def[value] < 0:
-                found[value] = _INSIDE
+            found[value] = _INSIDE
+    for value in def_values:
+        found[value] = _WRITTEN
     for i in range(program.spread.shape[0]):
         op = program.spread[i]
         nothing = away[program.result_ptr[op]]
@@ -179,8 +179,8 @@ def _list(
         if op == program.ops.shape[0]:
             break
         first, end = program.result_ptr[op], program.result_ptr[op + 1]
-        computed = program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])
-        if computed and not (end - first == 1 and away[first]):
+        inside = end - first == 1 and away[first]
+        if not inside and (program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])):
             _node(nodes, count, KERNEL, op, slot_of(op))
             count += 1
         while left < def_values.shape[0] and program.values.value_op[def_values[left]] == op:
@@ -281,7 +281,7 @@ def _kernel(
             if walk.found[value] == _WRITTEN or not _reads_through(local, use):
                 read = _add_read(program, local, root, op, use, reads, first_read, read, walk)
                 continue
-            source = program.values.value_op[value]
+            source = program.uses.producer[use]
             if walk.found[value] == _INSIDE and walk.root_of[source] != root:
                 walk.root_of[source] = root
                 walk.transposed[source] = walk.transposed[op] or program.ops.turns[source]
@@ -292,11 +292,11 @@ def _kernel(
 
 @kernel
 def _add_work(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int, op: int) -> None:
-    flop = program.ops.matrix_flop[op] / local.ops.ways[op]
-    nodes.matrix_flop[k] += flop
-    nodes.matrix_work[k] += program.specs.passes[program.ops.spec[op]] * local.ops.unfilled[op] * flop
     nodes.vector_flop[k] += local.ops.vector_flop[op]
-    if flop > 0:
+    if program.ops.matrix_flop[op] > 0:
+        flop = program.ops.matrix_flop[op] / local.ops.ways[op]
+        nodes.matrix_flop[k] += flop
+        nodes.matrix_work[k] += program.specs.passes[program.ops.spec[op]] * local.ops.unfilled[op] * flop
         nodes.matrix_dtype[k], nodes.is_conv[k] = program.ops.matrix_dtype[op], program.ops.op_class[op] == CONV
 
 

@@ -36,7 +36,7 @@ class LocalGraph(NamedTuple):
     """A device-local program as the simulator sees it.
 
     members       per value: how many ops its expression has, those computed inside its op
-    plan_rows     int64[nodes]: the row of a node's plan in `KnownPlans.figures`; 0 for kernels
+    plan_rows     int32[nodes]: the row of a node's plan in `KnownPlans.figures`; 0 for kernels
     """
 
     held: LocalArrays
@@ -54,7 +54,7 @@ def local_graph(
     most = ops + moves + defs
     held, fused = empty_local_arrays(program, moves, defs, empty), Fused.empty(len(program.values), empty)
     graph, walk = empty_graph(ops, most, buffers, empty), Walk.empty(program, fused.away, buffers, empty)
-    plan_rows = empty(most, np.int64)
+    plan_rows = empty(most, np.int32)
     nodes, done = _build(program, known, lowered, able, duplicate, held, fused, graph, plan_rows, walk)
     while done < nodes:
         graph = with_more_reads(graph, ops, empty)

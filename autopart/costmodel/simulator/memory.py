@@ -140,7 +140,8 @@ def _drop_unwritten(
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
-            reader[buffer] = leader[k] if reader[buffer] in (-1, leader[k]) else -2
+            alone = reader[buffer] == -1 or reader[buffer] == leader[k]
+            reader[buffer] = leader[k] if alone else -2
     for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] == KERNEL:
             op = graph.nodes.subject[k]

@@ -38,7 +38,7 @@ from autopart.costmodel.simulator.narrow_moves import rounded_bytes
 from autopart.costmodel.simulator.order import order_neighbours
 from autopart.costmodel.simulator.redistribution_costs import COPIED_BYTES, COPY_S, EXTRA_BYTES, SECONDS
 from autopart.costmodel.simulator.room import Empty
-from autopart.costmodel.simulator.slots import order_by_slot, slot_count
+from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
 
 
 class DeviceFacts(NamedTuple):
@@ -111,7 +111,7 @@ class Step(NamedTuple):
     @staticmethod
     def empty(nodes: int, buffers: int, ops: int, outputs: int, empty: Empty) -> Step:
         """Room for a step."""
-        numbers, figures, when = empty((2, nodes), np.int64), empty((4, nodes)), empty((3, buffers), np.int64)
+        numbers, figures, when = empty((2, nodes), np.int32), empty((4, nodes)), empty((3, buffers), np.int32)
         return Step(
             slot=numbers[0], leader=numbers[1],
             trips=figures[0], node_s=figures[1], link_s=figures[2], extra_bytes=figures[3],
@@ -123,7 +123,7 @@ class Step(NamedTuple):
 class Scratch(NamedTuple):
     """What a step needs besides; each field is what the functions that take it call it.
 
-    ends                per slot and one more
+    ends                see `order_by_slot`
     fence               per op
     structure, maker, reader, plain, marked, also, cache           per buffer
     planned, order, joined, saved_s, copied, traffic, times, transposed   per node
@@ -153,11 +153,11 @@ class Scratch(NamedTuple):
     @staticmethod
     def empty(nodes: int, buffers: int, ops: int, outputs: int, kinds: int, empty: Empty) -> Scratch:
         """Room for a step; `kinds` as many as there are kinds of reductions that may be combined."""
-        by_buffer, marks = empty((4, buffers), np.int64), empty((2, buffers), np.bool_)
+        by_buffer, marks = empty((4, buffers), np.int32), empty((2, buffers), np.bool_)
         by_node, bytes_of, by_kind = (
-            empty((5, nodes), np.int64),
+            empty((5, nodes), np.int32),
             empty((4, nodes)),
-            empty((6, kinds), np.int64),
+            empty((6, kinds), np.int32),
         )
         batches = Batches(
             needed=by_buffer[0], held=empty(kinds), joined=by_kind[0], deadline=by_kind[1], open_batch=by_kind[2],
@@ -165,7 +165,7 @@ class Scratch(NamedTuple):
             batch_of=by_node[0], ends=by_node[1],
         )  # fmt: skip
         return Scratch(
-            ends=empty(slot_count(ops) + 1, np.int64), fence=empty(ops, np.int64),
+            ends=empty(stretch_count(ops), np.int32), fence=empty(ops, np.int32),
             structure=by_buffer[1], maker=by_buffer[2], reader=by_buffer[3], plain=empty(buffers),
             marked=marks[0], also=marks[1], cache=empty(buffers, BUFFER_FIELDS),
             planned=by_node[2], order=by_node[3], joined=by_node[4],

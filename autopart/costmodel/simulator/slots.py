@@ -16,6 +16,9 @@ from autopart.core.kernels import kernel
 
 SLOTS_PER_OP = 4
 
+STRETCH_BITS = 5
+"""Nodes are sorted by stretches of 32 slots first: eight ops, or about a kernel."""
+
 
 @kernel
 def before(op: int) -> int:
@@ -47,6 +50,11 @@ def op_of(slot: int) -> int:
     return slot // SLOTS_PER_OP
 
 
+def stretch_count(ops: int) -> int:
+    """Entries of the scratch of `order_by_slot` for a program of `ops` ops."""
+    return (slot_count(ops) >> STRETCH_BITS) + 2
+
+
 def slot_count(ops: int) -> int:
     """Slots of a program of `ops` ops, with those after its last op."""
     return SLOTS_PER_OP * ops + SLOTS_PER_OP
@@ -54,15 +62,25 @@ def slot_count(ops: int) -> int:
 
 @kernel
 def order_by_slot(slot: np.ndarray, nodes: int, count: np.ndarray, order: np.ndarray) -> None:
-    """Fills in `order` with nodes by the slots at which they run, then by number; `count`: per slot and one more."""
+    """Fills in `order` with nodes by the slots at which they run, then by number.
+
+    `count` is scratch of `stretch_count` entries: nodes are put into stretches of slots first, within which few have to
+    change places.
+    """
     for i in range(count.shape[0]):
         count[i] = 0
     for k in range(nodes):
-        count[slot[k] + 1] += 1
+        count[(slot[k] >> STRETCH_BITS) + 1] += 1
     begun = 0
     for i in range(count.shape[0]):
         begun += count[i]
         count[i] = begun
     for k in range(nodes):
-        order[count[slot[k]]] = k
-        count[slot[k]] += 1
+        order[count[slot[k] >> STRETCH_BITS]] = k
+        count[slot[k] >> STRETCH_BITS] += 1
+    for i in range(1, nodes):
+        k, place = order[i], i
+        while place > 0 and slot[order[place - 1]] > slot[k]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = k

@@ -74,7 +74,7 @@ class Run(NamedTuple):
 
 
 class Three(NamedTuple):
-    """Scratch: the numbers of what belongs to the three layers, as int64[3, most]; begun, ended: bytes per slot."""
+    """Scratch: the numbers of what belongs to the three layers, as int32[3, most]; begun, ended: bytes per slot."""
 
     nodes: np.ndarray
     buffers: np.ndarray

@@ -116,7 +116,7 @@ class WholeProgram:
         """Those of the whole program; None where the run is in no steady state."""
         nodes, buffers, slots = len(run.slot), len(run.buffers.made), len(run.live) + 1
         between = np.empty((2, slots))
-        three = Three(np.empty((3, nodes), np.int64), np.empty((3, buffers), np.int64), between[0], between[1])
+        three = Three(np.empty((3, nodes), np.int32), np.empty((3, buffers), np.int32), between[0], between[1])
         count, most_bytes = steady(self._layers, _as_kernels_read_it(run), three)
         if count == NOT_STEADY:
             return None
