@@ -77,5 +77,7 @@ def pairs() -> Iterator[MixedPair]:
 
 def _found(program: Training) -> dict[str, int]:
     """Of the parameters that are tiled as Megatron does, those that the model has."""
-    paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in jax.tree.leaves_with_path(program.args[0])]
+    paths = [
+        jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in jax.tree.leaves_with_path(program.args[0])
+    ]
     return {glob: dim for glob, dim in program.megatron.items() if any(fnmatchcase(path, glob) for path in paths)}

@@ -23,6 +23,7 @@ from autopart.costmodel.simulator.op_classes import FREE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.sizes import size_ids
+from autopart.costmodel.simulator.softmax_rows import softmax_rows
 
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
@@ -45,12 +46,14 @@ class ProgramArrays(NamedTuple):
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
-             carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`)
+             carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`), is_largest
+             (`softmax_rows.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`)
+             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`), exponential
+             (`softmax_rows.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), reads (`image_uses.py`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
@@ -119,6 +122,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
     cached, outer_of_sums = caches(program, op_class)
     outer, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
+    softmax = softmax_rows(program, op_class, costs["weight"][spec])
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
@@ -146,6 +150,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             op_scope=program.op_scope,
             carry_body=carry_body,
             is_gradient=images.gradient,
+            is_largest=softmax.largest,
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         spaces=images.spaces,
@@ -160,6 +165,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             is_donated=is_donated,
             is_output=is_output,
             in_rows=cached | in_rows(program, op_class),
+            exponential=softmax.exponential,
         ),
         uses=records(
             operands=program.operands,

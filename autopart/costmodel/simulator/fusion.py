@@ -142,7 +142,7 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
             held = local.values.native_elements[value]
             _add_leaf(local, leaves, value, value, held, held * program.values.element_bytes[value])
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
-        wasteful = splits[value] and _reads_more(program, local, leaves, value)
+        wasteful = splits[value] and (program.values.exponential[value] or _reads_more(program, local, leaves, value))
         fused_away[value] = not again and not wasteful
         source = op
         while wasteful and program.ops.is_view[source]:

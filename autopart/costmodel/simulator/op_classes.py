@@ -229,6 +229,8 @@ def _fuses(traits: Traits) -> bool:
 def _takes(is_view: bool, op_class: int, traits: Traits) -> bool:
     if is_view:
         return not (isinstance(traits, View) and traits.fence)
+    if isinstance(traits, Slicing) and traits.indexed:
+        return False
     return op_class in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE)
 
 

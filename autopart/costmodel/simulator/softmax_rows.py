@@ -1,0 +1,105 @@
+"""Exponentials of a softmax over what a product with batch dims leaves: written in place of the scores.
+
+    %s = dot_general %q, %k             bf16[4,12,1024,1024]    never written: one kernel makes %e and its sums
+    %m = reduce_max (convert %s)
+    %e = exponential (convert %s - %m)  f32[4,12,1024,1024]     written, and kept for the backward pass
+    %p = %e / reduce_sum %e             computed inside the products that read it
+
+The kernel of the product has whole rows, so it knows their largest elements. What is computed in f32 of scores in bf16
+is kept as f32 so. Found with libtpu 0.0.51 on v5e: rows of 50 to 1500 keys, heads of 32 to 128. Logits, a product
+without batch dims, are written as they are, and each reader computes their exponentials.
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.op import OpSpec
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Matmul
+from autopart.core.program import Program
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, EXPENSIVE, FREE, MATMUL, REDUCE
+
+
+def _has_batch(spec: OpSpec) -> bool:
+    traits = traits_of(spec)
+    return isinstance(traits, Matmul) and traits.sides is not None and bool(traits.sides(spec).batch)
+
+
+class SoftmaxRows(NamedTuple):
+    """exponential: bool[values], exponentials of rows of scores that are reduced again; largest: bool[ops], the reductions
+    of rows that they are computed from, whose results the kernel of the product has."""
+
+    exponential: np.ndarray
+    largest: np.ndarray
+
+
+def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray) -> SoftmaxRows:
+    """What is found in a program; `op_class` and `weight` are those of its ops."""
+    values, products = program.value_count, np.array([_has_batch(spec) for spec in program.specs], np.bool_)
+    found = SoftmaxRows(np.zeros(values, np.bool_), np.zeros(program.op_count, np.bool_))
+    if products.any():
+        made_of, row_of, row_by = np.full((3, values), -1, np.int32)
+        _follow(
+            program.operand_ptr, program.operands, program.result_ptr, op_class, weight, products[program.op_spec],
+            program.value_shape.prod(axis=1, dtype=np.float64), made_of, row_of, row_by, np.zeros(values, np.int8), found,
+        )  # fmt: skip
+    return found
+
+
+_OF_ROWS, _EXPENSIVE = 1, 2
+"""What a value is of scores: computed from an element and from something of its row; what is expensive, of that."""
+
+
+@kernel
+def _follow(
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    result_ptr: np.ndarray,
+    op_class: np.ndarray,
+    weight: np.ndarray,
+    is_product: np.ndarray,
+    elements: np.ndarray,
+    made_of: np.ndarray,
+    row_of: np.ndarray,
+    row_by: np.ndarray,
+    kind: np.ndarray,
+    found: SoftmaxRows,
+) -> None:
+    """Fills in `found`.
+
+    made_of[v], row_of[v]   the result of a product of which v is made, element by element, or an element of each row
+    row_by[v]               the reduction of rows that v is computed from
+    kind[v]                 0, `_OF_ROWS` or `_EXPENSIVE`
+    """
+    for op in range(op_class.shape[0]):
+        first, end = operand_ptr[op], operand_ptr[op + 1]
+        if result_ptr[op + 1] - result_ptr[op] != 1 or end == first:
+            continue
+        value = result_ptr[op]
+        if op_class[op] == MATMUL and is_product[op]:
+            made_of[value] = value
+        elif op_class[op] == REDUCE:
+            read = operands[first]
+            row_of[value], row_by[value] = made_of[read], op
+            if kind[read] == _EXPENSIVE:
+                found.exponential[read] = found.largest[row_by[read]] = True
+        elif op_class[op] == ELEMENTWISE or op_class[op] == FREE:
+            row = by = -1
+            for use in range(first, end):
+                read = operands[use]
+                if row_of[read] >= 0:
+                    row, by = row_of[read], row_by[read]
+                if elements[read] == elements[value] and made_of[value] < 0:
+                    made_of[value], row_by[value], kind[value] = made_of[read], row_by[read], min(kind[read], _OF_ROWS)
+            if made_of[value] < 0:
+                row_of[value], row_by[value] = row, by
+            elif row == made_of[value]:
+                row_by[value], kind[value] = by, _OF_ROWS
+            if kind[value] == _OF_ROWS and weight[op] >= EXPENSIVE:
+                kind[value] = _EXPENSIVE
