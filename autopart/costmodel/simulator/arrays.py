@@ -52,8 +52,8 @@ class ProgramArrays(NamedTuple):
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`), exponential
-             (`softmax_rows.py`)
+             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
+             exponential (`softmax_rows.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), reads (`image_uses.py`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),

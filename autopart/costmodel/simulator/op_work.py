@@ -79,9 +79,9 @@ def _unfilled(
     """The work of a matrix product or convolution with its short dims filled up, over its work.
 
     A product [m, k] . [k, n] runs through the matrix unit in tiles of k and n; several dims summed over, or several
-    columns, lie side by side. Where they are shorter than a tile, the rest of the tile is idle. A convolution's features
-    fill its last tile up, too. One whose features each have a window of their own takes a tile
-    for each place: libtpu 0.0.51 on v5e counts 2 cycles for 8 x 128 elements and place, windows of 3, 5 and 7.
+    columns, lie side by side. Where they are shorter than a tile, the rest of it is idle. A convolution's features fill
+    its last tile up, too. One whose features each have a window of their own takes a tile for each place: libtpu 0.0.51
+    on v5e counts 2 cycles for 8 x 128 elements and place, windows of 3, 5 and 7.
     """
     spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
     rows, taps = program.specs.rows[spec], program.specs.taps[spec]

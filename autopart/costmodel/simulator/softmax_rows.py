@@ -1,13 +1,13 @@
-"""Exponentials of a softmax over what a product with batch dims leaves: written in place of the scores.
+"""Exponentials in f32 of a softmax over what a product with batch dims leaves in bf16: written in place of the scores.
 
     %s = dot_general %q, %k             bf16[4,12,1024,1024]    never written: one kernel makes %e and its sums
     %m = reduce_max (convert %s)
     %e = exponential (convert %s - %m)  f32[4,12,1024,1024]     written, and kept for the backward pass
     %p = %e / reduce_sum %e             computed inside the products that read it
 
-The kernel of the product has whole rows, so it knows their largest elements. What is computed in f32 of scores in bf16
-is kept as f32 so. Found with libtpu 0.0.51 on v5e: rows of 50 to 1500 keys, heads of 32 to 128. Logits, a product
-without batch dims, are written as they are, and each reader computes their exponentials.
+The kernel of the product has whole rows, so it knows their largest elements. Found with libtpu 0.0.51 on v5e: rows of
+1024 and 1500 keys, heads of 64. Scores that stay in bf16 are written, as those in f32 are, and each reader computes
+their exponentials; so are logits, of a product without batch dims.
 """
 
 # pyright: reportArgumentType=false
@@ -32,22 +32,26 @@ def _has_batch(spec: OpSpec) -> bool:
 
 
 class SoftmaxRows(NamedTuple):
-    """exponential: bool[values], exponentials of rows of scores that are reduced again; largest: bool[ops], the reductions
-    of rows that they are computed from, whose results the kernel of the product has."""
+    """What is found in a program.
+
+    exponential   bool[values]: exponentials of rows of scores, wider than these, that are reduced again
+    largest       bool[ops]: the reductions of rows that they are computed from; the scores' kernel has the results
+    """
 
     exponential: np.ndarray
     largest: np.ndarray
 
 
 def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray) -> SoftmaxRows:
-    """What is found in a program; `op_class` and `weight` are those of its ops."""
+    """Those of a program; `op_class` and `weight` are of its ops."""
     values, products = program.value_count, np.array([_has_batch(spec) for spec in program.specs], np.bool_)
     found = SoftmaxRows(np.zeros(values, np.bool_), np.zeros(program.op_count, np.bool_))
     if products.any():
         made_of, row_of, row_by = np.full((3, values), -1, np.int32)
         _follow(
             program.operand_ptr, program.operands, program.result_ptr, op_class, weight, products[program.op_spec],
-            program.value_shape.prod(axis=1, dtype=np.float64), made_of, row_of, row_by, np.zeros(values, np.int8), found,
+            program.value_shape.prod(axis=1, dtype=np.float64), program.element_bytes, made_of, row_of, row_by,
+            np.zeros(values, np.int8), found,
         )  # fmt: skip
     return found
 
@@ -65,6 +69,7 @@ def _follow(
     weight: np.ndarray,
     is_product: np.ndarray,
     elements: np.ndarray,
+    element_bytes: np.ndarray,
     made_of: np.ndarray,
     row_of: np.ndarray,
     row_by: np.ndarray,
@@ -87,7 +92,7 @@ def _follow(
         elif op_class[op] == REDUCE:
             read = operands[first]
             row_of[value], row_by[value] = made_of[read], op
-            if kind[read] == _EXPENSIVE:
+            if kind[read] == _EXPENSIVE and element_bytes[read] > element_bytes[made_of[read]]:
                 found.exponential[read] = found.largest[row_by[read]] = True
         elif op_class[op] == ELEMENTWISE or op_class[op] == FREE:
             row = by = -1

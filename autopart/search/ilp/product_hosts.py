@@ -10,8 +10,9 @@ Of an op that may run with one product alone, from whose result it is made by el
 *only* one: where something is moved on the way, a kernel without a product runs the op.
 
 An op runs with a product if all that it reads is there before the product's kernel, or made in it: if it needs the
-product, then by way of elementwise ops and the largest of a softmax's rows alone, and if the product does not need it. What reads arrays together is of
-one region (`fusion_regions.py`), so that a region's ops run with products that something in the region reads.
+product, then by way of elementwise ops and of the largest of a softmax's rows alone (`softmax_rows.py`), and if the
+product does not need it. What reads arrays together is of one region (`fusion_regions.py`), so that a region's ops run
+with products that something in the region reads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training steps computed in bf16 with parameters in f32, of one to three layers at the widths that released models have.
+"""Training steps computed in bf16 with parameters in f32, of one or two layers at the widths of released models.
 
 layers      attention in its usual forms, gated and plain MLPs
 decoders    GPT-2, Llama, T5, a mixture of experts
