@@ -219,6 +219,10 @@ def _rounds_for_products(program: ProgramArrays, leaves: Leaves, value: int) -> 
     """True if only products read a value in bf16, and it is not what ends the kernel of a product."""
     if program.values.element_bytes[value] >= F32_BYTES or not _only_products_read(program, value):
         return False
+    for i in range(2):
+        if 0 <= leaves.buffer[value, i] < program.values.shape[0]:
+            if program.values.exponential[leaves.buffer[value, i]]:
+                return False
     return not (
         _ends_product(program, leaves.buffer[value, 0], value) or _ends_product(program, leaves.buffer[value, 1], value)
     )
