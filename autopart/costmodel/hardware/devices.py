@@ -141,7 +141,8 @@ class Device:
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
     selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
-                       sum of products of one row with a matrix: both fuse
+                       sum of products of one row with a matrix: both fuse; what is looked up it writes first, and
+                       a softmax in f32 of scores in bf16 goes on in their kernel (`simulator/softmax_rows.py`)
     cut_images         of so many images or fewer its compiler cuts each into parts around a convolution; 0: never
                        (`costmodel/simulator/few_images.py`)
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding

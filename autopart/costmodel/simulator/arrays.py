@@ -122,7 +122,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
     cached, outer_of_sums = caches(program, op_class)
     outer, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
-    softmax = softmax_rows(program, op_class, costs["weight"][spec])
+    softmax = softmax_rows(program, op_class, costs["weight"][spec], selects_updates)
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():

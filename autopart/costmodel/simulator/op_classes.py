@@ -137,7 +137,7 @@ def spec_costs(program: Program, selects_updates: bool) -> SpecCosts:
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
         selects=np.array([t is SELECTED for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
-        takes=np.array([_takes(*row) for row in zip(views, classes, traits, strict=True)], np.bool_),
+        takes=np.array([_takes(*row, selects_updates) for row in zip(views, classes, traits, strict=True)], np.bool_),
         passes=np.array(passes, float),
         narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_),
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
@@ -226,10 +226,11 @@ def _fuses(traits: Traits) -> bool:
             return isinstance(traits, Elementwise | Constant)
 
 
-def _takes(is_view: bool, op_class: int, traits: Traits) -> bool:
+def _takes(is_view: bool, op_class: int, traits: Traits, reads_arrays: bool) -> bool:
+    """`SpecCosts.takes`; `reads_arrays`: what is looked up has been written."""
     if is_view:
         return not (isinstance(traits, View) and traits.fence)
-    if isinstance(traits, Slicing) and traits.indexed:
+    if reads_arrays and isinstance(traits, Slicing) and traits.indexed:
         return False
     return op_class in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE)
 

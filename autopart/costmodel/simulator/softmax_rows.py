@@ -42,11 +42,11 @@ class SoftmaxRows(NamedTuple):
     largest: np.ndarray
 
 
-def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray) -> SoftmaxRows:
-    """Those of a program; `op_class` and `weight` are of its ops."""
+def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray, in_one: bool) -> SoftmaxRows:
+    """Those of a program; `op_class` and `weight` are of its ops. None unless kernels of scores go on to them (`in_one`)."""
     values, products = program.value_count, np.array([_has_batch(spec) for spec in program.specs], np.bool_)
     found = SoftmaxRows(np.zeros(values, np.bool_), np.zeros(program.op_count, np.bool_))
-    if products.any():
+    if in_one and products.any():
         made_of, row_of, row_by = np.full((3, values), -1, np.int32)
         _follow(
             program.operand_ptr, program.operands, program.result_ptr, op_class, weight, products[program.op_spec],
