@@ -12,6 +12,7 @@ from autopart.core.actions import Atomic, Propagate, Tile
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import TensorType
 from autopart.core.partitioning import Partitioning
+from autopart.costmodel.hardware.devices import device as chip
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.arrays import program_arrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL
@@ -251,7 +252,7 @@ def test_choices_that_are_states_of_random_programs_cost_no_more_than_the_states
 def test_softmax_reads_its_products_twice_and_writes_them_once_however_it_is_fused():
     start = began(*PROGRAMS["attention"], "tpu_v3")
     program = start.program
-    arrays = program_arrays(program, selects_updates=False)
+    arrays = program_arrays(program, chip("tpu_v3"))
     traffic, _ = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
     scores, weighted = (op for op in range(program.op_count) if program.spec(op).kind == "dot_general")
     largest, total = (op for op in range(program.op_count) if program.spec(op).kind == "reduce")
@@ -264,7 +265,7 @@ def test_softmax_reads_its_products_twice_and_writes_them_once_however_it_is_fus
 def test_what_an_update_may_do_in_the_kernel_of_its_gradient_is_not_read_twice():
     start = began(*PROGRAMS["perceptron"], "tpu_v3")
     program = start.program
-    arrays = program_arrays(program, selects_updates=False)
+    arrays = program_arrays(program, chip("tpu_v3"))
     traffic, _ = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
     for op in range(program.op_count):
         if program.spec(op).kind == "subtract" and program.type_of(int(program.result_ptr[op])).shape[0] != 8192:
@@ -378,7 +379,7 @@ def test_value_that_a_kernel_reads_at_once_is_read_soon_and_one_that_is_read_at_
         return soon + late
 
     start = began(fun, (f32(256, 256),) * 2, "tpu_v3")
-    arrays = program_arrays(start.program, selects_updates=False)
+    arrays = program_arrays(start.program, chip("tpu_v3"))
     soon = read_soon(arrays, regions(arrays, 8, into_matmul=True))
     products = [op for op in range(start.program.op_count) if start.program.spec(op).kind == "dot_general"]
     assert [bool(soon[int(start.program.result_ptr[op])]) for op in products] == [False, *[True] * (len(products) - 1)]

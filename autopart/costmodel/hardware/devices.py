@@ -98,6 +98,7 @@ _FIELDS = {
     "hides_latency": FLAG,
     "strided_collectives": FLAG,
     "selects_updates": FLAG,
+    "columns_together": FLAG,
     "cut_images": whole(0),
     "units_in_turn": FLAG,
     "unhidden_share": number(0),
@@ -143,6 +144,8 @@ class Device:
     selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
                        sum of products of one row with a matrix: both fuse; what is looked up it writes first, and
                        a softmax in f32 of scores in bf16 goes on in their kernel (`simulator/softmax_rows.py`)
+    columns_together   columns of a product along several dims lie side by side in a tile of the matrix unit: heads of
+                       few features; else the longest of the dims alone fills it
     cut_images         of so many images or fewer its compiler cuts each into parts around a convolution; 0: never
                        (`costmodel/simulator/few_images.py`)
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
@@ -178,6 +181,7 @@ class Device:
     hides_latency: bool = True
     strided_collectives: bool = False
     selects_updates: bool = False
+    columns_together: bool = True
     cut_images: int = 0
 
     def __post_init__(self) -> None:

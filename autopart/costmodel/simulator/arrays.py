@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autopart.core.program import Program
+from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.batch_layouts import outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
+from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.image_uses import image_uses
 from autopart.costmodel.simulator.op_classes import FREE, spec_costs
 from autopart.costmodel.simulator.room import Empty
@@ -47,7 +49,7 @@ class ProgramArrays(NamedTuple):
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`), is_largest
-             (`softmax_rows.py`)
+             (`softmax_rows.py`), between_heads (`head_copies.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
@@ -104,9 +106,9 @@ def records(**fields: np.ndarray) -> Records:
     return table
 
 
-def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
-    """Collects them; milliseconds for a training step. `selects_updates` as in `Device`."""
-    costs, spec = spec_costs(program, selects_updates)._asdict(), program.op_spec
+def program_arrays(program: Program, chip: Device) -> ProgramArrays:
+    """Collects them, for the device's compiler; milliseconds for a training step."""
+    costs, spec = spec_costs(program, chip)._asdict(), program.op_spec
     user_ptr, user = program.users
     kinds = {"program": 0, "body": BODY, "condition": BODY, "branch": BRANCH}
     carry_body = np.full(program.op_count, -1, np.int32)
@@ -122,7 +124,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
     cached, outer_of_sums = caches(program, op_class)
     outer, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
-    softmax = softmax_rows(program, op_class, costs["weight"][spec], selects_updates)
+    softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
@@ -151,6 +153,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             carry_body=carry_body,
             is_gradient=images.gradient,
             is_largest=softmax.largest,
+            between_heads=between_heads(program, op_class) & chip.selects_updates,
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         spaces=images.spaces,
@@ -218,7 +221,8 @@ class LocalArrays(NamedTuple):
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
-             elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes
+             elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
+             copied_bytes: of its result, for products of another kind (`head_copies.py`)
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
              too; padded: rows that whole images are padded to over images. Empty for a program without convolutions
@@ -259,7 +263,7 @@ USE_FIELDS = np.dtype([("use_elements", np.float64), ("of_use", np.int32), ("use
 OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
-        ("update_bytes", np.float64),
+        ("update_bytes", np.float64), ("copied_bytes", np.float64),
     ],
     align=True,
 )  # fmt: skip

@@ -216,16 +216,21 @@ def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: Leaves, valu
 
 @kernel
 def _rounds_for_products(program: ProgramArrays, leaves: Leaves, value: int) -> bool:
-    """True if only products read a value in bf16, and it is not what ends the kernel of a product."""
+    """True if only products read a value in bf16, it is not made of exponentials that are kept, and not what ends the
+    kernel of a product."""
     if program.values.element_bytes[value] >= F32_BYTES or not _only_products_read(program, value):
         return False
-    for i in range(2):
-        if 0 <= leaves.buffer[value, i] < program.values.shape[0]:
-            if program.values.exponential[leaves.buffer[value, i]]:
-                return False
+    if _is_exponential(program, leaves.buffer[value, 0]) or _is_exponential(program, leaves.buffer[value, 1]):
+        return False
     return not (
         _ends_product(program, leaves.buffer[value, 0], value) or _ends_product(program, leaves.buffer[value, 1], value)
     )
+
+
+@kernel
+def _is_exponential(program: ProgramArrays, buffer: int) -> bool:
+    """True for a buffer of exponentials that are kept in f32 (`softmax_rows.py`)."""
+    return 0 <= buffer < program.values.shape[0] and program.values.exponential[buffer]
 
 
 @kernel

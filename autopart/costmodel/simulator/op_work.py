@@ -8,7 +8,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
-from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE
 
 
@@ -20,7 +20,9 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
-        held.ops.unfilled[op] = 1.0
+        held.ops.unfilled[op], held.ops.copied_bytes[op] = 1.0, 0.0
+        if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
+            held.ops.copied_bytes[op] = held.values.native_bytes[result]
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
@@ -59,6 +61,17 @@ def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: 
             elements *= held.values.row_bytes[value] / plain
         largest = max(largest, elements)
     return largest
+
+
+@kernel
+def _fills_lanes(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
+    """True if the first dim of a value in bf16, which counts images, is whole layout tiles long."""
+    size, lanes = float(program.shape[value, 0]), lowered.layout_tile[1]
+    for axis in range(lowered.axis_sizes.shape[0]):
+        if action_of(lowered.native[value], axis) == 1:
+            size /= lowered.axis_sizes[axis]
+    narrow = program.values.element_bytes[value] < F32_BYTES
+    return narrow and lanes > 1 and program.values.rank[value] > 2 and size >= lanes and size % lanes == 0
 
 
 @kernel

@@ -19,16 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.core.op import OpSpec
-from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Matmul
 from autopart.core.program import Program
+from autopart.costmodel.simulator.head_copies import has_batch
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, EXPENSIVE, FREE, MATMUL, REDUCE
-
-
-def _has_batch(spec: OpSpec) -> bool:
-    traits = traits_of(spec)
-    return isinstance(traits, Matmul) and traits.sides is not None and bool(traits.sides(spec).batch)
 
 
 class SoftmaxRows(NamedTuple):
@@ -43,8 +36,8 @@ class SoftmaxRows(NamedTuple):
 
 
 def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray, in_one: bool) -> SoftmaxRows:
-    """Those of a program; `op_class` and `weight` are of its ops. None unless kernels of scores go on to them (`in_one`)."""
-    values, products = program.value_count, np.array([_has_batch(spec) for spec in program.specs], np.bool_)
+    """Those of a program; `op_class` and `weight` are of its ops. None are found unless `in_one`."""
+    values, products = program.value_count, np.array([has_batch(spec) for spec in program.specs], np.bool_)
     found = SoftmaxRows(np.zeros(values, np.bool_), np.zeros(program.op_count, np.bool_))
     if in_one and products.any():
         made_of, row_of, row_by = np.full((3, values), -1, np.int32)
