@@ -75,8 +75,8 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {r['pair']} | {r['compute_ms']:.1f} | {r['compute_ratio']:.2f} | {r['peak_gb']:.2f} | {r['peak_ratio']:.2f} "
-        f"| {'tuned' if r['tuned'] else ''} |"
+        f"| {r['pair']} | {r['compute_ms']:.1f} | {r['compute_ratio']:.2f} | {r['peak_gb']:.2f} "
+        f"| {r['peak_ratio']:.2f} | {'tuned' if r['tuned'] else ''} |"
         for r in rows
     ]
     return "\n".join(lines)
