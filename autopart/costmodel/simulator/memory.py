@@ -159,7 +159,7 @@ def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, buffers
         ):
             continue
         result, is_update = program.result_ptr[op], program.ops.op_class[op] == UPDATE
-        if buffers.bytes[result] == 0:
+        if buffers.bytes[result] == 0 or _reads_wider(program, graph, k, result):
             continue
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
@@ -173,6 +173,17 @@ def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, buffers
             elif buffers.bytes[buffer] == buffers.bytes[result]:
                 buffers.end[buffer] = slot[k] - 1
                 break
+
+
+@kernel
+def _reads_wider(program: ProgramArrays, graph: KernelGraph, k: int, result: int) -> bool:
+    """True if a kernel reads, in step with a result, an array of wider elements than that has."""
+    for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+        buffer = graph.reads.read_buffer[i]
+        if graph.reads.read_how[i] & STREAMED and buffer < program.values.shape[0]:
+            if program.values.element_bytes[buffer] > program.values.element_bytes[result]:
+                return True
+    return False
 
 
 @kernel
