@@ -21,7 +21,7 @@ from autopart.costmodel.simulator.batch_layouts import outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.image_uses import image_uses
-from autopart.costmodel.simulator.op_classes import FREE, spec_costs
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.sizes import size_ids
@@ -55,7 +55,8 @@ class ProgramArrays(NamedTuple):
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
-             exponential (`softmax_rows.py`)
+             exponential (`softmax_rows.py`), is_looked_up (wider than what it is computed from, element by element, and
+             written for a look-up alone)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), reads (`image_uses.py`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
@@ -169,6 +170,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_output=is_output,
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
+            is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
         ),
         uses=records(
             operands=program.operands,
@@ -194,6 +196,18 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
         spread=_spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec]),
     )
+
+
+def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.ndarray:
+    """`ProgramArrays.values.is_looked_up`."""
+    found, elements = np.zeros(program.value_count, np.bool_), program.value_shape.prod(axis=1)
+    for op in np.flatnonzero((op_class == SLICING) & ~takes).tolist():
+        value = int(program.operands[program.operand_ptr[op]])
+        maker = int(program.value_op[value])
+        read = program.operands[program.operand_ptr[maker] : program.operand_ptr[maker + 1]]
+        wider = len(read) == 1 and elements[read[0]] == elements[value]
+        found[value] = wider and program.element_bytes[read[0]] < program.element_bytes[value]
+    return found & (op_class[program.value_op] == ELEMENTWISE)
 
 
 def _spread(program: Program, idle: np.ndarray) -> np.ndarray:

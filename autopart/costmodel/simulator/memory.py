@@ -151,7 +151,8 @@ def _drop_unwritten(
 
 @kernel
 def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, buffers: Buffers) -> None:
-    """Results of elementwise ops and updates are written where an operand of the same size dies."""
+    """Results of elementwise ops and updates are written where an operand of the same size dies, unless wider elements
+    are read beside it: libtpu 0.0.51 on v5e holds gradients of scores apart from those of a softmax in f32."""
     for k in range(graph.nodes.shape[0]):
         op = graph.nodes.subject[k]
         if graph.nodes.kind[k] != KERNEL or (
@@ -180,9 +181,10 @@ def _reads_wider(program: ProgramArrays, graph: KernelGraph, k: int, result: int
     """True if a kernel reads, in step with a result, an array of wider elements than that has."""
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         buffer = graph.reads.read_buffer[i]
-        if graph.reads.read_how[i] & STREAMED and buffer < program.values.shape[0]:
-            if program.values.element_bytes[buffer] > program.values.element_bytes[result]:
-                return True
+        if not graph.reads.read_how[i] & STREAMED or buffer >= program.values.shape[0]:
+            continue
+        if program.values.element_bytes[buffer] > program.values.element_bytes[result]:
+            return True
     return False
 
 
