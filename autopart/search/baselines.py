@@ -42,6 +42,7 @@ FULL = 0.8
 """Where whole state fills a device's memory to this share, state in parts is tried first."""
 
 DATA, MATRICES, PARAMETERS, OPTIMIZER_STATE = ("DP", "Edges"), "Megatron", "ZeRO3", "ZeRO2"
+LARGE_PARAMETERS = "ZeRO3Large"
 
 SHARDED_LOOPS = Named("ShardedLoops", (Decision("shard_loops", 0, -1, ""),), (), stores=True)
 """Comes after what stores state in parts."""
@@ -131,14 +132,15 @@ class Rounds:
         self._cost((roles, ()) for roles in fresh[:MOST_PRODUCTS])
 
     def stored(self) -> None:
-        """State in parts: over all axes without weights on them, over one of them, over all; optimizer state alone."""
+        """State in parts: over all axes without weights on them, over one of them, over all; of large arrays alone; and
+        optimizer state alone."""
         fastest = sorted(self._costed, key=lambda r: self._costed[r].cost.step_s)[:FASTEST]
         best = sorted(self._costed, key=lambda r: self._costed[r].cost.rank)[:BEST]
         everywhere = range(len(self._axes))
         rows: list[tuple[Roles, tuple[Named, ...]]] = []
         for roles in dict.fromkeys([*best, *fastest]):
             free = self._free(roles)
-            rows += [(roles, self._shards(kind, free)) for kind in (PARAMETERS, OPTIMIZER_STATE)]
+            rows += [(roles, self._shards(kind, free)) for kind in (PARAMETERS, LARGE_PARAMETERS, OPTIMIZER_STATE)]
             rows += [(roles, self._shards(PARAMETERS, [axis])) for axis in free]
             rows.append((roles, self._shards(PARAMETERS, everywhere)))
         self._cost(rows)

@@ -193,10 +193,36 @@ def graph_attention():
     return trained(loss, params, f32(4096, 256), i32(65536), i32(65536))
 
 
+def convolutions():
+    """Images through convolutions, then rows through dense layers that have nearly all of the weights."""
+    params = {"conv": f32(3, 3, 8, 8), "dense": f32(2048, 1024), "out": f32(1024, 128)}
+
+    def loss(p, x, y):
+        x = jax.nn.relu(
+            jax.lax.conv_general_dilated(x, p["conv"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        )
+        x = jax.nn.relu(x.reshape(x.shape[0], -1) @ p["dense"])
+        return ((x @ p["out"] - y) ** 2).sum()
+
+    return trained(loss, params, f32(256, 16, 16, 8), f32(256, 128))
+
+
+def recommender():
+    """Few rows of large tables, and a small perceptron."""
+    params = {"users": f32(100_000, 64), "items": f32(100_000, 64), "w1": f32(128, 256), "w2": f32(256, 1)}
+
+    def loss(p, users, items, clicked):
+        x = jnp.concatenate([p["users"][users], p["items"][items]], 1)
+        return ((jax.nn.relu(x @ p["w1"]) @ p["w2"] - clicked) ** 2).sum()
+
+    return trained(loss, params, i32(4096), i32(4096), f32(4096, 1))
+
+
 PROGRAMS: dict[str, Callable] = {
     f.__name__: f
     for f in (
         perceptron, inference, two_towers, gated, routed, graph, graph_attention, cached, stacked, rollout, adapters,
+        convolutions, recommender,
     )
 }  # fmt: skip
 

@@ -38,6 +38,8 @@ DATA = {
     "stacked": {"data0": 0},
     "rollout": {"env": 0},
     "adapters": {"data2": 0, "data3": 0},
+    "convolutions": {"data0": 0, "data1": 0},
+    "recommender": {"data0": 0, "data1": 0, "data2": 0},
 }
 
 
@@ -108,6 +110,33 @@ def test_experts_are_a_dim_that_a_matmul_runs_over_as_over_a_batch():
     found = parameters(tiles("routed", "Experts"))
     assert (found["up"], found["down"]) == (0, 0)
     assert all(tiles(name, "Experts") == {} for name in ("perceptron", "gated", "stacked"))
+
+
+def test_large_weights_are_dense_layers_behind_convolutions_and_tables_by_their_rows():
+    found = tiles("convolutions", "LargeWeights")
+    assert parameters(found) == {"dense": 1, "out": 0}
+    assert (found["data0"], found["data1"]) == (0, 0)
+    found = tiles("recommender", "LargeWeights")
+    assert parameters(found) == {"users": 0, "items": 0}
+    assert (found["data0"], found["data1"], found["data2"]) == (0, 0, 0)
+
+
+def test_experts_are_divided_over_the_axis_of_the_batch_too():
+    found = tiles("routed", "GShard")
+    weights = parameters(found)
+    assert (weights["up"], weights["down"]) == (0, 0)
+    assert (found["data0"], found["data1"]) == (0, 0)
+    assert all(tiles(name, "GShard") == {} for name in ("perceptron", "gated", "stacked"))
+
+
+def test_large_arrays_alone_are_stored_in_parts():
+    found = parameters(tiles("convolutions", "ZeRO3Large"))
+    assert found == {"dense": 0}
+    assert tiles("graph", "ZeRO3Large") == {}
+
+
+def test_no_weight_is_large_where_more_would_move():
+    assert all(tiles(name, "LargeWeights") == {} for name in ("perceptron", "stacked", "graph"))
 
 
 @pytest.mark.parametrize("kind", ["ZeRO2", "ZeRO3"])

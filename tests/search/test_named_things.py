@@ -133,7 +133,7 @@ class Zero(NamedSchedule):
 def test_named_schedules_have_names():
     assert list(NAMED_SCHEDULES) == [
         "DP", "Others", "Edges", "Nodes", "Graph", "Context", "Spatial", "Experts", "Megatron", "MegatronVocab",
-        "MegatronSP", "ZeRO2", "ZeRO3",
+        "MegatronSP", "LargeWeights", "GShard", "ZeRO2", "ZeRO3", "ZeRO3Large",
     ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ Parameters and optimizer state are then stored in parts; a parameter is gathered
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,17 +28,20 @@ if TYPE_CHECKING:
 @register_decision_kind("zero3")
 @dataclass(frozen=True)
 class Zero3(DecisionKind):
-    """See the module. `target` and `dim` say nothing."""
+    """See the module. `target` is how many elements an array has at least; `dim` says nothing."""
 
     goes_by_groups = True
 
     def apply(self, facts: ProgramFacts, partitioning: Partitioning, decision: Decision) -> list[Action]:
         """See `DecisionKind.apply`."""
-        return store_each(facts, partitioning, facts.updated, decision.axis)
+        shapes = [facts.program.type_of(v).shape for v in facts.updated.tolist()]
+        is_large = np.array([math.prod(shape) >= decision.target for shape in shapes], np.bool_)
+        return store_each(facts, partitioning, facts.updated[is_large], decision.axis)
 
     def describe(self, facts: ProgramFacts, decision: Decision) -> str:
         """See `DecisionKind.describe`."""
-        return f"tile<every updated array, first divisible dim, {decision.axis}>"
+        size = f" of {decision.target:,} elements or more" if decision.target else ""
+        return f"tile<every updated array{size}, first divisible dim, {decision.axis}>"
 
     def options(self, space: DecisionSpace, partitioning: Partitioning, axes: Sequence[str]) -> list[Option]:
         """One per axis along which some updated array is undecided."""

@@ -28,10 +28,11 @@ class ExpertParallelism(NamedSchedule):
     def decisions(self, space: DecisionSpace) -> Iterator[Named]:
         """See `NamedSchedule`."""
         for axis in space.axes:
-            yield Named(f"Experts({axis})", _experts(space, axis), (axis,))
+            yield Named(f"Experts({axis})", experts(space, axis), (axis,))
 
 
-def _experts(space: DecisionSpace, axis: str) -> Decisions:
+def experts(space: DecisionSpace, axis: str) -> Decisions:
+    """The dims of experts of weights; none where there are none."""
     found: list[Decision] = []
     whole = weights(space, Inputs.of(space, axis))
     with scratch(space) as partitioning:

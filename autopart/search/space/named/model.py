@@ -13,7 +13,7 @@ may stand beside `up`, and keys may be shared by heads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from autopart.core.partitioning import Partitioning
@@ -73,30 +73,39 @@ class MegatronSequence(NamedSchedule):
 
 def matrices(space: DecisionSpace, axis: str, *, tables: bool) -> Decisions:
     """The best dim of each weight, those that divide most per byte of sums first; `tables`: embeddings too."""
+    return best_dims(space, [p for p in weight_probes(space, axis) if tables or not _is_table(space, p)])
+
+
+def weight_probes(space: DecisionSpace, axis: str) -> list[Probe]:
+    """Probes of weights along the axis, those that divide most per byte of sums first; tables by whole rows."""
     whole = weights(space, Inputs.of(space, axis))
     on_axis = (p for p in space.probes if p.decision.axis == axis)
-    probes = [p for p in on_axis if whole.issuperset(space.values(p.decision).tolist())]
-    probes.sort(key=_worth, reverse=True)
+    found = [p for p in on_axis if whole.issuperset(space.values(p.decision).tolist()) and not _cuts_rows(space, p)]
+    return sorted(found, key=_worth, reverse=True)
+
+
+def best_dims(space: DecisionSpace, probes: Iterable[Probe]) -> Decisions:
+    """Of probes of weights, in their order, the decisions that do beside those before them what they do alone."""
     found: list[Decision] = []
     with scratch(space) as partitioning:
         for probe in probes:
-            if (tables or not _is_table(space, probe)) and _applied_whole(space, partitioning, probe):
+            if _applied_whole(space, partitioning, probe):
                 found.append(probe.decision)
     return tuple(found)
 
 
 def _applied_whole(space: DecisionSpace, partitioning: Partitioning, probe: Probe) -> bool:
     """Applies a decision if it then does what it did alone: features are none beside hidden dims."""
-    mark, divided = partitioning.mark(), _divided(space, partitioning, probe.decision.axis)
+    mark, before = partitioning.mark(), divided(space, partitioning, probe.decision.axis)
     space.apply(partitioning, probe.decision)
-    gained = _divided(space, partitioning, probe.decision.axis) - divided
+    gained = divided(space, partitioning, probe.decision.axis) - before
     if gained >= INDEPENDENT * (probe.tiled + probe.ended + probe.summed) > 0:
         return True
     partitioning.undo(mark)
     return False
 
 
-def _divided(space: DecisionSpace, partitioning: Partitioning, axis: str) -> float:
+def divided(space: DecisionSpace, partitioning: Partitioning, axis: str) -> float:
     """The share of the flop in ops with a loop over the axis."""
     return float(space.facts.flop[partitioning.state.mapping[:, partitioning.mesh.index(axis)] >= 0].sum())
 
@@ -107,6 +116,12 @@ def _worth(probe: Probe) -> float:
 
 def _is_table(space: DecisionSpace, probe: Probe) -> bool:
     return bool(space.facts.looked_up[space.values(probe.decision)[0]])
+
+
+def _cuts_rows(space: DecisionSpace, probe: Probe) -> bool:
+    """True if a table's rows would be cut: a TPU pads parts of rows to 128 numbers each."""
+    last = space.program.value_rank[space.values(probe.decision)[0]] - 1
+    return _is_table(space, probe) and probe.decision.dim == last
 
 
 def _sums(space: DecisionSpace, matrices: Decisions, axis: str) -> Decisions:
