@@ -143,6 +143,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         around_matmul=XLA_TPU,
         strided_collectives=True,
         selects_updates=True,
+        columns_together=False,
         cut_images=7,
         units_in_turn=True,
         unhidden_share=0.1,

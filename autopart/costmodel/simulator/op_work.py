@@ -8,7 +8,8 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
-from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.head_copies import COPIED_BYTES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE
 
 
@@ -22,7 +23,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
         held.ops.unfilled[op], held.ops.copied_bytes[op] = 1.0, 0.0
         if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
-            held.ops.copied_bytes[op] = held.values.native_bytes[result]
+            held.ops.copied_bytes[op] = COPIED_BYTES * held.values.native_elements[result]
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
@@ -65,13 +66,12 @@ def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: 
 
 @kernel
 def _fills_lanes(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
-    """True if the first dim of a value in bf16, which counts images, is whole layout tiles long."""
+    """True if the first dim of a value, which counts images, is whole layout tiles long."""
     size, lanes = float(program.shape[value, 0]), lowered.layout_tile[1]
     for axis in range(lowered.axis_sizes.shape[0]):
         if action_of(lowered.native[value], axis) == 1:
             size /= lowered.axis_sizes[axis]
-    narrow = program.values.element_bytes[value] < F32_BYTES
-    return narrow and lanes > 1 and program.values.rank[value] > 2 and size >= lanes and size % lanes == 0
+    return lanes > 1 and program.values.rank[value] > 2 and size >= lanes and size % lanes == 0
 
 
 @kernel

@@ -20,7 +20,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.program import Program
-from autopart.costmodel.simulator.head_copies import has_batch
+from autopart.costmodel.simulator.head_copies import batch_dims
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, EXPENSIVE, FREE, MATMUL, REDUCE
 
 
@@ -37,7 +37,7 @@ class SoftmaxRows(NamedTuple):
 
 def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray, in_one: bool) -> SoftmaxRows:
     """Those of a program; `op_class` and `weight` are of its ops. None are found unless `in_one`."""
-    values, products = program.value_count, np.array([has_batch(spec) for spec in program.specs], np.bool_)
+    values, products = program.value_count, np.array([batch_dims(spec) > 0 for spec in program.specs])
     found = SoftmaxRows(np.zeros(values, np.bool_), np.zeros(program.op_count, np.bool_))
     if in_one and products.any():
         made_of, row_of, row_by = np.full((3, values), -1, np.int32)
