@@ -7,8 +7,8 @@
     5  the best of these, where loops hold whole what is in parts           ...+ShardedLoops
 
 For k axes with n schedules each there are (n+1)^k combinations, times the ways to store state. What is slower on an
-axis than `KEPT` others is combined no further (dominance), and combinations that come to one state are one: about 25
-are costed for two axes and 45 for three, never more than `MOST`. A budget that ends earlier ends with the likeliest.
+axis than `KEPT` others is combined no further (dominance), and combinations that come to one state are one: about 30
+are costed for two axes and 50 for three, never more than `MOST`. A budget that ends earlier ends with the likeliest.
 """
 
 from __future__ import annotations

@@ -194,13 +194,16 @@ def graph_attention():
 
 
 def convolutions():
-    """Images through convolutions, then rows through dense layers that have nearly all of the weights."""
-    params = {"conv": f32(3, 3, 8, 8), "dense": f32(2048, 1024), "out": f32(1024, 128)}
+    """Images through convolutions, one of each channel by itself, then rows through dense layers, which are large."""
+    params = {"conv": f32(3, 3, 8, 8), "depthwise": f32(3, 3, 1, 8), "dense": f32(2048, 1024), "out": f32(1024, 128)}
 
     def loss(p, x, y):
-        x = jax.nn.relu(
-            jax.lax.conv_general_dilated(x, p["conv"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-        )
+        order = ("NHWC", "HWIO", "NHWC")
+        for name, groups in (("conv", 1), ("depthwise", 8)):
+            x = jax.lax.conv_general_dilated(
+                x, p[name], (1, 1), "SAME", dimension_numbers=order, feature_group_count=groups
+            )
+            x = jax.nn.relu(x)
         x = jax.nn.relu(x.reshape(x.shape[0], -1) @ p["dense"])
         return ((x @ p["out"] - y) ** 2).sum()
 

@@ -109,7 +109,7 @@ def test_context_parallelism_tiles_the_sequence_and_no_weight():
 def test_experts_are_a_dim_that_a_matmul_runs_over_as_over_a_batch():
     found = parameters(tiles("routed", "Experts"))
     assert (found["up"], found["down"]) == (0, 0)
-    assert all(tiles(name, "Experts") == {} for name in ("perceptron", "gated", "stacked"))
+    assert all(tiles(name, "Experts") == {} for name in ("perceptron", "gated", "stacked", "convolutions"))
 
 
 def test_large_weights_are_dense_layers_behind_convolutions_and_tables_by_their_rows():

@@ -2,7 +2,8 @@
 
     dot_general  tokens[e,c,d] . up[e,d,f] -> hidden[e,c,f]      e is a batch dim of both: a dim of experts
 
-A dim of a weight is one of experts if the matmul that reads the weight runs over it as over a batch.
+A dim of a weight is one of experts if the matmul that reads the weight runs over it as over a batch. Convolutions of
+each channel by itself do so too, and have none.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass
 
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import WHOLE
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Matmul
 from autopart.core.partitioning import Partitioning
-from autopart.costmodel.simulator.op_classes import is_matrix_op
+from autopart.core.program import Program
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
 from autopart.search.space.named.inputs import Inputs, scratch, weights
@@ -66,13 +69,17 @@ def _is_batch_of_matmul(space: DecisionSpace, partitioning: Partitioning, decisi
 
 
 def _readers(space: DecisionSpace, value: int) -> list[int]:
-    """Matrix ops that read the value, directly or through one op of one operand."""
+    """Matmuls that read the value, directly or through one op of one operand."""
     program = space.program
     pointer, user = program.users
     direct = program.use_op[user[pointer[value] : pointer[value + 1]]].tolist()
     behind: list[int] = []
     for op in direct:
-        if not is_matrix_op(program.spec(op)) and len(program.operands_of(op)) == 1:
+        if not _is_matmul(program, op) and len(program.operands_of(op)) == 1:
             for result in program.results_of(op):
                 behind += program.use_op[user[pointer[result] : pointer[result + 1]]].tolist()
-    return [op for op in (*direct, *behind) if is_matrix_op(program.spec(op))]
+    return [op for op in (*direct, *behind) if _is_matmul(program, op)]
+
+
+def _is_matmul(program: Program, op: int) -> bool:
+    return isinstance(traits_of(program.spec(op)), Matmul)
