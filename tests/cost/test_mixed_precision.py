@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import jax
 import jax.numpy as jnp
 import pytest
 
+from experiments.mixed_precision.__main__ import COMPILER, NEAR, row
+from experiments.mixed_precision.programs import pairs
 from tests.cost.programs import f32, nodes_of, simulated
 
 TOKENS, HEADS, FEATURES = 1024, 4, 64
@@ -97,3 +101,13 @@ def test_columns_of_heads_fill_tiles_together_on_v5e_and_each_alone_on_v3():
 
     assert ratio("tpu_v5e") == pytest.approx(1.0, rel=0.02)
     assert ratio("tpu_v3") == pytest.approx(2.0, rel=0.1)
+
+
+KEPT = json.loads(COMPILER.read_text())
+
+
+@pytest.mark.parametrize("pair", [pair for pair in pairs() if pair.name in KEPT], ids=lambda pair: pair.name)
+def test_models_in_bf16_take_about_what_the_compiler_says(pair):
+    found = row(pair, KEPT[pair.name])
+    assert NEAR[0] <= found["compute_ratio"] <= NEAR[1]
+    assert 0.85 <= found["peak_ratio"] <= 1.4
