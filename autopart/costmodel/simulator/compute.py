@@ -8,6 +8,9 @@ Bytes are those that pass HBM. What was touched a short while ago is still on th
 assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, and a result all of whose reads
 are free is never written out. Kernels joined by `multi_output.py` launch once and read what they share once.
 
+What a turn of a loop reads whole is still there from the turn before, where all that a turn touches fits on the chip
+(`held_loops.py`): the weights of an LSTM pass HBM once a loop.
+
 Where the vector unit is fed at HBM's rate (`Device.fed_at_hbm_rate`), a kernel takes more:
 
     reads on the chip   as long as from HBM, without matrix work
@@ -38,6 +41,7 @@ from autopart.costmodel.hardware.devices import (
 )
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.head_copies import PASSES
+from autopart.costmodel.simulator.held_loops import turns_on_chip
 from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, STREAMED, KernelGraph
 from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
@@ -101,6 +105,7 @@ def kernel_seconds(
     buffers: Buffers,
     row: np.ndarray,
     times: np.ndarray,
+    held: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -112,9 +117,13 @@ def kernel_seconds(
     times[k]   how many such nodes run there, with those that are left out: all that they touch is on chip after it
     cache      a row per buffer, of those that nodes read or write; `written_by` is -1 then for what is, or at some time
                has to be, in HBM
+    held       scratch: see `turns_on_chip`
     """
     _begin(program, graph, plain, buffers, nodes, cache)
-    _count_bytes(program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], times, nodes, cache)
+    turns_on_chip(program, graph, buffers.bytes, row[ON_CHIP], cache, held)
+    _count_bytes(
+        program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], times, held, nodes, cache
+    )
     _rooflines(local, graph, leader, nodes, row)
 
 
@@ -183,6 +192,7 @@ def _count_bytes(
     taken_bytes: np.ndarray,
     on_chip_bytes: float,
     times: np.ndarray,
+    held: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -220,8 +230,12 @@ def _count_bytes(
                 continue
             cache.seen[buffer] = head
             if now - cache.touched_at[buffer] + whole > on_chip_bytes:
-                nodes.hbm[head] += taken
-                nodes.largest[head] = max(nodes.largest[head], taken)
+                turns, again = held[graph.nodes.scope[k]], 0.0
+                if turns > 0 and taken >= _whole_bytes(local, buffer):
+                    again = taken * (1.0 - 1.0 / turns)
+                nodes.on_chip[head] += again
+                nodes.hbm[head] += taken - again
+                nodes.largest[head] = max(nodes.largest[head], taken - again)
                 maker = cache.written_by[buffer]
                 if maker >= 0:
                     nodes.hbm[maker] += whole
@@ -265,6 +279,13 @@ def _count_bytes(
                 if cache.plain[value] > BESIDE_SHARE * on_chip_bytes:
                     nodes.hbm[cache.written_by[value]] += cache.plain[value]
                 cache.written_by[value] = -1
+
+
+@kernel
+def _whole_bytes(local: LocalArrays, buffer: int) -> float:
+    """Bytes of a buffer, be it an argument or not."""
+    values = local.values.shape[0]
+    return local.values.settled_bytes[buffer] if buffer < values else local.moves.moved_bytes[buffer - values]
 
 
 @kernel

@@ -13,6 +13,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.held_loops import CARRIED_SHARE
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
     KERNEL,
@@ -24,10 +25,6 @@ from autopart.costmodel.simulator.kernel_graph import (
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, UPDATE
 from autopart.costmodel.simulator.slots import before
-
-CARRIED_SHARE = 0.75
-"""What a loop holds throughout takes at most this share of the memory on the chip: libtpu 0.0.51 on v5e leaves three
-caches of 32 MiB there, or one beside a table of 62 MiB, one of 64 MiB, and none of the next."""
 
 
 @kernel

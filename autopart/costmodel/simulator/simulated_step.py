@@ -128,6 +128,7 @@ class Scratch(NamedTuple):
     structure, maker, reader, plain, marked, also, cache           per buffer
     planned, order, joined, saved_s, copied, traffic, times, transposed   per node
     gathered            per output
+    held                per scope
     """
 
     ends: np.ndarray
@@ -148,10 +149,11 @@ class Scratch(NamedTuple):
     times: np.ndarray
     transposed: np.ndarray
     gathered: np.ndarray
+    held: np.ndarray
     batches: Batches
 
     @staticmethod
-    def empty(nodes: int, buffers: int, ops: int, outputs: int, kinds: int, empty: Empty) -> Scratch:
+    def empty(nodes: int, buffers: int, ops: int, outputs: int, scopes: int, kinds: int, empty: Empty) -> Scratch:
         """Room for a step; `kinds` as many as there are kinds of reductions that may be combined."""
         by_buffer, marks = empty((4, buffers), np.int32), empty((2, buffers), np.bool_)
         by_node, bytes_of, by_kind = (
@@ -170,7 +172,8 @@ class Scratch(NamedTuple):
             marked=marks[0], also=marks[1], cache=empty(buffers, BUFFER_FIELDS),
             planned=by_node[2], order=by_node[3], joined=by_node[4],
             saved_s=bytes_of[0], copied=bytes_of[1], traffic=bytes_of[2], times=bytes_of[3],
-            transposed=empty(nodes, np.bool_), gathered=empty(outputs, np.bool_), batches=batches,
+            transposed=empty(nodes, np.bool_), gathered=empty(outputs, np.bool_), held=empty(scopes),
+            batches=batches,
         )  # fmt: skip
 
 
@@ -240,7 +243,7 @@ def run_step(
     times_there(left_out, program, graph, moves.def_values, step.slot, scratch.maker, scratch.times)
     kernel_seconds(
         program, local, graph, scratch.order, step.slot, leader, scratch.copied, plain, buffers, device.row,
-        scratch.times, step.timed, scratch.cache,
+        scratch.times, scratch.held, step.timed, scratch.cache,
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:

@@ -212,7 +212,7 @@ class Simulator:
         )
         nodes, buffers, outputs = len(graph.nodes), len(held.home), len(program.outputs)
         step = Step.empty(nodes, buffers, len(program.ops), outputs, empty)
-        scratch = Scratch.empty(nodes, buffers, len(program.ops), outputs, known.kinds, empty)
+        scratch = Scratch.empty(nodes, buffers, len(program.ops), outputs, len(program.scopes), known.kinds, empty)
         moves = Moves(node_rows, known.figures, narrow, local.at_def, self._own_seconds(held, graph))
         if not device.hides_latency:
             begin_by_memory(program, held, graph, self._device, scratch, step)

@@ -1,0 +1,68 @@
+"""Loops whose turns keep on the chip what the next turn reads.
+
+    while                       once:  %w, bf16[1024, 4096], is brought to the chip
+      %y = dot %h %w            each turn reads %w there
+      %s' = add %s %g           %s, which the loop carries, stays there too
+      %x = slice %xs[turn]      another part each turn: from HBM
+
+A turn does so if all that it reads and writes takes at most `CARRIED_SHARE` of the memory on the chip. Of what it reads
+in parts only a part counts, and of what it writes in place what it reads. Loops with loops or branches inside are left
+out. Forward on v5e with libtpu 0.0.51, an LSTM of 512 takes 0.79 of the compiler's seconds so (2.25 without), one of
+1280 0.75 (3.37), a GRU of 768 0.71 (1.97), all in bf16, and a GRU of 512 in f32 1.77 (3.50).
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.costmodel.simulator.arrays import BODY, ProgramArrays, Records
+from autopart.costmodel.simulator.kernel_graph import OVERWRITTEN, KernelGraph
+
+CARRIED_SHARE = 0.75
+"""What a loop holds throughout takes at most this share of the memory on the chip: libtpu 0.0.51 on v5e leaves three
+caches of 32 MiB there, or one beside a table of 62 MiB, one of 64 MiB, and none of the next."""
+
+
+@kernel
+def turns_on_chip(
+    program: ProgramArrays,
+    graph: KernelGraph,
+    taken_bytes: np.ndarray,
+    on_chip_bytes: float,
+    cache: Records,
+    held: np.ndarray,
+) -> None:
+    """Fills in held[scope]: how many turns a loop has that leaves what they read on the chip; 0 for other scopes.
+
+    taken_bytes[b]   of buffer b, 0 where it is written into another's memory
+    cache            `seen` is scratch, -1 before and after
+    """
+    scopes = program.scopes
+    for scope in range(held.shape[0]):
+        held[scope] = 0.0
+    for k in range(graph.nodes.shape[0]):
+        scope = graph.nodes.scope[k]
+        if scopes.scope_kind[scope] == BODY:
+            for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+                buffer = graph.reads.read_buffer[i]
+                if cache.seen[buffer] != scope and not graph.reads.read_how[i] & OVERWRITTEN:
+                    held[scope] += graph.reads.read_bytes[i]
+                    cache.seen[buffer] = scope
+            for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+                buffer = graph.write_buffer[i]
+                held[scope] += taken_bytes[buffer]
+                if taken_bytes[buffer] > 0:
+                    cache.seen[buffer] = scope
+    for k in range(graph.nodes.shape[0]):
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            cache.seen[graph.reads.read_buffer[i]] = -1
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            cache.seen[graph.write_buffer[i]] = -1
+    for scope in range(held.shape[0]):
+        fits = scopes.scope_kind[scope] == BODY and held[scope] <= CARRIED_SHARE * on_chip_bytes
+        held[scope] = scopes.scope_trips[scope] if fits else 0.0
+    for scope in range(1, held.shape[0]):
+        held[scopes.scope_parent[scope]] = 0.0
