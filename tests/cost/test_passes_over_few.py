@@ -92,7 +92,8 @@ def able_by_all(state: Built) -> np.ndarray:
             elif ops["op_class"][reader] in (MATMUL, CONV):
                 ok = ok and (state.into_matmul or program.values["is_splat"][value])
             else:
-                ok = ok and ops["takes"][reader]
+                is_index = ops["op_class"][reader] == SLICING and use > program.operand_ptr[reader]
+                ok = ok and (ops["takes"][reader] or is_index or program.values["is_looked_up"][value])
         able[value] = ok
     return able
 
