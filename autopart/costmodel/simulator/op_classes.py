@@ -86,7 +86,7 @@ class SpecCosts(NamedTuple):
     is_constant       made inside its consumers
     selects           an update that is compiled as a select
     fuses             may be computed inside a consumer
-    takes             computes fusible operands inside itself; of a view, whether its readers do
+    takes             computes fusible operands inside itself (a look-up: its indices at least); a view: its readers do
     passes            how often the matrix unit runs through an f32 product
     narrows           reads f32 as bf16
     turns             moves another dim into the minor place
@@ -228,7 +228,7 @@ def _fuses(traits: Traits) -> bool:
 
 
 def _takes(is_view: bool, op_class: int, traits: Traits, reads_arrays: bool) -> bool:
-    """`SpecCosts.takes`; `reads_arrays`: what is looked up has been written."""
+    """`SpecCosts.takes`; `reads_arrays`: what rows are looked up in has been written."""
     if is_view:
         return not (isinstance(traits, View) and traits.fence)
     if reads_arrays and isinstance(traits, Slicing) and traits.indexed:
