@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,6 +29,9 @@ from autopart.costmodel.simulator.sizes import held_elements
 from autopart.spmd.redistribution import Step
 from autopart.spmd.redistribution.local_copies import Held, local_copies
 from autopart.spmd.redistribution.stretch_step import StretchStep
+
+PADS_ALIKE = 1.1
+"""A layout in which an array takes up to so many times the least memory may be the compiler's choice."""
 
 
 class StepSeconds(NamedTuple):
@@ -148,8 +150,8 @@ def gather_granules(shape: tuple[int, ...], layout_tile: tuple[int, int]) -> tup
 def scatter_granules(shape: tuple[int, ...], layout_tile: tuple[int, int]) -> tuple[float, ...]:
     """What the shards of a reduce_scatter must be multiples of, by dim, in the layout that pads the array least.
 
-    Any two dims may be the rows and columns of layout tiles; of layouts that pad alike, the one that suits a dim. An
-    array of one dim has no rows to scatter.
+    Any two dims may be the rows and columns of layout tiles; of layouts that pad nearly alike, the one that suits a
+    dim. An array of one dim has no rows to scatter.
 
     >>> scatter_granules((3, 3, 640, 1280), (8, 128))
     (1.0, 1.0, 8.0, 8.0)
@@ -163,13 +165,13 @@ def scatter_granules(shape: tuple[int, ...], layout_tile: tuple[int, int]) -> tu
     if len(dims) < 2:
         return (math.inf,) * len(shape)
     layouts = {(r, c): _padding(shape[r], rows) * _padding(shape[c], minor) for r, c in itertools.permutations(dims, 2)}
-    best = [layout for layout, padding in layouts.items() if padding == min(layouts.values())]
+    best = [layout for layout, padding in layouts.items() if padding <= PADS_ALIKE * min(layouts.values())]
     return tuple(min({r: float(rows), c: float(minor)}.get(d, 1.0) for r, c in best) for d in range(len(shape)))
 
 
-def _padding(size: int, granule: int) -> Fraction:
+def _padding(size: int, granule: int) -> float:
     """By what a dim grows if it is filled up to a multiple of `granule`."""
-    return Fraction(math.ceil(size / granule) * granule, size)
+    return math.ceil(size / granule) * granule / size
 
 
 def shards_of(step: Step) -> dict[int, int]:
