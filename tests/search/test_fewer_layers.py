@@ -26,6 +26,8 @@ from autopart.search.space.decisions import DECISION_KINDS, Decision, DecisionKi
 from autopart.search.space.named_schedules import Named, NamedSchedule, found_schedules
 from autopart.search.space.several_axes import combined
 from autopart.spmd.device_local import LoweringOptions
+from experiments.automatic.cases import traced
+from experiments.models import gns
 from experiments.search_quality.programs import MESHES as LARGE
 from experiments.search_quality.programs import programs
 from tests.search.steps import decoder
@@ -97,6 +99,17 @@ def test_layers_that_stay_on_the_chip_are_simulated_all():
     with simulated() as lengths:
         assert short.cost(reached) == state.cost
     assert lengths == [short.whole.fewer.program.op_count, task.partitioning.program.op_count]
+
+
+def test_steps_of_a_graph_network_are_left_out_though_all_read_at_the_same_indices():
+    small = dataclasses.replace(gns.Config(), steps=16, mlp_layers=2, hidden=128, latent=64)
+    short = Evaluator(task_of(traced(gns, small), MESHES[0]))._fewer
+    assert short is not None
+    reached = short.reach(())
+    assert reached is not None
+    with simulated() as lengths:
+        short.cost(reached)
+    assert lengths == [short.whole.fewer.program.op_count]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from autopart.core.actions import Atomic, Propagate, Tile
 from autopart.core.layout import LAST_TILE
 from autopart.core.op import TensorType
 from autopart.core.partitioning import Partitioning
+from autopart.costmodel.hardware.devices import device as chip
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.arrays import program_arrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL
@@ -52,6 +53,22 @@ def layer(params, x):
         return ((h + jax.nn.gelu(normal(h, p["g"]) @ p["up"]) @ p["down"]) ** 2).mean()
 
     return jax.tree.map(lambda p, g: p - 1e-3 * g / (jnp.sqrt(g * g) + 1e-8), params, jax.grad(loss)(params))
+
+
+def mixed(params, x, labels):
+    """Attention and a loss in bf16, their softmaxes in f32, backwards too; a table and labels that are looked up."""
+
+    def loss(p):
+        h = p["table"].astype(jnp.bfloat16)[x]
+        q, k, v = (jnp.einsum("btd,dnh->btnh", h, p[n].astype(jnp.bfloat16)) for n in "qkv")
+        scores = jnp.einsum("bqnh,bknh->bnqk", q, k).astype(jnp.float32) * 0.25
+        weights = jax.nn.softmax(jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -1e9))
+        made = jnp.einsum("bnqk,bknh->bqnh", weights.astype(jnp.bfloat16), v)
+        h = h + jnp.einsum("bqnh,nhd->bqd", made, p["o"].astype(jnp.bfloat16))
+        logits = (h @ p["table"].astype(jnp.bfloat16).T).astype(jnp.float32)
+        return (jax.nn.logsumexp(logits, -1) - jnp.take_along_axis(logits, labels[..., None], -1)[..., 0]).mean()
+
+    return jax.tree.map(lambda p, g: p - 1e-3 * g, params, jax.grad(loss)(params))
 
 
 def scanned(x, weights):
@@ -99,6 +116,9 @@ def query(token, keys, values, new):
 LAYER = {name: f32(128, 8, 16) for name in "qkv"} | {"o": f32(8, 16, 128), "g": f32(128)}
 LAYER |= {"up": f32(128, 512), "down": f32(512, 128)}
 
+MIXED = {name: f32(128, 8, 16) for name in "qkv"} | {"o": f32(8, 16, 128), "table": f32(1024, 128)}
+TOKENS = jax.ShapeDtypeStruct((16, 512), jnp.int32)
+
 WINDOWED = (f32(8, 32, 32, 64), f32(3, 3, 64, 64), f32(3, 3, 64, 128))
 
 PROGRAMS = {name: (small.fun, small.args) for name, small in SMALL.items()} | WALKED
@@ -108,6 +128,7 @@ PROGRAMS |= {
         layer,
         jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, "bfloat16"), (LAYER, f32(16, 256, 128))),
     ),
+    "mixed": (mixed, (MIXED, TOKENS, TOKENS)),
     "scanned": (scanned, (f32(512, 256), f32(4, 256, 256))),
     "windows": (windows, WINDOWED),
     "windows_backwards": (
@@ -185,6 +206,7 @@ PROMPT = (
     "normalise",
     "layer",
     "layer_bf16",
+    "mixed",
     "scanned",
     "residual",
     "windows",
@@ -230,7 +252,7 @@ def test_choices_that_are_states_of_random_programs_cost_no_more_than_the_states
 def test_softmax_reads_its_products_twice_and_writes_them_once_however_it_is_fused():
     start = began(*PROGRAMS["attention"], "tpu_v3")
     program = start.program
-    arrays = program_arrays(program, selects_updates=False)
+    arrays = program_arrays(program, chip("tpu_v3"))
     traffic, _ = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
     scores, weighted = (op for op in range(program.op_count) if program.spec(op).kind == "dot_general")
     largest, total = (op for op in range(program.op_count) if program.spec(op).kind == "reduce")
@@ -243,7 +265,7 @@ def test_softmax_reads_its_products_twice_and_writes_them_once_however_it_is_fus
 def test_what_an_update_may_do_in_the_kernel_of_its_gradient_is_not_read_twice():
     start = began(*PROGRAMS["perceptron"], "tpu_v3")
     program = start.program
-    arrays = program_arrays(program, selects_updates=False)
+    arrays = program_arrays(program, chip("tpu_v3"))
     traffic, _ = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
     for op in range(program.op_count):
         if program.spec(op).kind == "subtract" and program.type_of(int(program.result_ptr[op])).shape[0] != 8192:
@@ -357,7 +379,7 @@ def test_value_that_a_kernel_reads_at_once_is_read_soon_and_one_that_is_read_at_
         return soon + late
 
     start = began(fun, (f32(256, 256),) * 2, "tpu_v3")
-    arrays = program_arrays(start.program, selects_updates=False)
+    arrays = program_arrays(start.program, chip("tpu_v3"))
     soon = read_soon(arrays, regions(arrays, 8, into_matmul=True))
     products = [op for op in range(start.program.op_count) if start.program.spec(op).kind == "dot_general"]
     assert [bool(soon[int(start.program.result_ptr[op])]) for op in products] == [False, *[True] * (len(products) - 1)]

@@ -99,6 +99,7 @@ _FIELDS = {
     "strided_collectives": FLAG,
     "reduces_whole": FLAG,
     "selects_updates": FLAG,
+    "columns_together": FLAG,
     "cut_images": whole(0),
     "units_in_turn": FLAG,
     "unhidden_share": number(0),
@@ -143,7 +144,10 @@ class Device:
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
     reduces_whole      its compiler copies before it makes an all_reduce of a reduce_scatter into parts of layout tiles
     selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
-                       sum of products of one row with a matrix: both fuse
+                       sum of products of one row with a matrix: both fuse; what is looked up it writes first, and
+                       a softmax in f32 of scores in bf16 goes on in their kernel (`simulator/softmax_rows.py`)
+    columns_together   columns of a product along several dims lie side by side in a tile of the matrix unit: heads of
+                       few features; else the longest of the dims alone fills it
     cut_images         of so many images or fewer its compiler cuts each into parts around a convolution; 0: never
                        (`costmodel/simulator/few_images.py`)
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
@@ -180,6 +184,7 @@ class Device:
     strided_collectives: bool = False
     reduces_whole: bool = False
     selects_updates: bool = False
+    columns_together: bool = True
     cut_images: int = 0
 
     def __post_init__(self) -> None:

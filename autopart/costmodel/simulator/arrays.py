@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from autopart.core.program import Program
+from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.batch_layouts import outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
+from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.image_uses import image_uses
-from autopart.costmodel.simulator.op_classes import FREE, spec_costs
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.sizes import size_ids
+from autopart.costmodel.simulator.softmax_rows import softmax_rows
 
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
@@ -45,12 +48,15 @@ class ProgramArrays(NamedTuple):
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
-             carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`)
+             carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`), is_largest
+             (`softmax_rows.py`), between_heads (`head_copies.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`)
+             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
+             exponential (`softmax_rows.py`), is_looked_up (wider than what it is computed from, element by element, and
+             written for a look-up alone)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`)
@@ -102,9 +108,9 @@ def records(**fields: np.ndarray) -> Records:
     return table
 
 
-def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
-    """Collects them; milliseconds for a training step. `selects_updates` as in `Device`."""
-    costs, spec = spec_costs(program, selects_updates)._asdict(), program.op_spec
+def program_arrays(program: Program, chip: Device) -> ProgramArrays:
+    """Collects them, for the device's compiler; milliseconds for a training step."""
+    costs, spec = spec_costs(program, chip)._asdict(), program.op_spec
     user_ptr, user = program.users
     kinds = {"program": 0, "body": BODY, "condition": BODY, "branch": BRANCH}
     carry_body = np.full(program.op_count, -1, np.int32)
@@ -120,6 +126,7 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
     cached, outer_of_sums = caches(program, op_class)
     outer, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
+    softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
     for output, argument in program.ties.items():
@@ -147,6 +154,8 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             op_scope=program.op_scope,
             carry_body=carry_body,
             is_gradient=images.gradient,
+            is_largest=softmax.largest,
+            between_heads=between_heads(program, op_class) & chip.selects_updates,
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         spaces=images.spaces,
@@ -161,6 +170,8 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
             is_donated=is_donated,
             is_output=is_output,
             in_rows=cached | in_rows(program, op_class),
+            exponential=softmax.exponential,
+            is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
         ),
         uses=records(
             operands=program.operands,
@@ -189,6 +200,18 @@ def program_arrays(program: Program, selects_updates: bool) -> ProgramArrays:
     )
 
 
+def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.ndarray:
+    """`ProgramArrays.values.is_looked_up`."""
+    found, elements = np.zeros(program.value_count, np.bool_), program.value_shape.prod(axis=1)
+    for op in np.flatnonzero((op_class == SLICING) & ~takes).tolist():
+        value = int(program.operands[program.operand_ptr[op]])
+        maker = int(program.value_op[value])
+        read = program.operands[program.operand_ptr[maker] : program.operand_ptr[maker + 1]]
+        wider = len(read) == 1 and elements[read[0]] == elements[value]
+        found[value] = wider and program.element_bytes[read[0]] < program.element_bytes[value]
+    return found & (op_class[program.value_op] == ELEMENTWISE)
+
+
 def _spread(program: Program, idle: np.ndarray) -> np.ndarray:
     """`ProgramArrays.spread`; `idle` are the ops without work."""
     producer, reads = program.value_op[program.operands], np.diff(program.operand_ptr)
@@ -214,7 +237,8 @@ class LocalArrays(NamedTuple):
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
-             elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes
+             elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
+             copied_bytes: of its result, for products of another kind (`head_copies.py`)
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
              too; padded: rows that whole images are padded to over images. Empty for a program without convolutions
@@ -255,7 +279,7 @@ USE_FIELDS = np.dtype([("use_elements", np.float64), ("of_use", np.int32), ("use
 OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
-        ("update_bytes", np.float64),
+        ("update_bytes", np.float64), ("copied_bytes", np.float64),
     ],
     align=True,
 )  # fmt: skip

@@ -37,6 +37,7 @@ from autopart.costmodel.hardware.devices import (
     VECTOR,
 )
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.head_copies import PASSES
 from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, STREAMED, KernelGraph
 from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
@@ -164,6 +165,8 @@ def _rooflines(local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes
             nodes.seconds[k] = roofline_s(
                 nodes.work[k], dtype, is_conv, more * nodes.vector[k], more * fed_bytes, more * nodes.largest[k], row
             )
+            if local.ops.copied_bytes[op] > 0:
+                nodes.seconds[k] += row[LAUNCH] + PASSES * local.ops.copied_bytes[op] / row[HBM]
             if local.padding.shape[0] > 0:
                 nodes.seconds[k] += local.padding.copies[op] * row[LAUNCH] + local.padding.copied_bytes[op] / row[HBM]
 

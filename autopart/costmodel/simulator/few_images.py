@@ -97,6 +97,7 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
             features = _lanes(program, lowered, value, layout, space.features)
             _copy(held, op, STAY, place * features * PARTS * space.halo)
     else:
+        _leave(program, lowered, held, value)
         if space.rows >= 0 and program.ops.is_argument[program.values.value_op[value]]:
             _copy(held, op, TURN, in_lanes * length)
         if space.halo > 0 or part * PARTS > length:

@@ -142,7 +142,7 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
             held = local.values.native_elements[value]
             _add_leaf(local, leaves, value, value, held, held * program.values.element_bytes[value])
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
-        wasteful = splits[value] and _reads_more(program, local, leaves, value)
+        wasteful = splits[value] and (program.values.exponential[value] or _reads_more(program, local, leaves, value))
         fused_away[value] = not again and not wasteful
         source = op
         while wasteful and program.ops.is_view[source]:
@@ -216,12 +216,21 @@ def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: Leaves, valu
 
 @kernel
 def _rounds_for_products(program: ProgramArrays, leaves: Leaves, value: int) -> bool:
-    """True if only products read a value in bf16, and it is not what ends the kernel of a product."""
+    """True if only products read a value in bf16, it is not made of exponentials that are kept, and not what ends the
+    kernel of a product."""
     if program.values.element_bytes[value] >= F32_BYTES or not _only_products_read(program, value):
+        return False
+    if _is_exponential(program, leaves.buffer[value, 0]) or _is_exponential(program, leaves.buffer[value, 1]):
         return False
     return not (
         _ends_product(program, leaves.buffer[value, 0], value) or _ends_product(program, leaves.buffer[value, 1], value)
     )
+
+
+@kernel
+def _is_exponential(program: ProgramArrays, buffer: int) -> bool:
+    """True for a buffer of exponentials that are kept in f32 (`softmax_rows.py`)."""
+    return 0 <= buffer < program.values.shape[0] and program.values.exponential[buffer]
 
 
 @kernel
@@ -278,7 +287,8 @@ def _able(program: ProgramArrays, into_matmul: bool, able: np.ndarray) -> None:
             elif program.ops.op_class[consumer] == MATMUL or program.ops.op_class[consumer] == CONV:
                 ok = ok and (into_matmul or program.values.is_splat[value])
             else:
-                ok = ok and program.ops.takes[consumer]
+                is_index = program.ops.op_class[consumer] == SLICING and use > program.operand_ptr[consumer]
+                ok = ok and (program.ops.takes[consumer] or is_index or program.values.is_looked_up[value])
             if not ok:
                 break
         able[value] = ok

@@ -3,7 +3,8 @@
     node     a kernel (a root op with what is computed inside it), a redistribution before a use, or one after an op
     buffer   value v; V + r for redistribution r of a use; V + R + d for what an op leaves before redistribution d
 
-A kernel reads each buffer once, however often its members read it. Loops, branches, arguments and outputs run nothing
+A kernel reads each buffer once, however often its members read it. What is written for a look-up alone is a kernel and
+computed inside its other readers. Loops, branches, arguments and outputs run nothing
 and are no nodes; `liveness.structure_reads` says what they read.
 """
 
@@ -179,7 +180,7 @@ def _list(
         if op == program.ops.shape[0]:
             break
         first, end = program.result_ptr[op], program.result_ptr[op + 1]
-        inside = end - first == 1 and away[first]
+        inside = end - first == 1 and away[first] and not program.values.is_looked_up[first]
         if not inside and (program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])):
             _node(nodes, count, KERNEL, op, slot_of(op))
             count += 1
@@ -278,7 +279,8 @@ def _kernel(
         _add_work(program, local, nodes, k, op)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             value = program.uses.operands[use]
-            if walk.found[value] == _WRITTEN or not _reads_through(local, use):
+            looked_up = program.values.is_looked_up[value] and not program.ops.takes[op]
+            if walk.found[value] == _WRITTEN or looked_up or not _reads_through(local, use):
                 read = _add_read(program, local, root, op, use, reads, first_read, read, walk)
                 continue
             source = program.uses.producer[use]

@@ -152,7 +152,8 @@ def _drop_unwritten(
 
 @kernel
 def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, buffers: Buffers) -> None:
-    """Results of elementwise ops and updates are written where an operand of the same size dies."""
+    """Results of elementwise ops and updates are written where an operand of the same size dies, unless wider elements
+    are read beside it: libtpu 0.0.51 on v5e holds gradients of scores apart from those of a softmax in f32."""
     for k in range(graph.nodes.shape[0]):
         op = graph.nodes.subject[k]
         if graph.nodes.kind[k] != KERNEL or (
@@ -160,7 +161,7 @@ def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, buffers
         ):
             continue
         result, is_update = program.result_ptr[op], program.ops.op_class[op] == UPDATE
-        if buffers.bytes[result] == 0:
+        if buffers.bytes[result] == 0 or _reads_wider(program, graph, k, result):
             continue
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
@@ -174,6 +175,18 @@ def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, buffers
             elif buffers.bytes[buffer] == buffers.bytes[result]:
                 buffers.end[buffer] = slot[k] - 1
                 break
+
+
+@kernel
+def _reads_wider(program: ProgramArrays, graph: KernelGraph, k: int, result: int) -> bool:
+    """True if a kernel reads, in step with a result, an array of wider elements than that has."""
+    for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+        buffer = graph.reads.read_buffer[i]
+        if not graph.reads.read_how[i] & STREAMED or buffer >= program.values.shape[0]:
+            continue
+        if program.values.element_bytes[buffer] > program.values.element_bytes[result]:
+            return True
+    return False
 
 
 @kernel

@@ -5,7 +5,8 @@
     %v' = add %v (%g * %g)
 
 An elementwise op or a reduction joins the kernel that makes what it reads in step, or one that reads the same array in
-step, if everything else it reads is there when that kernel runs.
+step, if everything else it reads is there when that kernel runs. Exponentials of scores need the largest of each row,
+which the scores' kernel knows too (`softmax_rows.py`).
 """
 
 # pyright: reportArgumentType=false
@@ -61,6 +62,7 @@ def join_kernels(
         op = graph.nodes.subject[k]
         kind, in_step = program.ops.op_class[op], local.ops.in_step[op]
         if in_step > 1 and kind in (ELEMENTWISE, REDUCE):
+            whole_rows = program.values.exponential[program.result_ptr[op]]
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 if not graph.reads.read_how[i] & STREAMED:
                     continue
@@ -68,7 +70,7 @@ def join_kernels(
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
                     if slot[k] - slot[other] <= before(JOIN_WINDOW_OPS) and _ready(
-                        graph, made, maker, slot[other], k, other
+                        graph, made, maker, slot[other], k, other, whole_rows
                     ):
                         leader[k] = other
                         break
@@ -92,13 +94,16 @@ def join_kernels(
 
 
 @kernel
-def _ready(graph: KernelGraph, made: np.ndarray, maker: np.ndarray, at: int, k: int, other: int) -> bool:
-    """True if node k can run with node `other`: it reads that node's results in step, the rest is there already."""
+def _ready(
+    graph: KernelGraph, made: np.ndarray, maker: np.ndarray, at: int, k: int, other: int, whole_rows: bool
+) -> bool:
+    """True if node k can run with node `other`: it reads that node's results in step, the rest is there already, or, if
+    kernels have whole rows for k, reduced in that node."""
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         buffer = graph.reads.read_buffer[i]
         if maker[buffer] == other:
             if not graph.reads.read_how[i] & STREAMED:
                 return False
-        elif made[buffer] >= at:
+        elif made[buffer] > at or (made[buffer] == at and not whole_rows):
             return False
     return True

@@ -44,7 +44,7 @@ from autopart.core.ops.traits import (
 )
 from autopart.core.program import Program
 from autopart.core.registry import RegistryError
-from autopart.costmodel.hardware.devices import DTYPE_CLASSES, dtype_class
+from autopart.costmodel.hardware.devices import DTYPE_CLASSES, Device, dtype_class
 
 CLASS_NAMES = ("free", "elementwise", "slicing", "reduction", "matmul", "conv", "update", "opaque")
 FREE, ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE, OPAQUE = range(len(CLASS_NAMES))
@@ -86,13 +86,14 @@ class SpecCosts(NamedTuple):
     is_constant       made inside its consumers
     selects           an update that is compiled as a select
     fuses             may be computed inside a consumer
-    takes             computes fusible operands inside itself; of a view, whether its readers do
+    takes             computes fusible operands inside itself (a look-up: its indices at least); a view: its readers do
     passes            how often the matrix unit runs through an f32 product
     narrows           reads f32 as bf16
     turns             moves another dim into the minor place
     read_share        share of its operands that an opaque op reads
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
-    summed, columns, rows, taps   `Sides` of a product: bits by dim of its left operand, and of its result
+    summed, columns, rows, taps   `Sides` of a product: bits by dim of its left operand, and of its result; of columns
+                      those that lie side by side
     """
 
     op_class: np.ndarray
@@ -115,13 +116,13 @@ class SpecCosts(NamedTuple):
     taps: np.ndarray
 
 
-def spec_costs(program: Program, selects_updates: bool) -> SpecCosts:
-    """Costs of every spec of `program`; `selects_updates` as in `Device`.
+def spec_costs(program: Program, chip: Device) -> SpecCosts:
+    """Costs of every spec of `program` as the device's compiler makes them.
 
     Raises `RegistryError` for an op that is said to read more than it is given.
     """
-    specs = program.specs
-    traits = [_compiled_as(traits_of(s), s, selects_updates) for s in specs]
+    specs, writes = program.specs, chip.selects_updates
+    traits = [_compiled_as(traits_of(s), s, writes) for s in specs]
     views = [_is_view(t, s) for t, s in zip(traits, specs, strict=True)]
     classes = [FREE if view else _CLASSES[type(t)] for view, t in zip(views, traits, strict=True)]
     works = [_work(view, t, s) for view, t, s in zip(views, traits, specs, strict=True)]
@@ -137,14 +138,14 @@ def spec_costs(program: Program, selects_updates: bool) -> SpecCosts:
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
         selects=np.array([t is SELECTED for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
-        takes=np.array([_takes(*row) for row in zip(views, classes, traits, strict=True)], np.bool_),
+        takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, strict=True)], np.bool_),
         passes=np.array(passes, float),
         narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_),
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
         read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),
         repeats=np.array([_repeats(t, s) for t, s in zip(traits, specs, strict=True)], np.int64),
         summed=np.array([_bits(side.summed) for side in sides], np.int64),
-        columns=np.array([_bits(side.columns) for side in sides], np.int64),
+        columns=np.array([_columns(*row, chip) for row in zip(sides, specs, strict=True)], np.int64),
         rows=np.array([_bits(side.rows) for side in sides], np.int64),
         taps=np.array([side.taps for side in sides], np.int64),
     )
@@ -226,9 +227,12 @@ def _fuses(traits: Traits) -> bool:
             return isinstance(traits, Elementwise | Constant)
 
 
-def _takes(is_view: bool, op_class: int, traits: Traits) -> bool:
+def _takes(is_view: bool, op_class: int, traits: Traits, reads_arrays: bool) -> bool:
+    """`SpecCosts.takes`; `reads_arrays`: what rows are looked up in has been written."""
     if is_view:
         return not (isinstance(traits, View) and traits.fence)
+    if reads_arrays and isinstance(traits, Slicing) and traits.indexed:
+        return False
     return op_class in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE)
 
 
@@ -279,3 +283,10 @@ def _bits(dims: tuple[int, ...]) -> int:
 def _dtype(spec: OpSpec) -> int:
     types = spec.operands or spec.results
     return DTYPE_CLASSES.index(dtype_class(types[0].dtype)) if types else DTYPE_CLASSES.index("f32")
+
+
+def _columns(sides: Sides, spec: OpSpec, chip: Device) -> int:
+    """Bits of the columns that lie side by side in a tile: all of them, or the longest alone."""
+    if chip.columns_together or not sides.columns:
+        return _bits(sides.columns)
+    return 1 << max(sides.columns, key=lambda d: spec.results[0].shape[d])

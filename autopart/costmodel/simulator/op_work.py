@@ -9,6 +9,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.head_copies import COPIED_BYTES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE
 
 
@@ -20,7 +21,9 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
-        held.ops.unfilled[op] = 1.0
+        held.ops.unfilled[op], held.ops.copied_bytes[op] = 1.0, 0.0
+        if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
+            held.ops.copied_bytes[op] = COPIED_BYTES * held.values.native_elements[result]
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
@@ -62,6 +65,16 @@ def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: 
 
 
 @kernel
+def _fills_lanes(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
+    """True if the first dim of a value, which counts images, is whole layout tiles long."""
+    size, lanes = float(program.shape[value, 0]), lowered.layout_tile[1]
+    for axis in range(lowered.axis_sizes.shape[0]):
+        if action_of(lowered.native[value], axis) == 1:
+            size /= lowered.axis_sizes[axis]
+    return lanes > 1 and program.values.rank[value] > 2 and size >= lanes and size % lanes == 0
+
+
+@kernel
 def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, op: int, axis_sizes: np.ndarray) -> float:
     """Over how many devices the loops of an op divide it."""
     ways, repeats = 1.0, program.specs.repeats[program.ops.spec[op]]
@@ -78,10 +91,10 @@ def _unfilled(
 ) -> float:
     """The work of a matrix product or convolution with its short dims filled up, over its work.
 
-    A product [m, k] . [k, n] runs through the matrix unit in tiles of k and n. A dim shorter than its tile leaves the
-    rest of the tile idle; of several dims summed over, or several columns, the one that wastes least lies in the tile.
-    A convolution's features fill its last tile up, too. One whose features each have a window of their own takes a tile
-    for each place: libtpu 0.0.51 on v5e counts 2 cycles for 8 x 128 elements and place, windows of 3, 5 and 7.
+    A product [m, k] . [k, n] runs through the matrix unit in tiles of k and n; several dims summed over, or several
+    columns, lie side by side. Where they are shorter than a tile, the rest of it is idle. A convolution's features fill
+    its last tile up, too. One whose features each have a window of their own takes a tile for each place: libtpu 0.0.51
+    on v5e counts 2 cycles for 8 x 128 elements and place, windows of 3, 5 and 7.
     """
     spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
     rows, taps = program.specs.rows[spec], program.specs.taps[spec]
@@ -106,26 +119,26 @@ def _fills(
     taps: int,
     to_the_last: bool,
 ) -> float:
-    """The share of its tiles that the best of some dims of a value fills; 1 where there are none, or no elements.
+    """The share of its tiles that some dims of a value fill, side by side; 1 where there are none, or no elements.
 
-    `taps` neighbours lie beside each other where they fit. A dim longer than a tile fills all, unless `to_the_last`.
+    `taps` neighbours lie beside each other where they fit. Dims longer than a tile fill all, unless `to_the_last`.
     """
     if dims == 0:
         return 1.0
-    share = 0.0
+    size = 1.0
     for d in range(program.values.rank[value]):
         if dims >> d & 1:
-            size = float(program.shape[value, d])
+            size *= program.shape[value, d]
             for axis in range(axis_sizes.shape[0]):
                 if action_of(layout, axis) == d + 1:
                     size /= axis_sizes[axis]
-            share = max(share, share_filled(size, tile, taps, to_the_last))
+    share = share_filled(size, tile, taps, to_the_last)
     return share if share > 0 else 1.0
 
 
 @kernel
 def share_filled(size: float, tile: int, taps: int, to_the_last: bool) -> float:
-    """The share of its tiles that one dim fills; see `_fills`."""
+    """The share of its tiles that so many columns, or elements summed over, fill; see `_fills`."""
     if size * taps <= tile:
         size *= taps
     tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile

@@ -181,7 +181,7 @@ class Simulator:
     ) -> Simulator:
         """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
         links = mesh_links(mesh)
-        arrays, row = program_arrays(program, links.device.selects_updates), device_row(links.device)
+        arrays, row = program_arrays(program, links.device), device_row(links.device)
         narrows = links.device.around_matmul.narrows_operands
         narrow = narrow_uses(arrays) if narrows else np.zeros(len(arrays.uses), np.bool_)
         return Simulator(

@@ -7,6 +7,8 @@ As the simulator counts it (`simulator/arrays.py`).
 
 from __future__ import annotations
 
+import math
+
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import CONV
 from autopart.costmodel.simulator.op_work import share_filled
@@ -28,5 +30,6 @@ def filled(
         if dims:
             shape = tuple(int(n) for n in arrays.shape[value, : arrays.values["rank"][value]])
             local = local_dims(shape, label, sizes)
-            found *= max(share_filled(n, size, taps, is_conv) for d, n in enumerate(local) if dims >> d & 1) or 1.0
+            beside = math.prod(n for d, n in enumerate(local) if dims >> d & 1)
+            found *= share_filled(beside, size, taps, is_conv) or 1.0
     return found

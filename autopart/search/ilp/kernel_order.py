@@ -9,7 +9,8 @@
 Stations are ops that are never computed inside others. What an op needs, by whatever way, runs in its kernel or has
 ended. It has ended where somewhere on the way is
 
-    a breaker            a reduction, an update, a look-up, an opaque kernel: what reads it runs in a later kernel
+    a breaker            a reduction, an update, a look-up, an opaque kernel: what reads it runs in a later kernel, but
+                         for the largest of a softmax's rows, which the scores' kernel knows (`softmax_rows.py`)
     a product, or any    light ops may join it while it runs, so none that it needs: these have ended before it begins
     other heavy station
 """
@@ -66,7 +67,7 @@ def kernel_order(
     number = np.where(station, before - 1, -1).tolist()
     known = np.maximum(0, before - max(1, most_bits // max(1, len(station)))).tolist()
     op_class, scope = arrays.ops["op_class"], arrays.ops["op_scope"].tolist()
-    breaks = (station & np.isin(op_class, BREAKERS)).tolist()
+    breaks = (station & np.isin(op_class, BREAKERS) & ~arrays.ops["is_largest"]).tolist()
     heavy = (station & ~np.isin(op_class, LIGHT)).tolist()
     pointer = arrays.operand_ptr.tolist()
     maker = arrays.values["value_op"][base[arrays.uses["operands"]]].tolist()

@@ -10,8 +10,9 @@ Of an op that may run with one product alone, from whose result it is made by el
 *only* one: where something is moved on the way, a kernel without a product runs the op.
 
 An op runs with a product if all that it reads is there before the product's kernel, or made in it: if it needs the
-product, then by way of elementwise ops alone, and if the product does not need it. What reads arrays together is of
-one region (`fusion_regions.py`), so that a region's ops run with products that something in the region reads.
+product, then by way of elementwise ops and of the largest of a softmax's rows alone (`softmax_rows.py`), and if the
+product does not need it. What reads arrays together is of one region (`fusion_regions.py`), so that a region's ops run
+with products that something in the region reads.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def _needed(arrays: ProgramArrays, products: list[int]) -> tuple[list[int], list
     """Per op, as bits, the products that it is made from by elementwise ops, and those that it needs by way of another
     product's result, or of one that no kernel takes while it is made."""
     number = {product: 1 << n for n, product in enumerate(products)}
-    makers, takes = _makers(arrays), (arrays.ops["is_view"] | (arrays.ops["op_class"] == ELEMENTWISE)).tolist()
+    ops, makers = arrays.ops, _makers(arrays)
+    takes = (ops["is_view"] | (ops["op_class"] == ELEMENTWISE) | ops["is_largest"]).tolist()
     direct, between = [0] * len(makers), [0] * len(makers)
     for op, made_by in enumerate(makers):
         for maker in made_by:

@@ -74,7 +74,7 @@ class Model:
         start = task.partitioning
         assert start.mesh.device is not None
         chip = device(start.mesh.device)
-        arrays, statics = program_arrays(start.program, chip.selects_updates), LoweringContext.of(start.program)
+        arrays, statics = program_arrays(start.program, chip), LoweringContext.of(start.program)
         ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
         nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
         narrow = narrow_uses(arrays) & chip.around_matmul.narrows_operands
