@@ -18,7 +18,7 @@ from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, empt
 from autopart.costmodel.simulator.fusion import Fused, fuse
 from autopart.costmodel.simulator.kernel_graph import _INSIDE, _NOTHING, _WRITTEN, Walk, _find
 from autopart.costmodel.simulator.local_arrays import local_arrays
-from autopart.costmodel.simulator.op_classes import CONV, FREE, MATMUL
+from autopart.costmodel.simulator.op_classes import CONV, FREE, MATMUL, SLICING
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
 from autopart.spmd.device_local import DeviceLocal
@@ -92,7 +92,8 @@ def able_by_all(state: Built) -> np.ndarray:
             elif ops["op_class"][reader] in (MATMUL, CONV):
                 ok = ok and (state.into_matmul or program.values["is_splat"][value])
             else:
-                ok = ok and ops["takes"][reader]
+                is_index = ops["op_class"][reader] == SLICING and use > program.operand_ptr[reader]
+                ok = ok and (ops["takes"][reader] or is_index or program.values["is_looked_up"][value])
         able[value] = ok
     return able
 
