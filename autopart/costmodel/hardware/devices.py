@@ -142,7 +142,7 @@ class Device:
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
-    reduces_whole      its compiler makes an all_reduce of a reduce_scatter into 5 or 20 rows, parts of layout tiles
+    reduces_whole      its compiler copies before it makes an all_reduce of a reduce_scatter into parts of layout tiles
     selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
                        sum of products of one row with a matrix: both fuse; what is looked up it writes first, and
                        a softmax in f32 of scores in bf16 goes on in their kernel (`simulator/softmax_rows.py`)

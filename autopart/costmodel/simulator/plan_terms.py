@@ -28,7 +28,12 @@ from autopart.core.kernels import allocating_kernel, kernel
 from autopart.costmodel.hardware.fabric import ALL_REDUCE, COLLECTIVE_KINDS, REDUCE_SCATTER
 from autopart.costmodel.hardware.links import Links
 from autopart.costmodel.simulator.collective_seconds import collective_s
-from autopart.costmodel.simulator.redistribution_seconds import group_segments, shards_of
+from autopart.costmodel.simulator.redistribution_seconds import (
+    gather_granules,
+    group_segments,
+    scatter_granules,
+    shards_of,
+)
 from autopart.costmodel.simulator.sizes import padded_elements
 from autopart.spmd.redistribution import DistributedType, Step, plan
 from autopart.spmd.redistribution.forms import forms
@@ -76,12 +81,13 @@ class Sized(NamedTuple):
     """An array of a class, without its dims of 1; make it with `Sized.of`.
 
     left      float64[rank]: what is left of each dim if axes cut all that they may
-    granule   float64[rank]: elements of a layout tile along each dim
+    gathers, scatters    float64[rank]: what shards must be multiples of (`gather_granules`, `scatter_granules`)
     elements, element_bytes    of the whole array
     """
 
     left: np.ndarray
-    granule: np.ndarray
+    gathers: np.ndarray
+    scatters: np.ndarray
     elements: float
     element_bytes: float
 
@@ -90,10 +96,10 @@ class Sized(NamedTuple):
         """The array on the devices of a mesh; none of its dims may be 0."""
         smallest = smallest_shape(shape, tuple(links.mesh.shape.items()))
         more = np.array(shape, np.int64) != 1
-        granule = np.ones(len(shape))
-        granule[-2:] = links.device.layout_tile[-len(shape) :] if shape else ()
+        tile = links.device.layout_tile
+        gathers, scatters = (np.array(f(shape, tile), np.float64)[more] for f in (gather_granules, scatter_granules))
         left = np.array([n // m for n, m in zip(shape, smallest, strict=True)], np.float64)
-        return Sized(left[more], granule[more], float(math.prod(shape)), float(element_bytes))
+        return Sized(left[more], gathers, scatters, float(math.prod(shape)), float(element_bytes))
 
 
 def shape_class(shape: tuple[int, ...], mesh: tuple[tuple[str, int], ...]) -> ShapeClass:
@@ -229,10 +235,10 @@ def _step_s(terms: PlanTerms, row: int, array: Sized, device: DeviceFigures, dim
     kind, before, after = step.kind, array.elements / step.ways_in, array.elements / step.ways_out
     begin = terms.steps.segments_end[row - 1] if row > 0 else 0
     segments = terms.segments[begin : step.segments_end]
-    code, sent = kind, before
+    code, sent, granule = kind, before, array.scatters if kind == REDUCE_SCATTER else array.gathers
     for k in range(terms.steps.shards_end[row - 1] if row > 0 else 0, step.shards_end):
         dim, times = terms.shards[k, 0], terms.shards[k, 1]
-        if array.left[dim] * times % array.granule[dim] != 0:
+        if array.left[dim] * times % granule[dim] != 0:
             code, sent = ALL_REDUCE, max(before, after)
     link_s = collective_s(code, sent * array.element_bytes, step.mask, segments, device.fabrics, device.curves)
     copied, first = 0.0, terms.steps.held_end[row - 1] if row > 0 else 0

@@ -71,8 +71,8 @@ def growth_rates(
     sizes: np.ndarray, whole: float, segments: np.ndarray, fabrics: np.ndarray, curves: np.ndarray
 ) -> np.ndarray:
     """float64[2, masks of axes]: seconds for each byte by which a device's part grows along these axes, at least; and
-    for each byte that a gather or a reduction over them adds or takes away where one of them is in and between chips,
-    since a lowering may do that part by part; infinite elsewhere, where parts cost no less than all at once.
+    for each byte that a gather or a reduction over them adds or takes away where one of them has parts, in and between
+    chips or along a line, since a lowering may do that part by part, with fewer hops; infinite elsewhere.
 
     Only gathers make parts grow. One over other axes helps where a permutation of what it starts from changes their
     places with these, and one over more axes than these either does that, or makes what is cut away again. Any part of
@@ -102,7 +102,7 @@ def growth_rates(
             swapped = min(swapped, (collective_s(ALL_PERMUTE, bytes_, mask, used, fabrics, curves) - least) / bytes_)
         gathered[mask, 1] = gathered[mask, 0] * (parts[mask] - 1)
         for a in range(axes):
-            if mask >> a & 1 and (segments[:, AXIS] == a).sum() > 1:
+            if mask >> a & 1 and sizes[a] > 3:
                 rates[1, mask] = gathered[mask, 0]
     for wanted in range(1, masks):
         for mask in range(1, masks):
