@@ -40,9 +40,11 @@ def turns_on_chip(
     taken_bytes[b]   of buffer b, 0 where it is written into another's memory
     cache            `seen` is scratch, -1 before and after
     """
-    scopes = program.scopes
+    scopes, loops = program.scopes, False
     for scope in range(held.shape[0]):
-        held[scope] = 0.0
+        held[scope], loops = 0.0, loops or scopes.scope_kind[scope] == BODY
+    if not loops:
+        return
     for k in range(graph.nodes.shape[0]):
         scope = graph.nodes.scope[k]
         if scopes.scope_kind[scope] == BODY:
