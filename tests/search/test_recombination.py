@@ -41,6 +41,13 @@ def test_a_search_that_has_tried_everything_ends_and_has_found_the_best():
     assert found[0] <= found[1]
 
 
+def test_a_search_goes_on_from_the_start_where_nothing_given_is_better():
+    problem = problem_of(two_matrices(), ap.Mesh({"a": 4}, device="tpu_v3"), 50)
+    with contextlib.suppress(BudgetSpent):
+        MCTS().search_from(problem, [()])
+    assert problem.evaluations > 1
+
+
 @pytest.mark.parametrize("name", ["perceptron", "graph_attention"])
 def test_what_is_climbed_to_is_kept_once_the_best_first(name):
     problem = problem_of(programs.program(name), programs.MESH, 10**6)

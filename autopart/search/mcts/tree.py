@@ -55,7 +55,7 @@ class Tree:
 
     def seed(self, sequences: list[tuple[Decision, ...]]) -> None:
         """Costs whole schedules, decision by decision, and adds them to the graph."""
-        jobs = [Job(s, each=True) for s in sequences]
+        jobs = [Job(s, each=True) for s in sequences if s]  # what needs no decision is the root
         for first in range(0, len(jobs), self.settings.width):
             wave = jobs[first : first + self.settings.width]
             for job, states in zip(wave, self.problem.run(wave), strict=True):
