@@ -22,7 +22,7 @@ from autopart.search.space.decisions import Decision
 from autopart.search.space.kinds.tile_group import KIND
 from autopart.search.space.named.experts import experts
 from autopart.search.space.named.inputs import Inputs, scratch
-from autopart.search.space.named.model import best_dims, divided, weight_probes
+from autopart.search.space.named.model import best_dims, divided, is_table, weight_probes
 from autopart.search.space.named_schedules import Decisions, Named, NamedSchedule, register_named_schedule
 from autopart.search.space.probe import Probe
 
@@ -74,8 +74,13 @@ def _with_batch(space: DecisionSpace, weights: Decisions, inputs: Inputs) -> Dec
 
 
 def _is_large(space: DecisionSpace, probe: Probe, inputs: Inputs) -> bool:
-    """True if the weights have more bytes than what would move where they are divided, and no data is divided too."""
+    """True if the weights have more bytes than what would move where they are divided, and no data is divided too.
+
+    Tables are divided by whole rows: a TPU pads parts of rows to 128 numbers each.
+    """
     decision = probe.decision
+    if is_table(space, probe) and decision.dim == space.program.value_rank[space.values(decision)[0]] - 1:
+        return False
     if float(space.facts.value_bytes[space.values(decision)].sum()) <= probe.moved * space.facts.total_bytes:
         return False
     with scratch(space) as partitioning:

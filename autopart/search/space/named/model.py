@@ -73,14 +73,14 @@ class MegatronSequence(NamedSchedule):
 
 def matrices(space: DecisionSpace, axis: str, *, tables: bool) -> Decisions:
     """The best dim of each weight, those that divide most per byte of sums first; `tables`: embeddings too."""
-    return best_dims(space, [p for p in weight_probes(space, axis) if tables or not _is_table(space, p)])
+    return best_dims(space, [p for p in weight_probes(space, axis) if tables or not is_table(space, p)])
 
 
 def weight_probes(space: DecisionSpace, axis: str) -> list[Probe]:
-    """Probes of weights along the axis, those that divide most per byte of sums first; tables by whole rows."""
+    """Probes of weights along the axis, those that divide most per byte of sums first."""
     whole = weights(space, Inputs.of(space, axis))
     on_axis = (p for p in space.probes if p.decision.axis == axis)
-    found = [p for p in on_axis if whole.issuperset(space.values(p.decision).tolist()) and not _cuts_rows(space, p)]
+    found = [p for p in on_axis if whole.issuperset(space.values(p.decision).tolist())]
     return sorted(found, key=_worth, reverse=True)
 
 
@@ -114,14 +114,9 @@ def _worth(probe: Probe) -> float:
     return (probe.tiled + probe.ended + probe.summed) / (probe.moved + BYTES)
 
 
-def _is_table(space: DecisionSpace, probe: Probe) -> bool:
+def is_table(space: DecisionSpace, probe: Probe) -> bool:
+    """True for a probe of an embedding."""
     return bool(space.facts.looked_up[space.values(probe.decision)[0]])
-
-
-def _cuts_rows(space: DecisionSpace, probe: Probe) -> bool:
-    """True if a table's rows would be cut: a TPU pads parts of rows to 128 numbers each."""
-    last = space.program.value_rank[space.values(probe.decision)[0]] - 1
-    return _is_table(space, probe) and probe.decision.dim == last
 
 
 def _sums(space: DecisionSpace, matrices: Decisions, axis: str) -> Decisions:
