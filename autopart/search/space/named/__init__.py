@@ -4,7 +4,7 @@
     model     Megatron, MegatronVocab, MegatronSP       weights in parts: heads, hidden dims, vocabulary
     mixed     LargeWeights, GShard                      some weights in parts, data everywhere else
     experts   Experts                                   each device holds some of the experts
-    state     ZeRO2, ZeRO3                              parameters and optimizer state stored in parts
+    state     ZeRO2, ZeRO3, ZeRO3Large                  parameters and optimizer state stored in parts
 
 Each says what it decides on one mesh axis; `autopart/search/baselines.py` combines them over the axes of a mesh.
 """
