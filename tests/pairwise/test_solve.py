@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import math
 import os
 import signal
@@ -179,7 +180,23 @@ def test_highs_and_cbc_give_equal_optima(monkeypatch):
     assert by_highs.done
     assert by_cbc.done
     assert cost_of(net, by_highs.choice) == cost_of(net, by_cbc.choice)
+    assert not by_highs.notes
     assert "HiGHS is not installed" in by_cbc.notes[0]
+
+
+def test_what_libraries_print_is_not_taken_for_what_highs_found(tmp_path, monkeypatch):
+    chatty = tmp_path / "highspy"
+    chatty.mkdir()
+    real = Path(importlib.util.find_spec("highspy").origin).parent
+    chatty.joinpath("__init__.py").write_text(
+        f"import os, sys\nos.write(1, b'Running HiGHS\\n')\nprint('{{}} and more')\n__path__ = [{str(real)!r}]\n"
+        f"exec(open({str(real / '__init__.py')!r}).read())\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    net = rest_of(0)
+    answer = solve_exactly(net, np.arange(len(net.room)), 30)
+    assert answer.done
+    assert not answer.notes
 
 
 def test_times_at_which_an_answer_is_over_are_added_until_it_fits():
@@ -187,6 +204,7 @@ def test_times_at_which_an_answer_is_over_are_added_until_it_fits():
     every, none = (solve_exactly(net, np.arange(count), 30) for count in (len(net.room), 0))
     assert every.done
     assert none.done
+    assert not none.notes
     assert cost_of(net, none.choice) == cost_of(net, every.choice) == pytest.approx(none.bound)
     assert not (used_over_time(net, none.choice) > net.room).any()
 

@@ -99,12 +99,12 @@ def _solve_relaxed(
     scale = scale_of(net)
     program = integer_program(net, times)
     program = program._replace(cost=program.cost * scale)
-    before = len(answer.notes)
     if importlib.util.find_spec("highspy") is None:
         answer.say("HiGHS is not installed (pip install 'autopart[ilp]'): CBC instead")
     else:
-        _by_highs(net, program, answer, scale, deadline - time.monotonic(), begin, seed, absolute_gap, news)
-        if answer.done or len(answer.notes) == before or time.monotonic() >= deadline:
+        left = deadline - time.monotonic()
+        ended = _by_highs(net, program, answer, scale, left, begin, seed, absolute_gap, news)
+        if ended or time.monotonic() >= deadline:
             return
     from autopart.search.ilp.solver.pulp_model import solve_by_cbc  # PuLP is imported by who needs it alone
 
@@ -129,8 +129,8 @@ def _by_highs(
     seed: int,
     absolute_gap: float,
     news: News,
-) -> None:
-    """Fills the answer from HiGHS's process; a note is left if that did not end well."""
+) -> bool:
+    """Fills the answer from HiGHS's process, and says whether that ended well; if not, a note is left."""
     model = io.BytesIO()
     options = {"seconds": seconds, "seed": seed, "threads": 1, "gap": absolute_gap * scale}
     arrays: dict[str, Any] = {
@@ -154,8 +154,10 @@ def _by_highs(
         stdin.close()
         for line in stdout:
             _hear(net, json.loads(line), answer, scale, news)
-    except (BrokenPipeError, json.JSONDecodeError):
+    except BrokenPipeError:
         pass
+    except json.JSONDecodeError:  # half a line: it died while it wrote
+        process.kill()
     finally:
         timer.cancel()
         if sys.exc_info()[0] is not None:
@@ -164,11 +166,14 @@ def _by_highs(
             stdin.close()
         stdout.close()
         code = process.wait()
-    if not answer.done and late.is_set():
+    if answer.done or code == 0:
+        return True
+    if late.is_set():
         answer.say(f"HiGHS went on {GRACE_S:g} s after its time limit, and was ended")
-    elif not answer.done and code != 0:
+    else:
         how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
         answer.say(f"HiGHS {how}: CBC instead")
+    return False
 
 
 def _hear(net: Network, said: dict[str, Any], answer: Exact, scale: float, news: News) -> None:

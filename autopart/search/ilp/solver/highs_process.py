@@ -5,23 +5,29 @@
     {"status": "optimal", "cost": 532843.0, "bound": 532843.0, "ones": [...]}
 
 The caller starts this file by its path (`exact.py`), so nothing of autopart is imported, and HiGHS may crash, be killed
-or run out of memory alone.
+or run out of memory alone. What libraries write to standard output (HiGHS 1.16 its version, though told to be silent)
+is thrown away: `say` alone writes to the caller.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import sys
 from typing import Any
 
 import numpy as np
 
+CALLER = os.fdopen(os.dup(1), "w")
+"""Standard output as the caller gave it."""
+
 
 def main() -> None:
     """Reads the model, solves it, reports. Ctrl-C in a terminal reaches this process too: its caller ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with np.load(io.BytesIO(sys.stdin.buffer.read())) as arrays:
         model = {name: arrays[name] for name in arrays.files}
     import highspy
@@ -75,7 +81,7 @@ def say_found(event: Any, binaries: int) -> None:
 
 def say(**news: Any) -> None:
     """One line to the caller."""
-    print(json.dumps(news), flush=True)
+    print(json.dumps(news), file=CALLER, flush=True)
 
 
 if __name__ == "__main__":
