@@ -3,10 +3,11 @@
     node     a kernel (a root op with what is computed inside it), a redistribution before a use, or one after an op
     buffer   value v; V + r for redistribution r of a use; V + R + d for what an op leaves before redistribution d
 
-A kernel reads each buffer once, however often its members read it; of what it slices, be it computed inside from what
-is read, as much as the slices keep. What is written for a look-up alone is a kernel and
-computed inside its other readers. Loops, branches, arguments and outputs run nothing
-and are no nodes; `liveness.structure_reads` says what they read.
+A kernel reads each buffer once, however often its members read it. Of what it slices it reads as much as the slice
+keeps, be it computed inside from what is read; but what a product's operand is sliced of counts as read whole, in place
+of the copy in another layout that the compiler makes of the operand (Swin's queries on v5e). What is written for a
+look-up alone is a kernel and computed inside its other readers. Loops, branches, arguments and outputs run nothing and
+are no nodes; `liveness.structure_reads` says what they read.
 """
 
 # pyright: reportArgumentType=false
@@ -294,7 +295,9 @@ def _kernel(
             if walk.found[value] != _INSIDE:
                 continue
             if walk.root_of[source] != root:
-                walk.root_of[source], walk.share[source] = root, _share(program, local, op, use, walk)
+                walk.root_of[source], walk.share[source] = root, 1.0
+                if program.ops.matrix_flop[root] == 0:
+                    walk.share[source] = _share(program, local, op, use, walk)
                 walk.transposed[source] = walk.transposed[op] or program.ops.turns[source]
                 walk.stack[depth] = source
                 depth += 1
@@ -339,7 +342,7 @@ def _add_read(
 ) -> int:
     """Notes that a kernel reads the buffer of `use`, once however often it does; returns the number of reads so far.
 
-    Several slices of it are read one beside the other. `again`: the read is noted, but now more of it is needed.
+    `again`: it is noted, as a slice, and now more is computed of it.
     """
     values = program.values.shape[0]
     buffer, moved = local.uses.use_buffer[use], local.uses.of_use[use]
@@ -363,8 +366,9 @@ def _add_read(
         how |= OVERWRITTEN
     place = walk.place[buffer]
     if place >= first_read:
-        also, noted = reads.read_how[place], reads.read_bytes[place]
-        reads.read_bytes[place] = max(noted, taken) if again else min(noted + taken, max(noted, whole))
+        also = reads.read_how[place]
+        if again:
+            reads.read_bytes[place] = max(reads.read_bytes[place], taken)
         reads.read_how[place] = (also | how) & ~MULTIPLIED | (also & how & MULTIPLIED)
         return read
     walk.place[buffer] = read
