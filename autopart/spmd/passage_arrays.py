@@ -32,8 +32,8 @@ class PassageArrays(NamedTuple):
     first[spec]          its passages are first[spec] .. first[spec + 1]
     code[passage]        the reduction; parts[start[passage] + k] is True where operand k is in parts
     rounded[spec]        what passes is rounded otherwise than in the whole
-    grows[spec]          its result has more bytes than all that it reads, so that a sum is reduced before it, unless others
-                         join it behind
+    grows[spec]          its result has more bytes than all that it reads: a sum is reduced before it, unless another
+                         joins it behind
     divided[spec]        a kernel whose work must stay divided: what slices it on an axis passes no sum on that axis
     free[spec]           it does no work of its own: to do all of it on each device costs nothing
     is_carry[op]         True for what a loop carries; carries: these ops

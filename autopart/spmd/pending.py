@@ -7,8 +7,7 @@
 
 A value that is pending on an axis goes on through an op if the op has a passage for it (`core/ops/passages.py`), if
 nothing else reads the value and no action is on it, and if what else the op reads is whole or stands for parts: zeros
-for a sum, anything for a maximum. A convert to a wider float has a passage, after which twice the bytes are reduced:
-that is worth it where two sums are added behind converts, or a loop adds up what is converted in each turn. The ways of several sums join in an op that adds them, so a way is a tree. For each
+for a sum, anything for a maximum. The ways of several sums join in an op that adds them, so a way is a tree. For each
 tree and axis, the reduction is done at the points that move the fewest bytes in all:
 
     bytes = bytes of the value on one device x runs of its loop x (1 if all its readers slice it, else 2)
@@ -16,7 +15,8 @@ tree and axis, the reduction is done at the points that move the fewest bytes in
 (reduce_scatter or all_reduce). Where two choices move the same bytes, the one that repeats less work is taken (an op
 that passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before
 they are reduced, a slice comes before the reduction and a broadcast after it, and the reduction comes after a
-transpose, which the compiler then makes part of the matmul.
+transpose, which the compiler then makes part of the matmul. A convert to a wider float is passed where two sums are
+added behind converts, or where a loop adds up what is converted in each turn; elsewhere it would double the bytes.
 
 A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
 passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
@@ -26,8 +26,8 @@ branch that is pending in one branch alone: other branches reduce nothing.
 In a loop, a value with several readers is a *fork*: it goes on if all of them pass it on and out of the loop.
 
     %g = dot_general               f32[1024,4096], gradients of four gates in one product; N turns
-    %i = slice %g [:, :1024]       each of the four is added to a carry: four reductions of a quarter each after the loop,
-                                   instead of N of the whole
+    %i = slice %g [:, :1024]       each of the four is added to a carry: four reductions of a quarter each after the
+                                   loop, instead of N of the whole
 
 Each way from a fork has an equal part of what reducing there costs, and is not reduced before the loop's end. A fork
 that some way does not want to be pending is no longer one, and reductions are followed once more.
@@ -137,7 +137,7 @@ def pass_reductions(given: Given, ways: Ways, passing: np.ndarray) -> None:
 
 @kernel
 def _follow(given: Given, ways: Ways, axis: int) -> None:
-    """Finds what may be pending along `axis`: carries first as if they all were, until what is assumed of them holds."""
+    """Finds what may be pending along `axis`: first as if all carries were, until what is assumed of them holds."""
     carries = given.passages.carries.shape[0] > 0
     for op in given.passages.carries:
         held = given.sharded_loops and given.nests.state.mapping[op, axis] >= 0

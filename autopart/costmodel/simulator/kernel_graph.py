@@ -309,7 +309,8 @@ def _kernel(
 
 @kernel
 def _share(program: ProgramArrays, local: LocalArrays, op: int, use: int, walk: Walk) -> float:
-    """How much a kernel computes of what `use` reads: a slice keeps a part, an op of as many elements what it is for."""
+    """How much a kernel computes of what `use` reads: a slice keeps a part, an op of as many elements as much as it is
+    computed of."""
     result = program.result_ptr[op] + (use - program.operand_ptr[op] if program.ops.is_view[op] else 0)
     read, made = local.uses.use_elements[use], local.values.native_elements[result]
     if program.ops.op_class[op] == SLICING and use == program.operand_ptr[op] and made < read:
