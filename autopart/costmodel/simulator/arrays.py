@@ -305,6 +305,7 @@ class Lowered(NamedTuple):
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     cut_images     as in `Device`
+    spread_flop    as many operations as the vector unit could do while it puts one number along a row
     """
 
     mapping: np.ndarray
@@ -327,6 +328,7 @@ class Lowered(NamedTuple):
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
     cut_images: int
+    spread_flop: float
 
 
 def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray) -> np.ndarray:
