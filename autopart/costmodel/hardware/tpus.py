@@ -191,7 +191,6 @@ register_device(
         strided_collectives=True,
         selects_updates=True,
         cut_images=7,
-        units_in_turn=True,
         unhidden_share=0.1,
         fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,

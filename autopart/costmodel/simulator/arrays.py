@@ -17,9 +17,10 @@ import numpy as np
 
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
-from autopart.costmodel.simulator.batch_layouts import outer_dims
+from autopart.costmodel.simulator.batch_layouts import beside_products, outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.head_copies import between_heads
+from autopart.costmodel.simulator.image_layouts import outside_images
 from autopart.costmodel.simulator.image_uses import image_uses
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, spec_costs
 from autopart.costmodel.simulator.room import Empty
@@ -94,7 +95,8 @@ class ProgramArrays(NamedTuple):
 
 
 OP_COLUMNS = (
-    "op_class", "matrix_dtype", "is_view", "selects", "fuses", "takes", "narrows", "turns", "matrix_flop", "weight",
+    "op_class", "matrix_dtype", "is_view", "selects", "fuses", "takes", "narrows", "turns", "spreads", "matrix_flop",
+    "weight",
 )  # fmt: skip
 """Columns of `SpecCosts` that stand with each op."""
 
@@ -125,7 +127,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
     cached, outer_of_sums = caches(program, op_class)
-    outer, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
+    of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
+    outer = np.where(of_products > 0, of_products, outside_images(program, op_class))
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
@@ -148,7 +151,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         user=user,
         shape=program.value_shape,
         ops=records(
-            **{name: costs[name][spec] for name in OP_COLUMNS},
+            **{name: costs[name][spec] for name in OP_COLUMNS if name != "spreads"},
+            spreads=costs["spreads"][spec] & ~beside_products(program, of_products),
             is_argument=is_argument,
             spec=spec.astype(np.int32),
             op_scope=program.op_scope,
