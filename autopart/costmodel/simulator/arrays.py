@@ -20,7 +20,8 @@ from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.batch_layouts import beside_products, outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.head_copies import between_heads
-from autopart.costmodel.simulator.image_layouts import outside_images
+from autopart.costmodel.simulator.head_layouts import token_lanes
+from autopart.costmodel.simulator.image_layouts import outside_images, rounded_images
 from autopart.costmodel.simulator.image_uses import image_uses
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, spec_costs
 from autopart.costmodel.simulator.room import Empty
@@ -56,7 +57,7 @@ class ProgramArrays(NamedTuple):
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
-             exponential (`softmax_rows.py`), is_looked_up (wider than what it is computed from, element by element, and
+             exponential (`softmax_rows.py`), is_image (written before convolutions: `image_layouts.py`), is_looked_up (wider than what it is computed from, element by element, and
              written for a look-up alone)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
@@ -127,8 +128,10 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
     cached, outer_of_sums = caches(program, op_class)
+    rounded = rounded_images(program)
     of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
-    outer = np.where(of_products > 0, of_products, outside_images(program, op_class))
+    outer = np.where(of_products > 0, of_products, outside_images(program, op_class, rounded))
+    outer = np.where(outer > 0, outer, token_lanes(program))
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
@@ -175,6 +178,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_output=is_output,
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
+            is_image=rounded,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
         ),
         uses=records(
