@@ -54,11 +54,12 @@ class ProgramArrays(NamedTuple):
              (`softmax_rows.py`), between_heads (`head_copies.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
-             equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
+             equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
+             `image_layouts.py`; `LANES_BIT` of the dim along the lanes: `head_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
-             exponential (`softmax_rows.py`), is_image (written before convolutions: `image_layouts.py`), is_looked_up (wider than what it is computed from, element by element, and
-             written for a look-up alone)
+             exponential (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up
+             (wider than what it is computed from, element by element, and written for a look-up alone)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`)

@@ -19,7 +19,7 @@ from autopart.costmodel.simulator.followed_layouts import follow_layouts
 
 
 def beside_products(program: Program, outer: np.ndarray) -> np.ndarray:
-    """bool[ops]: makes what meets a product along batch dims, or what is computed of one; `outer` as `outer_dims` has it.
+    """bool[ops]: makes what meets a product along batch dims, or what is computed of one. `outer` is of `outer_dims`.
 
     Of scores f32[8,12,512,512] the queries lie along the lanes, and of a number for each query nothing is spread.
     """

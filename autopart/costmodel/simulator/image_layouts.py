@@ -51,8 +51,10 @@ def outside_images(program: Program, op_class: np.ndarray, rounded: np.ndarray) 
     marks, spaces = np.zeros(program.value_count, np.int32), np.array([_space(s) for s in program.specs], np.int32)
     space = spaces[program.op_spec]
     marks[program.result_ptr[:-1][space > 0]] = space[space > 0]
-    for op in np.flatnonzero((space > 0) & rounded[program.operands[program.operand_ptr[:-1] * (space > 0)]]).tolist():
-        given = program.spec(op).attributes["dimension_numbers"]["input_spatial_dimensions"]
-        marks[program.operands[program.operand_ptr[op]]] = sum(1 << d for d in given)
+    for op in np.flatnonzero(space > 0).tolist():
+        image = program.operands[program.operand_ptr[op]]
+        if rounded[image]:
+            given = program.spec(op).attributes["dimension_numbers"]["input_spatial_dimensions"]
+            marks[image] = sum(1 << d for d in given)
     follow_layouts(program, op_class, marks)
     return marks

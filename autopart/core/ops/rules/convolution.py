@@ -191,9 +191,7 @@ def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
 
 @rule(
     "convolution",
-    traits=Convolution(
-        flop=_flop, sides=_sides, last_space=_last_space, on_vector=_on_vector, passes=linear_in(0, 1)
-    ),
+    traits=Convolution(flop=_flop, sides=_sides, last_space=_last_space, on_vector=_on_vector, passes=linear_in(0, 1)),
     localize=_localize,
     examples=(
         _conv("4x6x6x2xf32, 3x3x2x4xf32 -> 4x4x4x4xf32", _IMAGES),
