@@ -51,8 +51,9 @@ def test_units_beside_each_other_hide_the_shorter_work_but_for_a_share():
 
 @pytest.mark.parametrize(("device", "hidden"), [("tpu_v5e", True), ("tpu_v4", False)])
 def test_a_v5e_hides_a_gelu_behind_the_product_that_it_follows(device, hidden):
-    """Of [4096, 1024] . [1024, 4096] in bf16 libtpu 0.0.51 counts 297,960 cycles, with two GELUs as many; on v4 it counts
-    299,478, and 422,358 with them."""
+    """Of [4096, 1024] . [1024, 4096] in bf16 libtpu 0.0.51 counts 297,960 cycles, with two GELUs as many; on v4
+    299,478 and 422,358.
+    """
     x, w = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((4096, 1024), (1024, 4096)))
     plain = simulated(lambda x, w: x @ w, x, w, device=device).compute_s
     gelus = simulated(lambda x, w: jax.nn.gelu(jax.nn.gelu(x @ w)), x, w, device=device).compute_s
