@@ -46,12 +46,17 @@ def divide_scatters(given: Given) -> None:
 
 @kernel
 def _passes(given: Given, axis: int, value: int) -> bool:
-    """True if the one op that reads the value may pass a sum on."""
-    if not goes_on(given, axis, value):
-        return False
+    """True if the one op that reads the value may pass a sum on, to something that is no larger."""
     graph, passages = given.nests.graph, given.passages
-    spec = graph.op_spec[graph.use_op[graph.user[graph.user_ptr[value]]]]
-    return passages.first[spec] < passages.first[spec + 1] and (given.rounded or not passages.rounded[spec])
+    while goes_on(given, axis, value):
+        op = graph.use_op[graph.user[graph.user_ptr[value]]]
+        spec = graph.op_spec[op]
+        if passages.first[spec] == passages.first[spec + 1] or (passages.rounded[spec] and not given.rounded):
+            return False
+        if not passages.grows[spec]:
+            return True
+        value = graph.result_ptr[op]
+    return False
 
 
 @kernel
