@@ -21,8 +21,8 @@ product as after it [L]: of BERT in bf16, [4096, 768] . [768, 3072] takes 153,60
 with 92,000 of a GELU's gradient after it; the logits' gradient, 305,000 before 1,526,000, takes 1,543,000 in all. A v4
 makes a GELU after such a product in turn [L].
 
-A place of a window that each feature has for itself takes 2 cycles for 8 x 128 elements on v3 as on v5e [L]: half a tile
-of the matrix unit there.
+A place of a window that each feature has for itself takes 2 cycles for 8 x 128 elements on v3 as on v5e [L]: there it
+is half a tile of the matrix unit.
 
 The vector unit is fed at HBM's rate, and a kernel without an f32 result takes as long as if it wrote one, on v3 and
 v5e [L]; the others are taken to be alike.
