@@ -46,8 +46,10 @@ def divide_scatters(given: Given) -> None:
 
 @kernel
 def _passes(given: Given, axis: int, value: int) -> bool:
-    """True if the one op that reads the value may pass a sum on, to something that is no larger."""
+    """True if the one op that reads the value may pass a sum on, and that may pay: what it makes is no larger, or it is
+    in a loop, after which there may be one sum for all turns."""
     graph, passages = given.nests.graph, given.passages
+    in_loop = passages.runs[passages.scope[graph.value_op[value]]] > 1
     while goes_on(given, axis, value):
         op = graph.use_op[graph.user[graph.user_ptr[value]]]
         spec = graph.op_spec[op]
@@ -55,6 +57,8 @@ def _passes(given: Given, axis: int, value: int) -> bool:
             return False
         if not passages.grows[spec]:
             return True
+        if not in_loop:
+            return False
         value = graph.result_ptr[op]
     return False
 
