@@ -15,7 +15,7 @@ from experiments.simulator_accuracy.states import Kept, found_by
 
 KEPT = Path(__file__).with_name("states.json")
 
-MODELS = ("mixer", "vit-b", "resnet")
+MODELS = ("t5", "llama")
 
 SEARCHES = {
     "mcts 100": (ap.MCTS(), 100, 0),

