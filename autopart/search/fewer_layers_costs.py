@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from autopart.costmodel.lower_for_device import lower_for_device
+from autopart.costmodel.simulator.all_layers import AllLayers
 from autopart.costmodel.simulator.batch_period import MayWait
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, Objective, StateCosts
@@ -41,12 +42,14 @@ class FewerLayersCosts:
 
     may_wait   what batches of reductions are made of
     longer     programs with more layers
+    all_layers makes the kernels of all layers; None for programs that it knows nothing of
     """
 
     space: DecisionSpace
     whole: WholeProgram
     may_wait: MayWait
     longer: LongerPrograms
+    all_layers: AllLayers | None
     _options: LoweringOptions
     _walk: Walk
     _statics: LoweringContext
@@ -67,7 +70,8 @@ class FewerLayersCosts:
         fewer = whole.fewer
         program, longer = fewer.program, LongerPrograms(fewer, space.program, whole_costs)
         return FewerLayersCosts(
-            smaller, whole, MayWait.of(space.program, fewer, longer.like_all), longer, options,
+            smaller, whole, MayWait.of(space.program, fewer, longer.like_all), longer,
+            AllLayers.of(space.program, fewer, longer.like_all), options,
             Walk(smaller.start.copy(), smaller, fewer.times[program.value_op]),
             LoweringContext.of(program), StateCosts(program, space.start.mesh, None, objective, whole.left_out),
         )  # fmt: skip
@@ -86,7 +90,8 @@ class FewerLayersCosts:
         """The whole program's cost in the state reached last; None where layers are lowered differently."""
         local, actions = reached.local, reached.actions
         repeats, priced = self._price.repeats(local, self.may_wait)
-        if repeats is not None and not self._shares_alike(local):
+        shares_alike = self._shares_alike(local)
+        if not shares_alike:
             repeats = None
         throughout = repeats is not None and repeats.throughout(self.may_wait)
         cost = self._price.of_whole(local, actions, self.whole, priced) if throughout else None
@@ -94,6 +99,10 @@ class FewerLayersCosts:
             return cost
         if not self._lowered_alike(local):
             return None
+        if shares_alike and self.all_layers is not None:
+            cost = self._price.of_all(local, actions, self.all_layers, priced)
+            if cost is not None:
+                return cost
         for longer in self.longer.tried(repeats, throughout) if repeats is not None else ():
             cost = longer.cost(local, actions)
             if cost is not None:

@@ -78,7 +78,6 @@ class Stack(NamedTuple):
     kept_as        int32[ops + 1]: the op of the whole program that is kept as an op
     chain, layer   int32[ops + 1]: as in `FewerLayers`
     table, low     as in `RepeatedLayers`
-    typical        the layer that stands for others
     three          as in `FewerLayers`, ops
     output_value, output_argument, output_at   of the whole program's outputs: the value; the donated argument whose
                    memory it takes over, or -1; the argument's op, or -1
@@ -91,7 +90,6 @@ class Stack(NamedTuple):
     layer: np.ndarray
     table: np.ndarray
     low: int
-    typical: int
     three: np.ndarray
     value_op: np.ndarray
     result_ptr: np.ndarray
@@ -113,7 +111,6 @@ class Seen(NamedTuple):
     node_of_def[d]      the node of one after an op
     layer_of_reader[r]  scratch
     is_shared[r]        several layers read it: it is there once, in whichever layer reads it first
-    farthest            [how many layers lie between a kernel of the three layers and what it reads, at most]
     """
 
     keep: np.ndarray
@@ -126,7 +123,6 @@ class Seen(NamedTuple):
     node_of_def: np.ndarray
     layer_of_reader: np.ndarray
     is_shared: np.ndarray
-    farthest: np.ndarray
 
     @staticmethod
     def empty(old: DeviceGraph, empty: Empty) -> Seen:
@@ -136,7 +132,6 @@ class Seen(NamedTuple):
             empty(ops + 1, np.int8), empty(ops + 2, np.int32), empty(ops + 1, np.int32), empty(ops + 1, np.int32),
             empty(nodes, np.int32), empty(nodes, np.int32),
             empty(moves, np.int32), empty(len(old.def_values), np.int32), empty(moves, np.int32), empty(moves, np.bool_),
-            np.zeros(1, np.int64),
         )  # fmt: skip
 
 
@@ -189,11 +184,16 @@ class AllLayers:
         stack = Stack(
             like=with_end(like.ops, fewer.program.op_count), whole_layer=with_end(layers.layer, 0),
             kept_as=with_end(fewer.ops, whole.op_count), chain=with_end(fewer.chain, -1),
-            layer=with_end(fewer.layer, 0), table=layers.table(), low=layers.low, typical=int(fewer.typical),
+            layer=with_end(fewer.layer, 0), table=layers.table(), low=layers.low,
             three=fewer.three.ops, value_op=whole.value_op.astype(np.int32),
             result_ptr=whole.result_ptr.astype(np.int32), output_value=places.value, output_argument=places.argument,
             output_at=at.astype(np.int32),
         )  # fmt: skip
+        less = fewer.program
+        if not _reads_correspond(
+            stack, whole.operands, whole.use_op, like.uses, less.operands, less.value_op.astype(np.int32)
+        ):
+            return None
         return AllLayers(stack, np.array(whole.arguments, np.int64)[whole.passed_arguments])
 
     def unfolded(self, old: DeviceGraph, empty: Empty) -> tuple[DeviceGraph, np.ndarray] | None:
@@ -234,6 +234,26 @@ def _empty(old: DeviceGraph, numbers: Numbers, outputs: int, empty: Empty) -> De
         ),
         empty(defs, np.int32), empty(nodes, np.int32), empty(moves, np.bool_),
     )  # fmt: skip
+
+
+@kernel
+def _reads_correspond(
+    stack: Stack,
+    operands: np.ndarray,
+    use_op: np.ndarray,
+    like: np.ndarray,
+    like_operands: np.ndarray,
+    like_value_op: np.ndarray,
+) -> bool:
+    """True if each op of the whole program reads what corresponds to what the op reads that it is like.
+
+    `like[use]` is a use of the program with fewer layers, whose operands and values the last two are about.
+    """
+    for use in range(operands.shape[0]):
+        op, there = use_op[use], like_value_op[like_operands[like[use]]]
+        if stack.value_op[operands[use]] != _corresponding(stack, there, stack.like[op], op):
+            return False
+    return True
 
 
 # ---- what is kept, and do three layers agree?
@@ -390,7 +410,7 @@ def _buffers_agree(stack: Stack, old: DeviceGraph, seen: Seen, one: int, read_by
             return False
         op, there = old.program.values.value_op[one], old.program.values.value_op[other]
         place, its = one - old.program.result_ptr[op], other - old.program.result_ptr[there]
-        return place == its and _places_agree(stack, seen, op, read_by, there, by)
+        return place == its and _places_agree(stack, op, read_by, there, by)
     if one < values + moves:
         if other < values or other >= values + moves:
             return False
@@ -406,16 +426,18 @@ def _buffers_agree(stack: Stack, old: DeviceGraph, seen: Seen, one: int, read_by
         return False
     if op_of(old.graph.nodes.slot[j]) != seen.op_of_node[j] and old.graph.nodes.slot[j] != old.graph.nodes.slot[k]:
         return False
-    return _places_agree(stack, seen, seen.op_of_node[j], read_by, seen.op_of_node[k], by)
+    return _places_agree(stack, seen.op_of_node[j], read_by, seen.op_of_node[k], by)
 
 
 @kernel
-def _places_agree(stack: Stack, seen: Seen, op: int, seen_from: int, other: int, other_from: int) -> bool:
-    """True if an op is to one what another is to another: in the layer as far from it, or the same in no layer."""
+def _places_agree(stack: Stack, op: int, seen_from: int, other: int, other_from: int) -> bool:
+    """True if an op is to one what another is to another: in the layer as far from it, or the same in no layer.
+
+    Layers at the ends of the stack read in no layer what others read of their neighbours.
+    """
     if stack.chain[op] < 0 or stack.chain[other] < 0:
-        return op == other
+        return op == other or (stack.chain[op] < 0) != (stack.chain[other] < 0)
     apart, its = stack.layer[op] - stack.layer[seen_from], stack.layer[other] - stack.layer[other_from]
-    seen.farthest[0] = max(seen.farthest[0], abs(apart))
     return stack.chain[op] == stack.chain[other] and apart == its
 
 
@@ -562,7 +584,7 @@ def _buffer(
     values, moves = program.values.shape[0], old.held.moves.shape[0]
     if buffer < values:
         there = program.values.value_op[buffer]
-        n = _place(stack, seen, numbers, there, like, op)
+        n = _place(stack, numbers, there, like, op)
         return n if n < 0 else numbers.value[n] + buffer - program.result_ptr[there]
     if buffer < values + moves:
         k = seen.node_of_move[buffer - values]
@@ -572,29 +594,32 @@ def _buffer(
         if seen.is_shared[buffer - values]:
             n = numbers.number[stack.kept_as[there]]
         else:
-            n = _place(stack, seen, numbers, there, like, op)
+            n = _place(stack, numbers, there, like, op)
         return n if n < 0 else new.program.values.shape[0] + _move(seen, numbers, old, k, n)
     k = seen.node_of_def[buffer - values - moves]
-    n = _place(stack, seen, numbers, seen.op_of_node[k], like, op)
+    n = _place(stack, numbers, seen.op_of_node[k], like, op)
     return n if n < 0 else new.program.values.shape[0] + new.held.moves.shape[0] + numbers.left[n] + seen.rank[k]
 
 
 @kernel
-def _place(stack: Stack, seen: Seen, numbers: Numbers, there: int, like: int, op: int) -> int:
+def _place(stack: Stack, numbers: Numbers, there: int, like: int, op: int) -> int:
     """The number of the op that is to `op` what `there` is to the op that it is like, or `NOWHERE`.
 
-    Layers as far from each other as some of the three are are so in the whole program, too. What lies farther apart, on
-    both sides of those that are left out, may be anywhere.
+    In the layer as far from it, which for operands is so (`_reads_correspond`), and with them for all that kernels read.
     """
-    if stack.chain[there] < 0 or stack.chain[like] < 0:
-        return numbers.number[stack.kept_as[there]]
-    apart = stack.layer[there] - stack.layer[like]
-    crosses = (stack.layer[there] <= stack.typical) != (stack.layer[like] <= stack.typical)
-    column = stack.whole_layer[op] + apart - stack.low
-    if (crosses and abs(apart) > seen.farthest[0]) or column < 0 or column >= stack.table.shape[1]:
-        return NOWHERE
-    found = stack.table[stack.chain[there], column]
+    found = _corresponding(stack, there, like, op)
     return numbers.number[found] if found >= 0 else NOWHERE
+
+
+@kernel
+def _corresponding(stack: Stack, there: int, like: int, op: int) -> int:
+    """The op that is to `op` of the whole program what `there` is to the op that it is like, or `NOWHERE`."""
+    if stack.chain[there] < 0 or stack.chain[like] < 0:
+        return stack.kept_as[there]
+    column = stack.whole_layer[op] + stack.layer[there] - stack.layer[like] - stack.low
+    if column < 0 or column >= stack.table.shape[1]:
+        return NOWHERE
+    return stack.table[stack.chain[there], column]
 
 
 @kernel
