@@ -20,7 +20,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import device_row
 from autopart.costmodel.hardware.links import Links, mesh_links
-from autopart.costmodel.simulator.all_layers import AllLayers, DeviceGraph
+from autopart.costmodel.simulator.all_layers import AllLayers
 from autopart.costmodel.simulator.arrays import (
     NARROW_SHARE,
     LocalArrays,
@@ -34,7 +34,7 @@ from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.known_plans import Asked, KnownPlans, ask
 from autopart.costmodel.simulator.left_out import NOTHING_LEFT_OUT, LeftOut
 from autopart.costmodel.simulator.liveness import Buffers
-from autopart.costmodel.simulator.local_graph import local_graph
+from autopart.costmodel.simulator.local_graph import DeviceGraph, local_graph
 from autopart.costmodel.simulator.narrow_moves import narrow_uses
 from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.own_collectives import OwnCollectives
