@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from autopart.core.like_ops import Like
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.all_layers import AllLayers
 from autopart.costmodel.simulator.batch_period import MayWait
@@ -68,10 +69,11 @@ class FewerLayersCosts:
         if smaller is None or whole is None:
             return None
         fewer = whole.fewer
-        program, longer = fewer.program, LongerPrograms(fewer, space.program, whole_costs)
+        program, like = fewer.program, Like.of(space.program, fewer.program, fewer.stands_in)
+        all_layers = AllLayers.of(space.program, fewer, like)
+        longer = LongerPrograms(fewer, space.program, like, whole_costs, all_layers is not None)
         return FewerLayersCosts(
-            smaller, whole, MayWait.of(space.program, fewer, longer.like_all), longer,
-            AllLayers.of(space.program, fewer, longer.like_all), options,
+            smaller, whole, MayWait.of(space.program, fewer, like), longer, all_layers, options,
             Walk(smaller.start.copy(), smaller, fewer.times[program.value_op]),
             LoweringContext.of(program), StateCosts(program, space.start.mesh, None, objective, whole.left_out),
         )  # fmt: skip
@@ -99,12 +101,12 @@ class FewerLayersCosts:
             return cost
         if not self._lowered_alike(local):
             return None
-        if shares_alike and self.all_layers is not None:
-            cost = self._price.of_all(local, actions, self.all_layers, priced)
-            if cost is not None:
-                return cost
         for longer in self.longer.tried(repeats, throughout) if repeats is not None else ():
             cost = longer.cost(local, actions)
+            if cost is not None:
+                return cost
+        if shares_alike and self.all_layers is not None:
+            cost = self._price.of_all(local, actions, self.all_layers, priced)
             if cost is not None:
                 return cost
         return self.longer.with_all().cost(local, actions)

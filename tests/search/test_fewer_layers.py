@@ -157,7 +157,9 @@ def lengths_and_short(program, kib, all_layers=False):
         task = task_of(program, ap.Mesh({"batch": 4, "model": 2}, device=chip.name))
         short, of_batch = Evaluator(task)._fewer, (decision_about_the_batch(task),)
         assert short is not None
-        short = short if all_layers else dataclasses.replace(short, all_layers=None)
+        if not all_layers:
+            longer = dataclasses.replace(short.longer, beside_all=False)
+            short = dataclasses.replace(short, all_layers=None, longer=longer)
         reached, state = short.reach(of_batch), whole_of(task)._state(of_batch)
         assert reached is not None
         with simulated() as lengths:
