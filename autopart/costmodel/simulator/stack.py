@@ -70,6 +70,8 @@ class Stack(NamedTuple):
 @kernel
 def corresponding(stack: Stack, there: int, like: int, op: int) -> int:
     """The op that is to `op` of the whole program what `there` is to the op that it is like, or `NOWHERE`."""
+    if there == like:
+        return op
     if stack.chain[there] < 0 or stack.chain[like] < 0:
         return stack.kept_as[there]
     column = stack.whole_layer[op] + stack.layer[there] - stack.layer[like] - stack.low
