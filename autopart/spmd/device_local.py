@@ -52,8 +52,8 @@ class LoweringOptions:
     share_within       a stored-sharded value that is gathered for two uses at most this many ops apart is gathered once
                        for both; 0 gathers it anew for each use (least memory), unless an action shares gathers
     redistribution_cost  "elements" (bytes moved, Figure 11) or an object with seconds per step
-    sums_through_converts  a sum that is pending is converted part by part where it is then cheaper to reduce; in a
-                       narrower type the parts are added with its rounding
+    sums_through_converts  a sum that is pending is converted part by part where it is then cheaper to reduce, also to
+                       a narrower type, with whose rounding the parts are added; to a wider one it always is
     regather           an activation, too, is gathered anew for each use: less memory, more communication
     """
 

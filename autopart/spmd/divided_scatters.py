@@ -46,12 +46,21 @@ def divide_scatters(given: Given) -> None:
 
 @kernel
 def _passes(given: Given, axis: int, value: int) -> bool:
-    """True if the one op that reads the value may pass a sum on."""
-    if not goes_on(given, axis, value):
-        return False
+    """True if the one op that reads the value may pass a sum on, and that may pay: what it makes is no larger, or it is
+    in a loop, after which there may be one sum for all turns."""
     graph, passages = given.nests.graph, given.passages
-    spec = graph.op_spec[graph.use_op[graph.user[graph.user_ptr[value]]]]
-    return passages.first[spec] < passages.first[spec + 1] and (given.rounded or not passages.rounded[spec])
+    in_loop = passages.runs[passages.scope[graph.value_op[value]]] > 1
+    while goes_on(given, axis, value):
+        op = graph.use_op[graph.user[graph.user_ptr[value]]]
+        spec = graph.op_spec[op]
+        if passages.first[spec] == passages.first[spec + 1] or (passages.rounded[spec] and not given.rounded):
+            return False
+        if not passages.grows[spec]:
+            return True
+        if not in_loop:
+            return False
+        value = graph.result_ptr[op]
+    return False
 
 
 @kernel

@@ -191,9 +191,12 @@ def _is_sliced(graph: GraphArrays, is_output: np.ndarray, required: np.ndarray, 
 
 @kernel
 def _is_passed_on(graph: GraphArrays, required: np.ndarray, value: int, axis: int, code: int) -> bool:
-    """True if the op of the value's one use passes what is pending: it is reduced after that, into whatever tile."""
-    first = graph.user_ptr[value]
-    return graph.user_ptr[value + 1] == first + 1 and action_of(required[graph.user[first]], axis) == code
+    """True if the ops of all uses pass what is pending: it is reduced after that, into whatever tile."""
+    first, last = graph.user_ptr[value], graph.user_ptr[value + 1]
+    passed_on = first < last
+    for i in range(first, last):
+        passed_on = passed_on and action_of(required[graph.user[i]], axis) == code
+    return passed_on
 
 
 @kernel

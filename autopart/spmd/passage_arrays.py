@@ -32,6 +32,8 @@ class PassageArrays(NamedTuple):
     first[spec]          its passages are first[spec] .. first[spec + 1]
     code[passage]        the reduction; parts[start[passage] + k] is True where operand k is in parts
     rounded[spec]        what passes is rounded otherwise than in the whole
+    grows[spec]          its result has more bytes than all that it reads: a sum is reduced before it, unless another
+                         joins it behind
     divided[spec]        a kernel whose work must stay divided: what slices it on an axis passes no sum on that axis
     free[spec]           it does no work of its own: to do all of it on each device costs nothing
     is_carry[op]         True for what a loop carries; carries: these ops
@@ -48,6 +50,7 @@ class PassageArrays(NamedTuple):
     start: np.ndarray
     parts: np.ndarray
     rounded: np.ndarray
+    grows: np.ndarray
     divided: np.ndarray
     free: np.ndarray
     is_carry: np.ndarray
@@ -89,6 +92,7 @@ def passage_arrays(program: Program) -> PassageArrays:
         start=start,
         parts=parts,
         rounded=np.array([t.passes_rounded(s) for t, s in zip(traits, program.specs, strict=True)], np.bool_),
+        grows=np.array([_grows(spec) for spec in program.specs], np.bool_),
         divided=np.array([isinstance(t, (Matmul, Convolution, Opaque)) for t in traits], np.bool_),
         free=np.array([not isinstance(t, Elementwise) or t.weight == 0 for t in traits], np.bool_),
         is_carry=carries,
@@ -106,6 +110,10 @@ def passage_arrays(program: Program) -> PassageArrays:
 def _passages(spec: OpSpec) -> tuple[Passage, ...]:
     """Those of ops with one result, and of carries."""
     return passages_of(spec) if len(spec.results) == 1 or spec.kind == "carry" else ()
+
+
+def _grows(spec: OpSpec) -> bool:
+    return sum(t.bytes for t in spec.results) > sum(t.bytes for t in spec.operands)
 
 
 def _identity(spec: OpSpec) -> int:

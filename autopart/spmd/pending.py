@@ -15,12 +15,22 @@ tree and axis, the reduction is done at the points that move the fewest bytes in
 (reduce_scatter or all_reduce). Where two choices move the same bytes, the one that repeats less work is taken (an op
 that passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before
 they are reduced, a slice comes before the reduction and a broadcast after it, and the reduction comes after a
-transpose, which the compiler then makes part of the matmul.
+transpose, which the compiler then makes part of the matmul. A convert to a wider float is passed where two sums are
+added behind converts, or where a loop adds up what is converted in each turn; elsewhere it would double the bytes.
 
 A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
 passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
 would be held whole. Nor does a carry that is tiled, where loops hold parts (`ShardLoops`). So does the result of a
 branch that is pending in one branch alone: other branches reduce nothing.
+
+In a loop, a value with several readers is a *fork*: it goes on if all of them pass it on and out of the loop.
+
+    %g = dot_general               f32[1024,4096], gradients of four gates in one product; N turns
+    %i = slice %g [:, :1024]       each of the four is added to a carry: four reductions of a quarter each after the
+                                   loop, instead of N of the whole
+
+Each way from a fork has an equal part of what reducing there costs, and is not reduced before the loop's end. A fork
+that some way does not want to be pending is no longer one, and reductions are followed once more.
 """
 
 # pyright: reportArgumentType=false
@@ -72,9 +82,11 @@ class Ways(NamedTuple):
                        bytes, work repeated
     stays[value]       True if reducing at the value, or later, is at least as good as reducing before
     loop[value]        the carry on which it depends that the value is pending; it is reduced after that loop only
-    wanted[value]      scratch of `_choose`: the value must be pending, since its one reader passes it on
+    forked[value]      it comes from a fork in its loop: it is reduced after that loop only
+    no_fork[value]     a fork that is reduced, since some of its ways are
+    wanted[value]      scratch of `_choose`: the value must be pending for so many uses, which pass it on
     again[op]          what is assumed of it, or found of what it reads, is another: it is to be looked at again
-    noted              scratch: code, loop and cost of one value
+    noted              scratch: code, loop, whether it is forked, and cost of one value
     """
 
     assumed: np.ndarray
@@ -83,6 +95,8 @@ class Ways(NamedTuple):
     cost: np.ndarray
     stays: np.ndarray
     loop: np.ndarray
+    forked: np.ndarray
+    no_fork: np.ndarray
     wanted: np.ndarray
     again: np.ndarray
     noted: np.ndarray
@@ -93,7 +107,8 @@ class Ways(NamedTuple):
         return Ways(
             assumed=np.empty(ops, np.uint8), code=np.empty((values, axes), np.uint8), taken=np.empty(ops, np.int32),
             cost=np.empty((values, 4)), stays=np.empty(values, np.bool_), loop=np.empty(values, np.int32),
-            wanted=np.empty(values, np.bool_), again=np.empty(ops, np.bool_), noted=np.empty(6),
+            forked=np.empty(values, np.bool_), no_fork=np.empty(values, np.bool_), wanted=np.empty(values, np.int32),
+            again=np.empty(ops, np.bool_), noted=np.empty(7),
         )  # fmt: skip
 
 
@@ -110,20 +125,27 @@ def pass_reductions(given: Given, ways: Ways, passing: np.ndarray) -> None:
     for value in range(ways.loop.shape[0]):
         ways.stays[value], ways.loop[value] = False, -1
     for axis in range(axes):
-        some = changes = _begins(given, axis)
-        carries = given.passages.carries.shape[0] > 0
-        for op in given.passages.carries:
-            held = given.sharded_loops and given.nests.state.mapping[op, axis] >= 0
-            ways.assumed[op] = 0 if held else ANY_CODE
-        every = True
-        while changes:
-            _spread(given, ways, axis, carries, every)
-            changes, every = carries and _revise(given, ways, axis), False
-        if some:
-            _choose(given, ways, axis, passing)
+        ways.no_fork[:] = False
+        if _begins(given, axis):
+            _follow(given, ways, axis)
+            while _choose(given, ways, axis, passing):
+                _follow(given, ways, axis)
         else:
             for value in range(ways.code.shape[0]):
                 ways.code[value, axis] = 0
+
+
+@kernel
+def _follow(given: Given, ways: Ways, axis: int) -> None:
+    """Finds what may be pending along `axis`: first as if all carries were, until what is assumed of them holds."""
+    carries = given.passages.carries.shape[0] > 0
+    for op in given.passages.carries:
+        held = given.sharded_loops and given.nests.state.mapping[op, axis] >= 0
+        ways.assumed[op] = 0 if held else ANY_CODE
+    changes = every = True
+    while changes:
+        _spread(given, ways, axis, carries, every)
+        changes, every = carries and _revise(given, ways, axis), False
 
 
 @kernel
@@ -169,9 +191,9 @@ def _spread(given: Given, ways: Ways, axis: int, carries: bool, every: bool) -> 
 @kernel
 def _note(ways: Ways, axis: int, value: int) -> None:
     """Notes what is known of a value, for `_is_new`."""
-    ways.noted[0], ways.noted[1] = ways.code[value, axis], ways.loop[value]
+    ways.noted[0], ways.noted[1], ways.noted[2] = ways.code[value, axis], ways.loop[value], ways.forked[value]
     for i in range(4):
-        ways.noted[2 + i] = ways.cost[value, i]
+        ways.noted[3 + i] = ways.cost[value, i]
 
 
 @kernel
@@ -179,9 +201,9 @@ def _is_new(ways: Ways, axis: int, value: int) -> bool:
     """True if something that readers of the value look at is another than was noted."""
     if ways.code[value, axis] != ways.noted[0]:
         return True
-    new = ways.loop[value] != ways.noted[1]
+    new = ways.loop[value] != ways.noted[1] or ways.forked[value] != ways.noted[2]
     for i in range(4):
-        new = new or ways.cost[value, i] != ways.noted[2 + i]
+        new = new or ways.cost[value, i] != ways.noted[3 + i]
     return new and ways.code[value, axis] != 0
 
 
@@ -202,7 +224,7 @@ def _pass(given: Given, ways: Ways, axis: int, op: int, some: bool) -> bool:
     first, spec = graph.result_ptr[op], graph.op_spec[op]
     taken[op] = -1
     if passages.is_carry[op]:
-        code[first, axis], loop[first], stays[first] = assumed[op], op, False
+        code[first, axis], loop[first], stays[first], ways.forked[first] = assumed[op], op, False, False
         cost[first] = 0.0
         return some
     mapping, native = given.nests.state.mapping[op, axis], 0
@@ -214,7 +236,7 @@ def _pass(given: Given, ways: Ways, axis: int, op: int, some: bool) -> bool:
             some = True
             cost[value] = _bytes(given, axis, value)
             cost[value, 1] = cost[value, 3] = 0.0
-            stays[value], loop[value] = True, -1
+            stays[value], loop[value], ways.forked[value] = True, -1, False
     if not some or passages.first[spec] == passages.first[spec + 1] or graph.result_ptr[op + 1] != first + 1:
         return some
     if (passages.rounded[spec] and not given.rounded) or (passages.divided[spec] and mapping >= 0):
@@ -222,7 +244,7 @@ def _pass(given: Given, ways: Ways, axis: int, op: int, some: bool) -> bool:
     if not _reads_pending(given, ways, axis, op):
         return some
     for passage in range(passages.first[spec], passages.first[spec + 1]):
-        found = _fits(given, axis, op, passage, code)
+        found = _fits(given, ways, axis, op, passage)
         if found != 0 and (native == 0 or native == found):
             code[first, axis], taken[op] = found, passage
             _price(given, ways, axis, op, first)
@@ -243,9 +265,9 @@ def _reads_pending(given: Given, ways: Ways, axis: int, op: int) -> bool:
 
 
 @kernel
-def _fits(given: Given, axis: int, op: int, passage: int, code: np.ndarray) -> int:
+def _fits(given: Given, ways: Ways, axis: int, op: int, passage: int) -> int:
     """By which reduction the op's result is pending if it takes the passage; 0 if it cannot take it."""
-    graph, passages = given.nests.graph, given.passages
+    graph, passages, code = given.nests.graph, given.passages, ways.code
     by, found = passages.code[passage], 0
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
         value = graph.operands[use]
@@ -255,7 +277,9 @@ def _fits(given: Given, axis: int, op: int, passage: int, code: np.ndarray) -> i
                 if not _stands_for_parts(given, axis, value, by):
                     return 0
                 continue
-            if (pending != by and pending != ANY_CODE) or not goes_on(given, axis, value):
+            if pending != by and pending != ANY_CODE:
+                return 0
+            if not goes_on(given, axis, value) and not _is_fork(given, ways, axis, value):
                 return 0
             found = by if found == by or pending == by else ANY_CODE
         elif pending != 0 or not _is_whole(given, axis, value):
@@ -269,6 +293,15 @@ def goes_on(given: Given, axis: int, value: int) -> bool:
     graph, state, is_output = given.nests.graph, given.nests.state, given.is_output
     alone = graph.user_ptr[value + 1] - graph.user_ptr[value] == 1
     return alone and not is_output[value] and state.action[value, axis] == 0
+
+
+@kernel
+def _is_fork(given: Given, ways: Ways, axis: int, value: int) -> bool:
+    """True if several uses in a loop read the value, which may pass it on."""
+    graph, passages = given.nests.graph, given.passages
+    several = graph.user_ptr[value + 1] - graph.user_ptr[value] > 1
+    free = not given.is_output[value] and given.nests.state.action[value, axis] == 0 and not ways.no_fork[value]
+    return several and free and passages.runs[passages.scope[graph.value_op[value]]] > 1
 
 
 @kernel
@@ -293,24 +326,27 @@ def _is_whole(given: Given, axis: int, value: int) -> bool:
 
 @kernel
 def _price(given: Given, ways: Ways, axis: int, op: int, value: int) -> None:
-    """Fills in cost, stays and loop of a value that is pending because its op passes parts; see `_spread`."""
+    """Fills in cost, stays, loop and forked of a value that is pending because its op passes parts; see `_spread`."""
     graph, state, passages = given.nests.graph, given.nests.state, given.passages
     code, cost, stays, loop = ways.code, ways.cost, ways.stays, ways.loop
-    sooner, sooner_work, work, inside = 0.0, 0.0, 0.0, -1
+    sooner, sooner_work, work, inside, forked = 0.0, 0.0, 0.0, -1, False
+    leaves_loop = passages.is_carry[op]
     spec = graph.op_spec[op]
     if passages.leaves[spec] or (state.mapping[op, axis] >= 0 and not passages.free[spec]):
         work = elements_without(given, axis, value)
     for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
         operand = graph.operands[use]
         if code[operand, axis] != 0:
-            work += cost[operand, 1]
-            sooner += cost[operand, 2]
-            sooner_work += cost[operand, 3]
+            uses = graph.user_ptr[operand + 1] - graph.user_ptr[operand]
+            work += cost[operand, 1] / uses
+            sooner += cost[operand, 2] / uses
+            sooner_work += cost[operand, 3] / uses
+            forked = forked or (not leaves_loop and (ways.forked[operand] or uses > 1))
             if loop[operand] >= 0 and loop[operand] != op:
                 inside = loop[operand]
     here = _bytes(given, axis, value)
-    loop[value] = inside
-    stays[value] = inside < 0 and (here < sooner or (here == sooner and work <= sooner_work))
+    loop[value], ways.forked[value] = inside, forked
+    stays[value] = inside < 0 and not forked and (here < sooner or (here == sooner and work <= sooner_work))
     cost[value, 0], cost[value, 1] = here, work
     cost[value, 2], cost[value, 3] = (here, work) if stays[value] else (sooner, sooner_work)
 
@@ -392,11 +428,16 @@ def _revise(given: Given, ways: Ways, axis: int) -> bool:
 
 
 @kernel
-def _choose(given: Given, ways: Ways, axis: int, passing: np.ndarray) -> None:
-    """From the ends of all ways backwards: sets the bit of `axis` in passing[op] of the ops that pass parts."""
+def _choose(given: Given, ways: Ways, axis: int, passing: np.ndarray) -> bool:
+    """From the ends of all ways backwards: sets the bit of `axis` in passing[op] of the ops that pass parts.
+
+    True if a fork is to be reduced for some uses, so that it is no fork, and all is to be followed again.
+    """
     graph, passages = given.nests.graph, given.passages
     assumed, code, taken, stays, wanted = ways.assumed, ways.code, ways.taken, ways.stays, ways.wanted
-    wanted[:] = False
+    wanted[:] = 0
+    for op in range(passing.shape[0]):
+        passing[op] &= ~(1 << axis)
     for i in range(passages.order.shape[0] - 1, -1, -1):
         op = passages.order[i]
         after_loop = op < 0
@@ -407,12 +448,17 @@ def _choose(given: Given, ways: Ways, axis: int, passing: np.ndarray) -> None:
         else:
             value = graph.result_ptr[op]
             able = taken[op] >= 0
-        if not able or not (wanted[value] or stays[value]):
+        if not able or not (wanted[value] > 0 or stays[value]):
             continue
         passing[op] |= 1 << axis
         for use in range(graph.operand_ptr[op], graph.operand_ptr[op + 1]):
             operand = graph.operands[use]
             if code[operand, axis] != 0:
-                wanted[operand] = True
+                wanted[operand] += 1
             elif tiling(given.nests, operand, axis) >= 0:
                 passing[graph.value_op[operand]] |= 1 << axis
+    again = False
+    for value in range(wanted.shape[0]):
+        if 0 < wanted[value] < graph.user_ptr[value + 1] - graph.user_ptr[value]:
+            ways.no_fork[value] = again = True
+    return again

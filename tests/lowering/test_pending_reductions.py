@@ -26,6 +26,18 @@ X, W = array(8, 16), array(16, 16)
 
 def reductions(fun, *args, schedule=(BP,), rtol=1e-4, options=None):
     """(kind, shape on a device before it, how often) of every collective, in order; the numbers are checked as well."""
+    return [(kind, shape, runs) for kind, shape, runs, _ in collectives(fun, *args, schedule, rtol, options)]
+
+
+def types(fun, *args, schedule=(BP,), rtol=2e-2):
+    """(element type, shape on a device before it, how often) of every all_reduce; the numbers are checked as well."""
+    found = collectives(fun, *args, schedule, rtol, None)
+    assert {kind for kind, *_ in found} <= {"all_reduce"}
+    return sorted((dtype, shape, runs) for _, shape, runs, dtype in found)
+
+
+def collectives(fun, *args):
+    *args, schedule, rtol, options = args
     step = ap.jit(fun, MESH, list(schedule), **({"options": options} if options else {}))
     low = step.lower(*args)
     verify(low.program)
@@ -33,10 +45,10 @@ def reductions(fun, *args, schedule=(BP,), rtol=1e-4, options=None):
     whole, parts = jax.jit(fun)(*args), step(*jax.tree.map(jnp.array, args))
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
         np.testing.assert_allclose(np.asarray(a, "f4"), np.asarray(b, "f4"), rtol=rtol, atol=rtol / 10)
-    trips = low.program.program.scope_trips
+    program = low.program.program
     return [
-        (s.kind, s.source.local_shape, int(trips[scope]))
-        for plan, _, scope in low.program.redistributions()
+        (s.kind, s.source.local_shape, int(program.scope_trips[scope]), program.type_of(value).dtype)
+        for plan, value, scope in low.program.redistributions()
         for s in plan.steps
         if s.kind != "all_slice"
     ]
@@ -317,10 +329,160 @@ def test_a_tied_embedding_is_reduced_once_however_it_is_written(logits):
 # ---- converts
 
 
-def test_sums_pass_a_convert_only_if_the_options_say_so():
+def test_sums_pass_a_convert_to_a_narrower_type_only_if_the_options_say_so():
     def fun(x):
         return (x.T @ x).astype(jnp.bfloat16)[:4]
 
     allowed = ap.LoweringOptions(sums_through_converts=True)
     assert reductions(fun, X, rtol=2e-2) == ONCE
     assert reductions(fun, X, rtol=2e-2, options=allowed) == [("all_reduce", (4, 16), 1)]
+
+
+HALVES = {"bf16": jnp.bfloat16, "f16": jnp.float16}
+
+
+def narrow_gram(x, dtype=jnp.bfloat16):
+    x = x.astype(dtype)
+    return (x.T @ x).astype("f4")
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_sum_is_reduced_before_it_is_made_wider(dtype):
+    assert types(lambda x: jnp.tanh(narrow_gram(x, HALVES[dtype])), X) == [(dtype, (16, 16), 1)]
+
+
+def test_half_of_what_is_made_wider_is_as_many_bytes_and_reduced_later():
+    assert types(lambda x: jnp.tanh(narrow_gram(x)[:8]), X) == [("f32", (8, 16), 1)]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_sums_meet_behind_converts(dtype):
+    half = HALVES[dtype]
+    assert types(lambda x: narrow_gram(x, half) + 0.5 * narrow_gram(jnp.sin(x), half), X) == [("f32", (16, 16), 1)]
+    assert types(lambda x: narrow_gram(x, half) + gram(x), X) == [("f32", (16, 16), 1)]
+
+
+def test_a_sum_of_integers_wraps_around_in_its_own_type():
+    x = RNG.integers(-99, 99, (8, 16)).astype("i1")
+    loop = over_steps(lambda g, x: (g + (x.T @ x).astype("i4"), None), lambda x: jnp.zeros((16, 16), "i4"))
+    assert types(lambda x: loop(x)[0], x) == [("i8", (16, 16), STEPS)]
+
+
+def in_halves(params, x):
+    """The loss with parameters in f32 and products in bf16."""
+    narrow = jax.tree.map(lambda p: p.astype(jnp.bfloat16), params)
+    return loss(narrow, x.astype(jnp.bfloat16)).astype("f4")
+
+
+def accumulated_in_halves(params, x, unroll=1):
+    """A step of SGD on gradients in bf16 that are added up in f32."""
+
+    def body(grads, part):
+        return jax.tree.map(jnp.add, grads, jax.grad(in_halves)(params, part)), None
+
+    parts = x.reshape(8, STEPS, 16).swapaxes(0, 1)
+    grads, _ = jax.lax.scan(body, jax.tree.map(jnp.zeros_like, params), parts, unroll=unroll)
+    return jax.tree.map(lambda p, g: p - 0.1 * g / STEPS, params, grads)
+
+
+@pytest.mark.parametrize("unroll", [1, 2, STEPS])
+def test_gradients_in_bf16_that_a_loop_adds_up_are_reduced_once_each(unroll):
+    found = types(lambda params, x: accumulated_in_halves(params, x, unroll), PARAMS, array(40, 16))
+    assert found == [("f32", (16, 16), 1)] * 2
+
+
+def test_gradients_in_bf16_that_nobody_adds_up_are_reduced_in_bf16():
+    def step(params, x):
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(in_halves)(params, x))
+
+    microbatch = ap.Microbatch({"x": 0}, steps=STEPS)
+    once = [("bf16", (16, 16), 1)] * 2
+    assert types(step, PARAMS, array(40, 16)) == once
+    assert types(step, PARAMS, array(40, 16), schedule=[microbatch, BP]) == once, "each loop adds up in its own type"
+
+
+def test_a_tied_embedding_in_bf16_is_reduced_once():
+    embed = nn.Embed(32, 16, dtype=jnp.bfloat16)
+
+    def fun(params, x):
+        def loss(params):
+            tied = {"params": {"embedding": params["table"]}}
+            h = jnp.tanh(embed.apply(tied, x) @ params["w"].astype(jnp.bfloat16))
+            logits = embed.apply(tied, h, method="attend").astype("f4")
+            return -jax.nn.log_softmax(logits)[..., 0].mean()
+
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, jax.grad(loss)(params))
+
+    found = types(fun, {"table": array(32, 16), "w": W}, RNG.integers(0, 32, (8, 4)).astype("i4"))
+    assert found == [("bf16", (16, 16), 1), ("f32", (32, 16), 1)]
+
+
+CELLS = {"gru": nn.GRUCell, "lstm": nn.LSTMCell, "lstm of joined gates": nn.OptimizedLSTMCell}
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_recurrent_network_of_flax_reduces_each_gradient_once(cell, dtype):
+    model = nn.RNN(CELLS[cell](16, dtype=dtype))
+    x = array(8, STEPS, 16)
+    params = model.init(jax.random.key(0), x)
+
+    def fun(params, x):
+        grads = jax.grad(lambda params: jnp.mean(model.apply(params, x).astype("f4") ** 2))(params)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+    found = types(fun, params, x)
+    assert found == sorted(("f32", p.shape, 1) for p in jax.tree.leaves(params))
+
+
+# ---- forks: several readers in a loop
+
+
+def cut_and_added(rest, initial):
+    """A loop that adds up the first rows of a sum over the batch, and does `rest` with the others."""
+
+    def body(state, x):
+        g = jnp.tanh(x).T @ x
+        return (state[0] + g[:4], rest(state[1], g[4:])), None
+
+    return over_steps(body, initial)
+
+
+ROOM = jnp.zeros((4, 16)), jnp.zeros((12, 16))
+
+
+def test_slices_that_a_loop_adds_up_are_each_reduced_after_it():
+    loop = cut_and_added(lambda rest, g: rest - 2.0 * g, lambda x: ROOM)
+    assert reductions(lambda x: loop(x)[0], X) == [("all_reduce", (4, 16), 1), ("all_reduce", (12, 16), 1)]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [lambda rest, g: rest + jnp.tanh(g), lambda rest, g: jnp.tanh(rest + g)],
+    ids=["not linear", "added to what is read"],
+)
+def test_a_sum_of_which_some_is_needed_in_the_loop_is_reduced_there_once(rest):
+    loop = cut_and_added(rest, lambda x: ROOM)
+    assert reductions(lambda x: loop(x)[0], X) == [("all_reduce", (16, 16), STEPS)]
+
+
+def test_a_sum_of_which_some_is_added_to_an_argument_is_reduced_in_the_loop_once():
+    def fun(x, w):
+        return cut_and_added(lambda rest, g: rest + g, lambda x: (ROOM[0], w[4:]))(x)[0]
+
+    assert reductions(fun, X, W) == [("all_reduce", (16, 16), STEPS)]
+
+
+def test_two_ways_of_one_sum_that_meet_again_are_one_reduction():
+    def body(g, x):
+        s = jnp.tanh(x).T @ x
+        return g + (s - 0.5 * s.T), None
+
+    loop = over_steps(body, lambda x: jnp.zeros((16, 16)))
+    assert reductions(lambda x: loop(x)[0], X) == ONCE
+
+
+def test_a_fork_in_an_inner_loop_is_reduced_behind_both():
+    inner = cut_and_added(lambda rest, g: rest + g, lambda x: ROOM)
+    loop = over_steps(lambda g, x: (jax.tree.map(jnp.add, g, inner(x)[0]), None), lambda x: ROOM)
+    assert reductions(lambda x: loop(x)[0], X) == [("all_reduce", (4, 16), 1), ("all_reduce", (12, 16), 1)]

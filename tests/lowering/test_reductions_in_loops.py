@@ -23,17 +23,23 @@ def from_the_start(given: Given, ways: Ways, passing: np.ndarray) -> int:
     passing[:], ways.assumed[:], ways.taken[:], ways.stays[:], ways.loop[:] = 0, 0, -1, False, -1
     ways.again[:], rounds = False, 0
     for axis in range(given.nests.state.mapping.shape[1]):
-        held = given.sharded_loops & (given.nests.state.mapping[:, axis] >= 0)
-        carries = given.passages.carries
-        ways.assumed[carries] = np.where(held[carries], 0, ANY_CODE)
-        ways.code[:, axis] = 0
-        if not pending._begins(given, axis):
-            continue
-        pending._spread(given, ways, axis, len(carries) > 0, True)
-        while len(carries) and pending._revise(given, ways, axis):
-            pending._spread(given, ways, axis, True, True)
-            rounds += 1
-        pending._choose(given, ways, axis, passing)
+        ways.code[:, axis], ways.no_fork[:] = 0, False
+        if pending._begins(given, axis):
+            rounds += follow(given, ways, axis)
+            while pending._choose(given, ways, axis, passing):
+                rounds += follow(given, ways, axis)
+    return rounds
+
+
+def follow(given: Given, ways: Ways, axis: int) -> int:
+    """As `pending._follow`; returns the rounds beyond the first."""
+    held, rounds = given.sharded_loops & (given.nests.state.mapping[:, axis] >= 0), 0
+    carries = given.passages.carries
+    ways.assumed[carries] = np.where(held[carries], 0, ANY_CODE)
+    pending._spread(given, ways, axis, len(carries) > 0, True)
+    while len(carries) and pending._revise(given, ways, axis):
+        pending._spread(given, ways, axis, True, True)
+        rounds += 1
     return rounds
 
 

@@ -68,6 +68,38 @@ def two_towers():
     return trained(loss, params, f32(2048, 256), f32(2048, 512))
 
 
+def transported():
+    """Sets of points, each moved to another by entropic optimal transport: the other sets are operands of products."""
+
+    def loss(p, x, y):
+        costs = -2 * jnp.einsum("bnd,bmd->bnm", x @ p["metric"], y)
+
+        def turn(_, prices):
+            rows = -jax.nn.logsumexp(prices[1][:, None] - costs, axis=2)
+            return rows, -jax.nn.logsumexp(rows[:, :, None] - costs, axis=1)
+
+        zeros = jnp.zeros(x.shape[:2])
+        return sum(prices.mean() for prices in jax.lax.fori_loop(0, 8, turn, (zeros, zeros)))
+
+    return trained(loss, {"metric": f32(64, 64)}, f32(64, 256, 64), f32(64, 256, 64))
+
+
+def critic():
+    """Real and made images by the same convolutions, with a penalty on the gradient at the real ones."""
+    params = {"in": f32(4, 4, 3, 64), "out": f32(16 * 16 * 64, 1)}
+
+    def judged(p, x):
+        dims = ("NHWC", "HWIO", "NHWC")
+        h = jax.lax.conv_general_dilated(x, p["in"] / jnp.linalg.norm(p["in"]), (2, 2), "SAME", dimension_numbers=dims)
+        return jax.nn.leaky_relu(h).reshape(len(x), -1) @ p["out"]
+
+    def loss(p, real, made):
+        slopes = jax.vmap(jax.grad(lambda x: judged(p, x[None])[0, 0]))(real)
+        return judged(p, made).mean() - judged(p, real).mean() + (slopes**2).sum()
+
+    return trained(loss, params, f32(64, 32, 32, 3), f32(64, 32, 32, 3))
+
+
 def gated(kv_heads: int = 2):
     """Separate query, key and value, keys shared by heads, and a gated MLP; two layers."""
     d, heads, size, hidden = 256, 8, 32, 1024
@@ -224,8 +256,8 @@ def recommender():
 PROGRAMS: dict[str, Callable] = {
     f.__name__: f
     for f in (
-        perceptron, inference, two_towers, gated, routed, graph, graph_attention, cached, stacked, rollout, adapters,
-        convolutions, recommender,
+        perceptron, inference, two_towers, transported, critic, gated, routed, graph, graph_attention, cached, stacked,
+        rollout, adapters, convolutions, recommender,
     )
 }  # fmt: skip
 

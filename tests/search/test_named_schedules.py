@@ -32,6 +32,8 @@ DATA = {
     "perceptron": {"data0": 0, "data1": 0},
     "inference": {"x": 0},
     "two_towers": {"data0": 0, "data1": 0},
+    "transported": {"data0": 0, "data1": 0},
+    "critic": {"data0": 0, "data1": 0},
     "gated": {"data0": 0, "data1": 0},
     "routed": {"data0": 0, "data1": 0},
     "cached": {"cache": 0, "x": 0},

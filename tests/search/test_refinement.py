@@ -45,6 +45,24 @@ def test_added_appends_each_option_of_the_state(problem):
     assert list(refinement.added(problem, state, by_prior)) == [(a, o.decision) for o in likeliest]
 
 
+def test_added_over_axes_appends_an_option_over_both_axes(problem):
+    state = state_after(problem)
+    found = list(refinement.added_over_axes(problem, state, by_prior))
+    anywhere = {o.decision._replace(axis="") for o in state.options}
+    assert {first._replace(axis="") for first, _ in found} == anywhere
+    assert len(set(found)) == len(found)
+    for first, second in found:
+        assert (first.axis, second.axis) == ("a", "b")
+        assert first._replace(axis="") == second._replace(axis="")
+
+
+def test_prepended_puts_what_the_start_offers_in_front(problem):
+    a, b = offered(problem, "a")[0], offered(problem, "b")[0]
+    likeliest = sorted(problem.start.options, key=by_prior, reverse=True)
+    found = list(refinement.prepended(problem, state_after(problem, a, b), by_prior))
+    assert found == [(o.decision, a, b) for o in likeliest if o.decision not in (a, b)]
+
+
 def test_exchanged_takes_another_decision_about_the_same_axis(problem):
     a, others = offered(problem, "a")[0], offered(problem, "a")[1:]
     assert list(refinement.exchanged(problem, state_after(problem, a), by_prior)) == [(other,) for other in others]

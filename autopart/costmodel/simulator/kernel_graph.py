@@ -3,9 +3,11 @@
     node     a kernel (a root op with what is computed inside it), a redistribution before a use, or one after an op
     buffer   value v; V + r for redistribution r of a use; V + R + d for what an op leaves before redistribution d
 
-A kernel reads each buffer once, however often its members read it. What is written for a look-up alone is a kernel and
-computed inside its other readers. Loops, branches, arguments and outputs run nothing
-and are no nodes; `liveness.structure_reads` says what they read.
+A kernel reads each buffer once, however often its members read it. Of what it slices it reads as much as the slice
+keeps, be it computed inside from what is read; but what a product's operand is sliced of counts as read whole, in place
+of the copy in another layout that the compiler makes of the operand (Swin's queries on v5e). What is written for a
+look-up alone is a kernel and computed inside its other readers. Loops, branches, arguments and outputs run nothing and
+are no nodes; `liveness.structure_reads` says what they read.
 """
 
 # pyright: reportArgumentType=false
@@ -64,9 +66,10 @@ class Walk(NamedTuple):
     away[value]      as in `Fused`
     found[value]     `_WRITTEN`; `_INSIDE` where its readers compute it, or go on to what it is a view of; `_NOTHING`
                      where it is computed there from nothing but constants
-    stack            ops still to visit, of what a root computes inside itself
+    stack            ops still to visit, of what a root computes inside itself; -1 - op: only for what it reads, again
     root_of[op]      the last root whose walk came to the op
     transposed[op]   in that walk, a transpose stands between the op and the root
+    share[op]        of its result, how much is computed there: what slices keep
     place[buffer]    where in `reads` the last kernel that read the buffer has it
     """
 
@@ -75,6 +78,7 @@ class Walk(NamedTuple):
     stack: np.ndarray
     root_of: np.ndarray
     transposed: np.ndarray
+    share: np.ndarray
     place: np.ndarray
 
     @staticmethod
@@ -82,8 +86,8 @@ class Walk(NamedTuple):
         """Room for a program with so many buffers."""
         ops = len(program.ops)
         return Walk(
-            away, empty(len(program.values), np.int8), empty(ops + 1, np.int32), empty(ops, np.int32),
-            empty(ops, np.bool_), empty(buffers, np.int32),
+            away, empty(len(program.values), np.int8), empty(2 * ops + 1, np.int32), empty(ops, np.int32),
+            empty(ops, np.bool_), empty(ops), empty(buffers, np.int32),
         )  # fmt: skip
 
 
@@ -272,24 +276,46 @@ def _kernel(
     root, first_read = nodes.subject[k], read
     nodes.scope[k], nodes.matrix_dtype[k] = program.ops.op_scope[root], program.ops.matrix_dtype[root]
     walk.stack[0], depth = root, 1
-    walk.root_of[root], walk.transposed[root] = root, program.ops.turns[root]
+    walk.root_of[root], walk.transposed[root], walk.share[root] = root, program.ops.turns[root], 1.0
     while depth > 0:
         depth -= 1
         op = walk.stack[depth]
-        _add_work(program, local, nodes, k, op)
+        again = op < 0
+        if again:
+            op = -1 - op
+        else:
+            _add_work(program, local, nodes, k, op)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             value = program.uses.operands[use]
             looked_up = program.values.is_looked_up[value] and not program.ops.takes[op]
             if walk.found[value] == _WRITTEN or looked_up or not _reads_through(local, use):
-                read = _add_read(program, local, root, op, use, reads, first_read, read, walk)
+                read = _add_read(program, local, root, op, use, again, reads, first_read, read, walk)
                 continue
             source = program.uses.producer[use]
-            if walk.found[value] == _INSIDE and walk.root_of[source] != root:
-                walk.root_of[source] = root
+            if walk.found[value] != _INSIDE:
+                continue
+            if walk.root_of[source] != root:
+                walk.root_of[source], walk.share[source] = root, 1.0
+                if program.ops.matrix_flop[root] == 0:
+                    walk.share[source] = _share(program, local, op, use, walk)
                 walk.transposed[source] = walk.transposed[op] or program.ops.turns[source]
                 walk.stack[depth] = source
                 depth += 1
+            elif walk.share[source] < 1.0:
+                walk.share[source], walk.stack[depth] = 1.0, -1 - source
+                depth += 1
     return read
+
+
+@kernel
+def _share(program: ProgramArrays, local: LocalArrays, op: int, use: int, walk: Walk) -> float:
+    """How much a kernel computes of what `use` reads: a slice keeps a part, an op of as many elements as much as it is
+    computed of."""
+    result = program.result_ptr[op] + (use - program.operand_ptr[op] if program.ops.is_view[op] else 0)
+    read, made = local.uses.use_elements[use], local.values.native_elements[result]
+    if program.ops.op_class[op] == SLICING and use == program.operand_ptr[op] and made < read:
+        return walk.share[op] * made / read
+    return walk.share[op] if made == read else 1.0
 
 
 @kernel
@@ -309,12 +335,16 @@ def _add_read(
     root: int,
     op: int,
     use: int,
+    again: bool,
     reads: Records,
     first_read: int,
     read: int,
     walk: Walk,
 ) -> int:
-    """Notes that a kernel reads the buffer of `use`, once however often it does; returns the number of reads so far."""
+    """Notes that a kernel reads the buffer of `use`, once however often it does; returns the number of reads so far.
+
+    `again`: it is noted, as a slice, and now more is computed of it.
+    """
     values = program.values.shape[0]
     buffer, moved = local.uses.use_buffer[use], local.uses.of_use[use]
     if buffer < values:
@@ -328,6 +358,8 @@ def _add_read(
         taken = min(taken, local.values.native_bytes[program.result_ptr[op]])
     elif program.ops.op_class[op] == OPAQUE:
         taken *= program.specs.read_share[program.ops.spec[op]]
+    if walk.share[op] < 1.0 and elements >= local.values.native_elements[program.result_ptr[op]]:
+        taken *= walk.share[op]
     how = (MULTIPLIED if program.ops.narrows[op] else 0) | (TRANSPOSED if walk.transposed[op] else 0)
     if taken == whole and elements == local.ops.in_step[root]:
         how |= STREAMED
@@ -336,6 +368,8 @@ def _add_read(
     place = walk.place[buffer]
     if place >= first_read:
         also = reads.read_how[place]
+        if again:
+            reads.read_bytes[place] = max(reads.read_bytes[place], taken)
         reads.read_how[place] = (also | how) & ~MULTIPLIED | (also & how & MULTIPLIED)
         return read
     walk.place[buffer] = read

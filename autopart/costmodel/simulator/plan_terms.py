@@ -230,7 +230,7 @@ def terms_seconds(terms: PlanTerms, array: Sized, device: DeviceFigures) -> tupl
 
 @allocating_kernel
 def _step_s(terms: PlanTerms, row: int, array: Sized, device: DeviceFigures, dims: np.ndarray) -> tuple[float, float]:
-    """Seconds of one step, and its latency if it is a reduction; `dims` is scratch."""
+    """Seconds of one step, and its latency if it is a reduction, or made one; `dims` is scratch."""
     step = terms.steps[row]
     kind, before, after = step.kind, array.elements / step.ways_in, array.elements / step.ways_out
     begin = terms.steps.segments_end[row - 1] if row > 0 else 0
@@ -246,7 +246,7 @@ def _step_s(terms: PlanTerms, row: int, array: Sized, device: DeviceFigures, dim
         copied += _held_bytes(terms, k, array, device, dims)
     copy_s = (step.held_end - first) // 2 * device.launch_s + copied / device.memory_bytes_per_s
     waits = 0.0
-    if kind in (ALL_REDUCE, REDUCE_SCATTER):
+    if code in (ALL_REDUCE, REDUCE_SCATTER):
         waits = min(link_s, collective_s(code, 1.0, step.mask, segments, device.fabrics, device.curves))
     return link_s + copy_s, waits
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from autopart.core.op import SUM
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.hardware.links import Links
 from autopart.costmodel.simulator.redistribution_seconds import RedistributionSeconds, is_aligned
@@ -44,8 +45,9 @@ class PlanCost:
 
     seconds       on the links
     extra_bytes   the most that arrays in between take besides source and target
-    combinable    above zero for a single reduction, equal for those of one kind, operation and axes
-    bytes_in      bytes on a device before
+    combinable    above zero for a single reduction, or what the compiler makes one; equal for those of one kind,
+                  operation and axes
+    bytes_in      bytes on a device before, or of what it gathers
     latency_s     the part of `seconds` that does not depend on bytes
     copy_s        seconds of local copies, which move `copied_bytes` through memory
     as_output     copies that are made where the array replaces a donated argument (`layout_copies.py`): 0, 1 or 2
@@ -91,7 +93,7 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
         seconds=sum(s.seconds for s in steps),
         extra_bytes=_between_bytes(plan, element_bytes, links.device),
         combinable=_combination(plan, links) if len(plan.steps) == 1 else 0,
-        bytes_in=plan.source.local_elements * element_bytes,
+        bytes_in=max(plan.source.local_elements, plan.target.local_elements) * element_bytes,
         latency_s=latency_s,
         copy_s=sum(s.copy_s for s in steps),
         copied_bytes=sum(s.copied_bytes for s in steps),
@@ -167,10 +169,15 @@ def _arrays(plan: Plan, device: Device) -> Iterator[Shape]:
 
 
 def _combination(plan: Plan, links: Links) -> int:
-    """A number for the reductions that may run as one: kind, operation and axes; 0 for anything else."""
+    """A number for the reductions that may run as one: kind, operation and axes; 0 for anything else.
+
+    A gather that the compiler makes an all_reduce of the whole, a sum of parts of which all but one are zeros, is one.
+    """
     (step,) = plan.steps
-    if step.kind not in ("all_reduce", "reduce_scatter"):
+    if step.kind not in ("all_reduce", "reduce_scatter", "all_gather"):
         return 0
     whole = step.kind == "all_reduce" or not is_aligned(step, links.device)
+    if step.kind == "all_gather" and not whole:
+        return 0
     mask = sum(1 << links.mesh.index(axis) for axis in step.mesh_axes)
-    return 1 + (mask * 32 + step.code) * 2 + whole
+    return 1 + (mask * 32 + (SUM if step.kind == "all_gather" else step.code)) * 2 + whole

@@ -142,6 +142,11 @@ def gather_granules(shape: tuple[int, ...], layout_tile: tuple[int, int]) -> tup
     return (float(layout_tile[1]) if alone else 1.0,) * len(shape)
 
 
+def gathers_combine(shape: tuple[int, ...], device: Device) -> bool:
+    """True if gathers of the array may be made all_reduces, which are then combined with others."""
+    return any(granule > 1 for granule in gather_granules(shape, device.layout_tile))
+
+
 def scatter_granules(shape: tuple[int, ...], layout_tile: tuple[int, int]) -> tuple[float, ...]:
     """What the shards of a reduce_scatter must be multiples of, by dim.
 

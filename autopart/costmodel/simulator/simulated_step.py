@@ -218,6 +218,7 @@ def run_step(
     if device.hides_latency:
         begin_in_order(program, local, graph, device, scratch, step)
     combine_reductions(
+        local,
         graph,
         moves.plan_rows,
         moves.figures,

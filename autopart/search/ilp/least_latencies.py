@@ -1,4 +1,4 @@
-"""The least latency of what collectives do along mesh axes, however a lowering cuts the axes into parts.
+"""The least latency of what collectives do along mesh axes, however a lowering cuts the axes into parts; and the most.
 
     all_gather over an axis of 16, 4 x 4 chips      at once: 6 hops
                                                     by parts of 2: 4 steps of a hop at least
@@ -68,3 +68,12 @@ def _cheapest_cover(size: int, of_part: dict[int, float]) -> float:
     for n in range(2, size + 1):
         best[n] = min(least + best[-(-n // part)] for part, least in of_part.items())
     return best[size]
+
+
+@lru_cache(maxsize=64)
+def most_latency_s(links: Links) -> float:
+    """Seconds that an all_reduce waits at most, over whatever axes: what one saves that is combined with others."""
+    masks = range(1, 1 << len(links.mesh.axis_sizes))
+    return max(
+        float(collective_s(ALL_REDUCE, 1.0, mask, links.segments, links.fabrics, links.curves)) for mask in masks
+    )

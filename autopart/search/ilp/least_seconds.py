@@ -157,7 +157,7 @@ def _certain_bytes(
     first, result = int(arrays.operand_ptr[op]), int(arrays.result_ptr[op])
     most = np.full(options.count, np.inf)
     if kind == SLICING:
-        most = _parts(float(elements[result] * arrays.values["element_bytes"][result]), options.native[0], sizes)
+        most = _parts(float(elements[result]), options.native[0], sizes)
     rows = [
         (int(arrays.uses["operands"][first + k]), traffic.reads[first + k], traffic.read_as[first + k], labels)
         for k, labels in enumerate(options.required)
@@ -172,7 +172,7 @@ def _certain_bytes(
             padded = [padded_share(shape, label, shapes, sizes, device.layout_tile) for label in labels]
             held = float(each) * _parts(float(elements[value]), labels, sizes) * np.array(padded)
             is_read = place < len(options.required)
-            taken = np.where(held > device.on_chip_bytes, np.minimum(held, most) if is_read else held, 0.0)
+            taken = np.where(held > device.on_chip_bytes, np.minimum(held, each * most) if is_read else held, 0.0)
             found, largest = found + taken, np.maximum(largest, taken) if is_read else largest
     return found, largest
 

@@ -23,7 +23,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.search.ilp.labels import Label, is_pending, legal_labels
-from autopart.search.ilp.pending_ways import PendingWays
+from autopart.search.ilp.pending_ways import PendingWays, may_go_on
 from autopart.search.ilp.strategies import Fixed, OpStrategies, op_strategies
 from autopart.search.space.value_groups import value_groups
 from autopart.spmd.device_local import LoweringContext, lower
@@ -120,8 +120,9 @@ class Nodes:
         makers = [int(of_op[program.value_op[v]]) for v in values]
         shared: dict[tuple[Label, ...], tuple[Label, ...]] = {}
         labels: list[tuple[Label, ...]] = []
+        goes_on = may_go_on(program, statics).tolist()
         for v, node in zip(values, makers, strict=True):
-            found = _of_value(start, v, is_open, statics, None if node == ARGUMENT else made[node])
+            found = _of_value(start, v, is_open, statics, goes_on[v], None if node == ARGUMENT else made[node])
             labels.append(shared.setdefault(found, found))
         return Nodes(
             start=start,
@@ -182,9 +183,15 @@ def _of_op(
 
 
 def _of_value(
-    start: Partitioning, value: int, is_open: tuple[bool, ...], statics: LoweringContext, producer: OpStrategies | None
+    start: Partitioning,
+    value: int,
+    is_open: tuple[bool, ...],
+    statics: LoweringContext,
+    goes_on: bool,
+    producer: OpStrategies | None,
 ) -> tuple[Label, ...]:
-    """The labels in which a value may wait: every dim on every axis that is open, what is decided on the others."""
+    """The labels in which a value may wait: every dim on every axis that is open, what is decided on the others, and
+    pending where its readers may pass that on (`goes_on`)."""
     program, sizes = start.program, start.mesh.axis_sizes
     op = int(program.value_op[value])
     shape = program.type_of(value).shape
@@ -204,7 +211,7 @@ def _of_value(
             choices.append([0, *range(1, len(shape) + 1)])
         else:
             choices.append(sorted(codes))
-        if action == 0 and pends and _may_stay_pending(program, value, statics):
+        if action == 0 and pends and (goes_on or _is_unread(program, value, statics)):
             choices[-1] += sorted(c for c in codes if is_pending(c))
     return tuple(legal_labels(shape, choices, sizes))
 
@@ -225,6 +232,6 @@ def _may_stay_in_parts(program: Program, value: int, statics: LoweringContext) -
     return computed and program.users[0][value + 1] > program.users[0][value]
 
 
-def _may_stay_pending(program: Program, value: int, statics: LoweringContext) -> bool:
-    """True for what nobody reads, and for what one op alone reads, which may pass the parts on."""
-    return not statics.is_output[value] and program.users[0][value + 1] - program.users[0][value] <= 1
+def _is_unread(program: Program, value: int, statics: LoweringContext) -> bool:
+    """True for what nobody reads: it may stay pending."""
+    return not statics.is_output[value] and program.users[0][value + 1] == program.users[0][value]

@@ -6,7 +6,8 @@
     %m = multiply %e %s    linear in either operand, but no sum comes through %e: not reached
 
 A lowering reduces where that is cheapest (`spmd/pending.py`); a model that may reduce anywhere on the way has every
-state among its choices. What is left out is what no state can do: values with several uses and outputs are reduced.
+state among its choices. What is left out is what no state can do: outputs, and outside loops values with several uses,
+are reduced.
 """
 
 from __future__ import annotations
@@ -20,10 +21,17 @@ from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import passages_of
 from autopart.core.partitioning import Partitioning
+from autopart.core.program import Program
 from autopart.spmd.device_local import LoweringContext
 
 ALWAYS = sum(1 << code for code in (MAX, MIN, AND, OR))
 """Reductions, as bits, for which a value that is the same on every device stands for its parts."""
+
+
+def may_go_on(program: Program, statics: LoweringContext) -> np.ndarray:
+    """bool[values]: one use alone reads the value, or it is in a loop, where all uses may pass it on."""
+    uses, runs = np.diff(program.users[0]), statics.passages.runs[statics.passages.scope[program.value_op]]
+    return ~statics.is_output & ((uses == 1) | ((uses > 1) & (runs > 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +71,7 @@ class PendingWays:
 def _spread(start: Partitioning, statics: LoweringContext, every: list[tuple[Passage, ...]]) -> dict[int, set[int]]:
     """By op, the numbers of the passages through which something pending may come."""
     program = start.program
-    goes_on = ((np.diff(program.users[0]) == 1) & ~statics.is_output).tolist()
+    goes_on = may_go_on(program, statics).tolist()
     pending, reached = _made(start), dict[int, set[int]]()
     has_passages = np.array([bool(passages) for passages in every], np.bool_)
     candidates = np.flatnonzero(has_passages[program.op_spec]).tolist()

@@ -101,6 +101,24 @@ def added(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]:
         yield (*state.decisions, option.decision)
 
 
+def added_over_axes(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]:
+    """One decision more, over several axes at once: over one alone it may save less than it moves."""
+    offered = [o.decision for o in sorted(state.options, key=worth, reverse=True) if o.decision.axis]
+    alike = dict.fromkeys(d._replace(axis="") for d in offered)
+    axes = problem.task.space.axes
+    for count in range(len(axes), 1, -1):
+        for decision in alike:
+            for over in itertools.combinations(axes, count):
+                yield (*state.decisions, *(decision._replace(axis=axis) for axis in over))
+
+
+def prepended(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]:
+    """One decision more, of those that the start offers, before all others."""
+    for option in sorted(problem.start.options, key=worth, reverse=True):
+        if option.decision not in state.decisions:
+            yield (option.decision, *state.decisions)
+
+
 def exchanged(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]:
     """Each decision replaced by another that the start offers on the same axis."""
     for i, old in enumerate(state.decisions):
@@ -125,7 +143,7 @@ def refined(problem: Problem, state: State, worth: Worth) -> Iterator[Decisions]
             yield (*d[:i], *instead, *d[i + 1 :])
 
 
-ALL = (dropped, added, exchanged, reordered, refined)
+ALL = (dropped, added, exchanged, reordered, refined, prepended, added_over_axes)
 """Every kind of neighbour, the cheaper kinds first."""
 
 SINGLE = (added, dropped)

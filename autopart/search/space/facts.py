@@ -19,6 +19,7 @@ from autopart.core.program import Program
 from autopart.search.space.loop_reads import LoopReads
 from autopart.search.space.priors import (
     awaited_by,
+    learned,
     looked_up,
     matrix_ops,
     op_flop,
@@ -41,6 +42,7 @@ class ProgramFacts:
     updated            int32[n]: the large arguments whose next value the program returns
     optimizer_state    int32[m]: those of `updated` that no matrix op reads
     tied               int32[k]: all arguments whose next value the program returns, however small
+    learned            int32[l]: those of them that an optimizer updates
     read_by_matrix     bool[values]: a matrix op reads the value
     looked_up          bool[values]: a look-up reads the value as its table
     value_bytes        float64[values]: bytes of the whole value, times the trips of its loop
@@ -69,6 +71,11 @@ class ProgramFacts:
     def tied(self) -> np.ndarray:
         """Parameters, optimizer state, a cache: what the program updates."""
         return np.array([self.program.arguments[p] for p in sorted(set(self.program.ties.values()))], np.int32)
+
+    @cached_property
+    def learned(self) -> np.ndarray:
+        """Parameters and what is averaged from step to step, but no cache."""
+        return learned(self.program)
 
     @cached_property
     def flop(self) -> np.ndarray:

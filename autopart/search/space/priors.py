@@ -17,7 +17,7 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Slicing
 from autopart.core.program import ROOT, Program
-from autopart.costmodel.simulator.op_classes import is_matrix_op, looks_up, matrix_flop
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, is_matrix_op, looks_up, matrix_flop, op_class
 
 MIN_SHARE = 1e-3
 """Share of bytes and flop below which a value group is not worth a decision of its own: propagation reaches biases."""
@@ -57,6 +57,30 @@ def read_by_matrix_ops(program: Program, hops: int = 3) -> np.ndarray:
     heavy, read = matrix_ops(program) | _look_ups(program), np.zeros(program.value_count, np.bool_)
     read[program.operands[heavy[program.use_op]]] = True
     return _read_behind(program, read, hops)
+
+
+def learned(program: Program, hops: int = 4) -> np.ndarray:
+    """int32[n]: arguments that an optimizer updates, by an elementwise op of themselves, as p + update is.
+
+    A cache is written into. Both the next value and the argument may stand behind `hops` ops of one operand.
+    """
+    arguments, found = frozenset(program.arguments), list[int]()
+    for result, position in program.ties.items():
+        last = program.value_op[_behind(program, program.outputs[result], arguments, hops)]
+        if op_class(program.spec(last)) == ELEMENTWISE:
+            read = {_behind(program, v, arguments, hops) for v in program.operands_of(last).tolist()}
+            found += read & {program.arguments[position]}
+    return np.array(sorted(found), np.int32)
+
+
+def _behind(program: Program, value: int, arguments: frozenset[int], hops: int) -> int:
+    """What at most so many ops of one operand pass on."""
+    for _ in range(hops):
+        operands = program.operands_of(program.value_op[value])
+        if value in arguments or len(operands) != 1:
+            break
+        value = int(operands[0])
+    return value
 
 
 def looked_up(program: Program, hops: int = 3) -> np.ndarray:

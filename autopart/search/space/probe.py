@@ -40,7 +40,7 @@ class Probe:
     ended      the share of the flop in ops that now yield parts of a sum for which no matrix op waits: gradients
     summed     the share of the flop in ops that yield parts of other sums: activations
     moved      the bytes of all these sums, and of what it tiled and an op reads whole, as a share of all values' bytes
-    weights    the share of the bytes of other arguments that matrix ops read and that it tiled
+    weights    the share of the bytes of other parameters that it tiled
     """
 
     decision: Decision
@@ -121,7 +121,7 @@ class _Shares:
     flop, moved        float64[ops]: share of the flop; share of all values' bytes that the op's first result has
     arguments          int32[n]: the program's arguments
     argument_bytes     float64[n]: share of the arguments' bytes
-    is_weight          bool[n]: a matrix op reads the argument
+    is_weight          bool[n]: a matrix op reads the argument; where an optimizer updates such arguments, these alone
     is_awaited         bool[ops]: a matrix op lies behind the op
     producer           int32[uses]: the op whose result each use reads
     """
@@ -145,7 +145,7 @@ class _Shares:
             moved=in_bytes[first_result] / max(float(in_bytes.sum()), 1.0),
             arguments=arguments,
             argument_bytes=in_bytes[arguments] / max(float(in_bytes[arguments].sum()), 1.0),
-            is_weight=facts.read_by_matrix[arguments],
+            is_weight=_weights(facts, arguments),
             is_awaited=facts.awaited,
             producer=program.value_op[program.operands],
         )
@@ -184,6 +184,13 @@ class _Shares:
     def own(self, values: np.ndarray) -> float:
         """The share of the arguments' bytes that `values` have."""
         return float(self.argument_bytes[np.isin(self.arguments, values)].sum())
+
+
+def _weights(facts: ProgramFacts, arguments: np.ndarray) -> np.ndarray:
+    """bool[n]: the arguments that are parameters, as far as can be told."""
+    read = facts.read_by_matrix[arguments]
+    trained = read & np.isin(arguments, facts.learned)
+    return trained if trained.any() else read
 
 
 def leaves_sum(partitioning: Partitioning, ops: np.ndarray, mapping: np.ndarray) -> np.ndarray:

@@ -66,16 +66,22 @@ def _numerator(spec: OpSpec) -> Iterable[Passage]:
 
 
 def _rounds(spec: OpSpec) -> bool:
-    """True for a convert to another type."""
-    return spec.kind == "convert" and spec.operands[0].dtype != spec.results[0].dtype
+    """True for a convert to a type that does not hold every number of its operand's: a float of less than twice the
+    bits."""
+    if spec.kind != "convert" or spec.operands[0].dtype == spec.results[0].dtype:
+        return False
+    return spec.results[0].element_bytes < 2 * spec.operands[0].element_bytes
 
 
 def _converted(spec: OpSpec) -> Iterable[Passage]:
-    """Anything as what it is (jax writes such converts), and a float as a float of another width."""
-    if not _rounds(spec):
+    """Anything as what it is (jax writes such converts), and a float as a float of another width.
+
+    A sum of integers wraps around in their own type, and would not in a wider one.
+    """
+    (given,), (made,) = spec.operands, spec.results
+    if given.dtype == made.dtype:
         return moved()(spec)
-    floats = all(t.dtype.startswith(("f", "bf")) for t in (*spec.operands, *spec.results))
-    return linear_in(0)(spec) if floats else ()
+    return linear_in(0)(spec) if all(t.dtype.startswith(("f", "bf")) for t in (given, made)) else ()
 
 
 _PASSES = {

@@ -37,6 +37,13 @@ LEAST_SHARE = 0.02
 INDEPENDENT = 1.5
 """A second input is data too if it tiles so many times the flop that it leaves in sums for which matmuls wait."""
 
+MOST = 0.75
+"""A decision of this score is the batch, though others might divide as much together: critics of real and of made
+images read two batches, of which neither divides half of the program."""
+
+CANDIDATES = 4
+"""Dims that are tried with the other inputs of that size where none is most of the program."""
+
 TAKES_ALONG = 0.1
 """Share of the weights that another dim of data may take along beyond what the batch does."""
 
@@ -53,11 +60,13 @@ class Inputs:
     batch      decisions that tile every input on the dim that divides most: none if there is no such dim
     dims       the arguments, or their longer twins, that these decisions tile, with the dim
     weights    the share of the weights that they take along
+    score      how well they divide the program's work, as `score` says of one
     """
 
     batch: tuple[Decision, ...]
     dims: Mapping[int, int]
     weights: float
+    score: float
 
     @property
     def arguments(self) -> frozenset[int]:
@@ -74,42 +83,60 @@ class Inputs:
 
     @staticmethod
     def _found(space: DecisionSpace, axis: str) -> Inputs:
-        best = _best(space, axis)
-        if best is None:
-            return Inputs((), {}, 0.0)
-        entrances = [*space.program.arguments, *twins(space.program)]
+        return max(
+            (Inputs._with_others(space, probe) for probe in _candidates(space, axis)),
+            key=lambda found: round(found.score, 6),
+            default=Inputs((), {}, 0.0, 0.0),
+        )
+
+    @staticmethod
+    def _with_others(space: DecisionSpace, first: Probe) -> Inputs:
+        axis, entrances = first.decision.axis, [*space.program.arguments, *twins(space.program)]
         with scratch(space) as partitioning:
             before = {v: partitioning.tiled_dim(v, axis) for v in entrances}
-            space.apply(partitioning, best.decision)
-            found = [best.decision, *_others(space, partitioning, best)]
+            space.apply(partitioning, first.decision)
+            found = [first, *_others(space, partitioning, first)]
             after = {v: partitioning.tiled_dim(v, axis) for v in entrances}
-        return Inputs(tuple(found), {v: d for v, d in after.items() if d >= 0 and before[v] < 0}, best.weights)
+        dims = {v: d for v, d in after.items() if d >= 0 and before[v] < 0}
+        return Inputs(tuple(p.decision for p in found), dims, first.weights, sum(map(score, found)))
 
 
 _KNOWN: WeakKeyDictionary[DecisionSpace, dict[str, Inputs]] = WeakKeyDictionary()
 """The inputs along each axis that was asked for, as long as somebody has the space."""
 
 
-def _best(space: DecisionSpace, axis: str) -> Probe | None:
-    """The probe that divides most; of equal ones, one of an input that the program does not update."""
-    updated = set(space.facts.tied.tolist())
-    probes = [p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE and score(p) > 0]
-    is_updated = {p: bool(updated.intersection(space.values(p.decision).tolist())) for p in probes}
-    return max(probes, key=lambda p: (round(score(p), 6), not is_updated[p]), default=None)
+def _candidates(space: DecisionSpace, axis: str) -> list[Probe]:
+    """The probe that divides most by itself, and where it is not most of the program, those of some other sizes."""
+    learned, updated = set(space.facts.learned.tolist()), set(space.facts.tied.tolist())
+
+    def rank(probe: Probe) -> tuple[float, bool]:
+        return round(score(probe), 6), updated.isdisjoint(space.values(probe.decision).tolist())
+
+    on_axis = (p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE and score(p) > 0)
+    data = (p for p in on_axis if learned.isdisjoint(space.values(p.decision).tolist()))
+    ranked = sorted(data, key=rank, reverse=True)
+    if not ranked or score(ranked[0]) > MOST:
+        return ranked[:1]
+    sizes: dict[tuple[int, int], Probe] = {}
+    for probe in ranked:
+        dim = probe.decision.dim
+        rows = int(space.program.value_shape[space.values(probe.decision)[0], dim])
+        sizes.setdefault((dim, rows), probe)
+    return list(sizes.values())[:CANDIDATES]
 
 
-def _others(space: DecisionSpace, partitioning: Partitioning, best: Probe) -> Iterator[Decision]:
+def _others(space: DecisionSpace, partitioning: Partitioning, first: Probe) -> Iterator[Probe]:
     """Inputs that the first one does not reach, on a dim of the same size: the text of a batch of images and text."""
-    shapes, axis = space.program.value_shape, best.decision.axis
-    rows = shapes[space.values(best.decision)[0], best.decision.dim]
+    shapes, axis = space.program.value_shape, first.decision.axis
+    rows = shapes[space.values(first.decision)[0], first.decision.dim]
     updated = set(space.facts.tied.tolist())
     for probe in space.probes:
         d, values = probe.decision, space.values(probe.decision)
-        if d.axis != axis or d == best.decision or updated.intersection(values.tolist()):
+        if d.axis != axis or d == first.decision or updated.intersection(values.tolist()):
             continue
         same_rows = (shapes[values, d.dim] == rows).all()
         if same_rows and probe.tiled >= INDEPENDENT * probe.summed and space.apply(partitioning, d):
-            yield d
+            yield probe
 
 
 def other_dims(space: DecisionSpace, inputs: Inputs, axis: str) -> list[Probe]:
