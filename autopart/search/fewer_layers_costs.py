@@ -3,11 +3,11 @@
     decisions  ->  carried out on the program with fewer layers  ->  lowered, simulated  ->  totals of the whole program
                    by the same value groups
 
-Where the simulation is in no steady state, all layers are run, with the kernels of few (`all_layers.py`). Where these do
-not say all, or so many layers that those would be many, a program with more layers is simulated
+Where the simulation is in no steady state, all layers are run, with the kernels of few (`all_layers.py`). Where these
+do not say all, or there are so many layers that a program with a few more is worth making, that is simulated
 (`longer_programs.py`), and where gathers are shared over a distance that some layers span and others do not, the whole
-one. None says that decisions have to be carried out on the whole program: where one is about single
-values, where layers are decided differently. It depends on the state alone, so that every worker finds the same.
+one. None says that decisions have to be carried out on the whole program: where one is about single values, where
+layers are decided differently. It depends on the state alone, so that every worker finds the same.
 """
 
 from __future__ import annotations
