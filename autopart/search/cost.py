@@ -19,10 +19,11 @@ from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
+from autopart.costmodel.simulator.all_layers import AllLayers
 from autopart.costmodel.simulator.batch_period import MayWait, Repeats, repeats
 from autopart.costmodel.simulator.left_out import LeftOut
 from autopart.costmodel.simulator.room import NEW, Kept, Room
-from autopart.costmodel.simulator.simulator import Priced, Simulator
+from autopart.costmodel.simulator.simulator import Priced, Simulator, Totals
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.spmd.device_local import DeviceLocal
 
@@ -166,7 +167,15 @@ class StateCosts:
         """By a device-local program with fewer layers the cost of the whole one; None where that would not be exact."""
         if self._simulator is None or self._simulator.options.overlap:
             return None
-        totals = whole.totals(self._simulator.run(local, priced))
+        return self._of_totals(whole.totals(self._simulator.run(local, priced)), actions)
+
+    def of_all(self, local: DeviceLocal, actions: int, layers: AllLayers, priced: Priced) -> Cost | None:
+        """The same by the kernels of all layers."""
+        if self._simulator is None or self._simulator.options.overlap:
+            return None
+        return self._of_totals(self._simulator.totals_of_all(local, priced, layers), actions)
+
+    def _of_totals(self, totals: Totals | None, actions: int) -> Cost | None:
         if totals is None:
             return None
         cost = Cost(totals.serial_s, totals.peak_bytes, self._excess(totals.peak_bytes, None), actions)

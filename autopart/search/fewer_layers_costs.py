@@ -3,10 +3,11 @@
     decisions  ->  carried out on the program with fewer layers  ->  lowered, simulated  ->  totals of the whole program
                    by the same value groups
 
-Where the simulation is in no steady state, one with two more layers may be in one; where that is not, or gathers are
-shared over a distance that some layers span and others do not, a program with more layers is simulated
-(`longer_programs.py`). None says that decisions have to be carried out on the whole program: where one is about single
-values, where layers are decided differently. It depends on the state alone, so that every worker finds the same.
+Where the simulation is in no steady state, all layers are run, with the kernels of few (`all_layers.py`). Where these
+do not say all, or there are so many layers that a program with a few more is worth making, that is simulated
+(`longer_programs.py`), and where gathers are shared over a distance that some layers span and others do not, the whole
+one. None says that decisions have to be carried out on the whole program: where one is about single values, where
+layers are decided differently. It depends on the state alone, so that every worker finds the same.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from autopart.core.like_ops import Like
 from autopart.costmodel.lower_for_device import lower_for_device
+from autopart.costmodel.simulator.all_layers import AllLayers
 from autopart.costmodel.simulator.batch_period import MayWait
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, Objective, StateCosts
@@ -41,12 +44,14 @@ class FewerLayersCosts:
 
     may_wait   what batches of reductions are made of
     longer     programs with more layers
+    all_layers makes the kernels of all layers; None for programs that it knows nothing of
     """
 
     space: DecisionSpace
     whole: WholeProgram
     may_wait: MayWait
     longer: LongerPrograms
+    all_layers: AllLayers | None
     _options: LoweringOptions
     _walk: Walk
     _statics: LoweringContext
@@ -65,9 +70,11 @@ class FewerLayersCosts:
         if smaller is None or whole is None:
             return None
         fewer = whole.fewer
-        program, longer = fewer.program, LongerPrograms(fewer, space.program, whole_costs)
+        program, like = fewer.program, Like.of(space.program, fewer.program, fewer.stands_in)
+        all_layers = AllLayers.of(space.program, fewer, like)
+        longer = LongerPrograms(fewer, space.program, like, whole_costs, all_layers is not None)
         return FewerLayersCosts(
-            smaller, whole, MayWait.of(space.program, fewer, longer.like_all), longer, options,
+            smaller, whole, MayWait.of(space.program, fewer, like), longer, all_layers, options,
             Walk(smaller.start.copy(), smaller, fewer.times[program.value_op]),
             LoweringContext.of(program), StateCosts(program, space.start.mesh, None, objective, whole.left_out),
         )  # fmt: skip
@@ -86,7 +93,8 @@ class FewerLayersCosts:
         """The whole program's cost in the state reached last; None where layers are lowered differently."""
         local, actions = reached.local, reached.actions
         repeats, priced = self._price.repeats(local, self.may_wait)
-        if repeats is not None and not self._shares_alike(local):
+        shares_alike = self._shares_alike(local)
+        if not shares_alike:
             repeats = None
         throughout = repeats is not None and repeats.throughout(self.may_wait)
         cost = self._price.of_whole(local, actions, self.whole, priced) if throughout else None
@@ -96,6 +104,10 @@ class FewerLayersCosts:
             return None
         for longer in self.longer.tried(repeats, throughout) if repeats is not None else ():
             cost = longer.cost(local, actions)
+            if cost is not None:
+                return cost
+        if shares_alike and self.all_layers is not None:
+            cost = self._price.of_all(local, actions, self.all_layers, priced)
             if cost is not None:
                 return cost
         return self.longer.with_all().cost(local, actions)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 from autopart.core.fewer_layers import FewerLayers
@@ -29,6 +28,9 @@ WORTH_SHARE = 0.7
 
 SECOND_SHARE = 0.5
 """The same of a program that is simulated after one with even fewer layers, which said nothing."""
+
+BESIDE_ALL_SHARE = 0.2
+"""The same where the kernels of all layers are known by those of few (`all_layers.py`), and have only to be run."""
 
 
 class WholeCosts(NamedTuple):
@@ -67,24 +69,29 @@ class LongerPrograms:
     """The longer programs by where batches repeat themselves, made when they are asked for.
 
     fewest       that which decisions are carried out on; `whole` is the one with all layers
+    like_all     from its ops to those of the program with fewest layers
     whole_costs  makes what the whole program takes
+    beside_all   the kernels of all layers are known by those of few
     """
 
     fewest: FewerLayers
     whole: Program
+    like_all: Like
     whole_costs: Callable[[], WholeCosts]
+    beside_all: bool = False
     _made: dict[tuple[Repeats, float] | None, LongerProgram | None] = field(default_factory=dict, repr=False)
 
     def tried(self, repeats: Repeats, throughout: bool) -> Iterator[LongerProgram]:
         """That without layers where batches do so, then the one with more; `throughout`: that with fewest was run."""
-        first = None if throughout else self.where_batches(repeats)
+        most = BESIDE_ALL_SHARE if self.beside_all else WORTH_SHARE
+        first = None if throughout else self.where_batches(repeats, most)
         if first is not None:
             yield first
-        second = self.where_batches(repeats.farther_inside(), SECOND_SHARE)
+        second = None if self.beside_all else self.where_batches(repeats.farther_inside(), SECOND_SHARE)
         if second is not None:
             yield second
 
-    def where_batches(self, repeats: Repeats, most: float = WORTH_SHARE) -> LongerProgram | None:
+    def where_batches(self, repeats: Repeats, most: float) -> LongerProgram | None:
         """That without layers where batches do so; None where it would have more than `most` of the whole's ops."""
         if (repeats, most) not in self._made:
             self._made[repeats, most] = self._where_batches(repeats, most)
@@ -98,12 +105,14 @@ class LongerPrograms:
             found = self._made[None] = LongerProgram(self.whole, self.like_all, costs.statics, costs.price, None)
         return found
 
-    @cached_property
-    def like_all(self) -> Like:
-        """From the whole program's ops to those of the program with fewest layers."""
-        return Like.of(self.whole, self.fewest.program, self.fewest.stands_in)
+    def _ops_at_least(self, repeats: Repeats) -> int:
+        """Ops that are left where all layers but three periods are left out of those between which batches repeat."""
+        left_out = (repeats.last - repeats.first + 1) // repeats.period * repeats.period - 3 * repeats.period
+        return self.whole.op_count - left_out * self.fewest.three.ops.shape[1]
 
     def _where_batches(self, repeats: Repeats, most: float) -> LongerProgram | None:
+        if self._ops_at_least(repeats) > most * self.whole.op_count:
+            return None
         fewer = self.fewest.with_more(self.whole, *repeats)
         if fewer is None or fewer.program.op_count > most * self.whole.op_count:
             return None

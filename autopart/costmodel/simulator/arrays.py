@@ -75,6 +75,8 @@ class ProgramArrays(NamedTuple):
     views       what another name is given to
     fences      of views, the barriers: what reads through them runs no earlier than they stand
     spread      constants, and what is made of nothing but these without work: what is spread out of them
+
+    place       int32[ops + 1]: where an op stands; its number, unless ops are left out (`all_layers.py`)
     """
 
     operand_ptr: np.ndarray
@@ -94,6 +96,7 @@ class ProgramArrays(NamedTuple):
     views: np.ndarray
     fences: np.ndarray
     spread: np.ndarray
+    place: np.ndarray
 
 
 OP_COLUMNS = (
@@ -134,15 +137,9 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     outer = np.where(of_products > 0, of_products, outside_images(program, op_class, rounded))
     outer = np.where(outer > 0, outer, token_lanes(program))
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
-    outputs, passed = len(program.outputs), set(program.passed_arguments)
-    output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
-    for output, argument in program.ties.items():
-        value = program.arguments[argument]
-        output_use[output] = program.operand_ptr[program.value_op[value]]
-        if argument in program.donated and argument in passed:
-            output_argument[output] = value
+    places = output_places(program)
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
-    is_donated[output_argument[output_argument >= 0]] = True
+    is_donated[places.argument[places.argument >= 0]] = True
     is_output[program.outputs] = True
     is_view, is_splat = costs["is_view"][spec], constant[program.value_op]
     made_of_splats = np.zeros(program.op_count, np.bool_)
@@ -198,15 +195,35 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             scope_twin=twin,
             scope_trips=program.scope_trips.astype(np.float64),
         ),
-        outputs=records(
-            output_value=np.array(program.outputs, np.int32), output_use=output_use, output_argument=output_argument
-        ),
+        outputs=records(output_value=places.value, output_use=places.use, output_argument=places.argument),
         structure=np.flatnonzero(structure | (carry_body >= 0)).astype(np.int32),
         carries=np.flatnonzero(carry_body >= 0).astype(np.int32),
         views=np.flatnonzero(is_view).astype(np.int32),
         fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
         spread=_spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec]),
+        place=np.arange(program.op_count + 1, dtype=np.int32),
     )
+
+
+class OutputPlaces(NamedTuple):
+    """Of outputs: the value; where it is tied, the operand entry at its argument; the argument whose memory it takes
+    over. -1 where there is none."""
+
+    value: np.ndarray
+    use: np.ndarray
+    argument: np.ndarray
+
+
+def output_places(program: Program) -> OutputPlaces:
+    """Those of a program."""
+    outputs, passed = len(program.outputs), set(program.passed_arguments)
+    use, taken = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
+    for output, argument in program.ties.items():
+        value = program.arguments[argument]
+        use[output] = program.operand_ptr[program.value_op[value]]
+        if argument in program.donated and argument in passed:
+            taken[output] = value
+    return OutputPlaces(np.array(program.outputs, np.int32), use, taken)
 
 
 def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.ndarray:

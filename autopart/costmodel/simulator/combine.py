@@ -23,7 +23,7 @@ from autopart.costmodel.simulator.arrays import LocalArrays
 from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL, KernelGraph
 from autopart.costmodel.simulator.left_out import LeftOut
 from autopart.costmodel.simulator.redistribution_costs import BYTES_IN, COMBINABLE, LATENCY_S
-from autopart.costmodel.simulator.slots import before
+from autopart.costmodel.simulator.slots import before, slots_between
 
 MAX_COMBINED = 256
 """Operands of one combined collective, XLA's limit."""
@@ -72,6 +72,7 @@ def combine_reductions(
     plan_rows: np.ndarray,
     figures: np.ndarray,
     combine_bytes: float,
+    place: np.ndarray,
     left_out: LeftOut,
     def_values: np.ndarray,
     batches: Batches,
@@ -81,7 +82,7 @@ def combine_reductions(
     """Changes `slot`, where reductions wait for each other; fills in the seconds that each saves by sharing a latency.
 
     Nodes are taken in program order. plan_rows[k]: the row of node k's plan in `figures` (`KnownPlans`); def_values[d]:
-    the value of place d.
+    the value of place d; `place` as in `ProgramArrays`.
     """
     needed, held, joined, deadline = batches.needed, batches.held, batches.joined, batches.deadline
     open_batch, scope, batch_of, ends = batches.open_batch, batches.scope, batches.batch_of, batches.ends
@@ -102,7 +103,7 @@ def combine_reductions(
         operand_bytes, latency_s = figures[BYTES_IN, plan_rows[k]], figures[LATENCY_S, plan_rows[k]]
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             wanted_at = min(wanted_at, needed[graph.write_buffer[i]])
-        if g < 0 or wanted_at - slot[k] < before(SOON_OPS):
+        if g < 0 or (wanted_at < NEVER and slots_between(place, slot[k], wanted_at) < before(SOON_OPS)):
             continue
         subject = graph.nodes.subject[k]
         value = def_values[subject] if graph.nodes.kind[k] == DEF_MOVE else local.moves.moved_value[subject]

@@ -32,6 +32,22 @@ from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.sizes import SizeTable
 
 
+class DeviceGraph(NamedTuple):
+    """What a device runs of a program, as a step reads it.
+
+    def_values       the values that are redistributed after their ops
+    plan_rows[k]     the row of a node's plan in `KnownPlans.figures`
+    narrow[r]        redistribution r is moved as bf16
+    """
+
+    program: ProgramArrays
+    held: LocalArrays
+    graph: KernelGraph
+    def_values: np.ndarray
+    plan_rows: np.ndarray
+    narrow: np.ndarray
+
+
 class LocalGraph(NamedTuple):
     """A device-local program as the simulator sees it.
 

@@ -19,7 +19,7 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, KernelGraph
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE
-from autopart.costmodel.simulator.slots import before
+from autopart.costmodel.simulator.slots import before, slots_between
 
 MAX_RESULTS = 16
 """Most kernels that join one."""
@@ -69,7 +69,7 @@ def join_kernels(
                 for other in (maker[graph.reads.read_buffer[i]], reader[graph.reads.read_buffer[i]]):
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
-                    if slot[k] - slot[other] <= before(JOIN_WINDOW_OPS) and _ready(
+                    if slots_between(program.place, slot[other], slot[k]) <= before(JOIN_WINDOW_OPS) and _ready(
                         graph, made, maker, slot[other], k, other, whole_rows
                     ):
                         leader[k] = other

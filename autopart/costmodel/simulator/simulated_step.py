@@ -223,6 +223,7 @@ def run_step(
         moves.plan_rows,
         moves.figures,
         device.combine_bytes,
+        program.place,
         left_out,
         moves.def_values,
         scratch.batches,

@@ -20,6 +20,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import device_row
 from autopart.costmodel.hardware.links import Links, mesh_links
+from autopart.costmodel.simulator.all_layers import AllLayers
 from autopart.costmodel.simulator.arrays import (
     NARROW_SHARE,
     LocalArrays,
@@ -33,13 +34,13 @@ from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.known_plans import Asked, KnownPlans, ask
 from autopart.costmodel.simulator.left_out import NOTHING_LEFT_OUT, LeftOut
 from autopart.costmodel.simulator.liveness import Buffers
-from autopart.costmodel.simulator.local_graph import local_graph
+from autopart.costmodel.simulator.local_graph import DeviceGraph, local_graph
 from autopart.costmodel.simulator.narrow_moves import narrow_uses
 from autopart.costmodel.simulator.op_classes import unknown_ops
 from autopart.costmodel.simulator.own_collectives import OwnCollectives
 from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.rematerialisation import LIMIT_SHARE, rematerialised
-from autopart.costmodel.simulator.room import NEW, Room
+from autopart.costmodel.simulator.room import NEW, Empty, Room
 from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, begin_by_memory, run_step
 from autopart.costmodel.simulator.sizes import SizeTable
 from autopart.spmd.device_local import DeviceLocal
@@ -141,6 +142,13 @@ class Simulation:
         return costs[:defs], costs[defs:]
 
 
+class Totals(NamedTuple):
+    """Seconds of a step with collectives in turn, and the most bytes that live."""
+
+    serial_s: float
+    peak_bytes: float
+
+
 class Priced(NamedTuple):
     """A lowering's redistributions, those after ops first, and the rows of `known_plans` that have their prices."""
 
@@ -202,21 +210,11 @@ class Simulator:
 
         `priced` where it is known already.
         """
-        asked, rows = priced or self.priced(local)
-        program, device, known, defs = self.arrays, self.links.device, self.known_plans, len(local.at_def)
-        narrow = asked.types[defs:] < 0
-        lowered = self._lowered(local, rows, narrow)
-        empty = self.room.begun()
-        held, graph, members, node_rows = local_graph(
-            program, self.known_sizes, lowered, self.able, self.options.recompute, empty
-        )
-        nodes, buffers, outputs = len(graph.nodes), len(held.home), len(program.outputs)
-        step = Step.empty(nodes, buffers, len(program.ops), outputs, empty)
-        scratch = Scratch.empty(nodes, buffers, len(program.ops), outputs, len(program.scopes), known.kinds, empty)
-        moves = Moves(node_rows, known.figures, narrow, local.at_def, self._own_seconds(held, graph))
-        if not device.hides_latency:
-            begin_by_memory(program, held, graph, self._device, scratch, step)
-        run_step(program, held, graph, self._device, moves, self.left_out, scratch, step)
+        empty, rows = self.room.begun(), (priced := priced or self.priced(local)).rows
+        ran, members = self._graph(local, priced, empty)
+        program, held, graph = ran.program, ran.held, ran.graph
+        step = self._step(ran, self._own_seconds(held, graph), self.left_out, empty)
+        device, known, node_rows = self.links.device, self.known_plans, ran.plan_rows
         kernel_s, live = step.timed["seconds"], step.live[:-2]
         compute_s, collective_s = _in_all(kernel_s, step.trips), _in_all(step.link_s, step.trips)
         argument_bytes = float(held.values["settled_bytes"][self.passed].sum())
@@ -253,6 +251,41 @@ class Simulator:
             node_plan_rows=node_rows,
             known_plans=known,
         )
+
+    def totals_of_all(self, local: DeviceLocal, priced: Priced, layers: AllLayers) -> Totals | None:
+        """Those of a step of the whole program, of which this one has fewer layers; None where they are not alike."""
+        if len(self.own_collectives.ops):
+            return None
+        empty = self.room.begun()
+        found = layers.unfolded(self._graph(local, priced, empty)[0], empty)
+        if found is None:
+            return None
+        whole, passed = found
+        step = self._step(whole, np.empty(0), NOTHING_LEFT_OUT, empty)
+        serial_s = _in_all(step.timed["seconds"], step.trips) + _in_all(step.link_s, step.trips)
+        stays = float(whole.held.values["settled_bytes"][passed].sum()) + float(step.each_output_bytes.sum())
+        return Totals(serial_s, float(stays + step.live[:-2].max()))
+
+    def _graph(self, local: DeviceLocal, priced: Priced, empty: Empty) -> tuple[DeviceGraph, np.ndarray]:
+        """The kernels of a lowering, and `Simulation.members`."""
+        narrow = priced.asked.types[len(local.at_def) :] < 0
+        lowered = self._lowered(local, priced.rows, narrow)
+        held, graph, members, node_rows = local_graph(
+            self.arrays, self.known_sizes, lowered, self.able, self.options.recompute, empty
+        )
+        return DeviceGraph(self.arrays, held, graph, local.at_def, node_rows, narrow), members
+
+    def _step(self, ran: DeviceGraph, own_s: np.ndarray, left_out: LeftOut, empty: Empty) -> Step:
+        """One step of a graph; `own_s` as in `Moves`."""
+        program, held, graph, known = ran.program, ran.held, ran.graph, self.known_plans
+        nodes, buffers, outputs = len(graph.nodes), len(held.home), len(program.outputs)
+        step = Step.empty(nodes, buffers, len(program.ops), outputs, empty)
+        scratch = Scratch.empty(nodes, buffers, len(program.ops), outputs, len(program.scopes), known.kinds, empty)
+        moves = Moves(ran.plan_rows, known.figures, ran.narrow, ran.def_values, own_s)
+        if not self.links.device.hides_latency:
+            begin_by_memory(program, held, graph, self._device, scratch, step)
+        run_step(program, held, graph, self._device, moves, left_out, scratch, step)
+        return step
 
     @cached_property
     def _device(self) -> DeviceFacts:

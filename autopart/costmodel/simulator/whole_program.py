@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from autopart.core.fewer_layers import FewerLayers
 from autopart.core.repeated_layers import NO_CHAIN
 from autopart.costmodel.hardware.devices import ON_CHIP
 from autopart.costmodel.simulator.left_out import LeftOut
-from autopart.costmodel.simulator.simulator import Simulation
+from autopart.costmodel.simulator.simulator import Simulation, Totals
 from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before, slot_count
 from autopart.costmodel.simulator.steady_state import (
     NOT_STEADY,
@@ -46,13 +45,6 @@ LEAST_ON_CHIP = 4
 
 SPAN = 2**20
 """More than any program has layers."""
-
-
-class Totals(NamedTuple):
-    """Seconds of a step with collectives in turn, and the most bytes that live."""
-
-    serial_s: float
-    peak_bytes: float
 
 
 @dataclass(frozen=True, eq=False)
