@@ -297,7 +297,8 @@ def _kernel(
                 continue
             if walk.root_of[source] != root:
                 walk.root_of[source], walk.share[source] = root, 1.0
-                if program.ops.matrix_flop[root] == 0:
+                slices = walk.share[op] < 1.0 or program.ops.op_class[op] == SLICING
+                if slices and program.ops.matrix_flop[root] == 0:
                     walk.share[source] = _share(program, local, op, use, walk)
                 walk.transposed[source] = walk.transposed[op] or program.ops.turns[source]
                 walk.stack[depth] = source
