@@ -75,10 +75,10 @@ def outside(model: str) -> Training:
     return build(dtype=jnp.bfloat16) if narrow else build()
 
 
-def search(model: str, mesh: ap.Mesh) -> dict[str, Any]:
+def found_by(searches: dict[str, tuple[Any, int, int]], model: str, program: Training, mesh: ap.Mesh) -> dict[str, Any]:
     """The program's ops, and rows of actions by search, those of equal cost once."""
-    found, ops, seen, program = {}, 0, set(), outside(model)
-    for name, (optimizer, evaluations, seed) in SEARCHES.items():
+    found, ops, seen = {}, 0, set()
+    for name, (optimizer, evaluations, seed) in searches.items():
         axes, budget = list(mesh.axis_names), ap.Budget(evaluations)
         tactic = Noting(ap.AutomaticPartition(axes, optimizer, budget, seed, cache=False, progress=False))
         low = ap.jit(program.step, mesh, [tactic], donate_argnums=(0, 1)).lower(*program.args)
@@ -106,7 +106,7 @@ def main() -> None:
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for model, (_, (_, mesh)) in MODELS.items():
         if model in (sys.argv[1:] or MODELS):
-            kept[model] = search(model, mesh)
+            kept[model] = found_by(SEARCHES, model, outside(model), mesh)
             KEPT.write_text(json.dumps(kept) + "\n")
 
 

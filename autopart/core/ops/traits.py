@@ -98,11 +98,13 @@ class Collective(Traits):
 class Elementwise(Traits):
     """`weight` operations of the vector unit per result element; 0 for an op that only moves elements.
 
-    turns  True for an op that moves another dim into the minor place, which costs the layout of what it reads
+    turns    True for an op that moves another dim into the minor place, which costs the layout of what it reads
+    spreads  True for an op that makes a row along the minor dim of each number
     """
 
     weight: float = 1.0
     turns: Callable[[OpSpec], bool] | None = None
+    spreads: Callable[[OpSpec], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ class Sides(NamedTuple):
     taps      neighbours along a window, laid beside each other where a tile has room for all of them; 0 where each
               place of the window has a tile by itself, of which it fills one row
     batch     of the result, those along which there are separate products
+    walked    multiply-adds done over those counted as flop: of the places of a window also those in padding and holes
     """
 
     summed: tuple[int, ...] = ()
@@ -138,6 +141,7 @@ class Sides(NamedTuple):
     rows: tuple[int, ...] = ()
     taps: int = 1
     batch: tuple[int, ...] = ()
+    walked: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -191,11 +195,15 @@ class Convolution(Traits):
     """Convolutions: two flop per multiply-add; `sides` as of a product.
 
     last_space  None for a convolution whose images cannot be cut into stretches that are images of their own
+    on_vector   operations of XLA:TPU's vector unit, if it does the convolution and the matrix unit does not; else None
+    matrix      False where `flop` are those operations
     """
 
     flop: Count
     sides: Callable[[OpSpec], Sides] | None = None
     last_space: Callable[[OpSpec], LastSpace | None] | None = None
+    on_vector: Callable[[OpSpec], float | None] = lambda spec: None
+    matrix: bool = True
 
 
 @dataclass(frozen=True)
@@ -244,9 +252,9 @@ def work(traits: Traits, spec: OpSpec) -> Work | None:
     match traits:
         case Elementwise(weight=weight):
             return Work(0.0, weight * elements(spec.results[0]) if spec.results else 0.0)
-        case Matmul(flop=flop) | Convolution(flop=flop):
+        case Matmul(flop=flop) | Convolution(flop=flop, matrix=True):
             return Work(float(flop(spec)), 0.0)
-        case Update(flop=flop):
+        case Update(flop=flop) | Convolution(flop=flop):
             return Work(0.0, float(flop(spec)))
         case Reduction(flop=flop):
             return Work(0.0, float(flop(spec)) if flop is not None else largest(spec.operands))

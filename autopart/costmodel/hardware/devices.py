@@ -108,7 +108,7 @@ _FIELDS = {
 }
 """What each field of a device may be, besides numbers, which must be positive."""
 
-_MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency")
+_MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency", "spreads_per_s")
 
 XLA_TPU = AroundMatmul(fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True)
 """XLA's TPU backend, as libtpu 0.0.51 compiles."""
@@ -127,6 +127,8 @@ class Device:
     network            the wiring between slices or nodes; None: there is none
     cores              devices per chip, sharing its links; `chip` is the wiring between them
     vector_flop_per_s  elementwise f32 rate
+    spreads_per_s      numbers that its vector unit puts along a row each: what is the same for all features of a row is
+                       spread before it meets them; None: that takes no time
     matmul_efficiency  share of peak a large matmul reaches, by dtype class ("" for every other)
     conv_efficiency    the same for convolutions; None: as matmul
     units_in_turn      its compiler does a kernel's vector work before and after the matrix unit's, not beside it
@@ -165,6 +167,7 @@ class Device:
     cores: int = 1
     chip: Switch | None = None
     vector_flop_per_s: float | None = None
+    spreads_per_s: float | None = None
     hbm_efficiency: float = DEFAULT_HBM_EFFICIENCY
     stream_share: float = 1.0
     matmul_efficiency: Mapping[str, float] = field(default_factory=lambda: {"": DEFAULT_MATMUL_EFFICIENCY})
@@ -211,6 +214,11 @@ class Device:
         if self.vector_flop_per_s is not None:
             return self.vector_flop_per_s
         return VECTOR_SHARE * max(self.peak("bf16"), self.peak("f32"))
+
+    @property
+    def spread_flop(self) -> float:
+        """Elementwise flop that take as long as putting one number along a row."""
+        return 0.0 if self.spreads_per_s is None else self.vector_rate / self.spreads_per_s
 
     def peak(self, dtype: str) -> float:
         """Matmul flop/s for element type `dtype` at default precision.

@@ -14,9 +14,12 @@ seen in programs compiled by [L]. In those for v3 no array stays on the chip bet
 sums an array takes as long as one that also writes it: half the rate for one stream. v2 is taken to be alike.
 Collectives are asynchronous on v5e, not on v2 and v3 [L].
 
-The units work in turn, by kernels of six programs for v3 and v5e: a matmul of 0.87 ms that also makes 0.33 ms of GELU
-of its result takes 1.27 ms [L]. Most matmuls take longer than that sum, by 0.1 to 0.4 of their HBM time:
-`unhidden_share` is 0.1, the low end, chosen by the totals of those programs.
+The units work in turn, by kernels of six programs for v3: a matmul of 0.87 ms that also makes 0.33 ms of GELU of its
+result takes 1.27 ms [L]. Most matmuls take longer than that sum, by 0.1 to 0.4 of their HBM time: `unhidden_share` is
+0.1, the low end, chosen by the totals of those programs. On v5e the vector unit works beside the matrix unit, before a
+product as after it [L]: of BERT in bf16, [4096, 768] . [768, 3072] takes 153,600 cycles of the matrix unit, and 159,664
+with 92,000 of a GELU's gradient after it; the logits' gradient, 305,000 before 1,526,000, takes 1,543,000 in all. A v4
+makes a GELU after such a product in turn [L].
 
 The vector unit is fed at HBM's rate, and a kernel without an f32 result takes as long as if it wrote one, on v3 and
 v5e [L]; the others are taken to be alike.
@@ -41,6 +44,12 @@ DCN_LATENCY_S = 50e-6
 TPU_TILE = (8, 128, 128)
 """A matmul is cut in (8, 128) tiles of the left operand against 128 x 128 of the right one [L]."""
 
+SPREAD_CYCLES = 8.3 / 8
+"""To put a number along a row of lanes: 8.3 cycles for 8 of them on v3, v4, v5e and v6e, half that on a v5p [L].
+
+`(x - m) r + b`, each row with its own m, r and b, takes 167,483 cycles for 50,176 rows of 128 on a v5e, where 1.3 times
+the bytes of HBM and the vector operations alone take 118,000; 8192 rows of 768 take 120,716."""
+
 _ICI = "ICI per link, 1 us per hop, DCN [S]; rings [G]"
 _FITS = "vector rate, HBM and matmul efficiency [L]"
 
@@ -55,6 +64,7 @@ register_device(
         cores=2,
         chip=Switch(2, 175e9, 1e-6),
         vector_flop_per_s=1.43e12,
+        spreads_per_s=0.70e9 / SPREAD_CYCLES,
         hbm_efficiency=0.89,
         stream_share=0.5,
         matmul_efficiency={"": 0.98},
@@ -93,6 +103,7 @@ register_device(
         cores=2,
         chip=Switch(2, 225e9, 1e-6),
         vector_flop_per_s=1.925e12,
+        spreads_per_s=0.94e9 / SPREAD_CYCLES,
         hbm_efficiency=0.936,
         stream_share=0.5,
         matmul_efficiency={"": 0.96},
@@ -135,6 +146,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         cores=cores,
         chip=Switch(2, 300e9, 1e-6) if cores > 1 else None,
         vector_flop_per_s=4.3e12 * share,
+        spreads_per_s=1.05e9 * 2 * share / SPREAD_CYCLES,
         hbm_efficiency=0.79,
         matmul_efficiency={"": 0.91},
         matmul_tile=TPU_TILE,
@@ -173,6 +185,7 @@ register_device(
         fast=Torus(pod=(16, 16), bytes_per_s=45e9, hop_s=HOP_S, wrap_multiple=16),
         network=Network(3.125e9, DCN_LATENCY_S),
         vector_flop_per_s=6.14e12,
+        spreads_per_s=1.5e9 / SPREAD_CYCLES,
         hbm_efficiency=0.80,
         matmul_efficiency={"": 0.96},
         matmul_tile=TPU_TILE,
@@ -183,7 +196,6 @@ register_device(
         strided_collectives=True,
         selects_updates=True,
         cut_images=7,
-        units_in_turn=True,
         unhidden_share=0.1,
         fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
@@ -207,6 +219,7 @@ register_device(
         fast=Torus(pod=(16, 20, 28), bytes_per_s=90e9, hop_s=HOP_S, wrap_multiple=4),
         network=Network(6.25e9, DCN_LATENCY_S),
         vector_flop_per_s=14.3e12,
+        spreads_per_s=1.75e9 * 2 / SPREAD_CYCLES,
         hbm_efficiency=0.71,
         matmul_efficiency={"": 0.96},
         matmul_tile=TPU_TILE,
@@ -241,6 +254,7 @@ register_device(
         fast=Torus(pod=(16, 16), bytes_per_s=90e9, hop_s=HOP_S, wrap_multiple=16),
         network=Network(12.5e9, DCN_LATENCY_S),
         vector_flop_per_s=7.17e12,
+        spreads_per_s=1.75e9 / SPREAD_CYCLES,
         hbm_efficiency=0.81,
         matmul_efficiency={"": 0.85},
         matmul_tile=(8, 256, 256),
@@ -277,6 +291,7 @@ register_device(
         cores=2,
         chip=Switch(2, 540e9, 1e-6),
         vector_flop_per_s=9.0e12,
+        spreads_per_s=2.2e9 / SPREAD_CYCLES,
         hbm_efficiency=0.75,
         matmul_efficiency={"": 0.85},
         matmul_tile=(8, 256, 256),

@@ -17,9 +17,11 @@ import numpy as np
 
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
-from autopart.costmodel.simulator.batch_layouts import outer_dims
+from autopart.costmodel.simulator.batch_layouts import beside_products, outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.head_copies import between_heads
+from autopart.costmodel.simulator.head_layouts import token_lanes
+from autopart.costmodel.simulator.image_layouts import outside_images, rounded_images
 from autopart.costmodel.simulator.image_uses import image_uses
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, spec_costs
 from autopart.costmodel.simulator.room import Empty
@@ -52,11 +54,12 @@ class ProgramArrays(NamedTuple):
              (`softmax_rows.py`), between_heads (`head_copies.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
-             equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`),
+             equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
+             `image_layouts.py`; `LANES_BIT` of the dim along the lanes: `head_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
-             exponential (`softmax_rows.py`), is_looked_up (wider than what it is computed from, element by element, and
-             written for a look-up alone)
+             exponential (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up
+             (wider than what it is computed from, element by element, and written for a look-up alone)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`)
@@ -94,7 +97,8 @@ class ProgramArrays(NamedTuple):
 
 
 OP_COLUMNS = (
-    "op_class", "matrix_dtype", "is_view", "selects", "fuses", "takes", "narrows", "turns", "matrix_flop", "weight",
+    "op_class", "matrix_dtype", "is_view", "selects", "fuses", "takes", "narrows", "turns", "spreads", "matrix_flop",
+    "weight",
 )  # fmt: skip
 """Columns of `SpecCosts` that stand with each op."""
 
@@ -125,7 +129,10 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
     cached, outer_of_sums = caches(program, op_class)
-    outer, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
+    rounded = rounded_images(program)
+    of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
+    outer = np.where(of_products > 0, of_products, outside_images(program, op_class, rounded))
+    outer = np.where(outer > 0, outer, token_lanes(program))
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     outputs, passed = len(program.outputs), set(program.passed_arguments)
     output_use, output_argument = np.full(outputs, -1, np.int32), np.full(outputs, -1, np.int32)
@@ -148,7 +155,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         user=user,
         shape=program.value_shape,
         ops=records(
-            **{name: costs[name][spec] for name in OP_COLUMNS},
+            **{name: costs[name][spec] for name in OP_COLUMNS if name != "spreads"},
+            spreads=costs["spreads"][spec] & ~beside_products(program, of_products),
             is_argument=is_argument,
             spec=spec.astype(np.int32),
             op_scope=program.op_scope,
@@ -171,6 +179,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_output=is_output,
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
+            is_image=rounded,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
         ),
         uses=records(
@@ -305,6 +314,7 @@ class Lowered(NamedTuple):
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     cut_images     as in `Device`
+    spread_flop    as many operations as the vector unit could do while it puts one number along a row
     """
 
     mapping: np.ndarray
@@ -327,6 +337,7 @@ class Lowered(NamedTuple):
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
     cut_images: int
+    spread_flop: float
 
 
 def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -18,6 +18,17 @@ from autopart.core.program import Program
 from autopart.costmodel.simulator.followed_layouts import follow_layouts
 
 
+def beside_products(program: Program, outer: np.ndarray) -> np.ndarray:
+    """bool[ops]: makes what meets a product along batch dims, or what is computed of one. `outer` is of `outer_dims`.
+
+    Of scores f32[8,12,512,512] the queries lie along the lanes, and of a number for each query nothing is spread.
+    """
+    found = np.zeros(program.op_count, np.bool_)
+    marked = np.append(outer, 0)[np.minimum(program.result_ptr[:-1], len(outer))] > 0
+    found[program.value_op[program.operands[marked[program.use_op]]]] = True
+    return found
+
+
 def _batch(spec: OpSpec) -> int:
     """A bit for each batch dim of a product's result."""
     traits = traits_of(spec)

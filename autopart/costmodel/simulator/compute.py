@@ -1,6 +1,7 @@
 """Seconds of kernels: a roofline, over memory behind a cache.
 
-    compute = max(matrix flop / matrix rate, vector flop / vector rate), or their sum where the units work in turn
+    compute = longer of matrix flop / matrix rate and vector flop / vector rate + unhidden share x shorter,
+              or their sum where the units work in turn
     memory  = bytes / HBM rate; without matrix work at least the bytes of the largest array / rate of one stream
     seconds = launch + max(compute, memory) + unhidden share x min(compute, memory)
 
@@ -66,7 +67,7 @@ def roofline_s(
     """Seconds of one kernel on the device of `row` (`device_row`); `largest_bytes` of its bytes are one array's."""
     matrix_s = matrix_work / (row[dtype] * (row[CONV_SHARE] if is_conv else 1.0))
     vector_s = vector_flop / row[VECTOR]
-    compute_s = matrix_s + vector_s if row[IN_TURN] else max(matrix_s, vector_s)
+    compute_s = max(matrix_s, vector_s) + (1.0 if row[IN_TURN] else row[UNHIDDEN]) * min(matrix_s, vector_s)
     memory_s = hbm_bytes / row[HBM]
     if matrix_work == 0:
         memory_s = max(memory_s, largest_bytes / row[STREAM])

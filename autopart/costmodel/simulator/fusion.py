@@ -285,7 +285,7 @@ def _able(program: ProgramArrays, into_matmul: bool, able: np.ndarray) -> None:
             elif program.ops.is_view[consumer]:
                 ok = ok and program.ops.takes[consumer] and able[program.result_ptr[consumer]]
             elif program.ops.op_class[consumer] == MATMUL or program.ops.op_class[consumer] == CONV:
-                ok = ok and (into_matmul or program.values.is_splat[value])
+                ok = ok and (into_matmul or program.values.is_splat[value]) and not program.values.is_image[value]
             else:
                 is_index = program.ops.op_class[consumer] == SLICING and use > program.operand_ptr[consumer]
                 ok = ok and (program.ops.takes[consumer] or is_index or program.values.is_looked_up[value])

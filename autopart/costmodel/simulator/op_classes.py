@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -87,9 +88,10 @@ class SpecCosts(NamedTuple):
     selects           an update that is compiled as a select
     fuses             may be computed inside a consumer
     takes             computes fusible operands inside itself (a look-up: its indices at least); a view: its readers do
-    passes            how often the matrix unit runs through an f32 product
+    passes            how often the matrix unit runs through an f32 product; times `Sides.walked`
     narrows           reads f32 as bf16
     turns             moves another dim into the minor place
+    spreads           makes a row along the minor dim of each number
     read_share        share of its operands that an opaque op reads
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
     summed, columns, rows, taps   `Sides` of a product: bits by dim of its left operand, and of its result; of columns
@@ -108,6 +110,7 @@ class SpecCosts(NamedTuple):
     passes: np.ndarray
     narrows: np.ndarray
     turns: np.ndarray
+    spreads: np.ndarray
     read_share: np.ndarray
     repeats: np.ndarray
     summed: np.ndarray
@@ -139,9 +142,10 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         selects=np.array([t is SELECTED for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
         takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, strict=True)], np.bool_),
-        passes=np.array(passes, float),
+        passes=np.array([n * side.walked for n, side in zip(passes, sides, strict=True)], float),
         narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_),
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
+        spreads=np.array([_spreads(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
         read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),
         repeats=np.array([_repeats(t, s) for t, s in zip(traits, specs, strict=True)], np.int64),
         summed=np.array([_bits(side.summed) for side in sides], np.int64),
@@ -155,6 +159,8 @@ def _compiled_as(traits: Traits, spec: OpSpec, selects_updates: bool) -> Traits:
     """The traits of what the compiler makes of an op."""
     if selects_updates and isinstance(traits, Update) and traits.one_per_row(spec):
         return SELECTED
+    if selects_updates and isinstance(traits, Convolution) and (flop := traits.on_vector(spec)) is not None:
+        return replace(traits, flop=lambda _: flop, matrix=False)
     return SUMMED if selects_updates and isinstance(traits, Matmul) and _one_row_each(traits, spec) else traits
 
 
@@ -245,6 +251,10 @@ def _is_view(traits: Traits, spec: OpSpec) -> bool:
 
 def _turns(traits: Traits, spec: OpSpec) -> bool:
     return isinstance(traits, Elementwise) and traits.turns is not None and traits.turns(spec)
+
+
+def _spreads(traits: Traits, spec: OpSpec) -> bool:
+    return isinstance(traits, Elementwise) and traits.spreads is not None and traits.spreads(spec)
 
 
 def _passes(spec: OpSpec) -> float:

@@ -32,8 +32,10 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
             vector = program.ops.weight[op] * in_step
-        elif kind in (REDUCE, OPAQUE):
-            vector = program.ops.weight[op] * _largest_walked(program, held, first, end)
+            if program.ops.spreads[op]:
+                vector += lowered.spread_flop * held.uses.use_elements[first]
+        elif kind in (REDUCE, OPAQUE, CONV):
+            vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
             if kind == REDUCE:
                 in_step = _largest(held, first, end, 0.0)
         elif kind == UPDATE:

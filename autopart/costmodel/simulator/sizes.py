@@ -21,6 +21,9 @@ from autopart.core.layout import LAST_TILE, action_of
 if TYPE_CHECKING:
     from autopart.costmodel.simulator.arrays import ProgramArrays
 
+LANES_BIT = 1 << 16
+"""Shifted by a dim: that dim lies along the lanes, beside a bit for each dim outside the tiles."""
+
 TABLE_ROWS = 2048
 """Rows of a `SizeTable`, a power of two: a table that is half full is emptied. So many stay in a core's cache."""
 
@@ -126,11 +129,14 @@ def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int
     """Elements an array takes in tiles of `rows` 4-byte rows by `minor` columns, minor dims chosen to waste least.
 
     Its dims are the first `rank` of `dims`. Rows below a full tile are padded to a power of two, as the TPU compiler
-    does. Tiles are not along dims of which `outer` has a bit, where two others have more than one element.
+    does. Tiles are not along dims of which `outer` has a bit, where two others have more than one element; the dim of
+    which it has `LANES_BIT` is the minor one, if it has more than one element.
     """
-    plain = 1.0
+    lanes, outer, plain = outer // LANES_BIT, outer % LANES_BIT, 1.0
     for d in range(rank):
         plain *= dims[d]
+        if lanes == 1 << d and dims[d] == 1:
+            lanes = 0
     if rank == 1:
         return np.ceil(plain / minor) * minor
     inner = 0
@@ -140,7 +146,7 @@ def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int
     best = np.inf
     for a in range(rank):
         for b in range(rank):
-            if a != b and not outer >> a & 1 and not outer >> b & 1:
+            if a != b and (lanes == 0 or lanes == 1 << a) and not outer >> a & 1 and not outer >> b & 1:
                 best = min(best, _padded(dims, a, b, plain, element_bytes, rows, minor))
     return best
 

@@ -149,9 +149,9 @@ class _Kernels:
         either, of_bytes, hosting = np.zeros(count), np.full(count, self.hidden), self._hosting()
         share_of = np.where(by_traffic, self.hidden, 1.0)
         if not self.in_turn:
-            share_of[self._with_product()] = 0.0
+            share_of[self._with_product()] *= self.hidden
         work = np.where(of_op >= 0, share_of[of_op], 1.0)
-        work[self.regions.leaks] = self.hidden if self.in_turn else 0.0
+        work[self.regions.leaks] = self.hidden if self.in_turn else self.hidden**2
         for op, around in self.around.items():
             if self.by_bytes[op]:
                 work[op], of_bytes[op] = self.hidden, 1.0

@@ -9,6 +9,7 @@ j  (_) -> tile 2      stretched from size 1
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
@@ -18,9 +19,23 @@ from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.traits import Elementwise
 
 
+def _spreads(spec: OpSpec) -> bool:
+    """True where the last dim is not the operand's, and there are several numbers."""
+    source, shape = spec.operands[0].shape, spec.results[0].shape
+    kept = {r: source[d] for d, r in enumerate(spec.attributes["broadcast_dimensions"])}
+    return math.prod(source) > 1 and shape[-1] > kept.get(len(shape) - 1, 1)
+
+
 @rule(
     "broadcast_in_dim",
-    traits=Elementwise(0, cheap_to_regather=True, cloned_per_use=True, shown=("broadcast_dimensions",), passes=moved()),
+    traits=Elementwise(
+        0,
+        spreads=_spreads,
+        cheap_to_regather=True,
+        cloned_per_use=True,
+        shown=("broadcast_dimensions",),
+        passes=moved(),
+    ),
     examples=(
         op("broadcast_in_dim", "4x1xf32 -> 2x4x6xf32", "broadcast_dimensions = array<i64: 1, 2>"),
         op("broadcast_in_dim", "f32 -> 4x6xf32", "broadcast_dimensions = array<i64>"),
