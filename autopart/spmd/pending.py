@@ -125,10 +125,13 @@ def pass_reductions(given: Given, ways: Ways, passing: np.ndarray) -> None:
     for value in range(ways.loop.shape[0]):
         ways.stays[value], ways.loop[value] = False, -1
     for axis in range(axes):
-        ways.no_fork[:] = False
         if _begins(given, axis):
+            if given.passages.carries.shape[0] > 0:
+                ways.no_fork[:] = False
             _follow(given, ways, axis)
             while _choose(given, ways, axis, passing):
+                for op in range(ops):
+                    passing[op] &= ~(1 << axis)
                 _follow(given, ways, axis)
         else:
             for value in range(ways.code.shape[0]):
@@ -299,9 +302,10 @@ def goes_on(given: Given, axis: int, value: int) -> bool:
 def _is_fork(given: Given, ways: Ways, axis: int, value: int) -> bool:
     """True if several uses in a loop read the value, which may pass it on."""
     graph, passages = given.nests.graph, given.passages
+    if passages.runs[passages.scope[graph.value_op[value]]] <= 1 or ways.no_fork[value]:
+        return False
     several = graph.user_ptr[value + 1] - graph.user_ptr[value] > 1
-    free = not given.is_output[value] and given.nests.state.action[value, axis] == 0 and not ways.no_fork[value]
-    return several and free and passages.runs[passages.scope[graph.value_op[value]]] > 1
+    return several and not given.is_output[value] and given.nests.state.action[value, axis] == 0
 
 
 @kernel
@@ -436,8 +440,6 @@ def _choose(given: Given, ways: Ways, axis: int, passing: np.ndarray) -> bool:
     graph, passages = given.nests.graph, given.passages
     assumed, code, taken, stays, wanted = ways.assumed, ways.code, ways.taken, ways.stays, ways.wanted
     wanted[:] = 0
-    for op in range(passing.shape[0]):
-        passing[op] &= ~(1 << axis)
     for i in range(passages.order.shape[0] - 1, -1, -1):
         op = passages.order[i]
         after_loop = op < 0
@@ -458,7 +460,7 @@ def _choose(given: Given, ways: Ways, axis: int, passing: np.ndarray) -> bool:
             elif tiling(given.nests, operand, axis) >= 0:
                 passing[graph.value_op[operand]] |= 1 << axis
     again = False
-    for value in range(wanted.shape[0]):
+    for value in range(wanted.shape[0] if passages.carries.shape[0] > 0 else 0):
         if 0 < wanted[value] < graph.user_ptr[value + 1] - graph.user_ptr[value]:
             ways.no_fork[value] = again = True
     return again

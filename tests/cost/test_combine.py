@@ -91,3 +91,27 @@ def test_sums_inside_and_outside_a_loop_do_not_combine():
     assert [int(found.graph.nodes["scope"][k]) > 0 for k in moves(found)] == [False, True]
     outside, inside = slots(found)
     assert outside < inside
+
+
+@pytest.mark.parametrize(
+    ("shape", "batches"),
+    [
+        pytest.param((64,), 1, id="made an all_reduce"),
+        pytest.param((WAYS * 128,), 3, id="whole columns of tiles"),
+        pytest.param((64, 8), 3, id="two dims"),
+    ],
+)
+def test_gathers_of_one_dim_that_the_compiler_makes_all_reduces_combine_as_these(shape, batches):
+    """Parameters that are whole, of which each device updates a part."""
+    name = plain_device("combines_gathers", combine_bytes=SUM_BYTES, layout_tile=(8, 128))
+    states = [f32(*shape)] * 3
+    schedule = [ap.ManualPartition({"outputs": ap.REPLICATED}, axis="x"), ap.ManualPartition({"states": 0}, axis="x")]
+
+    def on(device):
+        return simulated(lambda states: [x * 2.0 for x in states], states, device=device, ways=WAYS, schedule=schedule)
+
+    found, apart = on(name), on(plain_device("combines_no_gathers", layout_tile=(8, 128)))
+    assert len(moves(found)) == 3
+    assert len(set(slots(found))) == batches
+    saved_s = (3 - batches) * SUM_LATENCY_S
+    assert found.collective_s == pytest.approx(apart.collective_s - saved_s, abs=1e-8)

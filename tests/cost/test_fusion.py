@@ -230,3 +230,30 @@ def test_rows_that_positions_name_or_that_get_two_elements_are_scattered():
 
     for function in (by_position, two):
         assert "scatter" in roots(simulated(function, f32(N, N), labels, device=name))
+
+
+def test_an_add_reads_of_what_it_computes_as_much_as_a_slice_keeps():
+    def added(part):
+        return lambda x, y, a: a + part((x @ y).T)
+
+    quarter = f32(N // 4, N)
+    sliced = run(added(lambda g: g[: N // 4]), f32(N, N), f32(N, N), quarter)
+    at_a_place = run(added(lambda g: jax.lax.dynamic_slice(g, (8, 0), quarter.shape)), f32(N, N), f32(N, N), quarter)
+    assert roots(sliced) == roots(at_a_place) == ["dot_general", "add"]
+    assert sliced.hbm_bytes == at_a_place.hbm_bytes == 3 * SQUARE + 3 * SQUARE / 4
+
+
+def test_what_a_kernel_reads_by_a_slice_and_as_it_is_counts_whole():
+    def halves(x, y):
+        g = (x @ y).T
+        return g[: N // 2] + g[N // 2 :]
+
+    assert run(halves).hbm_bytes == 3 * SQUARE + SQUARE + SQUARE / 2
+    assert run(lambda x, y: (lambda g: g + jnp.tile(g[:1], (N, 1)))((x @ y).T)).hbm_bytes == 3 * SQUARE + 2 * SQUARE
+
+
+def test_an_operand_of_a_product_that_is_a_slice_counts_as_if_it_were_copied():
+    def product(x, y):
+        return (x @ y).T[: N // 4] @ y
+
+    assert run(product, tpu=True).hbm_bytes == 3 * SQUARE + 2 * SQUARE + SQUARE / 4

@@ -36,3 +36,11 @@ def test_parts_of_stacked_weights_pass_memory_in_each_turn():
 
     found = hbm_bytes(stacked, f32(TURNS, N, N), f32(ROWS, N), on_chip_bytes=4 * WEIGHT_BYTES)
     assert found == pytest.approx(TURNS * WEIGHT_BYTES, rel=0.1)
+
+
+def test_what_a_turn_adds_to_what_is_carried_is_written_in_each_turn():
+    def added_up(x):
+        return jax.lax.scan(lambda total, row: (total + jnp.tanh(row), None), jnp.zeros((N, N)), x)[0]
+
+    found = hbm_bytes(added_up, f32(TURNS, N, N), on_chip_bytes=0.5 * WEIGHT_BYTES)
+    assert found == pytest.approx(3 * TURNS * WEIGHT_BYTES, rel=0.1), "a row and the sum are read, the sum is written"

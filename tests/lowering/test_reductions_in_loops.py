@@ -27,6 +27,7 @@ def from_the_start(given: Given, ways: Ways, passing: np.ndarray) -> int:
         if pending._begins(given, axis):
             rounds += follow(given, ways, axis)
             while pending._choose(given, ways, axis, passing):
+                passing &= np.uint8(0xFF ^ 1 << axis)
                 rounds += follow(given, ways, axis)
     return rounds
 

@@ -88,9 +88,6 @@ def combine_reductions(
     open_batch, scope, batch_of, ends = batches.open_batch, batches.scope, batches.batch_of, batches.ends
     stand_bytes, stand_joined, begun_there = batches.stand_bytes, batches.stand_joined, batches.begun_there
     nodes, made = graph.nodes.shape[0], 0
-    for k in range(nodes):
-        if graph.nodes.kind[k] != KERNEL:
-            needed[graph.write_buffer[graph.write_ptr[k]]] = NEVER
     for g in range(open_batch.shape[0]):
         open_batch[g] = -1
     for k in range(nodes):
@@ -98,6 +95,8 @@ def combine_reductions(
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
             needed[buffer] = min(needed[buffer], slot[k])
+        if graph.nodes.kind[k] != KERNEL:
+            needed[graph.write_buffer[graph.write_ptr[k]]] = NEVER
     for k in range(nodes):
         g, wanted_at = kind_of(graph, figures, plan_rows[k], k), NEVER
         operand_bytes, latency_s = figures[BYTES_IN, plan_rows[k]], figures[LATENCY_S, plan_rows[k]]

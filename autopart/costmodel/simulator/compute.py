@@ -7,7 +7,8 @@
 
 Bytes are those that pass HBM. What was touched a short while ago is still on the chip (VMEM that the TPU compiler
 assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, and a result all of whose reads
-are free is never written out. Kernels joined by `multi_output.py` launch once and read what they share once.
+are free is never written out, unless a loop or a branch hands it on. Kernels joined by `multi_output.py` launch once
+and read what they share once.
 
 What a turn of a loop reads whole is still there from the turn before, where all that a turn touches fits on the chip
 (`held_loops.py`): the weights of an LSTM pass HBM once a loop.
@@ -270,6 +271,7 @@ def _count_bytes(
                 cache.seen[value] = head
             else:
                 cache.seen[value] = head
+    _hand_on(program, on_chip_bytes, nodes, cache)
     outlive = before(program.ops.shape[0])
     for k in range(nodes.shape[0]):
         if graph.nodes.kind[k] != KERNEL:
@@ -280,6 +282,20 @@ def _count_bytes(
                 if cache.plain[value] > BESIDE_SHARE * on_chip_bytes:
                     nodes.hbm[cache.written_by[value]] += cache.plain[value]
                 cache.written_by[value] = -1
+
+
+@kernel
+def _hand_on(program: ProgramArrays, on_chip_bytes: float, nodes: Records, cache: Records) -> None:
+    """Adds the bytes of what the body of a loop, or a branch, leaves for what comes after it."""
+    for i in range(program.structure.shape[0]):
+        op = program.structure[i]
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            left = program.uses.operands[use]
+            inside = program.ops.op_scope[program.values.value_op[left]] != program.ops.op_scope[op]
+            if inside and cache.written_by[left] >= 0:
+                if cache.plain[left] > BESIDE_SHARE * on_chip_bytes:
+                    nodes.hbm[cache.written_by[left]] += cache.plain[left]
+                cache.written_by[left] = -1
 
 
 @kernel

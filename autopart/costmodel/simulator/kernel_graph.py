@@ -4,10 +4,11 @@
     buffer   value v; V + r for redistribution r of a use; V + R + d for what an op leaves before redistribution d
 
 A kernel reads each buffer once, however often its members read it. Of what it slices it reads as much as the slice
-keeps, be it computed inside from what is read; but what a product's operand is sliced of counts as read whole, in place
-of the copy in another layout that the compiler makes of the operand (Swin's queries on v5e). What is written for a
-look-up alone is a kernel and computed inside its other readers. Loops, branches, arguments and outputs run nothing and
-are no nodes; `liveness.structure_reads` says what they read.
+keeps, be it computed inside from what is read: of a gradient that is transposed and cut into those of four gates, each
+add reads a quarter. But what a product's operand is sliced of counts as read whole, in place of the copy in another
+layout that the compiler makes of the operand (Swin's queries on v5e). What is written for a look-up alone is a kernel
+and computed inside its other readers. Loops, branches, arguments and outputs run nothing and are no nodes;
+`liveness.structure_reads` says what they read.
 """
 
 # pyright: reportArgumentType=false
@@ -296,7 +297,8 @@ def _kernel(
                 continue
             if walk.root_of[source] != root:
                 walk.root_of[source], walk.share[source] = root, 1.0
-                if program.ops.matrix_flop[root] == 0:
+                slices = walk.share[op] < 1.0 or program.ops.op_class[op] == SLICING
+                if slices and program.ops.matrix_flop[root] == 0:
                     walk.share[source] = _share(program, local, op, use, walk)
                 walk.transposed[source] = walk.transposed[op] or program.ops.turns[source]
                 walk.stack[depth] = source
