@@ -3,7 +3,9 @@
     DP        the batch over all devices
     FSDP+TP   the batch and parameters over "batch", heads and hidden features over "model"
 
-Which half a model is in was decided before any of them was compiled.
+    mcts 100  ...  what searches found (`states.py`), of some of them
+
+Which half a model is in was decided before any of them was compiled; BERT, Swin and ResNet were looked at later.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ import jax
 
 import autopart as ap
 from experiments.mixed_precision.models import convs, decoders, encoders, images
+from experiments.mixed_precision.states import kept_states
 from experiments.models.outside.training import Training
 from experiments.models.tactics import BP
 from experiments.simulator_accuracy.outside_pairs import FSDP
+from experiments.simulator_accuracy.states import Kept
 
 TOPOLOGY = "v5e:2x4"
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v5e")
@@ -31,17 +35,17 @@ TUNED: dict[str, Callable[[], Training]] = {
     "vit-s": images.vit_s,
     "mixer": images.mixer,
     "convnext": convs.convnext,
+    "bert": encoders.bert,
+    "swin": images.swin,
+    "resnet": convs.resnet,
 }
 
 HELD_OUT: dict[str, Callable[[], Training]] = {
     "llama": decoders.llama,
-    "bert": encoders.bert,
     "lstm": encoders.lstm,
     "vit-b": images.vit_b,
     "clip": images.clip,
-    "swin": images.swin,
     "dit": images.dit,
-    "resnet": convs.resnet,
 }
 
 HEADS_FIRST = ("bert",)
@@ -52,12 +56,13 @@ BP_TOO = ap.ManualPartition({"batch": 0}, axis="model", name="DP")
 
 @dataclass(frozen=True)
 class MixedPair:
-    """A model in bf16 and a schedule."""
+    """A model in bf16 and a schedule, or a state that a search found."""
 
     model: str
     schedule: str
     build: Callable[[], Training]
     tuned: bool
+    state: Kept | None = None
 
     @property
     def name(self) -> str:
@@ -67,7 +72,7 @@ class MixedPair:
         program = self.build()
         megatron = ap.ManualPartition({"params": _found(program)}, axis="model", name="TP")
         sharded = [BP, megatron, FSDP] if self.model in HEADS_FIRST else [BP, FSDP, megatron]
-        tactics = {"DP": [BP, BP_TOO], "FSDP+TP": sharded}[self.schedule]
+        tactics = [self.state] if self.state else {"DP": [BP, BP_TOO], "FSDP+TP": sharded}[self.schedule]
         return ap.jit(program.step, MESH, tactics, donate_argnums=(0, 1)).lower(*program.args)
 
 
@@ -77,6 +82,8 @@ def pairs() -> Iterator[MixedPair]:
         for model, build in models.items():
             for schedule in ("DP", "FSDP+TP"):
                 yield MixedPair(model, schedule, build, tuned)
+            for state in kept_states(model):
+                yield MixedPair(model, state.name, build, tuned, state)
 
 
 def _found(program: Training) -> dict[str, int]:

@@ -11,12 +11,11 @@ import sys
 from pathlib import Path
 
 import autopart as ap
-from experiments.mixed_precision.programs import HELD_OUT, MESH, TUNED
 from experiments.simulator_accuracy.states import Kept, found_by
 
 KEPT = Path(__file__).with_name("states.json")
 
-MODELS = ("mixer", "vit-b", "resnet")
+MODELS = ("t5", "llama")
 
 SEARCHES = {
     "mcts 100": (ap.MCTS(), 100, 0),
@@ -35,6 +34,8 @@ def kept_states(model: str) -> list[Kept]:
 
 
 def main() -> None:
+    from experiments.mixed_precision.programs import HELD_OUT, MESH, TUNED
+
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for model in sys.argv[1:] or MODELS:
         kept[model] = found_by(SEARCHES, model, (TUNED | HELD_OUT)[model](), MESH)

@@ -42,6 +42,24 @@ def test_units_in_turn_add_the_vector_work_to_the_matrix_work():
     assert in_turn.compute_s == pytest.approx(LAUNCH_S + matmul_s(N, N, N) + vector_s, rel=1e-3)
 
 
+def test_units_beside_each_other_hide_the_shorter_work_but_for_a_share():
+    name = device("beside_in_part", unhidden_share=0.5)
+    found = simulated(lambda x, w: jnp.tan(x) @ w, f32(N, N), f32(N, N), device=name)
+    vector_s = found.graph.nodes["vector_flop"].sum() / FLOP_PER_S
+    assert found.compute_s == pytest.approx(LAUNCH_S + matmul_s(N, N, N) + 0.5 * vector_s, rel=1e-3)
+
+
+@pytest.mark.parametrize(("device", "hidden"), [("tpu_v5e", True), ("tpu_v4", False)])
+def test_a_v5e_hides_a_gelu_behind_the_product_that_it_follows(device, hidden):
+    """Of [4096, 1024] . [1024, 4096] in bf16 libtpu 0.0.51 counts 297,960 cycles, with two GELUs as many; on v4
+    299,478 and 422,358.
+    """
+    x, w = (jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((4096, 1024), (1024, 4096)))
+    plain = simulated(lambda x, w: x @ w, x, w, device=device).compute_s
+    gelus = simulated(lambda x, w: jax.nn.gelu(jax.nn.gelu(x @ w)), x, w, device=device).compute_s
+    assert (gelus < 1.15 * plain) == hidden
+
+
 def test_an_unhidden_share_of_the_shorter_of_computing_and_moving_is_added():
     name = plain_device("kernel_seconds_unhidden", unhidden_share=0.5)
     found = simulated(lambda x, w: x @ w, f32(N, N), f32(N, N), device=name)

@@ -111,11 +111,9 @@ def rows():
     return [row(pair, KEPT[pair.name]) for pair in pairs() if pair.name in KEPT]
 
 
-def test_models_in_bf16_but_convnext_and_the_lstm_compute_about_as_long_as_the_compiler_says(rows):
-    off = [found["pair"] for found in rows if not NEAR[0] <= found["compute_ratio"] <= NEAR[1]]
-    assert off == ["convnext DP", "lstm DP"]
+def test_models_in_bf16_compute_about_as_long_as_the_compiler_says(rows):
+    assert [found["pair"] for found in rows if not NEAR[0] <= found["compute_ratio"] <= NEAR[1]] == []
 
 
-def test_models_in_bf16_but_those_with_convolutions_or_windows_take_about_the_memory_that_it_says(rows):
-    off = [found["pair"] for found in rows if not 0.85 <= found["peak_ratio"] <= 1.4]
-    assert off == ["convnext DP", "swin DP", "resnet DP"]
+def test_models_in_bf16_but_a_divided_vocabulary_take_about_the_memory_that_it_says(rows):
+    assert [found["pair"] for found in rows if not 0.85 <= found["peak_ratio"] <= 1.4] == ["t5 mcts 100"]

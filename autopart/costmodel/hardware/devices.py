@@ -150,6 +150,7 @@ class Device:
                        a softmax in f32 of scores in bf16 goes on in their kernel (`simulator/softmax_rows.py`)
     columns_together   columns of a product along several dims lie side by side in a tile of the matrix unit: heads of
                        few features; else the longest of the dims alone fills it
+    window_share       what a place of a window that each feature has for itself takes, over a tile of the matrix unit
     cut_images         of so many images or fewer its compiler cuts each into parts around a convolution; 0: never
                        (`costmodel/simulator/few_images.py`)
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
@@ -188,6 +189,7 @@ class Device:
     reduces_whole: bool = False
     selects_updates: bool = False
     columns_together: bool = True
+    window_share: float = 1.0
     cut_images: int = 0
 
     def __post_init__(self) -> None:
@@ -197,7 +199,7 @@ class Device:
             raise DeviceError(f"{owner}: peak of {sorted(unknown)[0]!r}", hint=", ".join(DTYPE_CLASSES))
         positive(owner, hbm_bytes=self.hbm_bytes, hbm_bytes_per_s=self.hbm_bytes_per_s, cores=self.cores)
         positive(owner, hbm_efficiency=self.hbm_efficiency, launch_s=self.launch_s, stream_share=self.stream_share)
-        positive(owner, matmul_launch_s=self.matmul_launch_s)
+        positive(owner, matmul_launch_s=self.matmul_launch_s, window_share=self.window_share)
         positive(owner, **{n: v for n in _MAY_BE_NONE if (v := getattr(self, n)) is not None})
         for dtype, rate in {**self.peak_flop_per_s, **self.matmul_efficiency}.items():
             positive(owner, **{f"rate of {dtype or 'matmul'}": rate})

@@ -142,7 +142,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         selects=np.array([t is SELECTED for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
         takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, strict=True)], np.bool_),
-        passes=np.array([n * side.walked for n, side in zip(passes, sides, strict=True)], float),
+        passes=np.array([n * _walked(side, chip) for n, side in zip(passes, sides, strict=True)], float),
         narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_),
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
         spreads=np.array([_spreads(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
@@ -284,6 +284,10 @@ def _repeats(traits: Traits, spec: OpSpec) -> int:
 
 def _sides(traits: Traits, spec: OpSpec) -> Sides:
     return traits.sides(spec) if isinstance(traits, (Matmul, Convolution)) and traits.sides is not None else Sides()
+
+
+def _walked(side: Sides, chip: Device) -> float:
+    return side.walked * (chip.window_share if side.taps == 0 else 1.0)
 
 
 def _bits(dims: tuple[int, ...]) -> int:

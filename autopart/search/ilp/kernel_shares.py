@@ -11,7 +11,7 @@ counts either way, for all of its ops:
 
 A product whose regions are all by traffic adds no more than u of either to what it takes by itself, so that it counts
 whichever way is more, by strategy. Where products and the vector unit work side by side, a product's kernel takes the
-longer: vector work counts only in kernels without products.
+longer and u of the shorter: vector work that may run in one counts u.
 
 Which products count by traffic is decided by part of the program, parts of which no ops may share a kernel: each by its
 own traffic and work, or each with those of what may run with it, whichever makes more of the part count.

@@ -1,0 +1,68 @@
+"""Which dims lie along the lanes of what convolutions leave, and of what attention reads?"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tests.cost.programs import simulated
+
+BF16_BYTES, LANES = 2, 128
+
+
+def bf16(*shape):
+    return jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+
+
+def held_bytes(run, kind):
+    """Of what the last op of a kind leaves, on one device."""
+    program = run.local.program
+    op = max(op for op in range(program.op_count) if program.spec(op).kind == kind)
+    return float(run.arrays.values["native_bytes"][program.result_ptr[op]])
+
+
+def convolved(x, w):
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+@pytest.mark.parametrize(
+    ("images", "features", "held"), [(32, 64, 32 * LANES), (32, 128, 32 * 128), (128, 64, 128 * 64), (16, 3, 4 * LANES)]
+)
+def test_features_or_images_lie_along_the_lanes_of_what_a_convolution_leaves(images, features, held):
+    """16 images of 3 features: rows of a tile below a full one are padded to a power of two."""
+    run = simulated(convolved, bf16(images, 56, 56, 32), bf16(3, 3, 32, features), device="tpu_v5e")
+    assert held_bytes(run, "convolution") == BF16_BYTES * 56 * 56 * held
+
+
+def gradient_of_a_stem(images, w):
+    def loss(w):
+        return (convolved(images.astype(jnp.bfloat16), w).astype(jnp.float32) ** 2).sum()
+
+    return jax.grad(loss)(w)
+
+
+def test_images_that_are_rounded_for_a_convolution_are_written_and_kept_for_the_gradient_of_its_kernel():
+    given = jax.ShapeDtypeStruct((16, 224, 224, 3), jnp.float32)
+    run = simulated(gradient_of_a_stem, given, bf16(4, 4, 3, 96), device="tpu_v5e")
+    program = run.local.program
+    (rounded,) = (op for op in range(program.op_count) if run.program_arrays.values["is_image"][program.result_ptr[op]])
+    assert run.arrays.values["native_bytes"][program.result_ptr[rounded]] == 224 * 224 * 4 * LANES * BF16_BYTES
+
+
+@pytest.mark.parametrize(("tokens", "dtype", "padded"), [(49, "bf16", 128), (197, "bf16", 256), (49, "f32", 0)])
+def test_tokens_lie_along_the_lanes_of_what_heads_of_narrow_elements_read(tokens, dtype, padded):
+    def attend(x, w):
+        q, k = (y.reshape(*y.shape[:2], 3, 32) for y in jnp.split(x @ w, 2, axis=-1))
+        return jnp.einsum("bqhd,bkhd->bhqk", q, k)
+
+    kind = {"bf16": jnp.bfloat16, "f32": jnp.float32}[dtype]
+    arrays = jax.ShapeDtypeStruct((64, tokens, 96), kind), jax.ShapeDtypeStruct((96, 192), kind)
+    run = simulated(attend, *arrays, device="tpu_v5e")
+    program = run.local.program
+    product = next(op for op in range(program.op_count) if program.spec(op).kind == "dot_general")
+    held = float(run.arrays.values["native_bytes"][program.result_ptr[product]])
+    if padded:
+        assert held == 64 * 96 * padded * BF16_BYTES
+    else:
+        assert held < 64 * 96 * LANES * 4
