@@ -59,7 +59,7 @@ def _passes(given: Given, axis: int, value: int) -> bool:
             return True
         if not in_loop:
             return False
-        value = graph.result_ptr[op]
+        value = int(graph.result_ptr[op])
     return False
 
 
