@@ -117,8 +117,8 @@ def kernel_seconds(
     copied[k]  bytes of arguments that node k needs in another layout: they and its results are copied once more
     plain[b]   bytes of buffer b if it is written to memory of its own
     times[k]   how many such nodes run there, with those that are left out: all that they touch is on chip after it
-    cache      a row per buffer, of those that nodes read or write; `written_by` is -1 then for what is, or at some time
-               has to be, in HBM
+    cache      a row per buffer, of those that nodes read or write and that loops and branches hand on; `written_by` is
+               -1 then for what is, or at some time has to be, in HBM
     held       scratch: see `turns_on_chip`
     """
     _begin(program, graph, plain, buffers, nodes, cache)
@@ -139,6 +139,8 @@ def _begin(
         op = program.structure[i]
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
             _not_touched(plain, last, value, cache)
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            _not_touched(plain, last, program.uses.operands[use], cache)
     for k in range(nodes.shape[0]):
         nodes.seconds[k] = nodes.hbm[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
         nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.product[k] = 0.0
