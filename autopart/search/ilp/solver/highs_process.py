@@ -16,17 +16,15 @@ import json
 import os
 import signal
 import sys
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
-
-CALLER = os.fdopen(os.dup(1), "w")
-"""Standard output as the caller gave it."""
 
 
 def main() -> None:
     """Reads the model, solves it, reports. Ctrl-C in a terminal reaches this process too: its caller ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    caller = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with np.load(io.BytesIO(sys.stdin.buffer.read())) as arrays:
         model = {name: arrays[name] for name in arrays.files}
@@ -48,15 +46,16 @@ def main() -> None:
         start = highspy.HighsSolution()
         start.col_value = model["begin"].tolist()
         solver.setSolution(start)
-    solver.cbMipImprovingSolution.subscribe(lambda event: say_found(event, binaries))
-    solver.cbMipLogging.subscribe(lambda event: say(bound=event.data_out.mip_dual_bound))
+    solver.cbMipImprovingSolution.subscribe(lambda event: say_found(caller, event, binaries))
+    solver.cbMipLogging.subscribe(lambda event: say(caller, bound=event.data_out.mip_dual_bound))
     solver.run()
     status = solver.getModelStatus()
     names = {highspy.HighsModelStatus.kOptimal: "optimal", highspy.HighsModelStatus.kInfeasible: "infeasible"}
     info = solver.getInfo()
     found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     ones = np.flatnonzero(np.array(solver.getSolution().col_value[:binaries]) > 0.5).tolist() if found else []
-    say(status=names.get(status, "stopped"), cost=info.objective_function_value, bound=info.mip_dual_bound, ones=ones)
+    ended, cost = names.get(status, "stopped"), info.objective_function_value
+    say(caller, status=ended, cost=cost, bound=info.mip_dual_bound, ones=ones)
 
 
 def as_highs(highspy: Any, model: dict[str, np.ndarray], binaries: int) -> Any:
@@ -72,16 +71,16 @@ def as_highs(highspy: Any, model: dict[str, np.ndarray], binaries: int) -> Any:
     return lp
 
 
-def say_found(event: Any, binaries: int) -> None:
+def say_found(caller: IO[str], event: Any, binaries: int) -> None:
     """Reports an incumbent."""
     data = event.data_out
     ones = np.flatnonzero(np.array(data.mip_solution[:binaries]) > 0.5).tolist()
-    say(cost=data.objective_function_value, bound=data.mip_dual_bound, ones=ones)
+    say(caller, cost=data.objective_function_value, bound=data.mip_dual_bound, ones=ones)
 
 
-def say(**news: Any) -> None:
+def say(caller: IO[str], **news: Any) -> None:
     """One line to the caller."""
-    print(json.dumps(news), file=CALLER, flush=True)
+    print(json.dumps(news), file=caller, flush=True)
 
 
 if __name__ == "__main__":
