@@ -28,6 +28,7 @@ from autopart.spmd.compiled_right import compile_right
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.distinct_ops import DistinctOps
 from autopart.spmd.emitter import Emitter
+from autopart.spmd.last_reductions import last_reductions
 from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
@@ -56,7 +57,8 @@ class _Exporter:
     def __init__(self, local: DeviceLocal):
         self._local, self._program = local, local.program
         self._values = ScopedValues()
-        self._walk = Walk(local, self, self._values)
+        self._last = last_reductions(local)
+        self._walk = Walk(local, self, self._values, self._last.ops)
         self._collectives = Emitter(local.mesh)
         self._ops = DistinctOps(local, self._walk, self._collectives)
         self._types: dict[TensorType, ir.Type] = {}
@@ -122,6 +124,8 @@ class _Exporter:
         return self._redistributed(self._kept_apart(number, value), plan)
 
     def settle(self, value: int, left: ir.Value, plan: Plan) -> ir.Value:
+        if value in self._last.values:
+            left = barrier(left, *(self._values[output] for output in self._last.outputs))[0]
         settled = self._redistributed(left, plan)
         is_tile = any(step.kind == "reduce_scatter" for step in plan.steps)
         return barrier(settled)[0] if is_tile and is_added_to_carry(self._program, value) else settled

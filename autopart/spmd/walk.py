@@ -54,10 +54,20 @@ class Visitor(Protocol[V]):
 
 
 class Walk(Generic[V]):
-    """Takes a visitor through a program. `values` has what stands for each value that is defined."""
+    """Takes a visitor through a program. `values` has what stands for each value that is defined.
 
-    def __init__(self, local: DeviceLocal, visitor: Visitor[V], values: MutableMapping[int, V]):
+    The ops in `last`, none of which is control flow, are visited after all others of their scope.
+    """
+
+    def __init__(
+        self,
+        local: DeviceLocal,
+        visitor: Visitor[V],
+        values: MutableMapping[int, V],
+        last: frozenset[int] = frozenset(),
+    ):
         self._local, self._program, self._visitor, self.values = local, local.program, visitor, values
+        self._last = last
         self._moved: dict[int, V] = {}
         self._at_def = dict(zip(local.at_def.tolist(), local.def_plans, strict=True))
         self._at_place = _by_place(local)
@@ -117,11 +127,14 @@ class Walk(Generic[V]):
 
     def _range(self, scope: int, start: int, end: int) -> None:
         """Visits the ops of a scope, each after the redistributions that stand before it."""
-        visitor = self._visitor
+        visitor, last = self._visitor, list[int]()
         for statement in statements(self._program, start, end):
             op = statement if isinstance(statement, int) else statement.op
             if (scope, op) in self._at_place:
                 self._redistribute(scope, op)
+            if op in self._last:
+                last.append(op)
+                continue
             match statement:
                 case Loop():
                     visitor.loop(statement)
@@ -129,11 +142,16 @@ class Walk(Generic[V]):
                     visitor.branches(statement)
                 case _:
                     visitor.op(op, self._kinds[self._op_spec[op]])
+        for op in last:
+            self._redistribute(scope, op)
+            visitor.op(op, self._kinds[self._op_spec[op]])
         self._redistribute(scope, end)
 
     def _redistribute(self, scope: int, position: int) -> None:
+        """Visits the redistributions that stand there, but those of values that are not defined yet."""
         for number, value, plan in self._at_place.get((scope, position), ()):
-            self._moved[number] = self._visitor.redistribute(number, value, plan)
+            if number not in self._moved and value in self.values:
+                self._moved[number] = self._visitor.redistribute(number, value, plan)
 
 
 def _by_place(local: DeviceLocal) -> dict[tuple[int, int], list[tuple[int, int, Plan]]]:
