@@ -104,6 +104,9 @@ class _Exporter:
             return
         walk = self._walk
         uses, values, operands = walk.uses(op), walk.results(op), walk.operands(op)
+        if op in self._last.products:
+            place = self._last.products[op]
+            operands[place] = self._behind_outputs(operands[place])
         results = operands if kind in _STRUCTURAL else self._ops.emit(op, kind, operands, uses, values)
         for value, result in zip(values, results, strict=False):
             walk.define(value, result)
@@ -125,10 +128,14 @@ class _Exporter:
 
     def settle(self, value: int, left: ir.Value, plan: Plan) -> ir.Value:
         if value in self._last.values:
-            left = barrier(left, *(self._values[output] for output in self._last.outputs))[0]
+            left = self._behind_outputs(left)
         settled = self._redistributed(left, plan)
         is_tile = any(step.kind == "reduce_scatter" for step in plan.steps)
         return barrier(settled)[0] if is_tile and is_added_to_carry(self._program, value) else settled
+
+    def _behind_outputs(self, value: ir.Value) -> ir.Value:
+        """The value, when all is there that comes before the last reductions."""
+        return barrier(value, *(self._values[output] for output in self._last.outputs))[0]
 
     def _redistributed(self, left: ir.Value, plan: Plan) -> ir.Value:
         for step in plan.steps:

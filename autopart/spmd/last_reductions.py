@@ -19,7 +19,7 @@ import numpy as np
 
 from autopart.core.op import TensorType
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Constant, Elementwise, Slicing, Update, View
+from autopart.core.ops.traits import Constant, Elementwise, Matmul, Slicing, Update, View
 from autopart.core.program import ROOT, Program
 from autopart.spmd.device_local import DeviceLocal
 
@@ -27,17 +27,19 @@ from autopart.spmd.device_local import DeviceLocal
 class LastReductions(NamedTuple):
     """What comes last, and what comes before it.
 
-    values   are reduced last
-    ops      make these values, or depend on them
-    outputs  of the program, that depend on none of them
+    values    are reduced behind a barrier, since no product waits for one
+    products  whose smallest operand is behind a barrier -> the place of that operand
+    ops       make these values, or depend on them
+    outputs   of the program, that depend on none of them
     """
 
     values: frozenset[int]
+    products: dict[int, int]
     ops: frozenset[int]
     outputs: tuple[int, ...]
 
 
-NONE = LastReductions(frozenset(), frozenset(), ())
+NONE = LastReductions(frozenset(), {}, frozenset(), ())
 
 
 def last_reductions(local: DeviceLocal) -> LastReductions:
@@ -45,20 +47,56 @@ def last_reductions(local: DeviceLocal) -> LastReductions:
     program = local.program
     made = [v for v in dict.fromkeys(program.outputs) if program.value_op[v] >= len(program.arguments)]
     largest = max((_bytes(local.local_type(v, int(local.settled[v]))) for v in made), default=math.inf)
-    values, ops = set[int](), set[int]()
+    values, ops, products = set[int](), set[int](), dict[int, int]()
     for value, plan in zip(local.at_def.tolist(), local.def_plans, strict=True):
         if [step.kind for step in plan.steps] != ["all_reduce"] or not _is_written_in_place(program, value):
             continue
         if _bytes(local.local_type(value, int(local.native[value]))) >= largest:
-            after = _arithmetic_after(program, value)
-            values |= {value} if after else set()
+            if not (after := _arithmetic_after(program, value)):
+                continue
             ops |= after
+            if (way := _way_from_product(local, value)) and (place := _smallest_operand(local, way[-1])) >= 0:
+                ops |= set(way)
+                products[way[-1]] = place
+            else:
+                values.add(value)
     before = tuple(v for v in made if int(program.value_op[v]) not in ops)
-    return LastReductions(frozenset(values), frozenset(ops), before) if values and before else NONE
+    return LastReductions(frozenset(values), products, frozenset(ops), before) if ops and before else NONE
 
 
 def _bytes(type_: TensorType) -> float:
     return math.prod(type_.shape) * type_.element_bytes
+
+
+def _way_from_product(local: DeviceLocal, value: int) -> list[int]:
+    """The ops from the one that makes a value back to a product that it adds, each read once."""
+    program, op = local.program, int(local.program.value_op[value])
+    for added in program.operands_of(op).tolist() if program.spec(op).kind == "add" else []:
+        way = []
+        while _is_read_once(program, added) and added not in local.at_def:
+            way.append(int(program.value_op[added]))
+            match traits_of(program.spec(way[-1])):
+                case Matmul():
+                    return way
+                case Elementwise(weight=0):
+                    [added] = program.operands_of(way[-1]).tolist()
+                case _:
+                    break
+    return []
+
+
+def _smallest_operand(local: DeviceLocal, product: int) -> int:
+    """The place of a product's smaller operand; -1 if one of them is larger than what it makes."""
+    program = local.program
+    uses = range(program.operand_ptr[product], program.operand_ptr[product + 1])
+    read = [_bytes(local.local_type(int(program.operands[use]), int(local.required[use]))) for use in uses]
+    made = program.results_of(product)[0]
+    return read.index(min(read)) if max(read) <= _bytes(local.local_type(made, int(local.native[made]))) else -1
+
+
+def _is_read_once(program: Program, value: int) -> bool:
+    pointer, _ = program.users
+    return bool(pointer[value + 1] == pointer[value] + 1) and program.op_scope[program.value_op[value]] == ROOT
 
 
 def _is_written_in_place(program: Program, value: int) -> bool:

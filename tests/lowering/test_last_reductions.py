@@ -36,34 +36,55 @@ def _step(
     return lambda params, tokens: jax.tree.map(update, params, jax.grad(loss)(params, tokens))
 
 
-def _lowered(step: Callable[..., Any], tactics: list[ap.Tactic]) -> ap.Lowered:
+def _lowered(step: Callable[..., Any], tactics: list[ap.Tactic], tokens: np.ndarray = TOKENS) -> ap.Lowered:
     """The lowered program, which computes what jax does."""
     partitioned = ap.jit(step, MESH, tactics)
     for ours, theirs in zip(
-        jax.tree.leaves(partitioned(PARAMS, TOKENS)), jax.tree.leaves(jax.jit(step)(PARAMS, TOKENS)), strict=True
+        jax.tree.leaves(partitioned(PARAMS, tokens)), jax.tree.leaves(jax.jit(step)(PARAMS, tokens)), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
-    return partitioned.lower(PARAMS, TOKENS)
+    return partitioned.lower(PARAMS, tokens)
+
+
+def _ops(low: ap.Lowered) -> list[Any]:
+    return [op.operation for op in low.exported.body.operations[0].regions[0].blocks[0].operations]
+
+
+def _shape(op: Any) -> list[int]:
+    return list(op.results[0].type.shape)
 
 
 def _order(low: ap.Lowered) -> list[str]:
     """What the module reduces and holds back, in order: the shapes of all_reduces, "barrier" for a barrier."""
     found = []
-    for op in low.exported.body.operations[0].regions[0].blocks[0].operations:
+    for op in _ops(low):
         if op.name == "stablehlo.all_reduce":
-            found.append("x".join(map(str, op.results[0].type.shape)))
+            found.append("x".join(map(str, _shape(op))))
         elif op.name == "stablehlo.optimization_barrier":
             found.append("barrier")
     return found
 
 
-@pytest.mark.parametrize("loss", [_loss, _tied])
-def test_the_table_is_reduced_behind_a_barrier_with_what_is_updated_already(loss: Callable[..., jax.Array]):
-    low = _lowered(_step(loss), [BP])
-    last = last_reductions(low.program)
-    assert [low.program.program.type_of(v).shape for v in last.values] == [(64, 8)]
-    assert [low.program.program.type_of(v).shape for v in last.outputs] == [(8, 8)]
+@pytest.mark.parametrize(("loss", "tokens"), [(_loss, TOKENS), (_tied, np.tile(TOKENS, (2, 1)))])
+def test_the_table_is_reduced_behind_a_barrier_with_what_is_updated_already(
+    loss: Callable[..., jax.Array], tokens: np.ndarray
+):
+    low = _lowered(_step(loss), [BP], tokens)
+    program, last = low.program.program, last_reductions(low.program)
+    assert [program.type_of(v).shape for v in last.values] == [(64, 8)]
+    assert [program.type_of(v).shape for v in last.outputs] == [(8, 8)]
+    assert not last.products
     assert _order(low) == ["8x8", "barrier", "64x8"]
+
+
+def test_a_product_of_no_more_tokens_than_columns_is_done_last_too():
+    low = _lowered(_step(_tied), [BP])
+    program, last = low.program.program, last_reductions(low.program)
+    assert not last.values
+    assert [program.spec(op).results[0].shape for op in last.products] == [(64, 8)]
+    assert _order(low) == ["8x8", "barrier", "64x8"]
+    (product,) = (op for op in _ops(low) if op.name == "stablehlo.dot_general" and _shape(op) == [64, 8])
+    assert "stablehlo.optimization_barrier" in [operand.owner.name for operand in product.operands]
 
 
 def test_what_no_update_wrote_is_reduced_where_it_is_made():
