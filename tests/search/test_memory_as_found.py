@@ -1,4 +1,4 @@
-"""Does an estimate depend on what was in the memory of its arrays? Every program of the search's tests, on two fillings."""
+"""Does an estimate depend on what was in the memory of its arrays? Every program of the tests of search, on two."""
 
 from __future__ import annotations
 
