@@ -75,14 +75,19 @@ def _way_from_product(local: DeviceLocal, value: int) -> list[int]:
         way = []
         while _is_read_once(program, added) and added not in local.at_def:
             way.append(int(program.value_op[added]))
-            match traits_of(program.spec(way[-1])):
-                case Matmul():
-                    return way
-                case Elementwise(weight=0):
-                    [added] = program.operands_of(way[-1]).tolist()
-                case _:
-                    break
+            if isinstance(traits_of(program.spec(way[-1])), Matmul):
+                return way
+            if not _moves_one_array(program, way[-1]):
+                break
+            added = int(program.operands_of(way[-1])[0])
     return []
+
+
+def _moves_one_array(program: Program, op: int) -> bool:
+    traits = traits_of(program.spec(op))
+    is_view = isinstance(traits, View) and not traits.fence
+    moves = is_view or (isinstance(traits, Elementwise) and traits.weight == 0)
+    return moves and len(program.operands_of(op)) == 1
 
 
 def _smallest_operand(local: DeviceLocal, product: int) -> int:
