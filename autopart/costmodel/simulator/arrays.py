@@ -146,6 +146,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     is_view, is_splat = costs["is_view"][spec], constant[program.value_op]
     made_of_splats = np.zeros(program.op_count, np.bool_)
     made_of_splats[program.value_op[is_splat]] = True
+    spread = _spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec])
     structure = (op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
@@ -179,7 +180,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
             is_image=rounded,
-            is_cut=cut_arrays(program) & ~is_splat & chip.selects_updates,
+            is_cut=cut_arrays(program) & ~np.isin(program.value_op, spread) & chip.selects_updates,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
         ),
         uses=records(
@@ -203,7 +204,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         carries=np.flatnonzero(carry_body >= 0).astype(np.int32),
         views=np.flatnonzero(is_view).astype(np.int32),
         fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
-        spread=_spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec]),
+        spread=spread,
         place=np.arange(program.op_count + 1, dtype=np.int32),
     )
 

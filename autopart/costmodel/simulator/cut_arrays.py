@@ -6,8 +6,8 @@
     %h = slice %y [:, :128]            one slice without strides, and nothing else, is computed of %x
     %z = concatenate %y, %b            both are written, then put beside each other
 
-What an associative scan combines is written at each of its levels so. Found with libtpu 0.0.51 on v5e, in such scans of a
-model of states and in programs of two ops.
+What an associative scan combines is written at each of its levels so. Found with libtpu 0.0.51 on v5e, in such scans
+of a model of states and in programs of two ops.
 """
 
 from __future__ import annotations
