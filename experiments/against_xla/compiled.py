@@ -67,9 +67,10 @@ def _warm_up(device: Any) -> None:
 
 def figures(lowered: Any, mesh: ap.Mesh, clock_hz: float, name: str) -> dict[str, Any]:
     """The compiler's account of one program; {"error": ...} where it refuses it."""
+    jax.clear_caches()
     started = time.process_time()
     try:
-        compiled = lowered.compile(compiler_options={})  # with options, if only none, it is compiled again
+        compiled = lowered.compile(compiler_options={})  # with options, if only none, what was compiled is not reused
     except jax.errors.JaxRuntimeError as error:
         return {"error": str(error).splitlines()[0][:200]}
     compile_s = time.process_time() - started

@@ -174,7 +174,7 @@ def _combination(plan: Plan, links: Links) -> int:
     A gather that the compiler makes an all_reduce of the whole, a sum of parts of which all but one are zeros, is one.
     """
     (step,) = plan.steps
-    if step.kind not in ("all_reduce", "reduce_scatter", "all_gather"):
+    if step.kind not in ("all_reduce", "reduce_scatter", "all_gather") or step.gathers:
         return 0
     whole = step.kind == "all_reduce" or not is_aligned(step, links.device)
     if step.kind == "all_gather" and not whole:
