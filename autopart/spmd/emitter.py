@@ -72,8 +72,11 @@ class Emitter:
         """i32 scalar: this device's coordinate on an axis."""
         return self._position[axis]
 
-    def emit(self, step: Step, value: ir.Value) -> ir.Value:
-        """The step on a local value of shape `step.source.local_shape`; one of `step.left_shape`."""
+    def emit(self, step: Step, value: ir.Value, spelling: int = 0) -> ir.Value:
+        """The step on a local value of shape `step.source.local_shape`; one of `step.left_shape`.
+
+        The groups of devices may be listed in several orders, see `Step.spellings`.
+        """
         if isinstance(step, StretchStep):
             return self._stretch(step, value)
         if step.kind == "all_slice":
@@ -81,7 +84,7 @@ class Emitter:
         self.exchanges += 1
         if step.slices:
             return self._all_slice(step, self._reduced(step, value))
-        return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value)
+        return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value, spelling)
 
     # ---- kinds
 
@@ -98,10 +101,10 @@ class Emitter:
         self.slices.append(local.owner.operation)
         return local
 
-    def _exchange(self, step: Step, value: ir.Value) -> ir.Value:
+    def _exchange(self, step: Step, value: ir.Value, spelling: int) -> ir.Value:
         """all_gather, all_to_all, reduce_scatter or all_reduce, as `emission` says."""
         how, kind = emission(step), step.moved_by
-        attributes = self._grouped(step.target, how.order) | _dims(**how.dims)
+        attributes = self._grouped(step.target, how.order, spelling) | _dims(**how.dims)
         if "split" in how.dims:
             attributes["split_count"] = _i64(math.prod(a.size for a in how.order))
         value = value if how.before is None else _regrouped(value, how.before)
@@ -135,11 +138,11 @@ class Emitter:
             place = stablehlo.remainder(place, _i32(axis.size))
         return place
 
-    def _grouped(self, placed: DistributedType, order: Sequence[SubAxis]) -> dict[str, ir.Attribute]:
-        key = (tuple(order), placed.devices)
+    def _grouped(self, placed: DistributedType, order: Sequence[SubAxis], spelling: int = 0) -> dict[str, ir.Attribute]:
+        key = (tuple(order), placed.devices, spelling)
         if key not in self._groups:
             groups = replica_groups(placed, order)
-            self._groups[key] = _dense(groups)
+            self._groups[key] = _dense(np.roll(groups, spelling, axis=0))
         return {"replica_groups": self._groups[key], "channel_handle": stablehlo.ChannelHandle.get(_CHANNEL, 1)}
 
 

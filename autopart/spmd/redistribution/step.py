@@ -59,6 +59,16 @@ class Step:
         return 1
 
     @property
+    def spellings(self) -> int:
+        """In how many orders the groups of devices are listed, for a gather or an exchange of what is read again.
+
+        To XLA they mean the same, but no compiler takes two collectives with different lists for one.
+        """
+        if self.kind not in ("all_gather", "all_to_all"):
+            return 1
+        return self.target.device_count // math.prod(a.size for a in self.axes)
+
+    @property
     def largest_elements(self) -> int:
         """Elements on a device of the larger of what its collectives read and leave."""
         return max(self.source.local_elements, self.target.local_elements)
