@@ -77,7 +77,7 @@ FIGURES = (
 SECONDS, EXTRA_BYTES, COMBINABLE, BYTES_IN, LATENCY_S, COPY_S, COPIED_BYTES, AS_OUTPUT, SPELLINGS = range(len(FIGURES))
 """Where each stands among the figures."""
 
-NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0, 1)
+NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0)
 """What moves nothing."""
 
 
@@ -102,7 +102,7 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
         copy_s=sum(s.copy_s for s in steps),
         copied_bytes=sum(s.copied_bytes for s in steps),
         as_output=_copies_as_output(plan.steps[-1], links.device) if plan.steps else 0,
-        spellings=max((step.spellings for step in plan.steps), default=1),
+        spellings=max((step.spellings for step in plan.steps), default=0),
     )
 
 
