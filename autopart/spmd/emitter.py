@@ -27,7 +27,9 @@ import numpy as np
 
 from autopart.core.jax_internals import ir, stablehlo
 from autopart.core.mesh import Mesh
-from autopart.core.op import REDUCTION_NAMES
+from autopart.core.op import REDUCTION_NAMES, TensorType
+from autopart.core.ops.rules.reduce import identity
+from autopart.spmd.mlir_values import MlirValues, mlir_type
 from autopart.spmd.redistribution import DistributedType, Step, SubAxis
 from autopart.spmd.redistribution.emission import Regroup, emission
 from autopart.spmd.redistribution.stretch_step import StretchStep
@@ -70,8 +72,11 @@ class Emitter:
         """i32 scalar: this device's coordinate on an axis."""
         return self._position[axis]
 
-    def emit(self, step: Step, value: ir.Value) -> ir.Value:
-        """The step on a local value of shape `step.source.local_shape`; one of `step.left_shape`."""
+    def emit(self, step: Step, value: ir.Value, spelling: int = 0) -> ir.Value:
+        """The step on a local value of shape `step.source.local_shape`; one of `step.left_shape`.
+
+        The groups of devices may be listed in several orders, see `Step.spellings`.
+        """
         if isinstance(step, StretchStep):
             return self._stretch(step, value)
         if step.kind == "all_slice":
@@ -79,7 +84,7 @@ class Emitter:
         self.exchanges += 1
         if step.slices:
             return self._all_slice(step, self._reduced(step, value))
-        return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value)
+        return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value, spelling)
 
     # ---- kinds
 
@@ -96,15 +101,16 @@ class Emitter:
         self.slices.append(local.owner.operation)
         return local
 
-    def _exchange(self, step: Step, value: ir.Value) -> ir.Value:
+    def _exchange(self, step: Step, value: ir.Value, spelling: int) -> ir.Value:
         """all_gather, all_to_all, reduce_scatter or all_reduce, as `emission` says."""
-        how = emission(step)
-        attributes = self._grouped(step.target, how.order) | _dims(**how.dims)
+        how, kind = emission(step), step.moved_by
+        attributes = self._grouped(step.target, how.order, spelling) | _dims(**how.dims)
         if "split" in how.dims:
             attributes["split_count"] = _i64(math.prod(a.size for a in how.order))
         value = value if how.before is None else _regrouped(value, how.before)
-        value = _collective(step.kind, value, how.shape, attributes, step.code)
-        return value if how.after is None else _regrouped(value, how.after)
+        value = _collective(kind, value, how.shape, attributes, step.code if kind == step.kind else 0)
+        value = value if how.after is None else _regrouped(value, how.after)
+        return _reduced_parts(value, step.code) if step.gathers else value
 
     def _reduced(self, step: Step, value: ir.Value) -> ir.Value:
         """The reduction of a reduce_scatter, whole."""
@@ -132,11 +138,11 @@ class Emitter:
             place = stablehlo.remainder(place, _i32(axis.size))
         return place
 
-    def _grouped(self, placed: DistributedType, order: Sequence[SubAxis]) -> dict[str, ir.Attribute]:
-        key = (tuple(order), placed.devices)
+    def _grouped(self, placed: DistributedType, order: Sequence[SubAxis], spelling: int = 0) -> dict[str, ir.Attribute]:
+        key = (tuple(order), placed.devices, spelling)
         if key not in self._groups:
             groups = replica_groups(placed, order)
-            self._groups[key] = _dense(groups)
+            self._groups[key] = _dense(np.roll(groups, spelling, axis=0))
         return {"replica_groups": self._groups[key], "channel_handle": stablehlo.ChannelHandle.get(_CHANNEL, 1)}
 
 
@@ -204,12 +210,28 @@ def _collective(
         attributes = attributes | {"use_global_device_ids": ir.UnitAttr.get()}
     op = ir.Operation.create(f"stablehlo.{kind}", [result], [value], attributes, regions=1 if code else 0)
     if code:
-        scalar = ir.RankedTensorType.get([], element)
-        block = op.regions[0].blocks.append(scalar, scalar)
-        with ir.InsertionPoint(block):
-            reducer = f"stablehlo.{REDUCERS[REDUCTION_NAMES[code]]}"
-            stablehlo.return_([ir.Operation.create(reducer, [scalar], list(block.arguments)).results[0]])
+        _reducer(op, ir.RankedTensorType.get([], element), code)
     return op.results[0]
+
+
+def _reduced_parts(parts: ir.Value, code: int) -> ir.Value:
+    """The reduction of [*local shape, parts] over its last dim, on the device."""
+    values = MlirValues()
+    type_ = values.type_of(parts)
+    start = values.constant(identity(code, type_.dtype), type_.dtype)
+    result = mlir_type(TensorType(type_.shape[:-1], type_.dtype))
+    attributes: dict[str, ir.Attribute] = {"dimensions": ir.DenseI64ArrayAttr.get([len(type_.shape) - 1])}
+    op = ir.Operation.create("stablehlo.reduce", [result], [parts, start], attributes, regions=1)
+    _reducer(op, mlir_type(TensorType((), type_.dtype)), code)
+    return op.results[0]
+
+
+def _reducer(op: ir.Operation, scalar: ir.Type, code: int) -> None:
+    """Gives an op the region that combines two parts."""
+    block = op.regions[0].blocks.append(scalar, scalar)
+    with ir.InsertionPoint(block):
+        reducer = f"stablehlo.{REDUCERS[REDUCTION_NAMES[code]]}"
+        stablehlo.return_([ir.Operation.create(reducer, [scalar], list(block.arguments)).results[0]])
 
 
 def _dims(**dims: int) -> dict[str, ir.Attribute]:

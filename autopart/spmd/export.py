@@ -5,8 +5,10 @@
       %1 = stablehlo.dot_general %arg0, %0         the op on local shapes
 
 The walk says what comes when; this file says what it is in StableHLO. A stored-sharded value that is gathered more than
-once is passed, from the second time on, through an `optimization_barrier` with another operand of the use: the compiler
-can then neither merge the gathers nor move them before the use is ready. Where loops hold parts (`ShardLoops`), so is
+once has its groups of devices listed in another order each time (`Step.spellings`), so that the compiler does not merge
+the gathers. Where all devices are one group there is no other order: from the second time on, the shard is passed
+through an `optimization_barrier` with another operand of the use. That has a price: the other operand is written out,
+and the shard is rounded for products once more. Where loops hold parts (`ShardLoops`), a barrier stands before
 what a turn gathers of a value from outside the loop, from the first time on: it could be moved before the loop. A sum
 that a turn reduces into the tile to which it is added is held by a barrier too: XLA would move the reduction behind the
 loop, and let the loop add up what is whole.
@@ -14,6 +16,7 @@ loop, and let the loop add up what is whole.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -63,7 +66,7 @@ class _Exporter:
         self._ops = DistinctOps(local, self._walk, self._collectives)
         self._types: dict[TensorType, ir.Type] = {}
         self._first_use = _first_uses(local)
-        self._gathered: set[tuple[int, int, int]] = set()
+        self._gathered: Counter[tuple[int, int, int]] = Counter()
         self._barrier: list[int] = []
         self._last_parts = {parts.stop - 1 for parts in self._program.barriers}
 
@@ -124,7 +127,8 @@ class _Exporter:
     # ---- redistributions
 
     def redistribute(self, number: int, value: int, plan: Plan) -> ir.Value:
-        return self._redistributed(self._kept_apart(number, value), plan)
+        spelling = self._spelling(number, value, plan)
+        return self._redistributed(self._kept_apart(number, value, spelling), plan, max(spelling, 0))
 
     def settle(self, value: int, left: ir.Value, plan: Plan) -> ir.Value:
         if value in self._last.values:
@@ -137,20 +141,24 @@ class _Exporter:
         """The value, when all is there that comes before the last reductions."""
         return barrier(value, *(self._values[output] for output in self._last.outputs))[0]
 
-    def _redistributed(self, left: ir.Value, plan: Plan) -> ir.Value:
+    def _redistributed(self, left: ir.Value, plan: Plan, spelling: int = 0) -> ir.Value:
         for step in plan.steps:
-            left = self._collectives.emit(step, left)
+            left = self._collectives.emit(step, left, spelling)
         return left
 
-    def _kept_apart(self, number: int, value: int) -> ir.Value:
-        """The value to redistribute; behind a barrier if it has been redistributed so before, or is kept in a loop."""
-        program, places = self._program, self._local.placement
+    def _spelling(self, number: int, value: int, plan: Plan) -> int:
+        """How often the value was redistributed so before; -1 where the groups have no other spelling for this time."""
+        places = self._local.placement
         key = (value, int(places.target[number]), int(places.stretch[number]))
-        loop = self._kept_in(number)
-        if key not in self._gathered and loop < 0:
-            self._gathered.add(key)
+        times = self._gathered[key]
+        self._gathered[key] += 1
+        return times if times < max((step.spellings for step in plan.steps), default=1) else -1
+
+    def _kept_apart(self, number: int, value: int, spelling: int) -> ir.Value:
+        """The value to redistribute; behind a barrier if no spelling keeps it apart, or it is kept in a loop."""
+        program, loop = self._program, self._kept_in(number)
+        if spelling >= 0 and loop < 0:
             return self._values[value]
-        self._gathered.add(key)
         op = int(program.use_op[self._first_use[number]])
         for other in self._read_beside(op):
             is_late = other != value and other in self._values and not self._local.statics.stored[other]

@@ -37,7 +37,7 @@ def main() -> None:
     chosen = [case for name, case in CASES.items() if any(word in name for word in asked.case)]
     if asked.only in (None, "compile"):
         for case in (c for c in chosen if c.topology):
-            store("compiled", case.name, compiled.compile_case(case))
+            store("compiled", case.name, compiled.compile_case(case, stored()["compiled"].get(case.name, {})))
             print(compare.line(stored(), case), flush=True)
     if asked.only in (None, "wall"):
         for case in (c for c in chosen if not c.topology):

@@ -23,14 +23,14 @@ BARS = {"compute": (1.02, 0.97), "memory": (1.05, None), "collective_s": (1.0, 0
 def rows(results: dict[str, Any]) -> list[dict[str, Any]]:
     """A row per compiled case; those of which a program was refused say why."""
     programs = kept()
-    found = [_row(CASES[name], keys, programs) for name, keys in results["compiled"].items() if name in CASES]
+    found = [_row(CASES[name], pair, programs) for name, pair in results["compiled"].items() if name in CASES]
     return [row for row in found if row]
 
 
-def _row(case: Case, keys: dict[str, str], programs: dict[str, Any]) -> dict[str, Any]:
-    if not all(key in programs for key in keys.values()):
+def _row(case: Case, pair: dict[str, Any], programs: dict[str, Any]) -> dict[str, Any]:
+    if not all(pair[side] in programs for side in ("ours", "xla")):
         return {}
-    sides = {side: programs[key] for side, key in keys.items()}
+    sides = {side: programs[pair[side]] for side in ("ours", "xla")}
     refused = {side: found["error"] for side, found in sides.items() if "error" in found}
     if refused:
         return {"case": case.name, "refused": refused}
@@ -49,7 +49,8 @@ def _row(case: Case, keys: dict[str, str], programs: dict[str, Any]) -> dict[str
         "collective_seconds": total,
         "collective_s": total["ours"] / total["xla"] if total["xla"] else 1.0 if not total["ours"] else math.inf,
         "step": (ours["compute_s"] + total["ours"]) / (xla["compute_s"] + total["xla"]),
-        "compile": ours["compile_cpu_s"] / max(0.1, xla["compile_cpu_s"]),
+        "compile_cpu_s": pair.get("compile_cpu_s"),
+        "compile": pair["compile_cpu_s"]["ours"] / pair["compile_cpu_s"]["xla"] if "compile_cpu_s" in pair else None,
         "loses_by": loses,
     }  # fmt: skip
 
@@ -69,7 +70,7 @@ def summarised(results: dict[str, Any]) -> dict[str, Any]:
     compared = [row for row in rows(results) if "refused" not in row]
     summary: dict[str, Any] = {"pairs": len(compared)}
     for figure, (most, mean) in BARS.items():
-        ratios = {row["case"]: row[figure] for row in compared}
+        ratios = {row["case"]: row[figure] for row in compared if row[figure] is not None}
         above = {name: round(r, 3) for name, r in ratios.items() if most is not None and r > most}
         summary[figure] = {
             "geomean": geomean([max(r, 1e-3) for r in ratios.values()]), "most": max(ratios.values(), default=0),
@@ -122,7 +123,8 @@ def _text(row: dict[str, Any]) -> str:
     ]
     cells = [f"{row[k]['ours'] * m:.2f} | {row[k]['xla'] * m:.2f} | {ratio(row):.2f}" for k, m, ratio in columns]
     loses = ", ".join(f"{kind} {s * 1e3:.1f}" for kind, s in row["loses_by"].items())
-    return f"| {row['case']} | {' | '.join(cells)} | {row['compile']:.2f} | {loses} |"
+    compiling = "" if row["compile"] is None else f"{row['compile']:.2f}"
+    return f"| {row['case']} | {' | '.join(cells)} | {compiling} | {loses} |"
 
 
 def plot(results: dict[str, Any]) -> None:
@@ -138,7 +140,7 @@ def plot(results: dict[str, Any]) -> None:
     panels = ("compute", "collective_s", "memory", "compile")
     figure, axes = pyplot.subplots(1, len(panels), figsize=(14, 2 + 0.18 * len(compared)), sharey=True)
     for axis, panel in zip(axes, panels, strict=True):
-        ratios = [min(row[panel], 3.0) for row in compared]
+        ratios = [min(row[panel] or 0.0, 3.0) for row in compared]
         axis.barh([row["case"] for row in compared], ratios, color=["tab:red" if r > 1 else "tab:blue" for r in ratios])
         axis.axvline(1, color="black", linewidth=0.8)
         axis.set_xlabel(f"{panel}, ours over XLA's")

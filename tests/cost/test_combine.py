@@ -48,7 +48,8 @@ def test_a_combined_sum_runs_when_the_last_of_its_parts_is_ready():
 
 def test_sums_and_maxima_do_not_combine():
     def sum_and_max(x, a, b):
-        return x.T @ a, x.T @ b, jnp.max(x, axis=0), jnp.max(a, axis=0)
+        maxima = (jnp.max(each[:, :, None] + b[:, None, :], axis=0) for each in (x, a))
+        return x.T @ a, x.T @ b, *maxima
 
     found = run(sum_and_max, 10 * SUM_BYTES, inputs=3)
     first, second, third, fourth = slots(found)

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
+from autopart.costmodel import estimate
 from autopart.costmodel.hardware.devices import XLA_TPU
-from tests.cost.programs import f32, moves, plain_device, simulated
+from tests.cost.programs import f32, lowered, moves, plain_device, simulated
 
 N = 256
 WAYS = 4
@@ -70,3 +71,14 @@ def test_an_argument_is_rounded_before_its_gather_and_that_takes_time():
         (move,) = moves(run)
         found[precision] = run.node_hbm_bytes[move]
     assert found == {"default": 1.5 * 4 * N * N / WAYS, "highest": 0.0}
+
+
+@pytest.mark.parametrize(("replicas", "rounded"), [(1, [1, 1]), (2, [1, 0])])
+def test_what_is_gathered_again_is_rounded_again_only_behind_a_barrier(replicas, rounded):
+    """Groups of devices have another order where there are several: no barrier is needed then."""
+    device = plain_device("rounds again", strided_collectives=True, around_matmul=XLA_TPU)
+    mesh = ap.Mesh({"x": WAYS, "y": replicas}, device=device)
+    low = lowered(lambda x, w: jnp.tanh(x @ w) @ w, f32(N, N), f32(N, N), mesh=mesh, schedule=FSDP)
+    run = estimate(low.program).simulation
+    once = 1.5 * 4 * N * N / WAYS
+    assert [run.node_hbm_bytes[move] / once for move in moves(run)] == rounded

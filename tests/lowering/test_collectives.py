@@ -123,7 +123,22 @@ def test_batch_parallelism_reduces_each_gradient_and_the_loss():
 def test_fsdp_gathers_for_forward_and_backward_and_scatters_gradients():
     count, low = run(sgd, [BP, Z3], PARAMS, X, donate_argnums=0)
     assert count == {"all_gather": 5, "reduce_scatter": 3, "all_reduce": 1}  # the first matrix needs no backward gather
+    text = low.as_text("stablehlo")
+    assert "optimization_barrier" not in text
+    gathers = [line for line in text.splitlines() if "stablehlo.all_gather" in line]
+    assert len({line.split("replica_groups = ")[1].split(">")[0] for line in gathers}) == 2
+
+
+def test_a_second_gather_over_all_devices_stands_behind_a_barrier():
+    mesh = ap.Mesh({"batch": 8})
+    count, low = run(sgd, [BP, Z3], PARAMS, X, donate_argnums=0, mesh=mesh)
+    assert count["all_gather"] == 5
     assert low.as_text("stablehlo").count("optimization_barrier") == 2
+
+
+def test_equal_gathers_with_groups_in_two_orders_both_run():
+    _, low = run(sgd, [BP, Z3], PARAMS, X, donate_argnums=0)
+    assert low.compile().as_text().count(" all-gather(") == 5
 
 
 def test_gathers_of_near_uses_are_shared_when_asked():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,7 @@ from autopart.core.mesh import Mesh
 from autopart.costmodel import RedistributionSeconds
 from autopart.spmd.redistribution import Plan, plan, verify
 from autopart.spmd.redistribution.emission import emission
-from autopart.spmd.redistribution.forms import cheapest_form, forms
+from autopart.spmd.redistribution.forms import cheapest_form, forms, other_ways
 from autopart.spmd.redistribution.local_copies import MOVING, local_copies
 from tests.redistribution.cases import lines, planned
 from tests.redistribution.on_devices import redistributed
@@ -28,10 +30,11 @@ WHOLE = "[12, 1024, 4096]"
 
 
 def all_forms(step):
-    """Every form, as it is and with what may be stacked stacked."""
+    """Every form, as it is, with what may be stacked stacked, and with what may be gathered gathered."""
     for form in forms(step):
         yield form
         yield tuple(replace(s, stacked=True) if s.kind in MOVING else s for s in form)
+        yield tuple(next((way for way in other_ways(s) if way.gathers), s) for s in form)
 
 
 def in_form(step, form):
@@ -75,6 +78,8 @@ EACH = {
     "reduce_scatter of two dims": ("[8, 8] sum{x} sum{y}", "[4{y}8, 4{x}8]"),
     "reduce_scatter of three dims": ("[8, 8, 8] max{z} max{y} max{x}", "[4{y}8, 4{x}8, 4{z}8]"),
     "reduce_scatter under a tile": ("[4{z}8, 8] sum{x} sum{y}", "[2{y,z}8, 4{x}8]"),
+    "all_reduce of maxima": ("[4{z}8, 8] max{x} max{y}", "[4{z}8, 8]"),
+    "all_reduce of minima of one dim": ("[8] min{y}", "[8]"),
 }
 
 
@@ -134,6 +139,39 @@ def test_an_exchange_into_the_major_dim_is_stacked_and_copies_once():
     assert chosen.stacked
     assert [len(part) for part in local_copies(there, strided=True, tiled=True)] == [1, 1]
     assert [len(part) for part in local_copies(chosen, strided=True, tiled=True)] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "gathers"),
+    [
+        ("[96] max{x}", "[96]", True),
+        ("[96] min{x} min{y}", "[96]", True),
+        ("[96] sum{x}", "[96]", False),
+        ("[1] max{x}", "[1]", False),
+        ("[4096, 1024] max{x}", "[4096, 1024]", False),
+    ],
+)
+def test_few_maxima_are_gathered_and_many_are_reduced_on_the_way(source, target, gathers):
+    (chosen,) = planned(source, target, PAIR, forms=V5E).steps
+    assert chosen.kind == "all_reduce"
+    assert chosen.gathers == gathers
+    if gathers:
+        assert V5E.emitted_cost(chosen, 4) < V5E.emitted_cost(replace(chosen, gathers=False), 4)
+
+
+ORDERED = ["int8", "uint32", "bfloat16", "float32", "float8_e4m3fn"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [*itertools.product(("max", "min"), ORDERED), ("and", "bool"), ("or", "bool")]
+)
+def test_gathered_reductions_of_every_kind_of_number(kind, dtype):
+    (step,) = planned(f"[8, 4] {kind}{{x}}", "[8, 4]", CUBE).steps
+    parts = np.random.default_rng(0).integers(0, 2, (2, 8, 4)).astype(jnp.dtype(dtype))
+    (gathered,) = (way for way in other_ways(step) if way.gathers)
+    expected = COMBINE[step.code].reduce(parts.astype(bool if dtype == "bool" else np.float32), axis=0)
+    found = np.asarray(redistributed(in_form(step, (gathered,)), parts))
+    assert np.array_equal(found.astype(expected.dtype), expected)
 
 
 def test_an_exchange_leaves_out_dims_of_size_one():

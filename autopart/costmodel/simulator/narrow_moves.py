@@ -5,6 +5,9 @@
       all_gather      half the bytes, on the links and in memory
       dot_general     reads bf16 in any case
 
+What is gathered again is rounded once for all its gathers, where their groups can be listed in other orders
+(`Step.spellings`) and no loop is around them. Else a barrier stands before the shard, and it is rounded again.
+
 XLA:TPU rounds the operands of such a matmul to bf16, and moves the rounding before an all_gather, all_to_all or
 all_permute, through transposes, reshapes, slices and concatenates on the way, on v3 as on v5e (libtpu 0.0.51). Where
 anything else reads what arrives, or the matmul asks for more precision, f32 is moved. Reductions add in f32.

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from autopart.costmodel.simulator.redistribution_seconds import (
 )
 from autopart.costmodel.simulator.sizes import padded_elements
 from autopart.spmd.redistribution import DistributedType, Step, plan
-from autopart.spmd.redistribution.forms import forms
+from autopart.spmd.redistribution.forms import forms, other_ways
 from autopart.spmd.redistribution.local_copies import local_copies
 from autopart.spmd.redistribution.shape_classes import smallest_shape
 
@@ -60,8 +60,8 @@ HELD_FIELDS = np.dtype([("in_order", np.int64), ("dims_end", np.int64)], align=T
 class PlanTerms(NamedTuple):
     """A plan's steps in all their forms; make it with `plan_terms`. An `..._end` is where what belongs to a row ends.
 
-    steps     of each form all steps, as they are and stacked: `place` in the plan, `form` of that, `part` of the form;
-              collective, mask of axes, ways in which the array is cut before and after
+    steps     of each form all steps, as they are and in their other ways: `place` in the plan, `form` of that, `part`
+              of the form; collective, mask of axes, ways in which the array is cut before and after
     segments  float64[:, 6] of the group of each step, as `Links` has them
     shards    int64[:, 2] (dim, times): what must be whole layout tiles
     held      the local arrays that copies read and write
@@ -143,7 +143,7 @@ class _Rows:
             self.held.append((int(held.in_order), len(self.dims)))
         ways = (whole // step.source.local_elements, whole // step.target.local_elements)
         ends = (sum(map(len, self.segments)), len(self.shards), len(self.held))
-        self.steps.append((place, form, part, COLLECTIVE_KINDS.index(step.kind), mask, *ways, *ends))
+        self.steps.append((place, form, part, COLLECTIVE_KINDS.index(step.moved_by), mask, *ways, *ends))
 
     def _part(self, size: int) -> tuple[int, int]:
         """(dim, times) of a number in a local shape."""
@@ -165,9 +165,8 @@ def plan_terms(class_: ShapeClass, source: DistributedType, target: DistributedT
             continue
         for each in forms(step):
             for one in each:
-                rows.add(one, place, form, part)
-                if one.kind == "all_to_all" and not one.stacked:
-                    rows.add(replace(one, stacked=True), place, form, part)
+                for way in (one, *other_ways(one)):
+                    rows.add(way, place, form, part)
                 part += 1
             form += 1
     return PlanTerms(
@@ -215,8 +214,9 @@ def terms_seconds(terms: PlanTerms, array: Sized, device: DeviceFigures) -> tupl
             while row < count and terms.steps.form[row] == form:
                 part, least = terms.steps.part[row], np.inf
                 while row < count and terms.steps.part[row] == part:
-                    step_s, waits = _step_s(terms, row, array, device, dims)
-                    least = min(least, step_s)
+                    step_s, step_waits = _step_s(terms, row, array, device, dims)
+                    if step_s < least:
+                        least, waits = step_s, step_waits
                     row += 1
                 total += least
                 parts += 1

@@ -51,6 +51,7 @@ class PlanCost:
     latency_s     the part of `seconds` that does not depend on bytes
     copy_s        seconds of local copies, which move `copied_bytes` through memory
     as_output     copies that are made where the array replaces a donated argument (`layout_copies.py`): 0, 1 or 2
+    spellings     so many equal redistributions of one value need no barrier to be kept apart (`Step.spellings`)
     """
 
     steps: tuple[StepCost, ...]
@@ -62,6 +63,7 @@ class PlanCost:
     copy_s: float
     copied_bytes: float
     as_output: int
+    spellings: int
 
     @cached_property
     def figures(self) -> tuple[float, ...]:
@@ -69,11 +71,13 @@ class PlanCost:
         return tuple(float(getattr(self, name)) for name in FIGURES)
 
 
-FIGURES = ("seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "as_output")
-SECONDS, EXTRA_BYTES, COMBINABLE, BYTES_IN, LATENCY_S, COPY_S, COPIED_BYTES, AS_OUTPUT = range(len(FIGURES))
+FIGURES = (
+    "seconds", "extra_bytes", "combinable", "bytes_in", "latency_s", "copy_s", "copied_bytes", "as_output", "spellings",
+)  # fmt: skip
+SECONDS, EXTRA_BYTES, COMBINABLE, BYTES_IN, LATENCY_S, COPY_S, COPIED_BYTES, AS_OUTPUT, SPELLINGS = range(len(FIGURES))
 """Where each stands among the figures."""
 
-NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0)
+NO_STEPS = PlanCost((), 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0)
 """What moves nothing."""
 
 
@@ -98,6 +102,7 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
         copy_s=sum(s.copy_s for s in steps),
         copied_bytes=sum(s.copied_bytes for s in steps),
         as_output=_copies_as_output(plan.steps[-1], links.device) if plan.steps else 0,
+        spellings=max((step.spellings for step in plan.steps), default=0),
     )
 
 
@@ -174,7 +179,7 @@ def _combination(plan: Plan, links: Links) -> int:
     A gather that the compiler makes an all_reduce of the whole, a sum of parts of which all but one are zeros, is one.
     """
     (step,) = plan.steps
-    if step.kind not in ("all_reduce", "reduce_scatter", "all_gather"):
+    if step.kind not in ("all_reduce", "reduce_scatter", "all_gather") or step.gathers:
         return 0
     whole = step.kind == "all_reduce" or not is_aligned(step, links.device)
     if step.kind == "all_gather" and not whole:

@@ -87,7 +87,7 @@ class RedistributionSeconds:
         link_s = latency_s = 0.0
         if step.kind != "all_slice":
             before, after = step.source.local_elements, step.target.local_elements
-            kind, sent = (step.kind, before) if is_aligned(step, device) else ("all_reduce", max(before, after))
+            kind, sent = (step.moved_by, before) if is_aligned(step, device) else ("all_reduce", max(before, after))
             link_s = self.step_cost(kind, sent, after, element_bytes, step.spanned)
             latency_s = min(link_s, self.step_cost(kind, 1, 1, 1, step.spanned))
         before, after = local_copies(step, strided=device.strided_collectives, tiled=device.layout_tile[1] > 1)

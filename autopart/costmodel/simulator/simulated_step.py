@@ -36,7 +36,7 @@ from autopart.costmodel.simulator.memory import (
 from autopart.costmodel.simulator.multi_output import join_kernels
 from autopart.costmodel.simulator.narrow_moves import rounded_bytes
 from autopart.costmodel.simulator.order import order_neighbours
-from autopart.costmodel.simulator.redistribution_costs import COPIED_BYTES, COPY_S, EXTRA_BYTES, SECONDS
+from autopart.costmodel.simulator.redistribution_costs import COPIED_BYTES, COPY_S, EXTRA_BYTES, SECONDS, SPELLINGS
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
 
@@ -304,10 +304,16 @@ def _add_moves(
     step: Step,
 ) -> None:
     """Adds what redistributions and copies take to the seconds and bytes of nodes."""
-    timed, figures = step.timed, moves.figures
+    timed, figures, rounded_before = step.timed, moves.figures, scratch.marked
+    rounded_before[:] = False
     for k in range(timed.shape[0]):
         row = moves.plan_rows[k]
         rounded = rounded_bytes(program, local, graph, moves.narrow, k)
+        if rounded > 0.0 and graph.nodes.scope[k] == 0:
+            value = local.moves.moved_value[graph.nodes.subject[k]]
+            if rounded_before[value] and figures[SPELLINGS, row] > 1:
+                rounded = 0.0
+            rounded_before[value] = True
         copied_s = figures[COPY_S, row] + scratch.traffic[k] / device.copy_bytes_per_s
         timed.seconds[k] += copied_s + rounded / device.round_bytes_per_s
         timed.hbm[k] += figures[COPIED_BYTES, row] + scratch.traffic[k] + rounded

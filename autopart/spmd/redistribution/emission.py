@@ -7,8 +7,10 @@
                 result   12 x 4096
 
 A step on one dim works along that dim, unless it is `stacked`; a step on several dims always is. An all_to_all that is
-not leaves out dims of size 1. The emitter turns an emission into StableHLO, the cost model counts its copies: both read
-it here, so that neither can know of another form.
+not leaves out dims of size 1. An all_reduce that `gathers` puts the parts side by side along a new last dim, and the
+device reduces them over that: of a gather of rows along a new leading dim the TPU compiler makes an all_reduce, if a
+reduction made the rows. The emitter turns an emission into StableHLO, the cost model counts its copies: both read it
+here, so that neither can know of another form.
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ def emission(step: Step) -> Emission:
         return _all_to_all(step)
     if step.kind == "reduce_scatter":
         return _reduce_scatter(step)
+    if step.gathers:
+        return _all_gather_of_parts(step)
     return Emission(step.target.local_shape, order=step.axes)
 
 
@@ -86,6 +90,13 @@ def _all_gather(step: Step) -> Emission:
     shape = (math.prod(a.size for a in order), *here)
     before = Regroup((1, *here), tuple(range(len(here) + 1)), (1, *here))
     return Emission(shape, {"all_gather": 0}, order, before, _join(here, atoms, order))
+
+
+def _all_gather_of_parts(step: Step) -> Emission:
+    here = step.source.local_shape
+    before = Regroup((*here, 1), tuple(range(len(here) + 1)), (*here, 1))
+    shape = (*here, math.prod(a.size for a in step.axes))
+    return Emission(shape, {"all_gather": len(here)}, step.axes, before)
 
 
 def _all_to_all(step: Step) -> Emission:

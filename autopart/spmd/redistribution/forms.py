@@ -12,6 +12,11 @@ what moves between devices; a cost that knows the copies too has `emitted_cost`,
 
 Some reduce_scatters are an all_reduce on the device, whatever the program says (`reduces_whole`). Those are emitted as
 an all_reduce and a slice: of a reduce_scatter the compiler first copies the whole array, to make its dim the major one.
+
+An all_reduce goes through a group of devices twice. Of few bytes, where all that counts is the latency, it is quicker
+to gather the parts and to reduce them on each device (`other_ways`): the extremes and positions of an argmax over a
+vocabulary, for each token that is decoded. Sums stay what they are: the order in which they are added would be
+another, and the compiler makes one all_reduce of many.
 """
 
 from __future__ import annotations
@@ -22,10 +27,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol, TypeGuard
 
+from autopart.core.op import AND, MAX, MIN, OR
 from autopart.spmd.redistribution import rules
 from autopart.spmd.redistribution.collective_cost import CollectiveCost
 from autopart.spmd.redistribution.step import Step, spanned_axes
 from autopart.spmd.redistribution.types import DistributedType, SubAxis
+
+ORDERLESS = (MAX, MIN, AND, OR)
+"""Reductions whose result is the same to the bit, in whatever order the parts come."""
 
 Part = tuple[tuple[int, tuple[SubAxis, ...]], ...]
 """Some of the (dim, axes) that a step changes, done by one collective."""
@@ -78,15 +87,27 @@ def forms(step: Step) -> Iterator[tuple[Step, ...]]:
 
 
 def _cheaper_of(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[float, Step]:
-    """(cost, step): the step as it is or stacked; as it is, where the two cost the same. A reduction may be whole."""
+    """(cost, step): the step as it is or in the cheapest of its other ways; as it is, where that costs the same. A
+    reduce_scatter may be whole."""
     price = cost.emitted_cost(step, element_bytes)
     if step.kind == "reduce_scatter" and step.target.devices is None and cost.reduces_whole(step):
         return price, replace(step, slices=True)
-    if step.stacked or step.kind != "all_to_all":
-        return price, step
-    stacked = replace(step, stacked=True)
-    other = cost.emitted_cost(stacked, element_bytes)
-    return (other, stacked) if other < price else (price, step)
+    for other in other_ways(step):
+        cheaper = cost.emitted_cost(other, element_bytes)
+        if cheaper < price:
+            price, step = cheaper, other
+    return price, step
+
+
+def other_ways(step: Step) -> Iterator[Step]:
+    """The same collective, emitted otherwise: an all_to_all stacked, or an all_reduce as a gather of the parts.
+
+    A gather of one element a device is no other way: the TPU compiler makes an all_reduce of it.
+    """
+    if step.kind == "all_to_all" and not step.stacked:
+        yield replace(step, stacked=True)
+    if step.kind == "all_reduce" and step.code in ORDERLESS and step.source.local_elements > 1:
+        yield replace(step, gathers=True)
 
 
 def _partitions(changed: Part) -> Iterator[tuple[Part, ...]]:

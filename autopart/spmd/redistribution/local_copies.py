@@ -8,7 +8,7 @@
 
 Where elements stay in their order and in their tiles, a regrouping costs nothing. A collective along one dim copies
 nothing if the device has `strided` collectives; else it works along the major dim, and what it takes or leaves is
-copied as if the step were stacked. An all_to_all always does.
+copied as if the step were stacked. An all_to_all always does. What an all_reduce gathers is read, and reduced, once.
 
 Seen in programs compiled by libtpu 0.0.51 (`python -m experiments.local_moves`), and XLA's GPU backend lays out what a
 collective works on such that its dim is the major one.
@@ -49,6 +49,8 @@ def local_copies(step: Step, *, strided: bool, tiled: bool) -> tuple[tuple[Copy,
     strided  collectives work along any dim in place
     tiled    arrays stand in memory in layout tiles
     """
+    if step.gathers:
+        return (), (Copy(Held(emission(step).shape), Held(step.target.local_shape)),)
     if step.kind not in MOVING or (strided and not step.stacked and step.kind != "all_to_all"):
         return (), ()
     how = emission(step if step.stacked else replace(step, stacked=True))

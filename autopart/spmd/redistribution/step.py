@@ -33,6 +33,7 @@ class Step:
     stacked    the collective works along a new leading dim, between local regroupings (`emission.py`); a step that
                changes several dims always is
     slices     the reduction is done whole, and the tile is sliced: for reduce_scatter (`forms.py`)
+    gathers    the parts are gathered along a new last dim, and each device reduces them: for all_reduce (`forms.py`)
     """
 
     kind: str
@@ -45,11 +46,27 @@ class Step:
     code: int = 0
     stacked: bool = False
     slices: bool = False
+    gathers: bool = False
+
+    @property
+    def moved_by(self) -> str:
+        """The kind of collective that its bytes are moved by."""
+        return "all_gather" if self.gathers else self.kind
 
     @property
     def collectives(self) -> int:
         """How many it is emitted as."""
         return 1
+
+    @property
+    def spellings(self) -> int:
+        """In how many orders the groups of devices are listed, for a gather or an exchange of what is read again.
+
+        To XLA they mean the same, but no compiler takes two collectives with different lists for one.
+        """
+        if self.kind not in ("all_gather", "all_to_all"):
+            return 1
+        return self.target.device_count // math.prod(a.size for a in self.axes)
 
     @property
     def largest_elements(self) -> int:
