@@ -240,7 +240,7 @@ def _count_bytes(
             if rounding < 1.0 and not cache.rounded[buffer]:
                 cache.rounded[buffer] = True
                 once = program.scopes.scope_trips[local.home[buffer]] / program.scopes.scope_trips[graph.nodes.scope[k]]
-                nodes.hbm[head] += (1.0 + 1.0 / rounding) * taken * once
+                nodes.hbm[head] += (1.0 + 2.0 / rounding) * taken * once
             if now - cache.touched_at[buffer] + whole > on_chip_bytes:
                 turns, again = held[graph.nodes.scope[k]], 0.0
                 if turns > 0 and taken >= rounding * _whole_bytes(local, buffer):
