@@ -50,10 +50,11 @@ OTHER_KINDS = {
     "retrieval": (True, V3),
     "flow": (False, V3),
     "tab_transformer": (False, V5E),
-    "state_space": (False, V5E),
+    "state_space": (True, V5E),
     "ppo": (False, V5E),
 }
-"""The same for models of other kinds: the last four were looked at when all rules stood."""
+"""The same for models of other kinds. The last four were first looked at when all rules stood but one:
+slices of what is stacked, to which the state-space model led."""
 
 DP = ap.Parallelism("DP(batch,model)")
 

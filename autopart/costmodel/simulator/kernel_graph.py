@@ -312,13 +312,13 @@ def _kernel(
 
 @kernel
 def _share(program: ProgramArrays, local: LocalArrays, op: int, use: int, walk: Walk) -> float:
-    """How much a kernel computes of what `use` reads: a slice keeps a part, an op of as many elements as much as it is
-    computed of."""
+    """How much a kernel computes of what `use` reads: a slice keeps a part, any other op reads at most as many elements
+    as are computed of it."""
     result = program.result_ptr[op] + (use - program.operand_ptr[op] if program.ops.is_view[op] else 0)
     read, made = local.uses.use_elements[use], local.values.native_elements[result]
     if program.ops.op_class[op] == SLICING and use == program.operand_ptr[op] and made < read:
         return walk.share[op] * made / read
-    return walk.share[op] if made == read else 1.0
+    return min(1.0, walk.share[op] * made / read) if made >= read else 1.0
 
 
 @kernel
@@ -369,12 +369,17 @@ def _add_read(
     if op == root and program.ops.op_class[op] == UPDATE and use == program.operand_ptr[op]:
         how |= OVERWRITTEN
     scope = program.ops.op_scope[root]
-    if how & MULTIPLIED and buffer < values and local.home[buffer] != scope and program.scopes.scope_kind[scope] == BODY:
+    if (
+        how & MULTIPLIED
+        and buffer < values
+        and local.home[buffer] != scope
+        and program.scopes.scope_kind[scope] == BODY
+    ):
         taken, how = taken * NARROW_SHARE, how | ROUNDED
     place = walk.place[buffer]
     if place >= first_read:
         also = reads.read_how[place]
-        if again or also & ROUNDED and not how & ROUNDED:
+        if again or (also & ROUNDED and not how & ROUNDED):
             reads.read_bytes[place] = max(reads.read_bytes[place], taken)
         both = MULTIPLIED | ROUNDED
         reads.read_how[place] = (also | how) & ~both | (also & how & both)

@@ -10,7 +10,7 @@ import optax
 from experiments.models.outside.training import Training, cross_entropy, f32, i32
 from experiments.models.outside.training import training as around
 
-SMALL = {"width": 16, "heads": 2, "inducing": 4, "batch": 8, "points": 12}
+SMALL = {"width": 16, "heads": 2, "inducing": 4, "batch": 8, "points": 8}
 
 
 class Attend(nn.Module):

@@ -31,7 +31,7 @@ class TabTransformer(nn.Module):
         )
         x = jnp.concatenate([whole, of_numbers, of_categories], 1)
         for _ in range(self.layers):
-            x = x + nn.SelfAttention(self.heads)(nn.LayerNorm()(x))
+            x = x + nn.MultiHeadDotProductAttention(self.heads)(nn.LayerNorm()(x))
             gate, h = jnp.split(nn.Dense(4 * self.width)(nn.LayerNorm()(x)), 2, -1)
             x = x + nn.Dense(self.width)(nn.relu(gate) * h)
         return nn.Dense(1)(nn.relu(nn.LayerNorm()(x[:, 0])))[:, 0]
