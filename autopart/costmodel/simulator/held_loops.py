@@ -23,7 +23,8 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, ProgramArrays, Records
-from autopart.costmodel.simulator.kernel_graph import OVERWRITTEN, KernelGraph
+from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, KernelGraph
+from autopart.costmodel.simulator.op_classes import UPDATE
 
 CARRIED_SHARE = 0.75
 """What a loop holds throughout takes at most this share of the memory on the chip: libtpu 0.0.51 on v5e leaves three
@@ -52,9 +53,12 @@ def turns_on_chip(
     for k in range(graph.nodes.shape[0]):
         scope = graph.nodes.scope[k]
         if scopes.scope_kind[scope] == BODY:
+            updates = graph.nodes.kind[k] == KERNEL and program.ops.op_class[graph.nodes.subject[k]] == UPDATE
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-                held[scope] += taken_bytes[graph.write_buffer[i]]
-                cache.seen[graph.write_buffer[i]] = scope
+                buffer = graph.write_buffer[i]
+                held[scope] += taken_bytes[buffer]
+                if taken_bytes[buffer] > 0 or not updates:
+                    cache.seen[buffer] = scope
     for k in range(graph.nodes.shape[0]):
         scope = graph.nodes.scope[k]
         if scopes.scope_kind[scope] == BODY:
