@@ -3,8 +3,10 @@
     %p = partition_id                    0 .. 7       of 8 devices
     %r = remainder (divide %p, 2), 4     0 .. 3
     %s = multiply %r, 16                 0 .. 48      the start of a device's part
+    %n = select (%s < 0), %s + 64, %s    0 .. 48      as numpy's negative indices are spelled
 
-An array has one interval for all its elements. The result of an op that is not listed here has none.
+An array has one interval for all its elements, and what the body of a loop receives one for all turns
+(`spmd/loop_counters.py`). The result of an op that is not listed here has none.
 """
 
 from __future__ import annotations
@@ -15,9 +17,7 @@ import numpy as np
 
 from autopart.core.jax_internals import ir
 from autopart.core.op_spec_import import tensor_type
-
-Interval = tuple[int, int]
-"""The least and the greatest value, both included."""
+from autopart.spmd.loop_counters import Interval, counted, handed_on
 
 _MOVES = frozenset(
     f"stablehlo.{kind}" for kind in ("reshape", "broadcast_in_dim", "transpose", "slice", "concatenate", "convert")
@@ -47,13 +47,16 @@ class Intervals:
 
     def _read_by(self, value: ir.Value) -> list[ir.Value]:
         if isinstance(value.owner, ir.Block):
-            return []
+            argument = ir.BlockArgument(value)
+            before, count = handed_on(argument), counted(argument)
+            return [before] if before is not None else count.reads if count else []
         owner = value.owner.operation
         return list(owner.operands) if owner.name in _UNDERSTOOD else []
 
     def _computed(self, value: ir.Value) -> Interval | None:
         if isinstance(value.owner, ir.Block):
-            return None
+            found = self._received(ir.BlockArgument(value))
+            return found if found is not None and _fits(found, value) else None
         owner = value.owner.operation
         if owner.name == "stablehlo.constant":
             return _of_constant(owner)
@@ -62,14 +65,34 @@ class Intervals:
         if owner.name not in _UNDERSTOOD:
             return None
         known = [i for v in owner.operands if (i := self._found[v]) is not None]
-        found = _of_op(owner.name, known) if len(known) == len(owner.operands) else None
+        found = _of_op(owner, known) if len(known) == len(owner.operands) else None
         return found if found is not None and _fits(found, value) else None
 
+    def _received(self, argument: ir.BlockArgument) -> Interval | None:
+        """Of what the body of a loop receives."""
+        before, count = handed_on(argument), counted(argument)
+        return self._found[before] if before is not None else count.interval(self._found) if count else None
 
-def _of_op(name: str, operands: list[Interval]) -> Interval | None:
-    if name in _MOVES:
+
+def _of_op(op: ir.Operation, operands: list[Interval]) -> Interval | None:
+    if op.name in _MOVES:
         return min(low for low, _ in operands), max(high for _, high in operands)
-    return _ARITHMETIC[name](*operands)
+    if op.name == _COMPARE:
+        return _compared(str(op.attributes["comparison_direction"]), *operands)
+    return _ARITHMETIC[op.name](*operands)
+
+
+def _compared(direction: str, a: Interval, b: Interval) -> Interval | None:
+    """0 or 1 for what is never or always so."""
+    if "LT" not in direction:
+        return 0, 1
+    return int(a[1] < b[0]), int(a[0] < b[1])
+
+
+def _selected(which: Interval, a: Interval, b: Interval) -> Interval:
+    if which[0] == which[1]:
+        return a if which[0] else b
+    return min(a[0], b[0]), max(a[1], b[1])
 
 
 def _divided(a: Interval, b: Interval) -> Interval | None:
@@ -93,9 +116,11 @@ _ARITHMETIC: dict[str, Callable[..., Interval | None]] = {
     "stablehlo.remainder": _remainder,
     "stablehlo.maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "stablehlo.minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "stablehlo.select": _selected,
 }
 
-_UNDERSTOOD = _MOVES | _ARITHMETIC.keys()
+_COMPARE = "stablehlo.compare"
+_UNDERSTOOD = _MOVES | _ARITHMETIC.keys() | {_COMPARE}
 
 
 def _of_constant(op: ir.Operation) -> Interval | None:
@@ -109,8 +134,10 @@ def _of_constant(op: ir.Operation) -> Interval | None:
 def _fits(found: Interval, value: ir.Value) -> bool:
     """False where the arithmetic may have wrapped around."""
     dtype = tensor_type(value.type).dtype
-    if not dtype.startswith(("i", "ui")) or dtype == "i1":
+    if not dtype.startswith(("i", "ui")):
         return False
+    if dtype == "i1":
+        return found[0] >= 0 and found[1] <= 1
     bits, signed = int(dtype.removeprefix("ui").removeprefix("i")), not dtype.startswith("ui")
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     return low <= found[0] and found[1] <= high

@@ -33,6 +33,7 @@ EACH_WAY = {
         CUBE, "[4{y}8, 8, 8, 2{x,z}8]", "[8, 2{x,y}8, 4{z}8, 8]", ["all_to_all"],
     ),
     "exchange of part of an axis": (UNEVEN, "[2{x}8, 8]", "[4{x:(2)2}8, 4{x:(1)2}8]", ["all_to_all"]),
+    "exchange beside dims of size 1": (CUBE, "[1, 2{y,x}8, 1{z}2, 8]", "[1, 8, 1{z}2, 2{y,x}8]", ["all_to_all"]),
     "permute": (CUBE, "[4{y}8, 4{z}8]", "[4{z}8, 4{x}8]", ["all_permute"]),
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from autopart.core.mesh import Mesh
 from autopart.costmodel import RedistributionSeconds
 from autopart.spmd.redistribution import Plan, plan, verify
+from autopart.spmd.redistribution.emission import emission
 from autopart.spmd.redistribution.forms import cheapest_form, forms
 from autopart.spmd.redistribution.local_copies import MOVING, local_copies
 from tests.redistribution.cases import lines, planned
@@ -133,6 +134,15 @@ def test_an_exchange_into_the_major_dim_is_stacked_and_copies_once():
     assert chosen.stacked
     assert [len(part) for part in local_copies(there, strided=True, tiled=True)] == [1, 1]
     assert [len(part) for part in local_copies(chosen, strided=True, tiled=True)] == [1, 0]
+
+
+def test_an_exchange_leaves_out_dims_of_size_one():
+    (step,) = planned("[1, 2{x}8, 1, 8]", "[1, 8, 1, 2{x}8]", PAIR).steps
+    how = emission(step)
+    assert (how.before.result, how.dims, how.shape) == ((2, 8), {"split": 1, "concat": 0}, (8, 2))
+    assert how.after.result == step.target.local_shape
+    assert not how.before.moves
+    assert not how.after.moves
 
 
 def test_without_a_cost_of_copies_a_step_stays_one_collective():

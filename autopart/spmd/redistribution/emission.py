@@ -6,8 +6,9 @@
                written   4 x 3 x 2 x 2048   x before dim 0, y before dim 1: a copy of the whole result
                 result   12 x 4096
 
-A step on one dim works along that dim, unless it is `stacked`; a step on several dims always is. The emitter turns an
-emission into StableHLO, the cost model counts its copies: both read it here, so that neither can know of another form.
+A step on one dim works along that dim, unless it is `stacked`; a step on several dims always is. An all_to_all that is
+not leaves out dims of size 1. The emitter turns an emission into StableHLO, the cost model counts its copies: both read
+it here, so that neither can know of another form.
 """
 
 from __future__ import annotations
@@ -91,13 +92,25 @@ def _all_to_all(step: Step) -> Emission:
     pieces, joined = _atoms(step.sliced), _atoms(step.gathered)
     order = tuple(a for _, a in pieces)
     if not step.stacked:
-        return Emission(step.target.local_shape, {"split": pieces[0][0], "concat": joined[0][0]}, order)
+        return _in_place(step, pieces[0][0], joined[0][0], order)
     here = list(step.source.local_shape)
     for dim, axis in pieces:
         here[dim] //= axis.size
     shape = (math.prod(a.size for a in order), *here)
     before, after = _split(tuple(here), pieces, shape), _join(tuple(here), joined, order)
     return Emission(shape, {"split": 0, "concat": 0}, order, before, after)
+
+
+def _in_place(step: Step, split: int, concat: int, order: tuple[SubAxis, ...]) -> Emission:
+    """An all_to_all without dims of size 1, for which the TPU compiler takes rows out of their tiles."""
+    source, target = step.source.local_shape, step.target.local_shape
+    kept = [d for d, size in enumerate(source) if size > 1 or d in (split, concat)]
+    dims = {"split": kept.index(split), "concat": kept.index(concat)}
+    if len(kept) == len(source):
+        return Emission(target, dims, order)
+    here, there = (tuple(shape[d] for d in kept) for shape in (source, target))
+    in_order = tuple(range(len(kept)))
+    return Emission(there, dims, order, Regroup(here, in_order, here), Regroup(there, in_order, target))
 
 
 def _reduce_scatter(step: Step) -> Emission:
