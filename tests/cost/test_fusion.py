@@ -267,3 +267,35 @@ def test_an_operand_of_a_product_that_is_a_slice_counts_as_if_it_were_copied():
         return (x @ y).T[: N // 4] @ y
 
     assert run(product, tpu=True).hbm_bytes == 3 * SQUARE + 2 * SQUARE + SQUARE / 4
+
+
+CUT = {
+    "one part": (lambda x: jnp.exp(x)[: N // 2] + 1, False),
+    "both parts": (lambda x: (lambda e: e[: N // 2] * e[N // 2 :])(jnp.exp(x)), True),
+    "a part and all": (lambda x: (lambda e: (e + 1, e[: N // 2] * 2))(jnp.exp(x)), True),
+    "every other row": (lambda x: jnp.exp(x)[::2] + 1, True),
+    "padded": (lambda x: jnp.pad(jnp.exp(x), ((1, 0), (0, 0))) + 1, True),
+    "joined": (lambda x: jnp.concatenate([jnp.exp(x), x]) + 1, True),
+    "padded zeros": (lambda x: jnp.pad(jnp.zeros((N, N)), ((1, 0), (0, 0))) + x[:1], False),
+}
+"""What the TPU compiler does with an operand: is it written? Each as libtpu 0.0.51 on v5e has it."""
+
+
+@pytest.mark.parametrize("case", CUT)
+def test_what_is_cut_or_joined_is_written_on_tpus(case):
+    function, written = CUT[case]
+    kinds = roots(simulated(function, f32(N, N), device="tpu_v5e"))
+    assert ("exponential" in kinds) == written
+    assert "broadcast_in_dim" not in kinds
+
+
+def test_gpus_compute_what_is_cut_or_joined_inside_its_readers():
+    for function, _ in CUT.values():
+        assert "exponential" not in roots(simulated(function, f32(N, N), device="h100"))
+
+
+def test_what_an_associative_scan_combines_is_written_at_each_level():
+    """Of 2 N rows at the first: read by slices, every other row of each level is combined with the one before it."""
+    found = simulated(lambda x: jax.lax.associative_scan(jnp.multiply, jnp.exp(x)), f32(N, N), device="tpu_v5e")
+    whole = found.graph.nodes["vector_flop"].sum() / N**2
+    assert whole < 4 * 2 * jnp.log2(N)

@@ -106,3 +106,21 @@ def test_a_loop_and_what_is_outside_it_stay_apart():
     found = run(function, 1)
     add, multiply = nodes_of(found, "add")[0], nodes_of(found, "multiply")[0]
     assert found.leader[multiply] == multiply != add
+
+
+def test_in_a_loop_what_is_kept_for_later_is_written_by_the_kernel_that_makes_it():
+    """As an LSTM keeps its gates for the backward pass."""
+
+    def turn(h, x):
+        a, b = jnp.tanh(h + x), jnp.exp(h * x)
+        return jnp.sort(a * b), (a, b)
+
+    def update(x, row):
+        kept = jnp.tanh(row)
+        return jax.lax.dynamic_update_slice(x, kept[None], (0, 0)), jnp.sort(kept)
+
+    found = simulated(lambda h, x: jax.lax.scan(turn, h, x), f32(N), f32(8, N), device="tpu_v5e")
+    apart = simulated(update, f32(8, N), f32(N), device="tpu_v5e")
+    for run_, joins in ((found, True), (apart, False)):
+        for update_ in nodes_of(run_, "dynamic_update_slice"):
+            assert (run_.leader[update_] != update_) == joins

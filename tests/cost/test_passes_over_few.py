@@ -82,7 +82,8 @@ def able_by_all(state: Built) -> np.ndarray:
         if not (ops["fuses"][op] or ops["is_view"][op]) or len(results(state, op)) != 1:
             continue
         value = program.result_ptr[op]
-        ok = state.held.values["at_def"][value] < 0 and not program.values["is_output"][value]
+        facts = program.values[value]
+        ok = state.held.values["at_def"][value] < 0 and not facts["is_output"] and not facts["is_cut"]
         for use in program.user[program.user_ptr[value] : program.user_ptr[value + 1]].tolist():
             reader = program.uses["use_op"][use]
             ok = ok and unmoved(state, use) and program.uses["use_scope"][use] == ops["op_scope"][op]

@@ -67,3 +67,16 @@ def test_no_number_of_a_query_is_spread_along_its_keys(scored):
     rows = simulated(of_rows, jax.ShapeDtypeStruct((8, 12, 512, 512), jnp.bfloat16), device="tpu_v5e")
     assert rows.program_arrays.ops["spreads"].any()
     assert not scores.program_arrays.ops["spreads"].any()
+
+
+def test_short_rows_do_not_lie_along_the_lanes():
+    """The compiler lays 512 channels along the lanes, not 16 states: 663,584 cycles for 16 times 4 million."""
+
+    def states(step, b):
+        return step[..., None] * b[:, None, :] + 1
+
+    short, long = (
+        simulated(states, f32(8192, 512), f32(8192, n), device="tpu_v5e").graph.nodes["vector_flop"].sum() / n
+        for n in (16, 128)
+    )
+    assert short < 0.2 * long

@@ -100,11 +100,13 @@ class Elementwise(Traits):
 
     turns    True for an op that moves another dim into the minor place, which costs the layout of what it reads
     spreads  True for an op that makes a row along the minor dim of each number
+    joins    lays what it reads beside other elements, in one array
     """
 
     weight: float = 1.0
     turns: Callable[[OpSpec], bool] | None = None
     spreads: Callable[[OpSpec], bool] | None = None
+    joins: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,9 +114,11 @@ class Slicing(Traits):
     """Reads only what it keeps.
 
     indexed  rows of a table at an array of indices; never computed inside a consumer, which would keep the table alive
+    strided  True for an op that leaves out every other element of a dim, or more
     """
 
     indexed: bool = False
+    strided: Callable[[OpSpec], bool] | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.batch_layouts import beside_products, outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
+from autopart.costmodel.simulator.cut_arrays import cut_arrays
 from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.head_layouts import token_lanes
 from autopart.costmodel.simulator.image_layouts import outside_images, rounded_images
@@ -59,7 +60,8 @@ class ProgramArrays(NamedTuple):
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
              exponential (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up
-             (wider than what it is computed from, element by element, and written for a look-up alone)
+             (wider than what it is computed from, element by element, and written for a look-up alone), is_cut
+             (written for slices and joints: `cut_arrays.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`)
@@ -144,6 +146,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     is_view, is_splat = costs["is_view"][spec], constant[program.value_op]
     made_of_splats = np.zeros(program.op_count, np.bool_)
     made_of_splats[program.value_op[is_splat]] = True
+    spread = _spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec])
     structure = (op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
@@ -177,6 +180,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
             is_image=rounded,
+            is_cut=cut_arrays(program) & ~np.isin(program.value_op, spread) & chip.selects_updates,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
         ),
         uses=records(
@@ -200,7 +204,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         carries=np.flatnonzero(carry_body >= 0).astype(np.int32),
         views=np.flatnonzero(is_view).astype(np.int32),
         fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
-        spread=_spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec]),
+        spread=spread,
         place=np.arange(program.op_count + 1, dtype=np.int32),
     )
 

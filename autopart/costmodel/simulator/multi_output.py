@@ -6,7 +6,8 @@
 
 An elementwise op or a reduction joins the kernel that makes what it reads in step, or one that reads the same array in
 step, if everything else it reads is there when that kernel runs. Exponentials of scores need the largest of each row,
-which the scores' kernel knows too (`softmax_rows.py`).
+which the scores' kernel knows too (`softmax_rows.py`). In a loop an update joins the kernel that makes what it writes:
+what a turn leaves for the backward pass, and reads itself, is written by one kernel.
 """
 
 # pyright: reportArgumentType=false
@@ -18,7 +19,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, KernelGraph
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.slots import before, slots_between
 
 MAX_RESULTS = 16
@@ -61,16 +62,19 @@ def join_kernels(
             continue
         op = graph.nodes.subject[k]
         kind, in_step = program.ops.op_class[op], local.ops.in_step[op]
-        if in_step > 1 and kind in (ELEMENTWISE, REDUCE):
+        writes = kind == UPDATE and graph.nodes.scope[k] > 0
+        if writes or (in_step > 1 and kind in (ELEMENTWISE, REDUCE)):
             whole_rows = program.values.exponential[program.result_ptr[op]]
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-                if not graph.reads.read_how[i] & STREAMED:
+                if not (writes or graph.reads.read_how[i] & STREAMED):
                     continue
                 for other in (maker[graph.reads.read_buffer[i]], reader[graph.reads.read_buffer[i]]):
+                    if writes and other != maker[graph.reads.read_buffer[i]]:
+                        continue
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
                     if slots_between(program.place, slot[other], slot[k]) <= before(JOIN_WINDOW_OPS) and _ready(
-                        graph, made, maker, slot[other], k, other, whole_rows
+                        graph, made, maker, slot[other], k, other, whole_rows, writes
                     ):
                         leader[k] = other
                         break
@@ -95,14 +99,14 @@ def join_kernels(
 
 @kernel
 def _ready(
-    graph: KernelGraph, made: np.ndarray, maker: np.ndarray, at: int, k: int, other: int, whole_rows: bool
+    graph: KernelGraph, made: np.ndarray, maker: np.ndarray, at: int, k: int, other: int, whole_rows: bool, writes: bool
 ) -> bool:
     """True if node k can run with node `other`: it reads that node's results in step, the rest is there already, or, if
     kernels have whole rows for k, reduced in that node."""
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         buffer = graph.reads.read_buffer[i]
         if maker[buffer] == other:
-            if not graph.reads.read_how[i] & STREAMED:
+            if not (writes or graph.reads.read_how[i] & STREAMED):
                 return False
         elif made[buffer] > at or (made[buffer] == at and not whole_rows):
             return False

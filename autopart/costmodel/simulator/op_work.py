@@ -12,6 +12,9 @@ from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArr
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE
 
+SHORT = 2.0
+"""Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
+
 
 @kernel
 def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
@@ -32,7 +35,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
             vector = program.ops.weight[op] * in_step
-            if program.ops.spreads[op]:
+            if program.ops.spreads[op] and held.values.row_bytes[result] < SHORT * held.values.settled_bytes[result]:
                 vector += lowered.spread_flop * held.uses.use_elements[first]
         elif kind in (REDUCE, OPAQUE, CONV):
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]

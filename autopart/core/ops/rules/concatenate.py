@@ -41,7 +41,7 @@ def _chosen(local: LocalOp) -> Value:
 
 @rule(
     "concatenate",
-    traits=Elementwise(0, shown=("dimension",), passes=moved()),
+    traits=Elementwise(0, joins=True, shown=("dimension",), passes=moved()),
     localize=_localize,
     examples=(
         op("concatenate", "4x6xf32, 4x2xf32 -> 4x8xf32", "dimension = 1 : i64"),

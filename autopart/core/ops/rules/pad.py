@@ -46,7 +46,7 @@ def _passages(spec: OpSpec) -> Iterable[Passage]:
 
 @rule(
     "pad",
-    traits=Elementwise(0, passes=_passages),
+    traits=Elementwise(0, joins=True, passes=_passages),
     localize=_localize,
     examples=(
         _pad("4x6xf32, f32 -> 4x8xf32", "0, 1", "0, 1", "0, 0"),

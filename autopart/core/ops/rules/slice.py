@@ -88,7 +88,9 @@ def _slice(types: str, starts: str, limits: str, strides: str) -> Example:
 
 @rule(
     "slice",
-    traits=Slicing(cheap_to_regather=True, passes=moved()),
+    traits=Slicing(
+        strided=lambda spec: max(spec.attributes["strides"], default=1) > 1, cheap_to_regather=True, passes=moved()
+    ),
     localize=_localize,
     examples=(
         _slice("4x8x4xf32 -> 4x4x1xf32", "0, 2, 3", "4, 6, 4", "1, 1, 1"),
