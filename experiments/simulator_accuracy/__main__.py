@@ -20,7 +20,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from autopart.costmodel import estimate
-from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
+from experiments.simulator_accuracy.outside_pairs import OTHER_KINDS, OutsidePair, outside_pairs
 from experiments.simulator_accuracy.pairs import PAIRS, Pair
 from experiments.simulator_accuracy.referee import KEPT, compile_all
 
@@ -101,12 +101,11 @@ def outside_summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def outside_report() -> dict[str, Any]:
     """Programs from outside: rows, and summaries by half and by who chose the schedule."""
     rows = compare(outside_pairs())
-    parts = {
-        f"{half} {kind}": [r for r in rows if r["tuned"] == (half == "tuned") and r["searched"] == (kind == "searched")]
-        for half in ("tuned", "held out")
-        for kind in ("written", "searched")
-    }
-    return {"summary": {name: outside_summary(part) for name, part in parts.items() if part}, "rows": rows}
+    parts: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        half, chosen = "tuned" if row["tuned"] else "held out", "searched" if row["searched"] else "written"
+        parts[f"{half} {'of other kinds' if row['model'] in OTHER_KINDS else chosen}"].append(row)
+    return {"summary": {name: outside_summary(part) for name, part in parts.items()}, "rows": rows}
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -1,9 +1,10 @@
 """Pairs of programs from outside: what people write, and where search goes.
 
-    BP, BP+FSDP, BP+MP     on every program
+    BP, BP+FSDP, BP+MP     on programs of `MODELS`
+    DP(batch,model)        on those of `OTHER_KINDS`: data parallelism over both axes
     found, on the way      `states.py`
 
-Rules of the simulator were chosen with eight of the programs in view (`tuned`); the other four only check them.
+Rules of the simulator were chosen with some of the programs in view (`tuned`); the others only check them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,29 @@ MODELS = {
     "llama bf16": (False, V5E),
 }
 """Whether rules were chosen on it, and where it is compiled for."""
+
+OTHER_KINDS = {
+    "world_model": (True, V5E),
+    "radiance_field": (True, V5E),
+    "dino": (True, V5E),
+    "lora": (True, V5E),
+    "ctc": (True, V5E),
+    "evoformer": (True, V5E),
+    "rwkv": (True, V5E),
+    "sinkhorn": (True, V5E),
+    "vqvae": (True, V5E),
+    "seq2seq": (True, V5E),
+    "set_transformer": (True, V5E),
+    "retrieval": (True, V3),
+    "flow": (False, V3),
+    "tab_transformer": (False, V5E),
+    "state_space": (True, V5E),
+    "ppo": (False, V5E),
+}
+"""The same for models of other kinds. The last four were first looked at when all rules stood but one:
+slices of what is stacked, to which the state-space model led."""
+
+DP = ap.Parallelism("DP(batch,model)")
 
 FSDP = ap.ManualPartition(
     {"params": ap.FIRST_DIVISIBLE_DIM, "opt_state": ap.FIRST_DIVISIBLE_DIM}, axis="batch", name="FSDP"
@@ -67,4 +91,7 @@ def outside_pairs() -> Iterator[OutsidePair]:
     for model, (tuned, on) in MODELS.items():
         megatron = ap.ManualPartition({"params": outside(model).megatron}, axis="model", name="MP")
         for schedule in ((BP,), (BP, FSDP), (BP, megatron), *((state,) for state in kept_states(model))):
+            yield OutsidePair(model, schedule, on, tuned)
+    for model, (tuned, on) in OTHER_KINDS.items():
+        for schedule in ((DP,), *((state,) for state in kept_states(model))):
             yield OutsidePair(model, schedule, on, tuned)

@@ -35,6 +35,9 @@ SEARCHES = {
 }
 """Optimizer, evaluations and seed of each search; the first two are long enough to be called found."""
 
+OTHER_SEARCHES = {"mcts 200": (ap.MCTS(), 200, 0)}
+"""The one search of each program of `OTHER_KINDS`."""
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -101,13 +104,14 @@ def kept_states(model: str) -> list[Kept]:
 
 
 def main() -> None:
-    from experiments.simulator_accuracy.outside_pairs import MODELS
+    from experiments.simulator_accuracy.outside_pairs import MODELS, OTHER_KINDS
 
-    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    for model, (_, (_, mesh)) in MODELS.items():
-        if model in (sys.argv[1:] or MODELS):
-            kept[model] = found_by(SEARCHES, model, outside(model), mesh)
-            KEPT.write_text(json.dumps(kept) + "\n")
+    kept, asked = json.loads(KEPT.read_text()) if KEPT.exists() else {}, sys.argv[1:]
+    for searches, models in ((SEARCHES, MODELS), (OTHER_SEARCHES, OTHER_KINDS)):
+        for model, (_, (_, mesh)) in models.items():
+            if not asked or model in asked:
+                kept[model] = found_by(searches, model, outside(model), mesh)
+                KEPT.write_text(json.dumps(kept) + "\n")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from experiments.simulator_accuracy.kernels import compiler_seconds, plain_scope, table
-from experiments.simulator_accuracy.outside_pairs import MODELS, outside_pairs
+from experiments.simulator_accuracy.outside_pairs import DP, MODELS, OTHER_KINDS, outside_pairs
 from experiments.simulator_accuracy.referee import KEPT
 from experiments.simulator_accuracy.states import kept_states
 
@@ -34,16 +34,19 @@ def test_scopes_that_differ_most_come_first_in_the_table():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, *OTHER_KINDS])
 def test_every_pair_of_a_program_from_outside_lowers(model):
     pairs = [pair for pair in outside_pairs() if pair.model == model]
-    assert len(pairs) == 3 + len(kept_states(model))
+    assert len(pairs) == (3 if model in MODELS else 1) + len(kept_states(model))
     for pair in pairs:
         assert pair.lower().estimate.compute_s > 0
 
 
 def test_figures_that_are_kept_belong_to_pairs_that_exist():
-    outside = {name for name in json.loads(KEPT.read_text())["pairs"] if name.split(" ")[0] in MODELS}
-    kept = {f"{model} {state.name} {on[0]}" for model, (_, on) in MODELS.items() for state in kept_states(model)}
-    written = {f"{model} {how} {on[0]}" for model, (_, on) in MODELS.items() for how in ("BP", "BP+FSDP", "BP+MP")}
-    assert outside <= kept | written
+    outside = {
+        name for name in json.loads(KEPT.read_text())["pairs"] if name.split(" ")[0] in {**MODELS, **OTHER_KINDS}
+    }
+    named = {(model, state.name) for model in (*MODELS, *OTHER_KINDS) for state in kept_states(model)}
+    named |= {(model, how) for model in MODELS for how in ("BP", "BP+FSDP", "BP+MP")}
+    named |= {(model, DP.name) for model in OTHER_KINDS}
+    assert outside <= {f"{model} {how} {(MODELS | OTHER_KINDS)[model][1][0]}" for model, how in named}

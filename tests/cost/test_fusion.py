@@ -108,6 +108,16 @@ def test_what_is_rounded_for_products_alone_is_computed_in_each_of_them(dtype, w
     assert roots(found) == ["multiply"] * written + ["dot_general"] * 2
 
 
+@pytest.mark.parametrize(("others", "written"), [(False, False), (True, True)])
+def test_what_is_scaled_last_is_computed_in_each_product_where_only_products_read_it(others, written):
+    def function(x, y, scale, w):
+        both = x * y * scale
+        return both @ w, both.T @ w, both.sum() if others else w
+
+    found = roots(run(function, f32(N, N), f32(N, N), f32(N), f32(N, N), tpu=True))
+    assert ("multiply" in found) == written
+
+
 def test_a_bf16_sum_to_a_products_result_is_written_by_the_product():
     def function(x, y, w):
         both = x @ w + y

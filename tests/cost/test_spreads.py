@@ -48,15 +48,22 @@ def test_nothing_is_spread_where_the_numbers_lie_along_the_rows_already():
     assert rows.graph.nodes["vector_flop"].sum() > 10 * columns.graph.nodes["vector_flop"].sum()
 
 
-def test_no_number_of_a_query_is_spread_along_its_keys():
-    def weights(q, k):
-        return jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
+def weights(q, k):
+    return jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
 
+
+def attention(q, k):
+    """Moves dims of one element between the scores and their softmax."""
+    return jax.nn.dot_product_attention(q, k, k)
+
+
+@pytest.mark.parametrize("scored", [weights, attention])
+def test_no_number_of_a_query_is_spread_along_its_keys(scored):
     def of_rows(x):
         return jax.nn.softmax(x)
 
     array = jax.ShapeDtypeStruct((8, 512, 12, 64), jnp.bfloat16)
-    scores = simulated(weights, array, array, device="tpu_v5e")
+    scores = simulated(scored, array, array, device="tpu_v5e")
     rows = simulated(of_rows, jax.ShapeDtypeStruct((8, 12, 512, 512), jnp.bfloat16), device="tpu_v5e")
     assert rows.program_arrays.ops["spreads"].any()
     assert not scores.program_arrays.ops["spreads"].any()

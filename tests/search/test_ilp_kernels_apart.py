@@ -57,7 +57,7 @@ def test_array_made_of_two_for_several_readers_is_written_and_one_with_a_bias_is
         p = jnp.tanh(q @ k)
         made = p * (q @ d) * 0.5
         shown = q @ k.T + bias
-        return made @ k, made.T @ q, shown @ d, shown.T @ q
+        return made @ k, made.sum(), shown @ d, shown.T @ q
 
     start, _, parts = parts_of(scores, *(f32(512, 512),) * 3, f32(512))
     product, halved = ops_of(start, "multiply")
@@ -65,6 +65,15 @@ def test_array_made_of_two_for_several_readers_is_written_and_one_with_a_bias_is
     assert not parts.fusable[product]
     assert parts.fusable[halved], "the kernel is that of the product, or the product's is inside this one"
     assert parts.fusable[biased], "a bias is spread: readers compute it from one large array"
+
+
+def test_array_made_of_two_that_is_scaled_last_for_products_alone_may_be_computed_in_them():
+    def scores(q, k, d):
+        made = jnp.tanh(q @ k) * (q @ d) * 0.5
+        return made @ k, made.T @ q
+
+    start, _, parts = parts_of(scores, *(f32(512, 512),) * 3)
+    assert parts.fusable[ops_of(start, "multiply")].all()
 
 
 def test_update_pays_for_its_traffic_where_its_gradient_is_reduced():

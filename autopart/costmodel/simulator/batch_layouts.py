@@ -46,5 +46,5 @@ def outer_dims(program: Program, op_class: np.ndarray, known: np.ndarray) -> np.
     batch = np.array([_batch(spec) for spec in program.specs], np.int32)[program.op_spec]
     marks[program.result_ptr[:-1][batch > 0]] = batch[batch > 0]
     marks[known > 0] = known[known > 0]
-    follow_layouts(program, op_class, marks)
+    follow_layouts(program, op_class, marks, of_dims=True)
     return marks

@@ -11,7 +11,8 @@ are free is never written out, unless a loop or a branch hands it on. Kernels jo
 and read what they share once.
 
 What a turn of a loop reads whole is still there from the turn before, where all that a turn touches fits on the chip
-(`held_loops.py`): the weights of an LSTM pass HBM once a loop.
+(`held_loops.py`): the weights of an LSTM pass HBM once a loop. What a TPU's matmuls in a loop read in f32 and the loop
+does not change is rounded to bf16 before it, once: each turn reads half the bytes.
 
 Where the vector unit is fed at HBM's rate (`Device.fed_at_hbm_rate`), a kernel takes more:
 
@@ -41,10 +42,10 @@ from autopart.costmodel.hardware.devices import (
     UNHIDDEN,
     VECTOR,
 )
-from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.head_copies import PASSES
 from autopart.costmodel.simulator.held_loops import turns_on_chip
-from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, STREAMED, KernelGraph
+from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, ROUNDED, STREAMED, KernelGraph
 from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, REDUCE, UPDATE
@@ -88,7 +89,7 @@ NODE_FIELDS = np.dtype(
 BUFFER_FIELDS = np.dtype(
     [
         ("plain", np.float64), ("last", np.int32), ("touched_at", np.float64), ("written_by", np.int32),
-        ("seen", np.int32),
+        ("seen", np.int32), ("rounded", np.bool_),
     ],
     align=True,
 )  # fmt: skip
@@ -161,6 +162,7 @@ def _not_touched(plain: np.ndarray, last: np.ndarray, buffer: int, cache: Record
     """Fills in the row of a buffer."""
     cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
     cache.written_by[buffer] = cache.seen[buffer] = -1
+    cache.rounded[buffer] = False
 
 
 @kernel
@@ -207,7 +209,8 @@ def _count_bytes(
            bytes of such arrays that it writes; work,
            vector, matrix_dtype, is_conv: of all that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
-           it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it
+           it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it;
+           rounded: a loop has had it rounded
     """
     now = 0.0
     for k in order:
@@ -233,9 +236,14 @@ def _count_bytes(
             if cache.seen[buffer] == head:
                 continue
             cache.seen[buffer] = head
+            rounding = NARROW_SHARE if graph.reads.read_how[i] & ROUNDED else 1.0
+            if rounding < 1.0 and not cache.rounded[buffer]:
+                cache.rounded[buffer] = True
+                once = program.scopes.scope_trips[local.home[buffer]] / program.scopes.scope_trips[graph.nodes.scope[k]]
+                nodes.hbm[head] += (1.0 + 2.0 / rounding) * taken * once
             if now - cache.touched_at[buffer] + whole > on_chip_bytes:
                 turns, again = held[graph.nodes.scope[k]], 0.0
-                if turns > 0 and taken >= _whole_bytes(local, buffer):
+                if turns > 0 and taken >= rounding * _whole_bytes(local, buffer):
                     again = taken * (1.0 - 1.0 / turns)
                 nodes.on_chip[head] += again
                 nodes.hbm[head] += taken - again

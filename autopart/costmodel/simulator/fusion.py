@@ -15,7 +15,9 @@ An update that is compiled as a select counts as such a buffer, although it is n
 `softmax - one element per row`, is written once for the matmuls that read it.
 
 What is computed in f32 and rounded to bf16 for matmuls alone is not written, whatever it is made from, as its last op,
-the rounding, has one operand: the gradient of scores, in both dots that read it. What ends a dot's kernel is.
+the rounding, has one operand: the gradient of scores, in both dots that read it. What ends a dot's kernel is. Nor is
+what is scaled last and read by matmuls alone: an operand that is spread out of fewer elements is none to XLA's rule
+(`EffectivelyAtMostUnary`), so that the gradient of scores in f32, `(%d - %r) %p 0.125`, is computed in both dots, too.
 
     %x = add %y %z            written: two dots and a norm would read %y and %z each time
     %g = gelu %h              not written: forward and both backward dots read %h, and compute it
@@ -208,10 +210,48 @@ def _add_leaf(local: LocalArrays, leaves: Leaves, value: int, buffer: int, eleme
 @kernel
 def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: Leaves, value: int) -> bool:
     """True if the value's expression reads two large buffers or more, and more bytes than the value has; not what is
-    rounded for products."""
+    rounded or scaled for products."""
     held = local.values.native_elements[value] * program.values.element_bytes[value]
     more = leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
-    return more and not _rounds_for_products(program, leaves, value)
+    return more and not _rounds_for_products(program, leaves, value) and not _scaled_for_products(program, value)
+
+
+@kernel
+def _scaled_for_products(program: ProgramArrays, value: int) -> bool:
+    """True if only products read a value, and its last op reads one array and something that is spread along it."""
+    op = program.values.value_op[value]
+    while program.ops.is_view[op] or program.ops.turns[op]:
+        op = program.values.value_op[program.uses.operands[program.operand_ptr[op]]]
+    arrays = spread = 0
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        operand = program.uses.operands[use]
+        if program.values.is_splat[operand] or _is_spread(program, operand):
+            spread += 1
+        else:
+            arrays += 1
+    return spread > 0 and arrays <= 1 and _only_products_read(program, value)
+
+
+@kernel
+def _is_spread(program: ProgramArrays, value: int) -> bool:
+    """True for what an op makes of one smaller array."""
+    op = program.values.value_op[value]
+    first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
+    return end - first == 1 and program.values.elements[program.uses.operands[first]] < program.values.elements[value]
+
+
+def scaled_for_products(program: ProgramArrays) -> np.ndarray:
+    """bool[values]: only products read it, and compute it themselves, since its last op reads one array."""
+    found = np.zeros(len(program.values), np.bool_)
+    _find_scaled(program, found)
+    return found
+
+
+@kernel
+def _find_scaled(program: ProgramArrays, found: np.ndarray) -> None:
+    """Fills in `found`."""
+    for value in range(found.shape[0]):
+        found[value] = _scaled_for_products(program, value)
 
 
 @kernel

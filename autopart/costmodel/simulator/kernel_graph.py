@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import BODY, LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.arrays import BODY, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.op_classes import CONV, FREE, OPAQUE, SLICING, UPDATE
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import after, before, slot_of
@@ -28,9 +28,10 @@ from autopart.costmodel.simulator.slots import after, before, slot_of
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
 """Kinds of node."""
 
-STREAMED, OVERWRITTEN, MULTIPLIED, TRANSPOSED = 1, 2, 4, 8
+STREAMED, OVERWRITTEN, MULTIPLIED, TRANSPOSED, ROUNDED = 1, 2, 4, 8, 16
 """How a kernel reads a buffer. STREAMED: whole, one element for each element of the result. OVERWRITTEN: it is the
-array that an update changes. MULTIPLIED: only matmuls read it. TRANSPOSED: through a transpose."""
+array that an update changes. MULTIPLIED: only matmuls read it, as bf16. TRANSPOSED: through a transpose. ROUNDED:
+a matmul in a loop reads what does not change there; it is rounded to bf16 before the loop."""
 
 
 class KernelGraph(NamedTuple):
@@ -311,13 +312,13 @@ def _kernel(
 
 @kernel
 def _share(program: ProgramArrays, local: LocalArrays, op: int, use: int, walk: Walk) -> float:
-    """How much a kernel computes of what `use` reads: a slice keeps a part, an op of as many elements as much as it is
-    computed of."""
+    """How much a kernel computes of what `use` reads: a slice keeps a part, any other op reads at most as many elements
+    as are computed of it."""
     result = program.result_ptr[op] + (use - program.operand_ptr[op] if program.ops.is_view[op] else 0)
     read, made = local.uses.use_elements[use], local.values.native_elements[result]
     if program.ops.op_class[op] == SLICING and use == program.operand_ptr[op] and made < read:
         return walk.share[op] * made / read
-    return walk.share[op] if made == read else 1.0
+    return min(1.0, walk.share[op] * made / read) if made >= read else 1.0
 
 
 @kernel
@@ -367,12 +368,21 @@ def _add_read(
         how |= STREAMED
     if op == root and program.ops.op_class[op] == UPDATE and use == program.operand_ptr[op]:
         how |= OVERWRITTEN
+    scope = program.ops.op_scope[root]
+    if (
+        how & MULTIPLIED
+        and buffer < values
+        and local.home[buffer] != scope
+        and program.scopes.scope_kind[scope] == BODY
+    ):
+        taken, how = taken * NARROW_SHARE, how | ROUNDED
     place = walk.place[buffer]
     if place >= first_read:
         also = reads.read_how[place]
-        if again:
+        if again or (also & ROUNDED and not how & ROUNDED):
             reads.read_bytes[place] = max(reads.read_bytes[place], taken)
-        reads.read_how[place] = (also | how) & ~MULTIPLIED | (also & how & MULTIPLIED)
+        both = MULTIPLIED | ROUNDED
+        reads.read_how[place] = (also | how) & ~both | (also & how & both)
         return read
     walk.place[buffer] = read
     reads.read_buffer[read], reads.read_bytes[read], reads.read_how[read] = buffer, taken, how

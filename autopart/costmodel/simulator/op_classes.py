@@ -143,7 +143,8 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
         takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, strict=True)], np.bool_),
         passes=np.array([n * _walked(side, chip) for n, side in zip(passes, sides, strict=True)], float),
-        narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_),
+        narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_)
+        & chip.around_matmul.narrows_operands,
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
         spreads=np.array([_spreads(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
         read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),

@@ -190,12 +190,10 @@ class Simulator:
         """A simulator for `program` on `mesh`; raises `MeshError` if it names no device or an axis has no link."""
         links = mesh_links(mesh)
         arrays, row = program_arrays(program, links.device), device_row(links.device)
-        narrows = links.device.around_matmul.narrows_operands
-        narrow = narrow_uses(arrays) if narrows else np.zeros(len(arrays.uses), np.bool_)
         return Simulator(
             program, links, options or SimulatorOptions(), arrays, row,
             KnownPlans(), SizeTable.empty(arrays.shape.shape[1]),
-            most_fused(arrays, links.device.around_matmul.fuses_operands)[0], narrow,
+            most_fused(arrays, links.device.around_matmul.fuses_operands)[0], narrow_uses(arrays),
             np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
             left_out or NOTHING_LEFT_OUT, room, unknown_ops(program),
         )  # fmt: skip

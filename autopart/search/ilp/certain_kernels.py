@@ -5,7 +5,7 @@
     %h = dot %x %w       it has: the compiler writes it, with and without collectives on the way
     %g = gelu %h         from one array: computed inside its readers, unless something is moved in between
     %d = multiply %p %q  from two large arrays, which the readers of %s would both read: %d is a kernel, or %s is with
-    %s = divide %d 8.0   %d inside it, which moves no less
+    %s = negate %d       %d inside it, which moves no less
 
 The simulator's own rule (`fusion.py`) with nothing moved says what may be fused at most. What is moved ends a way
 sooner: readers that end apart do so in every state.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import F32_BYTES, ProgramArrays
-from autopart.costmodel.simulator.fusion import LARGE_SHARE, most_fused
+from autopart.costmodel.simulator.fusion import LARGE_SHARE, most_fused, scaled_for_products
 from autopart.costmodel.simulator.op_classes import FREE
 
 MOST_BEHIND = 64
@@ -50,6 +50,7 @@ class _Walk:
         self.operand_ptr, self.result_ptr = arrays.operand_ptr.tolist(), arrays.result_ptr.tolist()
         self.operands, self.maker = arrays.uses["operands"].tolist(), values["value_op"].tolist()
         self.elements, self.element_bytes = values["elements"].tolist(), values["element_bytes"].tolist()
+        self.scaled = scaled_for_products(arrays).tolist()
         self.is_splat, self.uses = values["is_splat"].tolist(), np.diff(arrays.user_ptr).tolist()
 
     def fusable(self) -> np.ndarray:
@@ -102,7 +103,7 @@ class _Walk:
     def _reads_more(self, value: int) -> bool:
         """True if any two large arrays that the value may be computed from have more bytes than the value."""
         held, front, seen = self.element_bytes[value], [value], {value}
-        if held < F32_BYTES:  # products may compute what is rounded for them
+        if held < F32_BYTES or self.scaled[value]:  # products may compute what is rounded or scaled for them
             return False
         alike, partial = [held], list[float]()
         while front:

@@ -77,7 +77,7 @@ class Model:
         arrays, statics = program_arrays(start.program, chip), LoweringContext.of(start.program)
         ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
         nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
-        narrow = narrow_uses(arrays) & chip.around_matmul.narrows_operands
+        narrow = narrow_uses(arrays)
         parts = regions(arrays, int(np.prod(start.mesh.axis_sizes)), into_matmul=chip.around_matmul.fuses_operands)
         soon = read_soon(arrays, parts)
         share = least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0)

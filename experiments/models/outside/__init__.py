@@ -2,6 +2,9 @@
 
     vit, mixer, towers, bert, gpt, resnet, convnext, wavenet, conformer, lstm, moe, llama, mamba
                     `training(...) -> Training`: a step with an optimizer of optax, and abstract arguments
+    world_model, radiance_field, dino, lora, ctc, evoformer, rwkv, sinkhorn
+    vqvae, seq2seq, set_transformer, retrieval, flow, tab_transformer, state_space, ppo
+                    the same, of kinds that none of those is: scans, loops, reinforcement, optimal transport
     train_states    a GPT, a ViT and a Mixer around flax's `TrainState`; `Model`, with schedules that people write
     released        models of released packages, at the sizes they have; `MODELS`: name -> what builds a step
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -16,13 +17,13 @@ import optax
 class Training:
     """A step, abstract arguments (params, opt_state, batch), and what a Megatron user would tile of the parameters.
 
-    megatron   pattern of parameter paths -> dim
+    megatron   pattern of parameter paths -> dim; none where nobody would
     initial    (params, opt_state) from a key, as arrays
     """
 
     step: Callable[..., Any]
     args: tuple[Any, ...]
-    megatron: dict[str, int]
+    megatron: Mapping[str, int]
     initial: Callable[[jax.Array], tuple[Any, Any]]
 
     def example_args(self, seed: int = 0, tokens: int = 64) -> tuple[Any, ...]:
@@ -42,7 +43,7 @@ def training(
     optimizer: optax.GradientTransformation,
     init: Callable[[jax.Array], Any],
     batch: Any,
-    megatron: dict[str, int],
+    megatron: Mapping[str, int] = MappingProxyType({}),
 ) -> Training:
     """The step that lowers `loss(params, batch)` with `optimizer`; `init(key)` makes the parameters."""
 
