@@ -156,20 +156,23 @@ def plain_cost(cost: Cost) -> dict[str, Any]:
 def _finalists(
     evaluator: Evaluator, task: SearchTask, problem: Problem, leading: Leading, count: int
 ) -> tuple[list[Finalist], list[str]]:
-    """States with different programs, the best by estimate first, and labels of those left out."""
-    found: dict[tuple[int, float, float], Finalist] = {}
+    """States of different estimates, the best first, and labels of those left out.
+
+    Programs of one estimate are one program, or one up to the order of its axes: the referee would be asked twice.
+    """
+    found: dict[tuple[float, float], Finalist] = {}
     best, left_out = problem.best.cost.score, list[str]()
     limit = HOPELESS * best if best > 0 else math.inf
     for label, state in _candidates(evaluator, task, problem, leading):
         cost = state.cost
-        program = (_lowered(evaluator, task, state).fingerprint, cost.step_s, cost.peak_bytes)
-        if program in found:
+        estimate = (cost.step_s, cost.peak_bytes)
+        if estimate in found:
             if label:
-                found[program].labels.append(label)
+                found[estimate].labels.append(label)
         elif label and not label.startswith("given ") and cost.score > limit:
             left_out.append(label)
         elif label or len(found) < count:
-            found[program] = Finalist([label or f"found {len(found) + 1}"], state)
+            found[estimate] = Finalist([label or f"found {len(found) + 1}"], state)
     return sorted(found.values(), key=lambda f: f.state.cost.rank), left_out
 
 

@@ -40,11 +40,15 @@ def tiled(task: SearchTask) -> Partitioning:
 
 
 def rounding_s(model: Model, run: Simulation) -> float:
-    """Seconds for the rounding of arguments that move as bf16, which plans leave out."""
+    """Seconds for the rounding of arguments that move as bf16, once each, which plans leave out."""
     place = run.local.placement
     narrow, device = np.empty(len(place.value), np.bool_), model.device
     narrow_moves(model.narrow, place.of_use, narrow)
     moved = [rounded_bytes(model.arrays, run.arrays, run.graph, narrow, k) for k in range(len(run.graph.nodes))]
+    moves = np.flatnonzero(moved)
+    value = run.arrays.moves["moved_value"][run.graph.nodes["subject"][moves]]
+    for again in np.setdiff1d(moves, moves[np.unique(value, return_index=True)[1]]):
+        moved[again] = 0.0
     rate = device.hbm_bytes_per_s * device.hbm_efficiency * device.stream_share
     return float(np.array(moved) / rate @ run.node_trips)
 
