@@ -5,10 +5,11 @@
       %s' = add %s %g           %s, which the loop carries, stays there too
       %x = slice %xs[turn]      another part each turn: from HBM
 
-A turn does so if all that it reads and writes takes at most `CARRIED_SHARE` of the memory on the chip. Of what it reads
-in parts only a part counts, of what it writes in place what it reads, and what never leaves a kernel does not count.
-Loops with loops or branches inside are left out. Forward on v5e with libtpu 0.0.51, an LSTM of 512 takes 0.79 of the
-compiler's seconds so (2.25 without), one of 1280 0.75 (3.37), and a GRU of 768 0.71 (1.97), all in bf16.
+A turn does so if all that it reads and writes takes at most `CARRIED_SHARE` of the memory on the chip. Of what it
+reads in parts only a part counts, unless another op reads all of it, as logits do a table of which rows are looked
+up; of what it writes in place what it reads, and what never leaves a kernel does not count. Loops with loops or
+branches inside are left out. Forward on v5e with libtpu 0.0.51, an LSTM of 512 takes 0.79 of the compiler's seconds
+so (2.25 without), one of 1280 0.75 (3.37), and a GRU of 768 0.71 (1.97), all in bf16.
 
 Weights in f32 that the products of a turn round to bf16 are rounded before the loop, and count as bf16
 (`kernel_graph.ROUNDED`): forward and back, a world model with weights of 42 MB takes 0.93 of the compiler's seconds so,
@@ -43,7 +44,7 @@ def turns_on_chip(
     """Fills in held[scope]: how many turns a loop has that leaves what they read on the chip; 0 for other scopes.
 
     taken_bytes[b]   of buffer b, 0 where it is written into another's memory
-    cache            `seen` is scratch, -1 before and after
+    cache            `seen` is scratch, -1 before and after; so is `touched_at`, -inf: what a loop is known to read
     """
     scopes, loops = program.scopes, False
     for scope in range(held.shape[0]):
@@ -58,20 +59,22 @@ def turns_on_chip(
                 buffer = graph.write_buffer[i]
                 held[scope] += taken_bytes[buffer]
                 if taken_bytes[buffer] > 0 or not updates:
-                    cache.seen[buffer] = scope
+                    cache.seen[buffer], cache.touched_at[buffer] = scope, np.inf
     for k in range(graph.nodes.shape[0]):
         scope = graph.nodes.scope[k]
         if scopes.scope_kind[scope] == BODY:
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 buffer = graph.reads.read_buffer[i]
-                if cache.seen[buffer] != scope and not graph.reads.read_how[i] & OVERWRITTEN:
-                    held[scope] += graph.reads.read_bytes[i]
-                    cache.seen[buffer] = scope
+                if graph.reads.read_how[i] & OVERWRITTEN:
+                    continue
+                known = cache.touched_at[buffer] if cache.seen[buffer] == scope else 0.0
+                held[scope] += max(0.0, graph.reads.read_bytes[i] - known)
+                cache.seen[buffer], cache.touched_at[buffer] = scope, max(known, graph.reads.read_bytes[i])
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            cache.seen[graph.reads.read_buffer[i]] = -1
+            cache.seen[graph.reads.read_buffer[i]], cache.touched_at[graph.reads.read_buffer[i]] = -1, -np.inf
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-            cache.seen[graph.write_buffer[i]] = -1
+            cache.seen[graph.write_buffer[i]], cache.touched_at[graph.write_buffer[i]] = -1, -np.inf
     for scope in range(held.shape[0]):
         fits = scopes.scope_kind[scope] == BODY and held[scope] <= CARRIED_SHARE * on_chip_bytes
         held[scope] = scopes.scope_trips[scope] if fits else 0.0
