@@ -7,7 +7,7 @@
 A search goes where its cost model errs in its favour, so its best states are the ones to look at twice. The referee
 costs
 
-- the `finalists` best states whose programs differ,
+- the `finalists` best states whose estimates differ,
 - the schedules in `seeds=[...]`, the named ones, and the starting state; of the last two, those that the search's own
   cost model puts at no more than `HOPELESS` times the best.
 

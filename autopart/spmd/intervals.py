@@ -17,7 +17,7 @@ import numpy as np
 
 from autopart.core.jax_internals import ir
 from autopart.core.op_spec_import import tensor_type
-from autopart.spmd.loop_counters import Interval, counted, handed_on
+from autopart.spmd.loop_counters import Interval, counted, handed_on, is_less_than
 
 _MOVES = frozenset(
     f"stablehlo.{kind}" for kind in ("reshape", "broadcast_in_dim", "transpose", "slice", "concatenate", "convert")
@@ -78,14 +78,12 @@ def _of_op(op: ir.Operation, operands: list[Interval]) -> Interval | None:
     if op.name in _MOVES:
         return min(low for low, _ in operands), max(high for _, high in operands)
     if op.name == _COMPARE:
-        return _compared(str(op.attributes["comparison_direction"]), *operands)
+        return _is_less(*operands) if is_less_than(op) else (0, 1)
     return _ARITHMETIC[op.name](*operands)
 
 
-def _compared(direction: str, a: Interval, b: Interval) -> Interval | None:
+def _is_less(a: Interval, b: Interval) -> Interval:
     """0 or 1 for what is never or always so."""
-    if "LT" not in direction:
-        return 0, 1
     return int(a[1] < b[0]), int(a[0] < b[1])
 
 

@@ -68,7 +68,7 @@ def counted(argument: ir.BlockArgument) -> Counted | None:
     step = _step(loop, argument.arg_number) if loop else None
     condition = loop.regions[0].blocks[0] if loop and step else None
     compare = _owner(list(condition.operations)[-1].operands[0]) if condition else None
-    if not (loop and step and compare) or compare.name != "stablehlo.compare" or not _is_less_than(compare):
+    if not (loop and step and compare) or compare.name != "stablehlo.compare" or not is_less_than(compare):
         return None
     counter, limit = compare.operands
     if counter.owner != condition:
@@ -105,5 +105,6 @@ def _owner(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
-def _is_less_than(compare: ir.Operation) -> bool:
+def is_less_than(compare: ir.Operation) -> bool:
+    """True for the comparison that asks whether its first operand is the smaller one."""
     return "LT" in str(compare.attributes["comparison_direction"])
