@@ -3,6 +3,7 @@
 python -m experiments.against_xla                             all that is missing is compiled and timed, then compared
 python -m experiments.against_xla --only compare              with what is kept
 python -m experiments.against_xla --only compile --case T32   cases whose name contains "T32" (needs libtpu)
+python -m experiments.against_xla --only estimate             our estimates of programs that are compiled (needs libtpu)
 python -m experiments.against_xla --only wall --case GNS      seconds on 8 host devices
 python -m experiments.against_xla --texts DIR                 leaves the optimised texts there, for reading
 """
@@ -18,7 +19,7 @@ from typing import Any
 from experiments.kept import write
 
 RESULTS = Path(__file__).with_name("results.json")
-STEPS = ("compile", "wall", "compare")
+STEPS = ("compile", "estimate", "wall", "compare")
 
 
 def main() -> None:
@@ -30,7 +31,7 @@ def main() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
 
-    from experiments.against_xla import compare, compiled, wall
+    from experiments.against_xla import compare, compiled, estimates, wall
     from experiments.against_xla.cases import CASES
 
     compiled.TEXTS = asked.texts
@@ -39,13 +40,17 @@ def main() -> None:
         for case in (c for c in chosen if c.topology):
             store("compiled", case.name, compiled.compile_case(case, stored()["compiled"].get(case.name, {})))
             print(compare.line(stored(), case), flush=True)
+    if asked.only == "estimate":
+        for case in (c for c in chosen if c.name in stored()["compiled"]):
+            store("compiled", case.name, compiled.estimate_case(case, stored()["compiled"][case.name]))
+            print(estimates.line(stored(), case.name), flush=True)
     if asked.only in (None, "wall"):
         for case in (c for c in chosen if not c.topology):
             store("wall", case.name, wall.timed(case))
             print(case.name, stored()["wall"][case.name], flush=True)
     if asked.only in (None, "compare"):
-        write(RESULTS, compare.summarised(stored()))
-        print(compare.table(stored()), compare.walls(stored()), sep="\n\n")
+        write(RESULTS, {**compare.summarised(stored()), "estimates": estimates.summary(stored())})
+        print(compare.table(stored()), compare.walls(stored()), estimates.table(stored()), sep="\n\n")
         compare.plot(stored())
 
 

@@ -45,10 +45,14 @@ def of_module(module: Any, config: Any, schedules: dict[str, list[ap.Tactic]]) -
 
 @dataclass(frozen=True)
 class Pair:
-    """The same step twice, as `jax.stages.Lowered` for the same devices, with equal shardings of inputs and outputs."""
+    """The same step twice, as `jax.stages.Lowered` for the same devices, with equal shardings of inputs and outputs.
+
+    `estimate` is what the simulator says of ours.
+    """
 
     ours: Any
     xla: Any
+    estimate: ap.Estimate | None
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Case:
         theirs = jax.jit(
             model.step, in_shardings=inputs, out_shardings=outputs, donate_argnums=self.donated, keep_unused=True
         )
-        return Pair(on_mesh(low.program, low.exported, mesh).lower(), theirs.lower(*model.args))
+        return Pair(on_mesh(low.program, low.exported, mesh).lower(), theirs.lower(*model.args), low.estimate)
 
 
 def _cases() -> dict[str, Case]:

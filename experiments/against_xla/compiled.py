@@ -31,32 +31,46 @@ TEXTS: Path | None = None
 
 
 def compile_case(case: Case, known: dict[str, Any]) -> dict[str, Any]:
-    """What `results.json` keeps of a case: the keys of both programs in `kept()`, and what each took to compile.
+    """What `results.json` keeps of a case: keys of both programs in `kept()`, what each took to compile, our estimate.
 
-    `known` is what it kept before; it is returned where both programs are the same. The seconds belong to the pair,
-    since schedules with equal shardings share XLA's program: both programs are compiled in one run on one load of the
-    machine, small ones several times, the first of a round the second of the next.
+    `known` is what it kept before; where both programs are the same, the estimate alone is new. The seconds belong to
+    the pair, since schedules with equal shardings share XLA's program: both programs are compiled in one run on one
+    load of the machine, small ones several times, the first of a round the second of the next.
     """
     devices = topology_devices(case.topology)
     pair = case.pair(devices)
     sides = {"ours": pair.ours, "xla": pair.xla}
     keys = {side: key_of(lowered, case.topology) for side, lowered in sides.items()}
+    found = {**keys, "estimate": _of_interest(pair.estimate)}
     if keys.items() <= known.items() and "compile_cpu_s" in known and all(key in kept() for key in keys.values()):
-        return known
+        return {**known, **found}
     _warm_up(devices[0])
     clock_hz = CLOCK_HZ[devices[0].device_kind.lower()]
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for number in range(ROUNDS):
         for side in sorted(sides, key=lambda side: keys[side], reverse=bool(number % 2)):
-            found = figures(sides[side], case.mesh, clock_hz, f"{case.name} {side}")
-            if "error" in found:
-                keep(keys[side], found)
-                return keys
-            seconds[side].append(found.pop("compile_cpu_s"))
-            keep(keys[side], found)
+            account = figures(sides[side], case.mesh, clock_hz, f"{case.name} {side}")
+            if "error" in account:
+                keep(keys[side], account)
+                return found
+            seconds[side].append(account.pop("compile_cpu_s"))
+            keep(keys[side], account)
         if sum(map(sum, seconds.values())) > ENOUGH_S:
             break
-    return {**keys, "compile_cpu_s": {side: float(np.median(taken)) for side, taken in seconds.items()}}
+    return {**found, "compile_cpu_s": {side: float(np.median(taken)) for side, taken in seconds.items()}}
+
+
+def estimate_case(case: Case, known: dict[str, Any]) -> dict[str, Any]:
+    """`known` with our estimate as it is now; without one where our program is no longer the one that was compiled."""
+    pair = case.pair(topology_devices(case.topology))
+    same = known["ours"] == key_of(pair.ours, case.topology)
+    rest = {name: of for name, of in known.items() if name != "estimate"}
+    return {**rest, "estimate": _of_interest(pair.estimate)} if same else rest
+
+
+def _of_interest(estimate: ap.Estimate | None) -> dict[str, float]:
+    assert estimate is not None
+    return {"compute_s": estimate.compute_s, "collective_s": estimate.collective_s, "peak_bytes": estimate.peak_bytes}
 
 
 def _warm_up(device: Any) -> None:
