@@ -35,6 +35,31 @@ def test_features_or_images_lie_along_the_lanes_of_what_a_convolution_leaves(ima
     assert held_bytes(run, "convolution") == BF16_BYTES * 56 * 56 * held
 
 
+def normal_in_groups(x, w):
+    """With its groups written: they are read by two that do not run in one kernel."""
+    grouped = convolved(x, w).reshape(8, 16, 16, 16, 20)
+    mean = grouped.mean((1, 2, 4), keepdims=True)
+    return jax.lax.sort(grouped - mean, dimension=4).reshape(8, 16, 16, 320)
+
+
+def test_features_in_groups_lie_as_the_features_do():
+    """20 along the lanes would be padded to 128; 320 are to 384."""
+    given = jax.ShapeDtypeStruct((8, 16, 16, 80), jnp.float32), jax.ShapeDtypeStruct((3, 3, 80, 320), jnp.float32)
+    run = simulated(normal_in_groups, *given, device="tpu_v3")
+    whole = 4 * 8 * 16 * 16 * 3 * LANES
+    assert held_bytes(run, "convolution") == held_bytes(run, "subtract") == whole
+
+
+def split_space(x, w):
+    return jnp.tanh(convolved(x, w).reshape(8, 4, 4, 16, 320))
+
+
+def test_a_dim_of_space_that_is_split_keeps_no_layout():
+    given = jax.ShapeDtypeStruct((8, 16, 16, 80), jnp.float32), jax.ShapeDtypeStruct((3, 3, 80, 320), jnp.float32)
+    run = simulated(split_space, *given, device="tpu_v3")
+    assert run.program_arrays.values["outer"][-1] == 0
+
+
 def gradient_of_a_stem(images, w):
     def loss(w):
         return (convolved(images.astype(jnp.bfloat16), w).astype(jnp.float32) ** 2).sum()

@@ -18,6 +18,7 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution
 from autopart.core.program import Program
+from autopart.costmodel.simulator.feature_groups import split_features
 from autopart.costmodel.simulator.followed_layouts import follow_layouts
 
 
@@ -57,4 +58,6 @@ def outside_images(program: Program, op_class: np.ndarray, rounded: np.ndarray) 
             given = program.spec(op).attributes["dimension_numbers"]["input_spatial_dimensions"]
             marks[image] = sum(1 << d for d in given)
     follow_layouts(program, op_class, marks)
+    while split_features(program, marks):
+        follow_layouts(program, op_class, marks)
     return marks

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from autopart.costmodel.simulator.arrays import ProgramArrays
 
 LANES_BIT = 1 << 16
-"""Shifted by a dim: that dim lies along the lanes, beside a bit for each dim outside the tiles."""
+"""Shifted by a dim: that dim lies along the lanes, beside a bit for each dim outside the tiles. Where several dims have
+one, they lie as the one dim that they were (`feature_groups.py`)."""
 
 TABLE_ROWS = 2048
 """Rows of a `SizeTable`, a power of two: a table that is half full is emptied. So many stay in a core's cache."""
@@ -108,11 +109,12 @@ def _work_out(
     known.sizes.elements[row] = plain
     held = in_rows = plain
     if layout_tile[1] > 1 and rank > 0 and plain > 0:
-        outer = np.int64(program.values.outer[value])
-        held = padded_elements(dims, rank, element_bytes, layout_tile[0], layout_tile[1], outer)
-        in_rows = held
         if rank > 1:
             in_rows = _padded(dims, rank - 1, rank - 2, plain, element_bytes, layout_tile[0], layout_tile[1])
+        outer = _joined(dims, rank, np.int64(program.values.outer[value]))
+        held = padded_elements(dims, rank, element_bytes, layout_tile[0], layout_tile[1], outer)
+        if rank == 1:
+            in_rows = held
     known.sizes.in_bytes[row], known.sizes.row_bytes[row] = held * element_bytes, in_rows * element_bytes
 
 
@@ -122,6 +124,20 @@ def size_ids(type_id: np.ndarray, outer: np.ndarray) -> np.ndarray:
     both = type_id[marked].astype(np.int64) << 32 | outer[marked]
     ids[marked] = ids.max(initial=0) + 1 + np.unique(both, return_inverse=True)[1].reshape(-1)
     return ids
+
+
+@kernel
+def _joined(dims: np.ndarray, rank: int, outer: int) -> int:
+    """Puts dims that lie as one into the first of them; returns `outer` without their bits."""
+    lanes, first = outer // LANES_BIT, -1
+    if lanes & (lanes - 1) == 0:
+        return outer
+    for d in range(rank):
+        if lanes >> d & 1 and first < 0:
+            first = d
+        elif lanes >> d & 1:
+            dims[first], dims[d] = dims[first] * dims[d], 1.0
+    return outer % LANES_BIT
 
 
 @kernel
