@@ -112,6 +112,27 @@ def test_features_with_a_window_of_their_own_take_a_tile_for_each_place():
     assert work == pytest.approx(128 * flop)
 
 
+@pytest.mark.parametrize(
+    ("images", "read", "left", "tile", "more"),
+    [
+        (32, 80, 160, 8, (128 / 80) * (256 / 160)),  # features along the lanes
+        (128, 80, 160, 8, 256 / 240),  # images: 3 taps of 80 in two tiles
+        (128, 160, 80, 8, 512 / 480),
+        (128, 160, 80, 128, (512 / 480) * (128 / 80)),  # 80 rows take as long as 128
+        (192, 80, 160, 8, (256 / 240) * (256 / 192)),
+        (128, 128, 128, 128, 1),
+    ],
+)
+def test_images_that_fill_the_lanes_leave_features_no_tile_to_fill(images, read, left, tile, more):
+    def function(x, w):
+        return jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+    name = device(f"rows_{tile}", matmul_tile=(tile, 128, 128))
+    run = simulated(function, f32(images, 16, 16, read), f32(3, 3, read, left), device=name)
+    work, flop = run.graph.nodes["matrix_work"].sum(), run.graph.nodes["matrix_flop"].sum()
+    assert work == pytest.approx(more * flop)
+
+
 def test_a_row_times_a_matrix_for_each_place_of_a_batch_is_the_vector_units():
     def function(q, k):
         return jnp.einsum("bhd,bthd->bht", q, k)

@@ -138,6 +138,7 @@ class Sides(NamedTuple):
               place of the window has a tile by itself, of which it fills one row
     batch     of the result, those along which there are separate products
     walked    multiply-adds done over those counted as flop: of the places of a window also those in padding and holes
+    images    of the left operand, those that count images
     """
 
     summed: tuple[int, ...] = ()
@@ -146,6 +147,7 @@ class Sides(NamedTuple):
     taps: int = 1
     batch: tuple[int, ...] = ()
     walked: float = 1.0
+    images: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

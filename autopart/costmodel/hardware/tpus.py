@@ -47,6 +47,9 @@ DCN_LATENCY_S = 50e-6
 TPU_TILE = (8, 128, 128)
 """A matmul is cut in (8, 128) tiles of the left operand against 128 x 128 of the right one [L]."""
 
+EARLY_TPU_TILE = (128, 128, 128)
+"""Of v2 and v3, which load the next tile of the right operand no faster than 128 rows of the left one pass [L]."""
+
 SPREAD_CYCLES = 8.3 / 8
 """To put a number along a row of lanes: 8.3 cycles for 8 of them on v3, v4, v5e and v6e, half that on a v5p [L].
 
@@ -71,7 +74,7 @@ register_device(
         hbm_efficiency=0.89,
         stream_share=0.5,
         matmul_efficiency={"": 0.98},
-        matmul_tile=TPU_TILE,
+        matmul_tile=EARLY_TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=0.0,
         around_matmul=XLA_TPU,
@@ -111,7 +114,7 @@ register_device(
         hbm_efficiency=0.936,
         stream_share=0.5,
         matmul_efficiency={"": 0.96},
-        matmul_tile=TPU_TILE,
+        matmul_tile=EARLY_TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=0.0,
         around_matmul=XLA_TPU,
@@ -154,7 +157,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         spreads_per_s=1.05e9 * 2 * share / SPREAD_CYCLES,
         hbm_efficiency=0.79,
         matmul_efficiency={"": 0.91},
-        matmul_tile=TPU_TILE,
+        matmul_tile=EARLY_TPU_TILE,
         layout_tile=(8, 128),
         on_chip_bytes=128 * MIB * share,
         assigns_on_chip=True,

@@ -94,8 +94,8 @@ class SpecCosts(NamedTuple):
     spreads           makes a row along the minor dim of each number
     read_share        share of its operands that an opaque op reads
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
-    summed, columns, rows, taps   `Sides` of a product: bits by dim of its left operand, and of its result; of columns
-                      those that lie side by side
+    summed, columns, rows, taps, images   `Sides` of a product: bits by dim of its left operand, and of its result; of
+                      columns those that lie side by side
     """
 
     op_class: np.ndarray
@@ -117,6 +117,7 @@ class SpecCosts(NamedTuple):
     columns: np.ndarray
     rows: np.ndarray
     taps: np.ndarray
+    images: np.ndarray
 
 
 def spec_costs(program: Program, chip: Device) -> SpecCosts:
@@ -153,6 +154,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         columns=np.array([_columns(*row, chip) for row in zip(sides, specs, strict=True)], np.int64),
         rows=np.array([_bits(side.rows) for side in sides], np.int64),
         taps=np.array([side.taps for side in sides], np.int64),
+        images=np.array([_bits(side.images) for side in sides], np.int64),
     )
 
 

@@ -21,15 +21,13 @@ def filled(
     """The share that an op fills which reads its first operand in one label, and leaves its result in another."""
     sides, is_conv = arrays.specs[int(arrays.ops["spec"][op])], int(arrays.ops["op_class"][op]) == CONV
     operand, result = int(arrays.uses["operands"][arrays.operand_ptr[op]]), int(arrays.result_ptr[op])
-    in_rows, in_sums = (result, int(sides["rows"]), left), (operand, int(sides["summed"]), read)
-    found = 1.0
-    for (value, dims, label), size, taps in (
-        (in_rows if sides["rows"] else in_sums, tile[2], int(sides["taps"])),
-        ((result, int(sides["columns"]), left), tile[1], 1),
-    ):
-        if dims:
-            shape = tuple(int(n) for n in arrays.shape[value, : arrays.values["rank"][value]])
-            local = local_dims(shape, label, sizes)
-            beside = math.prod(n for d, n in enumerate(local) if dims >> d & 1)
-            found *= share_filled(beside, size, taps, is_conv) or 1.0
-    return found
+
+    def beside(value: int, dims: int, label: Label) -> float:
+        shape = tuple(int(n) for n in arrays.shape[value, : arrays.values["rank"][value]])
+        local = local_dims(shape, label, sizes)
+        return float(math.prod(n for d, n in enumerate(local) if dims >> d & 1)) if dims else 0.0
+
+    in_rows = bool(sides["rows"])
+    inner = beside(result, int(sides["rows"]), left) if in_rows else beside(operand, int(sides["summed"]), read)
+    columns, images = beside(result, int(sides["columns"]), left), beside(operand, int(sides["images"]), read)
+    return share_filled(inner, columns, images, int(sides["taps"]), in_rows, is_conv, tile) or 1.0

@@ -84,9 +84,10 @@ def _sides(spec: OpSpec) -> Sides:
         return Sides()
     windows, columns = _windows(spec), (numbers["output_feature_dimension"],)
     if math.prod(w.window for w in windows) > math.prod(w.out for w in windows):
-        return Sides(columns=columns, rows=(numbers["output_batch_dimension"],), taps=windows[-1].out)
-    taps = windows[-1].window if windows else 1
-    return Sides((numbers["input_feature_dimension"],), columns, taps=taps)
+        images, rows = (numbers["input_feature_dimension"],), (numbers["output_batch_dimension"],)
+        return Sides(columns=columns, rows=rows, taps=windows[-1].out, images=images)
+    taps, images = windows[-1].window if windows else 1, (numbers["input_batch_dimension"],)
+    return Sides((numbers["input_feature_dimension"],), columns, taps=taps, images=images)
 
 
 def _walked(windows: list[Window]) -> float:
