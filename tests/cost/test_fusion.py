@@ -294,6 +294,15 @@ def test_gpus_compute_what_is_cut_or_joined_inside_its_readers():
         assert "exponential" not in roots(simulated(function, f32(N, N), device="h100"))
 
 
+def test_what_is_joined_for_a_product_is_written_part_by_part():
+    def product(x, w):
+        return jnp.concatenate([jnp.exp(x), x], axis=1) @ w
+
+    kinds = roots(simulated(product, f32(N, N), f32(2 * N, N), device="tpu_v5e"))
+    assert "concatenate" in kinds
+    assert "exponential" not in kinds
+
+
 def test_what_an_associative_scan_combines_is_written_at_each_level():
     """Of 2 N rows at the first: read by slices, every other row of each level is combined with the one before it."""
     found = simulated(lambda x: jax.lax.associative_scan(jnp.multiply, jnp.exp(x)), f32(N, N), device="tpu_v5e")

@@ -5,9 +5,10 @@
     %o = slice %y [:, 1::2]            pad or a concatenation
     %h = slice %y [:, :128]            one slice without strides, and nothing else, is computed of %x
     %z = concatenate %y, %b            both are written, then put beside each other
+    %p = dot %z, %w                    %z is written for a product, part by part: %y is computed where it comes to lie
 
 What an associative scan combines is written at each of its levels so. Found with libtpu 0.0.51 on v5e, in such scans
-of a model of states and in programs of two ops.
+of a model of states and in programs of two ops; for products in two networks of graphs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Elementwise, Slicing
+from autopart.core.ops.traits import Elementwise, Matmul, Slicing, Traits
 from autopart.core.program import Program
 
 
@@ -30,6 +31,10 @@ def _reads_written(spec: OpSpec) -> bool:
     traits = traits_of(spec)
     if isinstance(traits, Slicing):
         return traits.strided is not None and traits.strided(spec)
+    return _joins(traits)
+
+
+def _joins(traits: Traits) -> bool:
     return isinstance(traits, Elementwise) and traits.joins
 
 
@@ -44,5 +49,14 @@ def cut_arrays(program: Program) -> np.ndarray:
     first = np.zeros(len(program.operands), np.bool_)
     first[program.operand_ptr[:-1][slices]] = True
     found[program.operands[first & (readers[program.operands] > 1)]] = True
+    joins, multiplies = (
+        np.array([test(traits_of(spec)) for spec in program.specs], np.bool_)[program.op_spec]
+        for test in (_joins, lambda traits: isinstance(traits, Matmul))
+    )
+    multiplied = np.zeros(program.value_count, np.bool_)
+    multiplied[program.operands[multiplies[program.use_op]]] = True
+    multiplied &= joins[program.value_op]
+    written[program.value_op[multiplied]] = False
     found[program.operands[written[program.use_op]]] = True
+    found |= multiplied
     return found
