@@ -91,3 +91,21 @@ def test_tokens_lie_along_the_lanes_of_what_heads_of_narrow_elements_read(tokens
         assert held == 64 * 96 * padded * BF16_BYTES
     else:
         assert held < 64 * 96 * LANES * 4
+
+
+@pytest.mark.parametrize(
+    ("table", "indices", "held"),
+    [((4096, 16), "r", 4096 * LANES), ((2048, 9, 3), "jr", 2048 * 9 * 4), ((2048, 9), "jr", 2048 * 16)],
+)
+def test_rows_that_are_added_to_lie_along_the_lanes_unless_the_windows_are_longer_along_another_dim(
+    table, indices, held
+):
+    """A row of a table each; a joint of every robot of a batch, with its robots along the lanes."""
+    at = (slice(None), jnp.array([1, 4, 7])) if "j" in indices else (jnp.array([1, 4, 7]),)
+
+    def added(x, rows):
+        return x.at[at].add(rows)
+
+    given = jax.ShapeDtypeStruct(table, jnp.float32)
+    rows = jax.eval_shape(lambda x: x[at], given)
+    assert held_bytes(simulated(added, given, rows, device="tpu_v5e"), "scatter") == 4 * held

@@ -23,12 +23,16 @@ WIDER = 1.25
 
 
 def _adds_rows(spec: OpSpec) -> bool:
-    """True for an update by index whose windows are whole rows."""
+    """True for an update by index whose windows are whole rows: where a window is longer along another dim, the rows
+    lie across the lanes."""
     traits = traits_of(spec)
     if not isinstance(traits, Update) or not traits.by_index:
         return False
     given, shape = spec.operands[-1].shape, spec.results[0].shape
-    return min(len(given), len(shape)) >= 2 and given[-1] == shape[-1]
+    if min(len(given), len(shape)) < 2 or given[-1] != shape[-1]:
+        return False
+    windows = spec.attributes["scatter_dimension_numbers"]["update_window_dims"]
+    return all(given[d] <= given[-1] for d in windows)
 
 
 def in_rows(program: Program, op_class: np.ndarray) -> np.ndarray:
