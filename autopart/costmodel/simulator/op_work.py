@@ -8,6 +8,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
+from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE
@@ -24,7 +25,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
-        held.ops.unfilled[op], held.ops.copied_bytes[op] = 1.0, 0.0
+        held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.image_bytes[op] = 1.0, 0.0, 0.0
         if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
             held.ops.copied_bytes[op] = COPIED_BYTES * held.values.native_elements[result]
         if kind in (MATMUL, CONV):
@@ -126,7 +127,8 @@ def _fills(
 ) -> float:
     """The share of its tiles that some dims of a value fill, side by side; 1 where there are none, or no elements.
 
-    `taps` neighbours lie beside each other where they fit. Dims longer than a tile fill all, unless `to_the_last`.
+    `taps` neighbours lie beside each other where they fit, or are those of few features. Dims longer than a tile fill
+    all, unless `to_the_last`.
     """
     if dims == 0:
         return 1.0
@@ -144,7 +146,7 @@ def _fills(
 @kernel
 def share_filled(size: float, tile: int, taps: int, to_the_last: bool) -> float:
     """The share of its tiles that so many columns, or elements summed over, fill; see `_fills`."""
-    if size * taps <= tile:
+    if size * taps <= tile or (size < FEW_FEATURES and taps > 1):
         size *= taps
     tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
     return float(size / (tiles * tile))
