@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from autopart.costmodel.simulator.op_work import share_filled
 from tests.cost.programs import simulated
 
 BF16_BYTES, LANES = 2, 128
@@ -158,3 +159,12 @@ def test_tokens_lie_along_the_lanes_of_what_heads_of_narrow_elements_read(tokens
         assert held == 64 * 96 * padded * BF16_BYTES
     else:
         assert held < 64 * 96 * LANES * 4
+
+
+@pytest.mark.parametrize(
+    ("features", "taps", "filled"),
+    [(160, 3, 480 / 512), (160, 1, 160 / 256), (32, 3, 96 / 128), (64, 3, 64 / 128), (3, 256, 1), (3, 9, 27 / 128)],
+)
+def test_neighbours_lie_beside_each_other_in_a_tile_of_the_matrix_unit(features, taps, filled):
+    """Not those of 64 features: three of them take three tiles."""
+    assert share_filled(float(features), 128, taps, True) == pytest.approx(filled)
