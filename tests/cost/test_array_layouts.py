@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from autopart.costmodel.simulator.op_work import share_filled
 from tests.cost.programs import simulated
 
 BF16_BYTES, LANES = 2, 128
@@ -75,6 +76,73 @@ def test_images_that_are_rounded_for_a_convolution_are_written_and_kept_for_the_
     assert run.arrays.values["native_bytes"][program.result_ptr[rounded]] == 224 * 224 * 4 * LANES * BF16_BYTES
 
 
+def patches(x, w):
+    return jax.lax.conv_general_dilated(x, w, (16, 16), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def patch_step(x, w):
+    left, back = jax.vjp(lambda w: patches(x, w), w)
+    return left, back(left)
+
+
+def embedding(images, places=256, step=patch_step, device="tpu_v3", precision=None):
+    given = jax.ShapeDtypeStruct((images, places, places, 3), jnp.float32)
+    with jax.default_matmul_precision(precision):
+        return simulated(step, given, jax.ShapeDtypeStruct((16, 16, 3, 768), jnp.float32), device=device)
+
+
+@pytest.mark.parametrize("images", [4, 8, 64])
+def test_given_images_of_few_features_are_written_once_more_with_128_lanes(images):
+    run = embedding(images)
+    assert run.arrays.images["written"].max() == 256 * 256 * 4 * LANES * BF16_BYTES
+    assert run.arrays.images["written"].astype(bool).sum() == 1
+    assert run.live.max() >= run.arrays.images["written"].max()
+    convolutions = run.program_arrays.ops["few_features"] > 0
+    assert run.arrays.padding["copies"][convolutions].tolist() == [1, 0], "by the first of two that read them"
+    assert (run.arrays.ops["image_bytes"][convolutions] > 0).all()
+
+
+@pytest.mark.parametrize(("images", "places"), [(128, 224), (256, 32)])
+def test_images_that_lie_along_the_lanes_are_not_written(images, places):
+    """128 images pad less than 224 places, which take 256 lanes."""
+    assert embedding(images, places).arrays.images["written"].max() == 0
+
+
+def test_images_are_not_rounded_at_the_highest_precision():
+    assert embedding(8, precision="highest").arrays.images["written"].max() == 0
+
+
+def test_a_device_that_turns_no_images_writes_none():
+    run = embedding(8, device="a100_40gb")
+    assert run.arrays.images["written"].max() == run.arrays.ops["image_bytes"].max() == 0
+
+
+def unfilled(run):
+    return run.arrays.ops["unfilled"][run.program_arrays.ops["few_features"] > 0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("images", "places", "kernel"),
+    [
+        (8, 256, 64 / 8),
+        (64, 256, 1),
+        (4, 256, 128 / 64 * 64 / 3),
+        (4, 128, 128 / 32 * 64 / 3),
+        (4, 32, 128 / 16 * 64 / 3),
+    ],
+)
+def test_the_gradient_of_a_kernel_fills_tiles_with_images(images, places, kernel):
+    """8 of 64 images; of 4 images 16 x 4 patches of a row are summed over where 128 would be, of 64 features 3 are."""
+    assert unfilled(embedding(images, places)) == [64 / images if images > 4 else 1, pytest.approx(kernel)]
+
+
+@pytest.mark.parametrize("places", [32, 128, 224, 256])
+def test_which_convolution_is_the_gradient_does_not_depend_on_the_patches(places):
+    run = embedding(8, places)
+    rows = run.program_arrays.ops["gradient_row"][run.program_arrays.ops["few_features"] > 0]
+    assert rows.tolist() == [0, places // 16]
+
+
 @pytest.mark.parametrize(("tokens", "dtype", "padded"), [(49, "bf16", 128), (197, "bf16", 256), (49, "f32", 0)])
 def test_tokens_lie_along_the_lanes_of_what_heads_of_narrow_elements_read(tokens, dtype, padded):
     def attend(x, w):
@@ -109,3 +177,11 @@ def test_rows_that_are_added_to_lie_along_the_lanes_unless_the_windows_are_longe
     given = jax.ShapeDtypeStruct(table, jnp.float32)
     rows = jax.eval_shape(lambda x: x[at], given)
     assert held_bytes(simulated(added, given, rows, device="tpu_v5e"), "scatter") == 4 * held
+
+
+    ("features", "taps", "filled"),
+    [(160, 3, 480 / 512), (160, 1, 160 / 256), (32, 3, 96 / 128), (64, 3, 64 / 128), (3, 256, 1), (3, 9, 27 / 128)],
+)
+def test_neighbours_lie_beside_each_other_in_a_tile_of_the_matrix_unit(features, taps, filled):
+    """Not those of 64 features: three of them take three tiles."""
+    assert share_filled(float(features), 128, taps, True) == pytest.approx(filled)

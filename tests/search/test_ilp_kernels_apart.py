@@ -152,7 +152,7 @@ def test_convolution_with_few_features_counts_by_its_unfilled_tiles():
     passes = arrays.specs["passes"][arrays.ops["spec"][op]]
     flop = arrays.ops["matrix_flop"][op]
     in_full = passes * flop / (row[arrays.ops["matrix_dtype"][op]] * row[CONV_SHARE])
-    assert work_s[op] == pytest.approx(in_full * 128 / 32 * 128 / 9), "three features of three taps, of 128"
+    assert work_s[op] == pytest.approx(in_full * 128 / 32 * 128 / 27), "three features of nine taps, of 128"
 
 
 def test_of_a_large_program_the_nearest_kernels_are_known_and_none_is_made_up():

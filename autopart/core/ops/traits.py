@@ -128,14 +128,19 @@ class Reduction(Traits):
     flop: Count | None = None
 
 
+FEW_FEATURES = 8
+"""An image of fewer features fills no row of a layout tile with them: those of a picture, of a mask."""
+
+
 class Sides(NamedTuple):
     """Dims of a matrix product or convolution that lie in a tile of the matrix unit; all else streams through it.
 
     summed    of the left operand, those that are summed over
     columns   of the result, those from the right operand
     rows      of the result, those that lie in the tile in place of the summed ones
-    taps      neighbours along a window, laid beside each other where a tile has room for all of them; 0 where each
-              place of the window has a tile by itself, of which it fills one row
+    taps      neighbours along a window, laid beside each other where a tile has room for all of them, or their features
+              are fewer than `FEW_FEATURES` or more than a tile has; 0 where each place of the window has a tile by
+              itself, of which it fills one row
     batch     of the result, those along which there are separate products
     walked    multiply-adds done over those counted as flop: of the places of a window also those in padding and holes
     images    of the left operand, those that count images
@@ -200,6 +205,7 @@ class LastSpace(NamedTuple):
 class Convolution(Traits):
     """Convolutions: two flop per multiply-add; `sides` as of a product.
 
+    of_kernel   True for a convolution that is another one's gradient with respect to its kernel
     last_space  None for a convolution whose images cannot be cut into stretches that are images of their own
     on_vector   operations of XLA:TPU's vector unit, if it does the convolution and the matrix unit does not; else None
     matrix      False where `flop` are those operations
@@ -207,6 +213,7 @@ class Convolution(Traits):
 
     flop: Count
     sides: Callable[[OpSpec], Sides] | None = None
+    of_kernel: Callable[[OpSpec], bool] = lambda spec: False
     last_space: Callable[[OpSpec], LastSpace | None] | None = None
     on_vector: Callable[[OpSpec], float | None] = lambda spec: None
     matrix: bool = True

@@ -108,7 +108,7 @@ _FIELDS = {
 }
 """What each field of a device may be, besides numbers, which must be positive."""
 
-_MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency", "spreads_per_s")
+_MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency", "spreads_per_s", "turned_bytes_per_s")
 
 XLA_TPU = AroundMatmul(fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True)
 """XLA's TPU backend, as libtpu 0.0.51 compiles."""
@@ -129,6 +129,8 @@ class Device:
     vector_flop_per_s  elementwise f32 rate
     spreads_per_s      numbers that its vector unit puts along a row each: what is the same for all features of a row is
                        spread before it meets them; None: that takes no time
+    turned_bytes_per_s  at which its compiler writes given images with features or images along the lanes, and rounded,
+                       for convolutions; None: it does not (`costmodel/simulator/few_features.py`)
     matmul_efficiency  share of peak a large matmul reaches, by dtype class ("" for every other)
     conv_efficiency    the same for convolutions; None: as matmul
     units_in_turn      its compiler does a kernel's vector work before and after the matrix unit's, not beside it
@@ -169,6 +171,7 @@ class Device:
     chip: Switch | None = None
     vector_flop_per_s: float | None = None
     spreads_per_s: float | None = None
+    turned_bytes_per_s: float | None = None
     hbm_efficiency: float = DEFAULT_HBM_EFFICIENCY
     stream_share: float = 1.0
     matmul_efficiency: Mapping[str, float] = field(default_factory=lambda: {"": DEFAULT_MATMUL_EFFICIENCY})
@@ -221,6 +224,13 @@ class Device:
     def spread_flop(self) -> float:
         """Elementwise flop that take as long as putting one number along a row."""
         return 0.0 if self.spreads_per_s is None else self.vector_rate / self.spreads_per_s
+
+    @property
+    def turn_passes(self) -> float:
+        """How often bytes could pass HBM while they are turned; 0: none are."""
+        if self.turned_bytes_per_s is None:
+            return 0.0
+        return self.hbm_bytes_per_s * self.hbm_efficiency / self.turned_bytes_per_s
 
     def peak(self, dtype: str) -> float:
         """Matmul flop/s for element type `dtype` at default precision.

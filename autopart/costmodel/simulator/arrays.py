@@ -22,7 +22,7 @@ from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.cut_arrays import cut_arrays
 from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.head_layouts import token_lanes
-from autopart.costmodel.simulator.image_layouts import outside_images, rounded_images
+from autopart.costmodel.simulator.image_layouts import few_features, gradient_rows, outside_images, rounded_images
 from autopart.costmodel.simulator.image_uses import image_uses
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, spec_costs
 from autopart.costmodel.simulator.room import Empty
@@ -52,7 +52,7 @@ class ProgramArrays(NamedTuple):
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`), is_largest
-             (`softmax_rows.py`), between_heads (`head_copies.py`)
+             (`softmax_rows.py`), between_heads (`head_copies.py`), few_features, gradient_row (`image_layouts.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -164,6 +164,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_gradient=images.gradient,
             is_largest=softmax.largest,
             between_heads=between_heads(program, op_class) & chip.selects_updates,
+            few_features=few_features(program, rounded, costs["narrows"][spec]),
+            gradient_row=gradient_rows(program),
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         spaces=images.spaces,
@@ -268,10 +270,12 @@ class LocalArrays(NamedTuple):
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
-             copied_bytes: of its result, for products of another kind (`head_copies.py`)
+             copied_bytes: of its result, for products of another kind (`head_copies.py`); image_bytes: that it reads
+             of a copy of its images, not of these (`few_features.py`)
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
-             too; padded: rows that whole images are padded to over images. Empty for a program without convolutions
+             too; padded: rows that whole images are padded to over images; written: bytes of the copy that is made of
+             given images (`few_features.py`). Empty for a program without convolutions
     padding  of ops: walked: elements that it walks through, with those that pad images and parts, over elements;
              copies, copied_bytes: kernels that cut images into parts or put them together, and what they move. Empty
              where `images` is
@@ -309,15 +313,19 @@ USE_FIELDS = np.dtype([("use_elements", np.float64), ("of_use", np.int32), ("use
 OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
-        ("update_bytes", np.float64), ("copied_bytes", np.float64),
+        ("update_bytes", np.float64), ("copied_bytes", np.float64), ("image_bytes", np.float64),
     ],
     align=True,
 )  # fmt: skip
 
 
 IMAGE_FIELDS = np.dtype(
-    [("part", np.float64), ("padded", np.float64), ("cut_by", np.int32), ("is_copied", np.bool_)], align=True
-)
+    [
+        ("part", np.float64), ("padded", np.float64), ("written", np.float64), ("cut_by", np.int32),
+        ("is_copied", np.bool_),
+    ],
+    align=True,
+)  # fmt: skip
 
 PADDING_FIELDS = np.dtype([("walked", np.float64), ("copies", np.float64), ("copied_bytes", np.float64)], align=True)
 
@@ -336,6 +344,9 @@ class Lowered(NamedTuple):
     layout_tile, matmul_tile   of the device; ones mean no padding
     cut_images     as in `Device`
     spread_flop    as many operations as the vector unit could do while it puts one number along a row
+    turn_passes    how often the bytes of given images could be read or written at HBM's rate while they are written
+                   with features or images along the lanes; 0: they are not
+    on_chip_bytes  as in `Device`
     """
 
     mapping: np.ndarray
@@ -359,6 +370,8 @@ class Lowered(NamedTuple):
     matmul_tile: tuple[int, int, int]
     cut_images: int
     spread_flop: float
+    turn_passes: float
+    on_chip_bytes: float
 
 
 def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -218,6 +218,7 @@ def _count_bytes(
         if graph.nodes.kind[k] == KERNEL:
             nodes.work[head] += graph.nodes.matrix_work[k]
             nodes.vector[head] += graph.nodes.vector_flop[k]
+            nodes.hbm[head] += local.ops.image_bytes[graph.nodes.subject[k]]
             if copied[k] > 0:
                 nodes.hbm[head] += copy_traffic(
                     program, local, graph.nodes.subject[k], copied[k] + graph.nodes.written[k]

@@ -20,6 +20,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
+from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.image_uses import ANY_PLACE, IN_PARTS, SUMMED_UP
 from autopart.costmodel.simulator.op_classes import CONV
@@ -42,15 +43,16 @@ COPIED_BYTES = 2.0
 WORD_BYTES = 4.0
 """Elements of fewer bytes share a place, and take longer to put together."""
 
-TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT = range(10)
+TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT, FEW = range(11)
 """Copies: of an argument, into another order of dims; with the padding of all parts; with borders, of parts of an even
 or an odd number of places; borders alone; whole images of parts, in words or narrower elements; each operand of a
-gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`."""
+gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`; parts of few features, so
+that parts lie along the lanes (five programs of patches and first convolutions)."""
 
-KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0)
+KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0)
 """Kernels of each copy."""
 
-PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3)
+PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3)
 """How often the bytes of each copy pass at HBM's rate: turning dims and shifting rows of tiles takes longer than
 reading and writing."""
 
@@ -104,6 +106,8 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
             _copy(held, op, PAD, in_lanes * PARTS * part)
         if space.halo > 0:
             _copy(held, op, ODD_BORDER if part % 2 == 1 else BORDER, in_lanes * PARTS * (part + space.halo))
+            if local_length(program, lowered, value, layout, space.features) < FEW_FEATURES:
+                _copy(held, op, FEW, in_lanes * PARTS * (part + space.halo))
         held.images.is_copied[value] = True
     left = part * space.holes / space.stride
     share = left / local_length(program, lowered, result, lowered.native[result], space.space_out)

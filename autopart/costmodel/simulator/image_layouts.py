@@ -6,17 +6,17 @@ Any other array would have 112 along the lanes, and take 59 MB. Where it pads le
 of three colours do. Found with libtpu 0.0.51 on v5e, in ResNet-50 and ConvNeXt with 16 and 32 images a device.
 
     %n = convert %images        bf16[32,224,224,3] of an argument: written so, 51 MB, and kept for the gradient of %w
+
+Given in f32 such images are written so, too, since a convolution rounds what it reads (`few_features.py`).
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Convolution
+from autopart.core.ops.traits import FEW_FEATURES, Convolution
 from autopart.core.program import Program
 from autopart.costmodel.simulator.feature_groups import split_features
 from autopart.costmodel.simulator.followed_layouts import follow_layouts
@@ -24,12 +24,59 @@ from autopart.costmodel.simulator.followed_layouts import follow_layouts
 
 def _space(spec: OpSpec) -> int:
     """A bit for each dim of space of a convolution's result, but for the gradient of a kernel."""
-    if not isinstance(traits_of(spec), Convolution):
+    traits = traits_of(spec)
+    if not isinstance(traits, Convolution) or traits.of_kernel(spec):
         return 0
-    numbers, kernel, left = spec.attributes["dimension_numbers"], spec.operands[1].shape, spec.results[0].shape
-    space = numbers["output_spatial_dimensions"]
-    window = math.prod(kernel[d] for d in numbers["kernel_spatial_dimensions"])
-    return 0 if window > math.prod(left[d] for d in space) else sum(1 << d for d in space)
+    return sum(1 << d for d in spec.attributes["dimension_numbers"]["output_spatial_dimensions"])
+
+
+FEW, GIVEN, ROUNDED, FIRST = 1, 2, 4, 8
+"""Of a convolution: it reads images of few features; they are given in f32, and it rounds them; they were rounded
+before, of an argument; it is the first that reads them."""
+
+
+def _reads_few(spec: OpSpec) -> bool:
+    """True for a convolution of images of few features, and for the gradient of its kernel."""
+    if (
+        not isinstance(traits_of(spec), Convolution)
+        or not spec.attributes["dimension_numbers"]["input_spatial_dimensions"]
+    ):
+        return False
+    numbers, given, space = spec.attributes["dimension_numbers"], spec.operands[0].shape, _space(spec)
+    groups = spec.attributes["feature_group_count"] * spec.attributes["batch_group_count"]
+    dim = numbers["input_feature_dimension"] if space else numbers["input_batch_dimension"]
+    return groups == 1 and given[dim] < FEW_FEATURES
+
+
+def few_features(program: Program, rounded: np.ndarray, narrows: np.ndarray) -> np.ndarray:
+    """int8[ops]: bits of convolutions of few features; `rounded` is of `rounded_images`, narrows[op]: it rounds f32."""
+    found, seen = np.zeros(program.op_count, np.int8), set[int]()
+    few = np.array([_reads_few(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    for op in np.flatnonzero(few).tolist():
+        image, found[op] = int(program.operands[program.operand_ptr[op]]), FEW
+        if rounded[image]:
+            found[op] |= ROUNDED
+        elif narrows[op] and _is_given(program, image):
+            found[op] |= GIVEN
+        if image not in seen:
+            found[op] |= FIRST
+        seen.add(image)
+    return found
+
+
+def _is_given(program: Program, value: int) -> bool:
+    return program.spec(int(program.value_op[value])).kind == "argument"
+
+
+def gradient_rows(program: Program) -> np.ndarray:
+    """int32[ops]: of the gradient of a kernel, how many places the images' last dim of space had in the result of the
+    convolution itself; 0 for all other ops."""
+    rows = np.zeros(len(program.specs), np.int32)
+    for row, spec in enumerate(program.specs):
+        if isinstance(traits_of(spec), Convolution) and not _space(spec):
+            places = spec.attributes["dimension_numbers"]["kernel_spatial_dimensions"]
+            rows[row] = spec.operands[1].shape[places[-1]] if places else 0
+    return rows[program.op_spec]
 
 
 def rounded_images(program: Program) -> np.ndarray:
@@ -40,7 +87,7 @@ def rounded_images(program: Program) -> np.ndarray:
         maker = int(program.value_op[image])
         read = program.operands[program.operand_ptr[maker] : program.operand_ptr[maker + 1]]
         narrower = len(read) == 1 and program.element_bytes[read[0]] > program.element_bytes[image]
-        found[image] = narrower and program.spec(int(program.value_op[read[0]])).kind == "argument"
+        found[image] = narrower and _is_given(program, int(read[0]))
     return found
 
 

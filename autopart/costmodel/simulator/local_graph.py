@@ -13,6 +13,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays, empty_local_arrays
+from autopart.costmodel.simulator.few_features import few_features
 from autopart.costmodel.simulator.few_images import cut_images
 from autopart.costmodel.simulator.few_rows import pad_images
 from autopart.costmodel.simulator.fusion import Fused, fuse
@@ -95,6 +96,7 @@ def _build(
     local_arrays(program, known, lowered, held)
     cut_images(program, lowered, held)
     pad_images(program, lowered, held)
+    few_features(program, lowered, held)
     fuse(program, held, lowered.at_def, able, duplicate, fused)
     nodes = list_nodes(program, held, lowered.at_def, lowered.by_position, graph, walk)
     defs = lowered.at_def.shape[0]

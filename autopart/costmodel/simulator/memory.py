@@ -39,7 +39,8 @@ def plain_sizes(
     multiplied: np.ndarray,
     size: np.ndarray,
 ) -> None:
-    """Fills in size[buffer]: bytes of every buffer that is written; 0 for arguments, which are counted apart.
+    """Fills in size[buffer]: bytes of every buffer that is written; of arguments, which are counted apart, those of the
+    copy that is made of given images (`few_features.py`).
 
     leader[k]  in which node's kernel node k runs: what joins the kernel that makes a value does not read it from memory
     narrow     f32 values that only matmuls read, at default precision, are stored as bf16 (TPU)
@@ -49,6 +50,8 @@ def plain_sizes(
     """
     for buffer in range(size.shape[0]):
         size[buffer], maker[buffer], multiplied[buffer] = 0.0, -1, True
+    for value in range(local.images.shape[0]):
+        size[value] = local.images.written[value]
     for i in range(program.structure.shape[0]):
         op = program.structure[i]
         end = program.result_ptr[op] + 1 if program.ops.carry_body[op] >= 0 else program.result_ptr[op + 1]

@@ -8,6 +8,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
+from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE
@@ -24,7 +25,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
-        held.ops.unfilled[op], held.ops.copied_bytes[op] = 1.0, 0.0
+        held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.image_bytes[op] = 1.0, 0.0, 0.0
         if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
             held.ops.copied_bytes[op] = COPIED_BYTES * held.values.native_elements[result]
         if kind in (MATMUL, CONV):
@@ -152,10 +153,14 @@ def share_filled(
 
 @kernel
 def _fills(size: float, tile: int, taps: int, to_the_last: bool) -> float:
-    """The share of tiles along one dim; of dims longer than a tile all, unless `to_the_last`."""
+    """The share of tiles along one dim; of dims longer than a tile all, unless `to_the_last`.
+
+    `taps` neighbours lie beside each other where they fit, or are those of few features, or of more than a tile: three
+    of 160 take 4 tiles of 128, not 6.
+    """
     if size == 0:
         return 1.0
-    if size * taps <= tile:
+    if size * taps <= tile or (taps > 1 and (size < FEW_FEATURES or size > tile)):
         size *= taps
     tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
     return float(size / (tiles * tile))

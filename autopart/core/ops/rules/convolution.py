@@ -30,7 +30,7 @@ from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
 from autopart.core.ops.rules.stretches import reads_of, stretched
 from autopart.core.ops.rules.windows import Window
-from autopart.core.ops.traits import Convolution, LastSpace, Sides
+from autopart.core.ops.traits import FEW_FEATURES, Convolution, LastSpace, Sides
 
 
 def _windows(spec: OpSpec) -> list[Window]:
@@ -65,12 +65,13 @@ def _flop(spec: OpSpec) -> float:
 
 
 def _sides(spec: OpSpec) -> Sides:
-    """Input and output features; those of the kernel where the window is larger than the result.
+    """Input and output features; of the gradient of a kernel those of the kernel.
 
-    Such a convolution is another one's gradient with respect to its kernel: what is summed over, the images and their
-    places, streams through the matrix unit as it does in the other one. The features of groups lie in no one tile: of
+    What that sums over, the images and their places, streams through the matrix unit as it does in the convolution
+    itself. The features of groups lie in no one tile: of
     groups of one feature each tap is one row of a tile, and is one in padding and in holes, too, but for the holes
-    along all dims of space but the last, as libtpu 0.0.51 counts on v5e.
+    along all dims of space but the last, as libtpu 0.0.51 counts on v5e. Of fewer than `FEW_FEATURES` all places of a
+    window lie side by side, and those of the kernel's gradient stream through.
     """
     numbers = spec.attributes["dimension_numbers"]
     if (
@@ -83,11 +84,22 @@ def _sides(spec: OpSpec) -> Sides:
     if spec.attributes["feature_group_count"] != 1 or spec.attributes["batch_group_count"] != 1:
         return Sides()
     windows, columns = _windows(spec), (numbers["output_feature_dimension"],)
-    if math.prod(w.window for w in windows) > math.prod(w.out for w in windows):
-        images, rows = (numbers["input_feature_dimension"],), (numbers["output_batch_dimension"],)
-        return Sides(columns=columns, rows=rows, taps=windows[-1].out, images=images)
-    taps, images = windows[-1].window if windows else 1, (numbers["input_batch_dimension"],)
+    if _of_kernel(spec):
+        images, rows = (numbers["input_feature_dimension"],), numbers["output_batch_dimension"]
+        if spec.results[0].shape[rows] < FEW_FEATURES:
+            return Sides(columns=columns)
+        return Sides(columns=columns, rows=(rows,), taps=windows[-1].out, images=images)
+    few = spec.operands[0].shape[numbers["input_feature_dimension"]] < FEW_FEATURES
+    taps = (math.prod(w.window for w in windows) if few else windows[-1].window) if windows else 1
+    images = (numbers["input_batch_dimension"],)
     return Sides((numbers["input_feature_dimension"],), columns, taps=taps, images=images)
+
+
+def _of_kernel(spec: OpSpec) -> bool:
+    """True for a convolution whose window, with its holes, reaches over more than its result has places times steps."""
+    windows = _windows(spec)
+    reach = math.prod((w.window - 1) * w.window_dilation + 1 for w in windows)
+    return reach > math.prod(w.out * w.stride for w in windows)
 
 
 def _walked(windows: list[Window]) -> float:
@@ -192,7 +204,14 @@ def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
 
 @rule(
     "convolution",
-    traits=Convolution(flop=_flop, sides=_sides, last_space=_last_space, on_vector=_on_vector, passes=linear_in(0, 1)),
+    traits=Convolution(
+        flop=_flop,
+        sides=_sides,
+        of_kernel=_of_kernel,
+        last_space=_last_space,
+        on_vector=_on_vector,
+        passes=linear_in(0, 1),
+    ),
     localize=_localize,
     examples=(
         _conv("4x6x6x2xf32, 3x3x2x4xf32 -> 4x4x4x4xf32", _IMAGES),
