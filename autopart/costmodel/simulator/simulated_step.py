@@ -271,8 +271,8 @@ def _copies(
         transposed_nodes(program, local, graph, scratch.marked, scratch.also, transposed)
         copied_bytes(program, local, graph, transposed, copied)
         output_copies(
-            program, local, graph, moves.plan_rows, moves.figures, scratch.maker, scratch.gathered,
-            scratch.traffic,
+            program, local, graph, moves.plan_rows, moves.figures, device.row[ON_CHIP] if device.assigns else 0.0,
+            scratch.maker, scratch.gathered, scratch.traffic,
         )  # fmt: skip
         cache_copies(program, local, graph, scratch.traffic)
     else:
