@@ -201,7 +201,6 @@ register_device(
         strided_collectives=True,
         selects_updates=True,
         cut_images=7,
-        matmul_launch_s=1.2e-6,
         unhidden_share=0.1,
         fed_at_hbm_rate=True,
         combine_bytes=120 * MIB,
@@ -211,7 +210,6 @@ register_device(
             "hbm_bytes_per_s": "819 GB/s [G]",
             "fast": _ICI,
             "network": "25 Gbit/s a chip [S]",
-            "matmul_launch_s": "1,820 cycles of the smallest kernels [L]",
             "fits": _FITS + ", 1.5 GHz",
         },
     )

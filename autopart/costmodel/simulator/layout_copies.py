@@ -134,7 +134,8 @@ def output_copies(
 ) -> None:
     """Fills in copied[output], whether its argument is copied, and traffic[node], bytes of the copies by collective.
 
-    on_chip_bytes: of the chip, if the compiler says what lies there, else 0. plan_rows[k]: the row of node k's plan in `figures`, which has the copies that are made where its result replaces an
+    on_chip_bytes: of the chip, if the compiler says what lies there, else 0.
+    plan_rows[k]: the row of node k's plan in `figures`, which has the copies that are made where its result replaces an
     argument. Scratch: writer[buffer] of an output, the collective that makes it, -1 for none.
     """
     for i in range(program.outputs.shape[0]):
