@@ -179,6 +179,7 @@ def test_rows_that_are_added_to_lie_along_the_lanes_unless_the_windows_are_longe
     assert held_bytes(simulated(added, given, rows, device="tpu_v5e"), "scatter") == 4 * held
 
 
+@pytest.mark.parametrize(
     ("features", "taps", "filled"),
     [(160, 3, 480 / 512), (160, 1, 160 / 256), (32, 3, 96 / 128), (64, 3, 64 / 128), (3, 256, 1), (3, 9, 27 / 128)],
 )

@@ -89,6 +89,60 @@ def test_a_table_counts_whole_if_rows_are_looked_up_before_all_of_it_is_read():
         return jax.lax.scan(turn, jnp.zeros(ROWS, jnp.int32), length=TURNS)[0]
 
     table, table_bytes = jax.ShapeDtypeStruct((N, N), jnp.bfloat16), 2.0 * N * N
-    assert hbm_bytes(decode, table, on_chip_bytes=1.5 * table_bytes) < 1.2 * table_bytes
+    rows_bytes = TURNS * 2.0 * ROWS * N
+    assert hbm_bytes(decode, table, on_chip_bytes=1.5 * table_bytes) < 1.1 * table_bytes + rows_bytes
     found = hbm_bytes(decode, table, on_chip_bytes=0.9 * table_bytes)
     assert found == pytest.approx(TURNS * table_bytes, rel=0.2)
+
+
+def decoded(*weights):
+    """A loop of products of which each needs the largest element of the one before."""
+
+    def turn(x, _):
+        for w in weights:
+            x = jnp.tanh(x / jnp.max(x) @ w)
+        return x, None
+
+    return jax.lax.scan(turn, jnp.ones((ROWS, N), jnp.bfloat16), length=TURNS)[0]
+
+
+def loop_bytes(function, *shapes, on_chip_bytes):
+    name = plain_device(
+        f"brought_{on_chip_bytes}", around_matmul=XLA_TPU, on_chip_bytes=on_chip_bytes, assigns_on_chip=True
+    )
+    return simulated(function, *(jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in shapes), device=name).hbm_bytes
+
+
+def test_an_argument_is_brought_to_the_chip_in_each_turn_while_the_product_before_it_runs():
+    weight, room = 2.0 * N * N, 8.0 * N * N
+    one = loop_bytes(decoded, (N, N), on_chip_bytes=room)
+    assert one == pytest.approx(TURNS * weight, rel=0.1), "nothing runs before it"
+    assert loop_bytes(decoded, (N, N), (N, N), on_chip_bytes=room) == pytest.approx(one, rel=0.1)
+    large = loop_bytes(decoded, (N, N), (N, 4 * N), (4 * N, N), on_chip_bytes=4 * room)
+    assert large == pytest.approx(5 * one, rel=0.1), "the second takes longer than what runs before it, not the third"
+    full = loop_bytes(decoded, (N, N), (N, N), on_chip_bytes=0.5 * weight)
+    assert full == pytest.approx(2 * one, rel=0.1), "there is no room for it"
+
+
+def test_two_products_in_one_kernel_wait_for_both_weights():
+    def pairs(up, down):
+        return jax.lax.scan(lambda x, _: (jnp.tanh(x @ up) @ down, None), jnp.ones((ROWS, N), jnp.bfloat16), length=8)[
+            0
+        ]
+
+    weight = 2.0 * N * N
+    assert loop_bytes(pairs, (N, N), (N, N), on_chip_bytes=4 * weight) == pytest.approx(16 * weight, rel=0.1)
+
+
+def test_an_argument_stays_on_the_chip_if_what_runs_before_the_loop_takes_as_long():
+    def after(w, x):
+        return decoded(w), jnp.tanh(x @ x)
+
+    def before(w, x):
+        y = jnp.tanh(x @ x)[:ROWS, :N]
+        return jax.lax.scan(lambda h, _: (jnp.tanh(h @ w), None), y, length=TURNS)[0]
+
+    weight = 2.0 * N * N
+    shapes = (N, N), (4 * N, 4 * N)
+    there, again = (loop_bytes(f, *shapes, on_chip_bytes=100 * weight) for f in (before, after))
+    assert there < again - 0.8 * TURNS * weight

@@ -139,7 +139,7 @@ class Device:
     fed_at_hbm_rate    its vector unit reads what is on the chip no faster than HBM, and takes as long again where it
                        writes no f32 array of what it walks through (`costmodel/simulator/compute.py`)
     launch_s           fixed cost of a kernel; `matmul_launch_s` of a matmul or convolution
-    matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it; m counts where images lie along n
+    matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it; fewer than m rows take as long as m
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
     assigns_on_chip    its compiler says what lies there, so an array that never leaves it takes no memory
     around_matmul      what its compiler does with the ops around a matmul

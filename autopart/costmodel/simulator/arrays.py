@@ -17,6 +17,7 @@ import numpy as np
 
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
+from autopart.costmodel.simulator.added_updates import added_updates
 from autopart.costmodel.simulator.batch_layouts import beside_products, outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.cut_arrays import cut_arrays
@@ -24,7 +25,7 @@ from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.head_layouts import token_lanes
 from autopart.costmodel.simulator.image_layouts import few_features, gradient_rows, outside_images, rounded_images
 from autopart.costmodel.simulator.image_uses import image_uses
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, spec_costs
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.sizes import size_ids
@@ -52,7 +53,8 @@ class ProgramArrays(NamedTuple):
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`), is_largest
-             (`softmax_rows.py`), between_heads (`head_copies.py`), few_features, gradient_row (`image_layouts.py`)
+             (`softmax_rows.py`), between_heads (`head_copies.py`), few_features, gradient_row (`image_layouts.py`),
+             changes, added (`added_updates.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -102,10 +104,13 @@ class ProgramArrays(NamedTuple):
 
 
 OP_COLUMNS = (
-    "op_class", "matrix_dtype", "is_view", "selects", "fuses", "takes", "narrows", "turns", "spreads", "matrix_flop",
+    "op_class", "matrix_dtype", "is_view", "fuses", "takes", "narrows", "turns", "spreads", "matrix_flop",
     "weight",
 )  # fmt: skip
 """Columns of `SpecCosts` that stand with each op."""
+
+LOOKED_AT = ("op_class", "fuses", "weight", "spreads")
+"""Those that depend on what is around the op, too."""
 
 
 def records(**fields: np.ndarray) -> Records:
@@ -133,6 +138,9 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         if program.scopes[inner[0]].kind == "condition":
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
+    updates = added_updates(program, op_class == UPDATE, chip.selects_updates)
+    inside, sums = updates.scatters, updates.added >= 0
+    op_class = np.where(inside, ELEMENTWISE, np.where(sums, UPDATE, op_class)).astype(np.int8)
     cached, outer_of_sums = caches(program, op_class)
     rounded = rounded_images(program)
     of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
@@ -155,7 +163,14 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         user=user,
         shape=program.value_shape,
         ops=records(
-            **{name: costs[name][spec] for name in OP_COLUMNS if name != "spreads"},
+            **{
+                name: costs[name][spec] for name in OP_COLUMNS if name not in ("op_class", "fuses", "weight", "spreads")
+            },
+            op_class=op_class,
+            fuses=(costs["fuses"][spec] & ~sums) | inside,
+            weight=np.where(inside | sums, 0.0, costs["weight"][spec]),
+            changes=updates.changes,
+            added=updates.added,
             spreads=costs["spreads"][spec] & ~beside_products(program, of_products),
             is_argument=is_argument,
             spec=spec.astype(np.int32),

@@ -44,11 +44,11 @@ from autopart.costmodel.hardware.devices import (
 )
 from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.head_copies import PASSES
-from autopart.costmodel.simulator.held_loops import turns_on_chip
-from autopart.costmodel.simulator.kernel_graph import KERNEL, OVERWRITTEN, ROUNDED, STREAMED, KernelGraph
+from autopart.costmodel.simulator.held_loops import is_argument, share_on_chip, turns_on_chip
+from autopart.costmodel.simulator.kernel_graph import KERNEL, LOOKED_UP, OVERWRITTEN, ROUNDED, STREAMED, KernelGraph
 from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, REDUCE, UPDATE
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.slots import before
 
 BESIDE_SHARE = 0.125
@@ -80,7 +80,7 @@ NODE_FIELDS = np.dtype(
     [
         ("seconds", np.float64), ("hbm", np.float64), ("work", np.float64), ("vector", np.float64),
         ("largest", np.float64), ("on_chip", np.float64), ("walked", np.float64), ("left_f32", np.float64),
-        ("product", np.float64),
+        ("product", np.float64), ("began", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_),
     ],
     align=True,
@@ -89,7 +89,7 @@ NODE_FIELDS = np.dtype(
 BUFFER_FIELDS = np.dtype(
     [
         ("plain", np.float64), ("last", np.int32), ("touched_at", np.float64), ("written_by", np.int32),
-        ("seen", np.int32), ("rounded", np.bool_),
+        ("seen", np.int32), ("readers", np.int32), ("rounded", np.bool_),
     ],
     align=True,
 )  # fmt: skip
@@ -108,7 +108,10 @@ def kernel_seconds(
     buffers: Buffers,
     row: np.ndarray,
     times: np.ndarray,
+    assigns: bool,
     held: np.ndarray,
+    room: np.ndarray,
+    elapsed: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -120,13 +123,15 @@ def kernel_seconds(
     times[k]   how many such nodes run there, with those that are left out: all that they touch is on chip after it
     cache      a row per buffer, of those that nodes read or write and that loops and branches hand on; `written_by` is
                -1 then for what is, or at some time has to be, in HBM
-    held       scratch: see `turns_on_chip`
+    assigns    the compiler says what lies on the chip
+    held, room  scratch: see `turns_on_chip`; elapsed: see `_count_bytes`
     """
     _begin(program, graph, plain, buffers, nodes, cache)
-    turns_on_chip(program, graph, buffers.bytes, row[ON_CHIP], cache, held)
+    turns_on_chip(program, graph, buffers.bytes, row[ON_CHIP], cache, held, room)
     _count_bytes(
-        program, local, graph, order, slot, leader, copied, buffers.bytes, row[ON_CHIP], times, held, nodes, cache
-    )
+        program, local, graph, order, slot, leader, copied, buffers.bytes, row, times, assigns, held, room, elapsed,
+        nodes, cache,
+    )  # fmt: skip
     _rooflines(local, graph, leader, nodes, row)
 
 
@@ -155,6 +160,9 @@ def _begin(
             op = graph.nodes.subject[k]
             for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
                 _not_touched(plain, last, value, cache)
+    for k in range(nodes.shape[0]):
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            cache.readers[graph.reads.read_buffer[i]] += 1
 
 
 @kernel
@@ -162,6 +170,7 @@ def _not_touched(plain: np.ndarray, last: np.ndarray, buffer: int, cache: Record
     """Fills in the row of a buffer."""
     cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
     cache.written_by[buffer] = cache.seen[buffer] = -1
+    cache.readers[buffer] = 0
     cache.rounded[buffer] = False
 
 
@@ -196,9 +205,12 @@ def _count_bytes(
     leader: np.ndarray,
     copied: np.ndarray,
     taken_bytes: np.ndarray,
-    on_chip_bytes: float,
+    row: np.ndarray,
     times: np.ndarray,
+    assigns: bool,
     held: np.ndarray,
+    room: np.ndarray,
+    elapsed: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -206,15 +218,23 @@ def _count_bytes(
 
     nodes  hbm, largest: bytes that pass HBM, and those of one array; on_chip: bytes of reads that do not; walked: f32
            bytes of the largest array that it walks through; product: of the results of its matrix products; left_f32:
-           bytes of such arrays that it writes; work,
+           bytes of such arrays that it writes; began: what had elapsed before it, or the product it runs with; work,
            vector, matrix_dtype, is_conv: of all that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it;
-           rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16
+           rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16; readers: how many
+           kernels read it
+    elapsed[scope]  seconds of its kernels so far
     """
-    now = 0.0
+    now, on_chip_bytes = 0.0, row[ON_CHIP]
+    for scope in range(elapsed.shape[0]):
+        elapsed[scope] = 0.0
+    ran = -1
     for k in order:
-        head = leader[k]
+        if ran >= 0:
+            _add_elapsed(graph, leader, ran, elapsed, nodes, row)
+        ran, head = k, leader[k]
+        nodes.began[k] = _began(program, graph, cache, nodes, k, elapsed[graph.nodes.scope[k]])
         if graph.nodes.kind[k] == KERNEL:
             nodes.work[head] += graph.nodes.matrix_work[k]
             nodes.vector[head] += graph.nodes.vector_flop[k]
@@ -232,7 +252,11 @@ def _count_bytes(
             whole = cache.plain[buffer] if cache.plain[buffer] > 0 else taken
             taken = min(taken, whole)
             if graph.reads.read_how[i] & OVERWRITTEN and cache.last[buffer] <= slot[k]:
-                in_place = True
+                in_place, maker = True, cache.written_by[buffer]
+                if maker >= 0 and now - cache.touched_at[buffer] + whole > on_chip_bytes:
+                    nodes.hbm[maker] += whole
+                    nodes.largest[maker] = max(nodes.largest[maker], whole)
+                    cache.written_by[buffer] = -1
                 continue
             if cache.seen[buffer] == head:
                 continue
@@ -243,9 +267,13 @@ def _count_bytes(
                 once = program.scopes.scope_trips[local.home[buffer]] / program.scopes.scope_trips[graph.nodes.scope[k]]
                 nodes.hbm[head] += (1.0 + 2.0 / rounding) * taken * once
             if now - cache.touched_at[buffer] + whole > on_chip_bytes:
-                turns, again = held[graph.nodes.scope[k]], 0.0
-                if turns > 0 and taken >= rounding * _whole_bytes(local, buffer):
-                    again = taken * (1.0 - 1.0 / turns)
+                again = 0.0
+                if taken >= rounding * _whole_bytes(local, buffer):
+                    is_given = assigns and rounding == 1.0 and is_argument(program, buffer)
+                    again = taken * share_on_chip(
+                        program, graph.nodes.scope[k], taken, is_given, held, elapsed, nodes.began[k], row[HBM],
+                        room[graph.nodes.scope[k]],
+                    )  # fmt: skip
                 nodes.on_chip[head] += again
                 nodes.hbm[head] += taken - again
                 nodes.largest[head] = max(nodes.largest[head], taken - again)
@@ -257,7 +285,8 @@ def _count_bytes(
             else:
                 nodes.on_chip[head] += taken
             now += taken * times[k]
-            cache.touched_at[buffer] = now
+            if not graph.reads.read_how[i] & LOOKED_UP:
+                cache.touched_at[buffer] = now
         if graph.nodes.kind[k] != KERNEL:
             now += graph.nodes.written[k] * times[k]
             cache.touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
@@ -293,6 +322,33 @@ def _count_bytes(
                 if cache.plain[value] > BESIDE_SHARE * on_chip_bytes:
                     nodes.hbm[cache.written_by[value]] += cache.plain[value]
                 cache.written_by[value] = -1
+
+
+@kernel
+def _add_elapsed(
+    graph: KernelGraph, leader: np.ndarray, k: int, elapsed: np.ndarray, nodes: Records, row: np.ndarray
+) -> None:
+    """Adds the seconds of node k, as far as they are known when it has run."""
+    if graph.nodes.kind[k] == KERNEL and leader[k] == k:
+        elapsed[graph.nodes.scope[k]] += roofline_s(
+            nodes.work[k], nodes.matrix_dtype[k], nodes.is_conv[k], nodes.vector[k], nodes.hbm[k], nodes.largest[k], row
+        )
+
+
+@kernel
+def _began(
+    program: ProgramArrays, graph: KernelGraph, cache: Records, nodes: Records, k: int, elapsed_s: float
+) -> float:
+    """What had elapsed in a turn before a kernel; a product runs with the one whose result no other kernel reads."""
+    if graph.nodes.kind[k] == KERNEL and graph.nodes.matrix_work[k] > 0:
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            buffer = graph.reads.read_buffer[i]
+            if buffer >= program.values.shape[0] or program.ops.op_class[program.values.value_op[buffer]] != MATMUL:
+                continue
+            maker = cache.written_by[buffer] if cache.readers[buffer] == 1 else -1
+            if maker >= 0 and graph.nodes.scope[maker] == graph.nodes.scope[k]:
+                elapsed_s = min(elapsed_s, nodes.began[maker])
+    return elapsed_s
 
 
 @kernel

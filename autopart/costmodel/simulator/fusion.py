@@ -11,8 +11,8 @@ consumers count. What remains, the roots, are the kernels that run; `multi_outpu
 A value that several kernels read is computed again in each of them only where this moves no more bytes: if it is made
 from at most one large buffer. The sum of a residual stream is made from two, so it is written (XLA's
 `InstructionFusion::ComputeGloballyUnfusible`, which also lets through what is fused along all paths to one reader).
-An update that is compiled as a select counts as such a buffer, although it is never written: the gradient of logits,
-`softmax - one element per row`, is written once for the matmuls that read it.
+The gradient of logits, `softmax - one element per row`, where an update is compiled as a select, is made of the logits
+alone: both matmuls that read it compute it, and the logits, in f32, stay until then. A barrier has it written.
 
 What is computed in f32 and rounded to bf16 for matmuls alone is not written, whatever it is made from, as its last op,
 the rounding, has one operand: the gradient of scores, in both dots that read it. What ends a dot's kernel is. Nor is
@@ -140,9 +140,6 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
             continue
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             _add_leaves(program, local, leaves, fused_away, value, use)
-        if program.ops.selects[op]:
-            held = local.values.native_elements[value]
-            _add_leaf(local, leaves, value, value, held, held * program.values.element_bytes[value])
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
         wasteful = splits[value] and (program.values.exponential[value] or _reads_more(program, local, leaves, value))
         fused_away[value] = not again and not wasteful

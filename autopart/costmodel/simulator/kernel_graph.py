@@ -28,10 +28,11 @@ from autopart.costmodel.simulator.slots import after, before, slot_of
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
 """Kinds of node."""
 
-STREAMED, OVERWRITTEN, MULTIPLIED, TRANSPOSED, ROUNDED = 1, 2, 4, 8, 16
+STREAMED, OVERWRITTEN, MULTIPLIED, TRANSPOSED, ROUNDED, LOOKED_UP = 1, 2, 4, 8, 16, 32
 """How a kernel reads a buffer. STREAMED: whole, one element for each element of the result. OVERWRITTEN: it is the
 array that an update changes. MULTIPLIED: only matmuls read it, as bf16. TRANSPOSED: through a transpose. ROUNDED:
-a matmul in a loop reads what does not change there; it is rounded to bf16 before the loop."""
+a matmul in a loop reads what does not change there; it is rounded to bf16 before the loop. LOOKED_UP: some rows of it,
+which is not then on the chip."""
 
 
 class KernelGraph(NamedTuple):
@@ -366,8 +367,10 @@ def _add_read(
     how = (MULTIPLIED if program.ops.narrows[op] else 0) | (TRANSPOSED if walk.transposed[op] else 0)
     if taken == whole and elements == local.ops.in_step[root]:
         how |= STREAMED
-    if op == root and program.ops.op_class[op] == UPDATE and use == program.operand_ptr[op]:
+    if op == root and program.ops.op_class[op] == UPDATE and use == program.ops.changes[op]:
         how |= OVERWRITTEN
+    if program.ops.op_class[op] == SLICING and not program.ops.fuses[op] and use == program.operand_ptr[op]:
+        how |= LOOKED_UP
     scope = program.ops.op_scope[root]
     if (
         how & MULTIPLIED
@@ -381,7 +384,7 @@ def _add_read(
         also = reads.read_how[place]
         if again or (also & ROUNDED and not how & ROUNDED):
             reads.read_bytes[place] = max(reads.read_bytes[place], taken)
-        both = MULTIPLIED | ROUNDED
+        both = MULTIPLIED | ROUNDED | LOOKED_UP
         reads.read_how[place] = (also | how) & ~both | (also & how & both)
         return read
     walk.place[buffer] = read

@@ -4,7 +4,7 @@
 
 Some buffers are written into the memory of another buffer and take none of their own: an output into the donated
 argument that it updates, a loop's next value into the loop's value, an elementwise result into an operand that no later
-op reads.
+op reads. A reduction is written over what it reduces, unless that was itself written in place, by an update.
 """
 
 from __future__ import annotations
@@ -110,6 +110,9 @@ def live_ranges(
     for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] == DEF_MOVE:
             source = graph.reads.read_buffer[graph.read_ptr[k]]
+            made_by = program.values.value_op[graph.write_buffer[graph.write_ptr[k]]]
+            if program.ops.op_class[made_by] == UPDATE:
+                continue
             if buffers.bytes[source] == graph.nodes.written[k] and buffers.last[source] == slot[k]:
                 buffers.end[source] = slot[k] - 1
     for i in range(program.carries.shape[0]):

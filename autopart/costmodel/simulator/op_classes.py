@@ -85,7 +85,6 @@ class SpecCosts(NamedTuple):
     weight            vector operations per element: of the result, of the update, or of the largest operand
     is_view           the result is the operand's memory
     is_constant       made inside its consumers
-    selects           an update that is compiled as a select
     fuses             may be computed inside a consumer
     takes             computes fusible operands inside itself (a look-up: its indices at least); a view: its readers do
     passes            how often the matrix unit runs through an f32 product; times `Sides.walked`
@@ -104,7 +103,6 @@ class SpecCosts(NamedTuple):
     weight: np.ndarray
     is_view: np.ndarray
     is_constant: np.ndarray
-    selects: np.ndarray
     fuses: np.ndarray
     takes: np.ndarray
     passes: np.ndarray
@@ -140,7 +138,6 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         weight=np.array([_weight(c, w, s) for c, w, s in zip(classes, works, specs, strict=True)], float),
         is_view=np.array(views, np.bool_),
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
-        selects=np.array([t is SELECTED for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
         takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, strict=True)], np.bool_),
         passes=np.array([n * _walked(side, chip) for n, side in zip(passes, sides, strict=True)], float),

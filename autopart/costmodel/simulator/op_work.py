@@ -11,7 +11,7 @@ from autopart.core.layout import action_of
 from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, UPDATE
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 
 SHORT = 2.0
 """Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
@@ -42,11 +42,23 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
             if kind == REDUCE:
                 in_step = _largest(held, first, end, 0.0)
-        elif kind == UPDATE:
+        if program.ops.changes[op] >= 0:
             largest = _largest(held, first + 1, end, held.uses.use_elements[min(first + 1, end - 1)])
-            vector = program.ops.weight[op] * largest
+            vector += program.ops.weight[op] * largest
             update = min(held.values.native_bytes[result], largest * program.values.element_bytes[result])
+        if program.ops.added[op] >= 0:
+            update = _added_bytes(program, held, op)
         held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
+
+
+@kernel
+def _added_bytes(program: ProgramArrays, held: LocalArrays, op: int) -> float:
+    """What a sum changes in place of an array (`added_updates.py`); all of it, read and written, if what is added is
+    moved before."""
+    use = program.ops.added[op]
+    if held.uses.of_use[use] >= 0 or held.values.at_def[program.uses.operands[use]] >= 0:
+        return 2.0 * held.values.native_bytes[program.result_ptr[op]]
+    return held.ops.update_bytes[program.uses.producer[use]]
 
 
 @kernel
@@ -111,7 +123,25 @@ def _unfilled(
     else:
         inner = _beside(program, left, program.specs.summed[spec], required, axis_sizes)
     share = share_filled(inner, columns, images, program.specs.taps[spec], rows != 0, is_conv, tile)
-    return 1.0 / share if share > 0 else 1.0
+    return _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
+
+
+@kernel
+def _few_rows(
+    program: ProgramArrays, op: int, native: int, axis_sizes: np.ndarray, tile: tuple[int, int, int]
+) -> float:
+    """How many times longer a product takes than its rows do: its tiles are no sooner brought into the matrix unit."""
+    columns, result = program.specs.columns[program.ops.spec[op]], program.result_ptr[op]
+    if columns == 0 or program.ops.op_class[op] == CONV:
+        return 1.0
+    rows = 1.0
+    for d in range(program.values.rank[result]):
+        if not columns >> d & 1:
+            rows *= program.shape[result, d]
+            for axis in range(axis_sizes.shape[0]):
+                if action_of(native, axis) == d + 1:
+                    rows /= axis_sizes[axis]
+    return max(1.0, tile[0] / rows) if rows > 0 else 1.0
 
 
 @kernel

@@ -128,7 +128,7 @@ class Scratch(NamedTuple):
     structure, maker, reader, plain, marked, also, cache           per buffer
     planned, order, joined, saved_s, copied, traffic, times, transposed   per node
     gathered            per output
-    held                per scope
+    held, room, elapsed per scope
     """
 
     ends: np.ndarray
@@ -150,6 +150,8 @@ class Scratch(NamedTuple):
     transposed: np.ndarray
     gathered: np.ndarray
     held: np.ndarray
+    room: np.ndarray
+    elapsed: np.ndarray
     batches: Batches
 
     @staticmethod
@@ -173,7 +175,7 @@ class Scratch(NamedTuple):
             planned=by_node[2], order=by_node[3], joined=by_node[4],
             saved_s=bytes_of[0], copied=bytes_of[1], traffic=bytes_of[2], times=bytes_of[3],
             transposed=empty(nodes, np.bool_), gathered=empty(outputs, np.bool_), held=empty(scopes),
-            batches=batches,
+            room=empty(scopes), elapsed=empty(scopes), batches=batches,
         )  # fmt: skip
 
 
@@ -245,7 +247,7 @@ def run_step(
     times_there(left_out, program, graph, moves.def_values, step.slot, scratch.maker, scratch.times)
     kernel_seconds(
         program, local, graph, scratch.order, step.slot, leader, scratch.copied, plain, buffers, device.row,
-        scratch.times, scratch.held, step.timed, scratch.cache,
+        scratch.times, device.assigns, scratch.held, scratch.room, scratch.elapsed, step.timed, scratch.cache,
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:
@@ -269,8 +271,8 @@ def _copies(
         transposed_nodes(program, local, graph, scratch.marked, scratch.also, transposed)
         copied_bytes(program, local, graph, transposed, copied)
         output_copies(
-            program, local, graph, moves.plan_rows, moves.figures, scratch.maker, scratch.gathered,
-            scratch.traffic,
+            program, local, graph, moves.plan_rows, moves.figures, device.row[ON_CHIP] if device.assigns else 0.0,
+            scratch.maker, scratch.gathered, scratch.traffic,
         )  # fmt: skip
         cache_copies(program, local, graph, scratch.traffic)
     else:

@@ -64,6 +64,7 @@ class _Walk:
         self.operand_ptr, self.result_ptr = arrays.operand_ptr.tolist(), arrays.result_ptr.tolist()
         self.operands, self.maker = arrays.uses["operands"].tolist(), arrays.values["value_op"].tolist()
         self.op_class, self.scope = arrays.ops["op_class"].tolist(), arrays.ops["op_scope"].tolist()
+        self.changes = arrays.ops["changes"].tolist()
         self.narrows = arrays.ops["narrows"].tolist()
         self.element_bytes = arrays.values["element_bytes"].tolist()
         self.elements = arrays.values["elements"].tolist()
@@ -146,13 +147,13 @@ class _Walk:
 
     def _leaves_of(self, op: int) -> list[int]:
         """One use of the op for each leaf that it reads; what an update changes in place is not read."""
-        first, is_update, changed = self.operand_ptr[op], self.op_class[op] == UPDATE, set[int]()
-        if is_update:
-            changed = {self.leaf[self.operands[first]], int(self.regions.base[self.operands[first]])}
+        array, changed = self.changes[op] if self.op_class[op] == UPDATE else -1, set[int]()
+        if array >= 0:
+            changed = {self.leaf[self.operands[array]], int(self.regions.base[self.operands[array]])}
         best: dict[int, int] = {}
-        for use in range(first + is_update, self.operand_ptr[op + 1]):
+        for use in range(self.operand_ptr[op], self.operand_ptr[op + 1]):
             value = self.operands[use]
-            if self.leaf[value] in changed:
+            if use == array or self.leaf[value] in changed:
                 continue
             known = best.get(self.leaf[value])
             more = known is None or self._whole(use) > self._whole(known)
@@ -250,7 +251,7 @@ class _Walk:
                         apart = apart and self.regions.order.after(op, self.maker[self.leaf[value]])
                         if self.narrows[reader] and here == 2 * NARROW_BYTES and not apart:
                             here = NARROW_BYTES
-                    elif kind in (OPAQUE, SLICING) or (kind == UPDATE and use > self.operand_ptr[reader]):
+                    elif kind in (OPAQUE, SLICING) or (kind == UPDATE and use != self.changes[reader]):
                         pass
                     elif view or (kind == ELEMENTWISE and fusable[reader]):
                         into = self.result_ptr[reader] + (use - self.operand_ptr[reader] if view else 0)

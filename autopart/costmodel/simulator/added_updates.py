@@ -1,0 +1,58 @@
+"""Sums of an array and of updates to zeros: the array itself is updated.
+
+    %g = dot %x %d                  f32[16000,2048]: a gradient of logits, for the embedding
+    %s = scatter 0.0, %i, %dy       another, for the rows that were looked up
+    %t = add %g, %s                 the compiler scatters %dy into %g: no zeros, no %s, and nothing else to add
+
+libtpu 0.0.51 does so on v3 and v5e. So the scatter is computed inside the sum, which counts as the update. Where %s is
+moved before it is added, it is an array as any other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.op import OpSpec
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Update
+from autopart.core.program import Program
+from autopart.core.splats import splat_behind
+
+
+class AddedUpdates(NamedTuple):
+    """What is found in a program.
+
+    scatters   bool[ops]: updates of zeros that only a sum reads
+    added      int32[ops]: of such a sum, the use of what is scattered; -1 for other ops
+    changes    int32[ops]: of an update, and of such a sum, the use of the array that is changed in place; else -1
+    """
+
+    scatters: np.ndarray
+    added: np.ndarray
+    changes: np.ndarray
+
+
+def added_updates(program: Program, is_update: np.ndarray, merged: bool) -> AddedUpdates:
+    """Those of a program; `is_update[op]`: it changes its first operand. No sums count as updates unless `merged`."""
+    scatters, (added, changes) = np.zeros(program.op_count, np.bool_), np.full((2, program.op_count), -1, np.int32)
+    changes[is_update] = program.operand_ptr[:-1][is_update]
+    adding = np.array([merged and _adds_by_index(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    pointer, users = program.users
+    for op in np.flatnonzero(is_update & adding).tolist():
+        result = program.results_of(op)[0]
+        if pointer[result + 1] - pointer[result] != 1 or splat_behind(program, program.operands_of(op)[0]) != 0:
+            continue
+        use = int(users[pointer[result]])
+        total, scope = int(program.use_op[use]), program.op_scope[op]
+        first = int(program.operand_ptr[total])
+        if program.spec(total).kind == "add" and added[total] < 0 and program.op_scope[total] == scope:
+            scatters[op], added[total], changes[total] = True, use, 2 * first + 1 - use
+    return AddedUpdates(scatters, added, changes)
+
+
+def _adds_by_index(spec: OpSpec) -> bool:
+    """True for scatters that add; not for what the compiler makes a select of, which is no update any more."""
+    traits = traits_of(spec)
+    return isinstance(traits, Update) and traits.by_index and spec.region == "add" and len(spec.results) == 1
