@@ -16,9 +16,9 @@ tree and axis, the reduction is done at the points that move the fewest bytes in
 that passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before
 they are reduced, a slice comes before the reduction and a broadcast after it, and the reduction comes after a
 transpose, which the compiler then makes part of the matmul. A convert to a wider float is passed where two sums are
-added behind converts, or where a loop adds up what is converted in each turn; elsewhere it would double the bytes. An array
-is reduced before it is scaled by a number, as the sums of a mean are: the kernels that read it scale it, while an array
-to reduce would be scaled by a kernel of its own.
+added behind converts, or where a loop adds up what is converted in each turn; elsewhere it would double the bytes. An
+array is reduced before it is scaled by a number, as the sums of a mean are: the kernels that read it scale it, while an
+array to reduce would be scaled by a kernel of its own.
 
 A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
 passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
