@@ -37,6 +37,7 @@ from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
 from autopart.spmd.scoped_values import ScopedValues
 from autopart.spmd.walk import Walk
+from autopart.spmd.written_once import written_once
 
 _STRUCTURAL = ("tag", "condition")
 """Kinds that leave no op: their results are their operands."""
@@ -61,6 +62,7 @@ class _Exporter:
         self._local, self._program = local, local.program
         self._values = ScopedValues()
         self._last = last_reductions(local)
+        self._written = written_once(local)
         self._walk = Walk(local, self, self._values, self._last.ops)
         self._collectives = Emitter(local.mesh)
         self._ops = DistinctOps(local, self._walk, self._collectives)
@@ -112,7 +114,7 @@ class _Exporter:
             operands[place] = self._behind_outputs(operands[place])
         results = operands if kind in _STRUCTURAL else self._ops.emit(op, kind, operands, uses, values)
         for value, result in zip(values, results, strict=False):
-            walk.define(value, result)
+            walk.define(value, barrier(result)[0] if value in self._written else result)
 
     def _part_of_barrier(self, op: int) -> None:
         """A barrier's ops, one per operand, become one barrier when the last of them comes."""

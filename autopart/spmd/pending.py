@@ -16,7 +16,9 @@ tree and axis, the reduction is done at the points that move the fewest bytes in
 that passes parts does not loop over the axis), and if that is the same too, the later one. So sums are added before
 they are reduced, a slice comes before the reduction and a broadcast after it, and the reduction comes after a
 transpose, which the compiler then makes part of the matmul. A convert to a wider float is passed where two sums are
-added behind converts, or where a loop adds up what is converted in each turn; elsewhere it would double the bytes.
+added behind converts, or where a loop adds up what is converted in each turn; elsewhere it would double the bytes. An
+array is reduced before it is scaled by a number, as the sums of a mean are: the kernels that read it scale it, while an
+array to reduce would be scaled by a kernel of its own.
 
 A carry passes what the body of its loop adds up from zeros, if that moves fewer bytes: one reduction after the loop. It
 passes nothing where the bytes are the same, as they are for rows written one by one into a carried array: the array
@@ -350,9 +352,24 @@ def _price(given: Given, ways: Ways, axis: int, op: int, value: int) -> None:
                 inside = loop[operand]
     here = _bytes(given, axis, value)
     loop[value], ways.forked[value] = inside, forked
-    stays[value] = inside < 0 and not forked and (here < sooner or (here == sooner and work <= sooner_work))
+    as_good = here == sooner and work <= sooner_work and not _only_scales(given, ways, axis, op, value)
+    stays[value] = inside < 0 and not forked and (here < sooner or as_good)
     cost[value, 0], cost[value, 1] = here, work
     cost[value, 2], cost[value, 3] = (here, work) if stays[value] else (sooner, sooner_work)
+
+
+@kernel
+def _only_scales(given: Given, ways: Ways, axis: int, op: int, value: int) -> bool:
+    """True for an array of what is pending times, or over, a number: readers of what was reduced compute that."""
+    graph = given.nests.graph
+    first, elements = graph.operand_ptr[op], elements_without(given, axis, value)
+    if graph.operand_ptr[op + 1] - first != 2 or elements == 1:
+        return False
+    for use in range(first, first + 2):
+        operand = graph.operands[use]
+        if ways.code[operand, axis] == 0 and given.passages.from_scalars[graph.value_op[operand]]:
+            return elements_without(given, axis, operand) == elements
+    return False
 
 
 @kernel

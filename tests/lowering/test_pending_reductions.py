@@ -116,6 +116,17 @@ def test_the_reduction_comes_after_a_transpose_though_it_moves_as_many_bytes():
     assert kinds == ["transpose", "dot_general", "transpose", "all_reduce", "tanh"]
 
 
+def test_the_sums_of_means_are_reduced_before_they_are_divided():
+    def reduced(fun):
+        low = ap.jit(fun, MESH, [BP]).lower(X)
+        return [low.program.program.spec(low.program.program.value_op[v]).kind for v in low.program.at_def]
+
+    assert reduced(lambda x: jnp.sin(x.sum(0) / 8)) == ["reduce"]
+    assert reduced(lambda x: jnp.sin(0.125 * x.sum(0)).T[:4] + 1) == ["reduce"]
+    assert reduced(lambda x: jnp.sin((x.sum(0) / 8)[:4])) == ["slice"]
+    assert reductions(lambda x: jnp.sin(x.sum(0) / 8), X) == [("all_reduce", (16,), 1)]
+
+
 def test_a_row_of_integers_divided_is_reduced_before():
     x = RNG.integers(0, 9, (8, 16)).astype("i4")
     assert reductions(lambda x: (gram(x) // 3)[0], x) == [("all_reduce", (16, 16), 1)]
