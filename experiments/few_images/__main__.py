@@ -12,15 +12,15 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 
 import autopart as ap
 from autopart.costmodel.optimised_hlo import estimated_cycles
 from autopart.costmodel.xla_compile import CLOCK_HZ, topology_devices
-from experiments.few_images.cases import Case, fitted, held_out
-from experiments.few_images.nets import NETS, Net
+from experiments.few_images.cases import fitted, held_out
+from experiments.few_images.nets import NETS
 from experiments.kept import write
 
 COMPILER = Path(__file__).with_name("compiler.json")
@@ -31,7 +31,17 @@ FEW = 8
 
 NEAR = (0.8, 1.25)
 
-Program = Case | Net
+
+class Program(Protocol):
+    """What is compiled and estimated: a function and its arguments."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topology(self) -> str: ...
+
+    def program(self) -> tuple[Any, tuple[Any, ...]]: ...
 
 
 def groups() -> dict[str, Sequence[Program]]:

@@ -12,8 +12,8 @@ Up to 4 images lie along the rows instead, and features along the lanes. The gra
 window, and each row of patches, as much as 64 features would, and as 128 patches. Where images along the lanes pad less
 from the start they are given so, and none of this is written.
 
-Found with libtpu 0.0.51 on v3 and v5e, f32 and bf16, on half of `python -m experiments.few_features`; the other half
-says how good it is.
+Found with libtpu 0.0.51 on v3 and v5e, f32 and bf16, on 127 programs of `python -m experiments.few_features`; 60 drawn
+at random say how good it is.
 """
 
 # pyright: reportArgumentType=false
