@@ -130,3 +130,19 @@ def test_a_summed_output_is_written_into_its_argument():
         for c in (True, False)
     ]
     assert runs[0].hbm_bytes == runs[1].hbm_bytes
+
+
+@pytest.mark.parametrize(("room", "copies"), [(2.5, 2), (3.0, 0)])
+def test_copies_of_what_passes_the_chip_take_no_time_but_the_room_of_the_argument(room, copies):
+    name = plain_device(
+        f"passing_{room}", around_matmul=AroundMatmul(copies_updates=True), on_chip_bytes=room * SQUARE,
+        assigns_on_chip=True,
+    )  # fmt: skip
+    runs = [
+        simulated(updated, f32(N, N), f32(N, N), device=name, ways=2, donate=0, layout_copies=layout_copies, schedule=[
+            ap.ManualPartition({"w": ap.REPLICATED, "s": 0}, axis="x", name="update of a part"),
+        ])
+        for layout_copies in (True, False)
+    ]  # fmt: skip
+    assert runs[0].hbm_bytes - runs[1].hbm_bytes == copies * 2 * SQUARE
+    assert runs[0].peak_bytes > runs[1].peak_bytes

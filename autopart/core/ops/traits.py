@@ -101,12 +101,14 @@ class Elementwise(Traits):
     turns    True for an op that moves another dim into the minor place, which costs the layout of what it reads
     spreads  True for an op that makes a row along the minor dim of each number
     joins    lays what it reads beside other elements, in one array
+    sums     adds up the two arrays that it reads
     """
 
     weight: float = 1.0
     turns: Callable[[OpSpec], bool] | None = None
     spreads: Callable[[OpSpec], bool] | None = None
     joins: bool = False
+    sums: bool = False
 
 
 @dataclass(frozen=True)
@@ -224,10 +226,12 @@ class Update(Traits):
     """Changes part of its first operand, in place where that is not needed any more.
 
     one_per_row  True for a spec that adds one element to each row, which XLA:TPU makes a select over all elements
+    adds         True for a spec that adds to what is there
     """
 
     flop: Count
     one_per_row: Callable[[OpSpec], bool] = lambda spec: False
+    adds: Callable[[OpSpec], bool] = lambda spec: False
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Update
+from autopart.core.ops.traits import Elementwise, Update
 from autopart.core.program import Program
 from autopart.core.splats import splat_behind
 
@@ -39,6 +39,7 @@ def added_updates(program: Program, is_update: np.ndarray, merged: bool) -> Adde
     scatters, (added, changes) = np.zeros(program.op_count, np.bool_), np.full((2, program.op_count), -1, np.int32)
     changes[is_update] = program.operand_ptr[:-1][is_update]
     adding = np.array([merged and _adds_by_index(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    sums = [isinstance(traits, Elementwise) and traits.sums for traits in map(traits_of, program.specs)]
     pointer, users = program.users
     for op in np.flatnonzero(is_update & adding).tolist():
         result = program.results_of(op)[0]
@@ -47,7 +48,7 @@ def added_updates(program: Program, is_update: np.ndarray, merged: bool) -> Adde
         use = int(users[pointer[result]])
         total, scope = int(program.use_op[use]), program.op_scope[op]
         first = int(program.operand_ptr[total])
-        if program.spec(total).kind == "add" and added[total] < 0 and program.op_scope[total] == scope:
+        if sums[program.op_spec[total]] and added[total] < 0 and program.op_scope[total] == scope:
             scatters[op], added[total], changes[total] = True, use, 2 * first + 1 - use
     return AddedUpdates(scatters, added, changes)
 
@@ -55,4 +56,4 @@ def added_updates(program: Program, is_update: np.ndarray, merged: bool) -> Adde
 def _adds_by_index(spec: OpSpec) -> bool:
     """True for scatters that add; not for what the compiler makes a select of, which is no update any more."""
     traits = traits_of(spec)
-    return isinstance(traits, Update) and traits.by_index and spec.region == "add" and len(spec.results) == 1
+    return isinstance(traits, Update) and traits.by_index and traits.adds(spec) and len(spec.results) == 1

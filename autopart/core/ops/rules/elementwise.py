@@ -116,6 +116,7 @@ def _traits(kind: str) -> Elementwise:
         keeps_numbers=name == "convert",
         stops_sums=_STOPS.get(name, ""),
         flop_reason="XLA drops a convert to the type that is there" if name == "convert" else "",
+        sums=name == "add",
         cheap_to_regather=kind == "convert",
         shown=shown,
     )

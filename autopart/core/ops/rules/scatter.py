@@ -188,6 +188,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
     traits=Update(
         flop=_flop,
         one_per_row=_one_per_row,
+        adds=lambda spec: spec.region == "add",
         by_index=True,
         passes=_passes,
         stops_sums="of updates that overwrite, any may come last; a product is linear, and never scales a sum",
