@@ -179,10 +179,22 @@ def test_rows_that_are_added_to_lie_along_the_lanes_unless_the_windows_are_longe
     assert held_bytes(simulated(added, given, rows, device="tpu_v5e"), "scatter") == 4 * held
 
 
+TILE = (32, LANES, LANES)
+
+
 @pytest.mark.parametrize(
-    ("features", "taps", "filled"),
-    [(160, 3, 480 / 512), (160, 1, 160 / 256), (32, 3, 96 / 128), (64, 3, 64 / 128), (3, 256, 1), (3, 9, 27 / 128)],
+    ("features", "taps", "made", "filled"),
+    [
+        (160, 3, 128, 480 / 512),
+        (160, 3, 64, 160 / 256 * 64 / 128),
+        (160, 1, 128, 160 / 256),
+        (32, 3, 128, 96 / 128),
+        (64, 3, 128, 64 / 128),
+        (3, 256, 128, 1),
+        (3, 9, 128, 27 / 128),
+    ],
 )
-def test_neighbours_lie_beside_each_other_in_a_tile_of_the_matrix_unit(features, taps, filled):
-    """Not those of 64 features: three of them take three tiles."""
-    assert share_filled(float(features), 128, taps, True) == pytest.approx(filled)
+def test_neighbours_lie_beside_each_other_in_a_tile_of_the_matrix_unit(features, taps, made, filled):
+    """Not those of 64 features, which take three tiles, nor those of 160 for half a tile of columns."""
+    found = share_filled(float(features), float(made), 0.0, taps, False, True, TILE)
+    assert found == pytest.approx(filled)

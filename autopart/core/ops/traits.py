@@ -140,9 +140,8 @@ class Sides(NamedTuple):
     summed    of the left operand, those that are summed over
     columns   of the result, those from the right operand
     rows      of the result, those that lie in the tile in place of the summed ones
-    taps      neighbours along a window, laid beside each other where a tile has room for all of them, or their features
-              are fewer than `FEW_FEATURES` or more than a tile has; 0 where each place of the window has a tile by
-              itself, of which it fills one row
+    taps      neighbours along a window, which may lie beside each other in a tile; 0 where each place of the window has
+              a tile by itself, of which it fills one row
     batch     of the result, those along which there are separate products
     walked    multiply-adds done over those counted as flop: of the places of a window also those in padding and holes
     images    of the left operand, those that count images

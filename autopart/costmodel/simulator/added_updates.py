@@ -4,8 +4,8 @@
     %s = scatter 0.0, %i, %dy       another, for the rows that were looked up
     %t = add %g, %s                 the compiler scatters %dy into %g: no zeros, no %s, and nothing else to add
 
-libtpu 0.0.51 does so on v3 and v5e. So the scatter is computed inside the sum, which counts as the update. Where %s is
-moved before it is added, it is an array as any other.
+libtpu 0.0.51 does so on v3 and v5e, but for two scatters, which both are written. So the scatter is computed inside the
+sum, which counts as the update. Where %s is moved before it is added, it is an array as any other.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def added_updates(program: Program, is_update: np.ndarray, merged: bool) -> Adde
         use = int(users[pointer[result]])
         total, scope = int(program.use_op[use]), program.op_scope[op]
         first = int(program.operand_ptr[total])
+        if adding[program.value_op[program.operands[2 * first + 1 - use]]]:
+            continue
         if sums[program.op_spec[total]] and added[total] < 0 and program.op_scope[total] == scope:
             scatters[op], added[total], changes[total] = True, use, 2 * first + 1 - use
     return AddedUpdates(scatters, added, changes)

@@ -170,27 +170,29 @@ def share_filled(
     Images along the lanes were found with libtpu 0.0.51 on v2, v3, v4 and v5e, 128 to 256 of them with 64 to 256
     features: 20 windows of 3 x 3, forward and backward. On v2 and v3 fewer than 128 rows take as long as 128.
     """
-    share = _fills(columns, tile[1], 1, is_conv) * (
-        1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], taps, is_conv)
-    )
+    share, wide = _fills(columns, tile[1], 1, is_conv), 2 * columns > tile[1]
+    share *= 1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], _taps(inner, taps, wide, tile[2]), is_conv)
     if not is_conv or taps == 0 or images < tile[1]:
         return share
     if in_rows:
         return _fills(columns, tile[1], 1, True)
     rows = min(1.0, columns / tile[0])
-    return max(share, rows * _fills(images, tile[1], 1, True) * _fills(inner * taps, tile[2], 1, True))
+    return max(share, rows * _fills(images, tile[1], 1, True) * _fills(inner, tile[2], taps, True))
+
+
+@kernel
+def _taps(inner: float, taps: int, wide: bool, tile: int) -> int:
+    """The neighbours that lie beside each other: those that fit, those of few features, and those of more than a tile
+    where more than half a tile of columns is made of them: three of 160 take 4 tiles of 128, not 6."""
+    together = inner * taps <= tile or inner < FEW_FEATURES or (inner > tile and wide)
+    return taps if together else 1
 
 
 @kernel
 def _fills(size: float, tile: int, taps: int, to_the_last: bool) -> float:
-    """The share of tiles along one dim; of dims longer than a tile all, unless `to_the_last`.
-
-    `taps` neighbours lie beside each other where they fit, or are those of few features, or of more than a tile: three
-    of 160 take 4 tiles of 128, not 6.
-    """
+    """The share of tiles that elements and taps fill along one dim; of longer dims all, unless `to_the_last`."""
     if size == 0:
         return 1.0
-    if size * taps <= tile or (taps > 1 and (size < FEW_FEATURES or size > tile)):
-        size *= taps
+    size *= taps
     tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
     return float(size / (tiles * tile))
