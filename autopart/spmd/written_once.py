@@ -7,7 +7,9 @@
     -> %g behind a barrier           written once, in bf16, as products round it: 66 MB beside either of them
 
 So the logits are gone before the last product. It costs an array that is written and read, so it is done where logits
-and the last product are the largest arrays and take an eighth less, and not where what is computed again is hidden.
+and the last product are the largest arrays and take an eighth less, and not where what is computed again is hidden. The
+simulator takes it as computed in each product either way: of six GPTs where it is written, that is 1.02 to 1.11 of the
+TPU compiler's compute.
 """
 
 from __future__ import annotations
