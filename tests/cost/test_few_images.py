@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import jax
 import jax.numpy as jnp
 import pytest
 
 import autopart as ap
 from autopart.costmodel.simulator.image_uses import IN_PARTS, SUMMED_UP
-from experiments.few_images.__main__ import COMPILER, NEAR, estimated_us, groups, summed_up
+from experiments.convolution_grids import NEAR, estimated_us, kept_us, summed_up
+from experiments.few_images.__main__ import FOLDER, groups
 from experiments.few_images.cases import Case, conv
 
-KEPT = json.loads(COMPILER.read_text())
+KEPT = kept_us(FOLDER)
 
 
 def _simulation(function, *shapes, device: str = "tpu_v5e", mesh: dict[str, int] | None = None, schedule=()):

@@ -51,7 +51,7 @@ A v5e takes 8.5 cycles for a tile and 8, 16 or 32 rows, 14 for 48 and 18 for 64:
 [2048, 2048] from the chip, without 2,200 cycles for each."""
 
 EARLY_TPU_TILE = (128, 128, 128)
-"""Of v2 and v3: convolutions of 128 images into 80 features take as long as into 128 [L]."""
+"""Of v2, v3 and v4: convolutions of 128 images into 64 or 80 features take as long as into 128 [L]."""
 
 SPREAD_CYCLES = 8.3 / 8
 """To put a number along a row of lanes: 8.3 cycles for 8 of them on v3, v4, v5e and v6e, half that on a v5p [L].

@@ -168,7 +168,7 @@ def share_filled(
     images   of a convolution; whole tiles of them lie along the lanes, so that features are rows, and taps lie together
 
     Images along the lanes were found with libtpu 0.0.51 on v2, v3, v4 and v5e, 128 to 256 of them with 64 to 256
-    features: 20 windows of 3 x 3, forward and backward. On v2 and v3 fewer than 128 rows take as long as 128.
+    features: 20 windows of 3 x 3, forward and backward. Fewer rows than a tile's take as long.
     """
     share, wide = _fills(columns, tile[1], 1, is_conv), 2 * columns > tile[1]
     share *= 1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], _taps(inner, taps, wide, tile[2]), is_conv)

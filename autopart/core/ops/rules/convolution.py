@@ -68,10 +68,10 @@ def _sides(spec: OpSpec) -> Sides:
     """Input and output features; of the gradient of a kernel those of the kernel.
 
     What that sums over, the images and their places, streams through the matrix unit as it does in the convolution
-    itself. The features of groups lie in no one tile: of
-    groups of one feature each tap is one row of a tile, and is one in padding and in holes, too, but for the holes
-    along all dims of space but the last, as libtpu 0.0.51 counts on v5e. Of fewer than `FEW_FEATURES` all places of a
-    window lie side by side, and those of the kernel's gradient stream through.
+    itself. The features of groups lie in no one tile: of groups of one feature each tap is one row of a tile, and is
+    one in padding and in holes, too, but for the holes along all dims of space but the last, as libtpu 0.0.51 counts on
+    v5e. Of fewer than `FEW_FEATURES` all places of a window lie side by side, and those of the kernel's gradient stream
+    through.
     """
     numbers = spec.attributes["dimension_numbers"]
     if (
