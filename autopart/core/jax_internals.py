@@ -40,6 +40,7 @@ __all__ = [
     "func",
     "ir",
     "is_array",
+    "is_complex",
     "is_tracing",
     "least_number",
     "make_context",
@@ -282,8 +283,18 @@ def barrier(*values: ir.Value) -> list[ir.Value]:
     return list(op.results)
 
 
+def is_complex(value: ir.Value) -> bool:
+    """Whether a value is an array of complex numbers."""
+    return isinstance(ir.RankedTensorType(value.type).element_type, ir.ComplexType)
+
+
 def row_major(value: ir.Value) -> ir.Value:
-    """The value as an array of its own, laid out row by row: what `with_layout_constraint` of jax lowers to."""
+    """The value as an array of its own, laid out row by row: what `with_layout_constraint` of jax lowers to.
+
+    Complex numbers are laid out by their parts: the TPU compiler knows no constraint of a complex array.
+    """
+    if is_complex(value):
+        return stablehlo.complex(row_major(stablehlo.real(value)), row_major(stablehlo.imag(value)))
     rank = ir.RankedTensorType(value.type).rank
     order = ir.Attribute.parse(f"dense<{list(range(rank))[::-1]}> : tensor<{rank}xindex>")
     attributes: dict[str, ir.Attribute] = {

@@ -41,6 +41,8 @@ def compile_right(slices: Sequence[ir.Operation], watched: Sequence[ir.Operation
 def _lay_out(transform: ir.Operation) -> None:
     """Keeps the layouts that collectives ask for away from a transform."""
     result = transform.results[0]
+    uses = [(use.owner, use.operand_number) for use in result.uses]
     with ir.InsertionPoint.after(transform), transform.location:
         laid_out = row_major(result)
-    result.replace_all_uses_except(laid_out, ir.OpResult(laid_out).owner.operation)
+    for reader, operand in uses:
+        reader.operands[operand] = laid_out

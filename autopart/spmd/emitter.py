@@ -25,7 +25,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from autopart.core.jax_internals import ir, stablehlo
+from autopart.core.jax_internals import ir, is_complex, stablehlo
 from autopart.core.mesh import Mesh
 from autopart.core.op import REDUCTION_NAMES, TensorType
 from autopart.core.ops.rules.reduce import identity
@@ -104,11 +104,16 @@ class Emitter:
     def _exchange(self, step: Step, value: ir.Value, spelling: int) -> ir.Value:
         """all_gather, all_to_all, reduce_scatter or all_reduce, as `emission` says."""
         how, kind = emission(step), step.moved_by
-        attributes = self._grouped(step.target, how.order, spelling) | _dims(**how.dims)
+        attributes = self._grouped(step.target, how.order, spelling)
         if "split" in how.dims:
             attributes["split_count"] = _i64(math.prod(a.size for a in how.order))
         value = value if how.before is None else _regrouped(value, how.before)
-        value = _collective(kind, value, how.shape, attributes, step.code if kind == step.kind else 0)
+        if kind == "reduce_scatter" and is_complex(value):
+            attributes |= _dims(scatter=how.dims["scatter"] + 1)
+            value = _of_parts(_collective(kind, _parts(value), (2, *how.shape), attributes, step.code))
+        else:
+            attributes |= _dims(**how.dims)
+            value = _collective(kind, value, how.shape, attributes, step.code if kind == step.kind else 0)
         value = value if how.after is None else _regrouped(value, how.after)
         return _reduced_parts(value, step.code) if step.gathers else value
 
@@ -212,6 +217,25 @@ def _collective(
     if code:
         _reducer(op, ir.RankedTensorType.get([], element), code)
     return op.results[0]
+
+
+def _parts(value: ir.Value) -> ir.Value:
+    """Real and imaginary parts of complex numbers along a new leading dim: the TPU compiler scatters no complex sum."""
+    parts = stablehlo.real(value), stablehlo.imag(value)
+    shape = ir.RankedTensorType(parts[0].type).shape
+    return stablehlo.concatenate([_reshape(part, (1, *shape)) for part in parts], dimension=0)
+
+
+def _of_parts(parts: ir.Value) -> ir.Value:
+    """The complex numbers of what `_parts` leaves."""
+    shape = list(ir.RankedTensorType(parts.type).shape)
+    zeros, ones = [0] * len(shape), [1] * len(shape)
+
+    def part(number: int) -> ir.Value:
+        bounds = [number, *zeros[1:]], [number + 1, *shape[1:]], ones
+        return _reshape(stablehlo.slice(parts, *map(ir.DenseI64ArrayAttr.get, bounds)), shape[1:])
+
+    return stablehlo.complex(part(0), part(1))
 
 
 def _reduced_parts(parts: ir.Value, code: int) -> ir.Value:
