@@ -10,8 +10,10 @@ A gather and a reduce_scatter over several dims may be taken apart by dim, in an
 one dim to another may be stacked: what it leaves then stands in order if it joins the major dim. Figure 11 knows only
 what moves between devices; a cost that knows the copies too has `emitted_cost`, and forms are chosen by that.
 
-Some reduce_scatters are an all_reduce on the device, whatever the program says (`reduces_whole`). Those are emitted as
-an all_reduce and a slice: of a reduce_scatter the compiler first copies the whole array, to make its dim the major one.
+Some reduce_scatters are emitted as an all_reduce and a slice (`sums_and_slices`). On one device that is what they are,
+whatever the program says, and of a reduce_scatter the compiler first copies the whole array, to make its dim the major
+one. On another the compiler makes a reduce_scatter of the two, and one of many, where reduce_scatters stay apart: small
+ones share a latency.
 
 An all_reduce goes through a group of devices twice. Of few bytes, where all that counts is the latency, it is quicker
 to gather the parts and to reduce them on each device (`other_ways`): the extremes and positions of an argmax over a
@@ -50,8 +52,8 @@ class EmittedCost(CollectiveCost, Protocol):
         """The cost of a step as it is emitted: its collective and its local copies."""
         ...
 
-    def reduces_whole(self, step: Step) -> bool:
-        """Whether the device does a reduce_scatter as an all_reduce."""
+    def sums_and_slices(self, step: Step, element_bytes: float) -> bool:
+        """Whether a reduce_scatter is better emitted as an all_reduce and a slice."""
         ...
 
 
@@ -90,7 +92,7 @@ def _cheaper_of(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[fl
     """(cost, step): the step as it is or in the cheapest of its other ways; as it is, where that costs the same. A
     reduce_scatter may be whole."""
     price = cost.emitted_cost(step, element_bytes)
-    if step.kind == "reduce_scatter" and step.target.devices is None and cost.reduces_whole(step):
+    if step.kind == "reduce_scatter" and step.target.devices is None and cost.sums_and_slices(step, element_bytes):
         return price, replace(step, slices=True)
     for other in other_ways(step):
         cheaper = cost.emitted_cost(other, element_bytes)
