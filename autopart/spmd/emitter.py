@@ -100,17 +100,18 @@ class Emitter:
         return self._sliced(step, value, starts)
 
     def _slice_of_sum(self, step: Step, value: ir.Value) -> ir.Value:
-        """The tile of what an all_reduce left, from where a table says.
+        """The tile of what an all_reduce left, by its number in a table.
 
         XLA:TPU makes a reduce_scatter of the two only if the table is read by the partition number as it is: not by one
-        that was converted, and not of starts that are computed.
+        that was converted, and not of numbers that are computed. Tables of numbers are equal for tiles of any size.
         """
         starts, scalar = [_i32(0)] * len(step.target.shape), _i32(0).type
         offsets = step.target.base_offsets() - step.view.base_offsets()
         for dim, _ in step.sliced:
-            table = stablehlo.constant(_dense(np.ascontiguousarray(offsets[:, dim], np.int32)))
-            start = stablehlo.dynamic_slice(table, [stablehlo.partition_id()], ir.DenseI64ArrayAttr.get([1]))
-            starts[dim] = stablehlo.reshape(scalar, start)
+            tile = step.target.local_shape[dim]
+            table = stablehlo.constant(_dense(np.ascontiguousarray(offsets[:, dim] // tile, np.int32)))
+            number = stablehlo.dynamic_slice(table, [stablehlo.partition_id()], ir.DenseI64ArrayAttr.get([1]))
+            starts[dim] = stablehlo.multiply(stablehlo.reshape(scalar, number), _i32(tile))
         return self._sliced(step, value, starts)
 
     def _sliced(self, step: Step, value: ir.Value, starts: list[ir.Value]) -> ir.Value:

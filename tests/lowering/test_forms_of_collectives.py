@@ -116,7 +116,8 @@ def test_the_start_of_a_sums_slice_is_read_in_a_table_by_the_partition_number_as
     x, w = np.ones((64, 64), "f4"), np.ones((64, 32), "f4")
     stable = ap.jit(lambda x, w: x @ w, ap.Mesh(AXES, device="tpu_v5e"), tactics).lower(x, w).as_text("stablehlo")
     [start] = re.findall(r"dynamic_slice %\w+, %\w+, (%\w+), sizes = \[64, ", stable)
-    [table] = re.findall(rf"{start} = stablehlo.reshape (%\w+)", stable)
+    [number] = re.findall(rf"{start} = stablehlo.multiply (%\w+), %\w+", stable)
+    [table] = re.findall(rf"{number} = stablehlo.reshape (%\w+)", stable)
     [read] = re.findall(rf"{table} = stablehlo.dynamic_slice %\w+, (%\w+), sizes = \[1\]", stable)
     assert re.search(rf"{read} = stablehlo.partition_id : tensor<ui32>", stable)
 
