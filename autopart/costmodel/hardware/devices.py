@@ -147,7 +147,8 @@ class Device:
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
-    reduces_whole      its compiler copies before it makes an all_reduce of a reduce_scatter into parts of layout tiles
+    reduces_whole      its compiler copies before it makes an all_reduce of a reduce_scatter into parts of layout tiles,
+                       and makes one of a reduce_scatter over all devices
     scatters_apart     its compiler runs each reduce_scatter by itself, and combines all_reduces of which slices are
                        read into one that it scatters
     selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
