@@ -83,7 +83,7 @@ class Emitter:
             return self._all_slice(step, value)
         self.exchanges += 1
         if step.slices:
-            return self._all_slice(step, self._reduced(step, value))
+            return self._slice_of_sum(step, self._reduced(step, value))
         return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value, spelling)
 
     # ---- kinds
@@ -97,6 +97,24 @@ class Emitter:
                 terms.append(stablehlo.multiply(self._coordinate(axis), _i32(tile)))
                 tile *= axis.size
             starts[dim] = functools.reduce(stablehlo.add, terms)
+        return self._sliced(step, value, starts)
+
+    def _slice_of_sum(self, step: Step, value: ir.Value) -> ir.Value:
+        """The tile of what an all_reduce left, by its number in a table.
+
+        XLA:TPU makes a reduce_scatter of the two only if the table is read by the partition number as it is: not by one
+        that was converted, and not of numbers that are computed. Tables of numbers are equal for tiles of any size.
+        """
+        starts, scalar = [_i32(0)] * len(step.target.shape), _i32(0).type
+        offsets = step.target.base_offsets() - step.view.base_offsets()
+        for dim, _ in step.sliced:
+            tile = step.target.local_shape[dim]
+            table = stablehlo.constant(_dense(np.ascontiguousarray(offsets[:, dim] // tile, np.int32)))
+            number = stablehlo.dynamic_slice(table, [stablehlo.partition_id()], ir.DenseI64ArrayAttr.get([1]))
+            starts[dim] = stablehlo.multiply(stablehlo.reshape(scalar, number), _i32(tile))
+        return self._sliced(step, value, starts)
+
+    def _sliced(self, step: Step, value: ir.Value, starts: list[ir.Value]) -> ir.Value:
         local = stablehlo.dynamic_slice(value, starts, ir.DenseI64ArrayAttr.get(list(step.target.local_shape)))
         self.slices.append(local.owner.operation)
         return local
@@ -118,8 +136,8 @@ class Emitter:
         return _reduced_parts(value, step.code) if step.gathers else value
 
     def _reduced(self, step: Step, value: ir.Value) -> ir.Value:
-        """The reduction of a reduce_scatter, whole."""
-        attributes = self._grouped(step.target, step.axes)
+        """The reduction of a reduce_scatter, whole; devices of a group stand in the order of their tiles."""
+        attributes = self._grouped(step.target, emission(step).order)
         return _collective("all_reduce", value, step.source.local_shape, attributes, step.code)
 
     def _all_permute(self, step: Step, value: ir.Value) -> ir.Value:

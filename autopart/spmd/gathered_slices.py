@@ -83,7 +83,7 @@ def _is_gathered_apart(given: Given, value: int, axis: int) -> bool:
     for i in range(graph.user_ptr[value], graph.user_ptr[value + 1]):
         use = graph.user[i]
         reader, stretches = graph.use_op[use], False
-        if graph.is_argument[reader] or _reads_tile(given, use, axis):
+        if graph.is_argument[reader] or reads_tile(given, use, axis):
             return False
         for other in range(state.mapping.shape[1]):
             stretches |= _is_exchanged_slice(given, use, other)
@@ -102,7 +102,7 @@ def _has_one_operand_of_its_shape(given: Given, op: int, value: int) -> bool:
 
 
 @kernel
-def _reads_tile(given: Given, use: int, axis: int) -> bool:
+def reads_tile(given: Given, use: int, axis: int) -> bool:
     """True if the use does not read all of the value on the axis."""
     graph, maps, state = given.nests.graph, given.nests.maps, given.nests.state
     op = graph.use_op[use]

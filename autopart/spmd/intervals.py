@@ -115,6 +115,7 @@ _ARITHMETIC: dict[str, Callable[..., Interval | None]] = {
     "stablehlo.maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "stablehlo.minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     "stablehlo.select": _selected,
+    "stablehlo.dynamic_slice": lambda array, *_: array,
 }
 
 _COMPARE = "stablehlo.compare"

@@ -1,7 +1,7 @@
 """All layouts of a partitioning, in one kernel: what is pending where, what values and uses are tiled on, what is read.
 
-undecided_ops.py, gathered_slices.py, divided_tables.py, divided_scatters.py  ->  pending.py  ->  layouts.py
-    ->  which uses need more than is stored, read_stretches.py
+undecided_ops.py, gathered_slices.py, reversed_weights.py, divided_tables.py, divided_scatters.py
+    ->  pending.py  ->  layouts.py  ->  which uses need more than is stored, read_stretches.py
 """
 
 # pyright: reportArgumentType=false
@@ -20,6 +20,7 @@ from autopart.spmd.gathered_slices import gather_sliced
 from autopart.spmd.layouts import layouts
 from autopart.spmd.pending import Given, Ways, pass_reductions
 from autopart.spmd.read_stretches import read_stretches
+from autopart.spmd.reversed_weights import gather_reversed
 from autopart.spmd.undecided_ops import divide_undecided
 
 
@@ -65,6 +66,7 @@ def _lay_out(given: Given, ways: Ways, has_stretches: bool, gathers_apart: bool,
     divide_undecided(nests, given.is_output)
     if has_stretches:
         gather_sliced(given)
+    gather_reversed(given)
     if gathers_apart:
         divide_tables(given)
     divide_scatters(given)

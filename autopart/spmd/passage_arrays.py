@@ -36,6 +36,7 @@ class PassageArrays(NamedTuple):
                          joins it behind
     divided[spec]        a kernel whose work must stay divided: what slices it on an axis passes no sum on that axis
     free[spec]           it does no work of its own: to do all of it on each device costs nothing
+    reverses[spec]       it turns dims around, which costs nothing where windows[spec] is True for what reads it
     is_carry[op]         True for what a loop carries; carries: these ops
     leaves[spec]         a value leaves a loop or a branch through it
     from_scalars[op]     True if it reads no array
@@ -53,6 +54,8 @@ class PassageArrays(NamedTuple):
     grows: np.ndarray
     divided: np.ndarray
     free: np.ndarray
+    reverses: np.ndarray
+    windows: np.ndarray
     is_carry: np.ndarray
     carries: np.ndarray
     leaves: np.ndarray
@@ -95,6 +98,8 @@ def passage_arrays(program: Program) -> PassageArrays:
         grows=np.array([_grows(spec) for spec in program.specs], np.bool_),
         divided=np.array([isinstance(t, (Matmul, Convolution, Opaque)) for t in traits], np.bool_),
         free=np.array([not isinstance(t, Elementwise) or t.weight == 0 for t in traits], np.bool_),
+        reverses=np.array([isinstance(t, Elementwise) and t.reverses for t in traits], np.bool_),
+        windows=np.array([isinstance(t, Convolution) for t in traits], np.bool_),
         is_carry=carries,
         carries=np.flatnonzero(carries).astype(np.int32),
         leaves=np.array([spec.kind in ("carry", "join") for spec in program.specs], np.bool_),

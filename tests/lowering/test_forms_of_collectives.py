@@ -88,9 +88,15 @@ def test_the_program_computes_the_same_in_whatever_form(shape):
 
 @pytest.mark.parametrize(
     ("device", "columns", "kind"),
-    [("tpu_v3", 32, "reduce_scatter"), ("tpu_v3", 20, "all_reduce"), ("tpu_v5e", 20, "reduce_scatter")],
+    [
+        ("tpu_v3", 32, "reduce_scatter"),
+        ("tpu_v3", 20, "all_reduce"),
+        ("tpu_v5e", 20, "all_reduce"),
+        ("tpu_v5e", 16384, "reduce_scatter"),
+        ("tpu_v5p", 20, "reduce_scatter"),
+    ],
 )
-def test_on_v3_a_reduction_into_parts_of_layout_tiles_is_done_whole_and_sliced(device, columns, kind):
+def test_reductions_into_parts_of_layout_tiles_on_v3_and_small_ones_on_v5e_are_sums_and_slices(device, columns, kind):
     r = np.random.default_rng(0)
     x, w = (r.normal(size=shape).astype("f4") for shape in ((64, 64), (64, columns)))
     tactics = [ap.ManualPartition(tiles, axis="batch") for tiles in ({"x": 1, "w": 0}, {"outputs": 1})]
@@ -101,7 +107,19 @@ def test_on_v3_a_reduction_into_parts_of_layout_tiles_is_done_whole_and_sliced(d
     assert [stable.count(f'"stablehlo.{k}"') for k in ("reduce_scatter", "all_reduce")] == [
         kind == "reduce_scatter", kind == "all_reduce",
     ]  # fmt: skip
-    np.testing.assert_allclose(step(x, w), x @ w, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(step(x, w), x @ w, rtol=1e-3, atol=1e-4)
+
+
+def test_the_start_of_a_sums_slice_is_read_in_a_table_by_the_partition_number_as_it_is():
+    """The TPU compiler makes a reduce_scatter of an all_reduce and a slice only if so."""
+    tactics = [ap.ManualPartition(tiles, axis="batch") for tiles in ({"x": 1, "w": 0}, {"outputs": 1})]
+    x, w = np.ones((64, 64), "f4"), np.ones((64, 32), "f4")
+    stable = ap.jit(lambda x, w: x @ w, ap.Mesh(AXES, device="tpu_v5e"), tactics).lower(x, w).as_text("stablehlo")
+    [start] = re.findall(r"dynamic_slice %\w+, %\w+, (%\w+), sizes = \[64, ", stable)
+    [number] = re.findall(rf"{start} = stablehlo.multiply (%\w+), %\w+", stable)
+    [table] = re.findall(rf"{number} = stablehlo.reshape (%\w+)", stable)
+    [read] = re.findall(rf"{table} = stablehlo.dynamic_slice %\w+, (%\w+), sizes = \[1\]", stable)
+    assert re.search(rf"{read} = stablehlo.partition_id : tensor<ui32>", stable)
 
 
 def test_copies_are_compute_of_the_estimate_and_not_link_seconds():

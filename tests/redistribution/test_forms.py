@@ -239,3 +239,15 @@ def test_where_elements_keep_their_order_only_tiles_are_copied():
     (step,) = planned("[1{x}4, 128{y}256]", "[4, 256]", PAIR).steps
     assert [len(part) for part in local_copies(step, strided=True, tiled=True)] == [0, 1]
     assert local_copies(step, strided=True, tiled=False) == ((), ())
+
+
+def test_on_v3_a_reduction_over_all_devices_is_scattered_axis_by_axis():
+    mesh = {"x": 16, "y": 2}
+    price = RedistributionSeconds(Mesh(mesh, device="tpu_v3"))
+    (step,) = planned("[3072, 768] sum{x} sum{y}", "[96{y,x}3072, 768]", mesh).steps
+    cost, chosen = cheapest_form(step, 4, price)
+    assert [s.text() for s in chosen] == ['reduce_scatter [{"x"}, {}]', 'reduce_scatter [{"y"}, {}]']
+    assert cost < 0.8 * price.emitted_cost(step, 4)
+    verify(in_form(step, chosen))
+    others = RedistributionSeconds(Mesh(mesh, device="tpu_v5e"))
+    assert len(cheapest_form(step, 4, others)[1]) == 1

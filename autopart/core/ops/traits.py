@@ -102,6 +102,7 @@ class Elementwise(Traits):
     spreads  True for an op that makes a row along the minor dim of each number
     joins    lays what it reads beside other elements, in one array
     sums     adds up the two arrays that it reads
+    reverses turns dims around, which a convolution that reads it does by its window
     """
 
     weight: float = 1.0
@@ -109,6 +110,7 @@ class Elementwise(Traits):
     spreads: Callable[[OpSpec], bool] | None = None
     joins: bool = False
     sums: bool = False
+    reverses: bool = False
 
 
 @dataclass(frozen=True)

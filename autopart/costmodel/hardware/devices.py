@@ -98,6 +98,7 @@ _FIELDS = {
     "hides_latency": FLAG,
     "strided_collectives": FLAG,
     "reduces_whole": FLAG,
+    "scatters_apart": FLAG,
     "selects_updates": FLAG,
     "columns_together": FLAG,
     "cut_images": whole(0),
@@ -146,7 +147,10 @@ class Device:
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
-    reduces_whole      its compiler copies before it makes an all_reduce of a reduce_scatter into parts of layout tiles
+    reduces_whole      its compiler copies before it makes an all_reduce of a reduce_scatter into parts of layout tiles,
+                       and makes one of a reduce_scatter over all devices
+    scatters_apart     its compiler runs each reduce_scatter by itself, and combines all_reduces of which slices are
+                       read into one that it scatters
     selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
                        sum of products of one row with a matrix: both fuse; what is looked up it writes first, and
                        a softmax in f32 of scores in bf16 goes on in their kernel (`simulator/softmax_rows.py`)
@@ -190,6 +194,7 @@ class Device:
     hides_latency: bool = True
     strided_collectives: bool = False
     reduces_whole: bool = False
+    scatters_apart: bool = False
     selects_updates: bool = False
     columns_together: bool = True
     window_share: float = 1.0

@@ -32,6 +32,7 @@ from autopart.costmodel.simulator.redistribution_seconds import (
     gather_granules,
     group_segments,
     scatter_granules,
+    scatters_to_all,
     shards_of,
 )
 from autopart.costmodel.simulator.sizes import padded_elements
@@ -143,7 +144,8 @@ class _Rows:
             self.held.append((int(held.in_order), len(self.dims)))
         ways = (whole // step.source.local_elements, whole // step.target.local_elements)
         ends = (sum(map(len, self.segments)), len(self.shards), len(self.held))
-        self.steps.append((place, form, part, COLLECTIVE_KINDS.index(step.moved_by), mask, *ways, *ends))
+        kind = ALL_REDUCE if scatters_to_all(step, device) else COLLECTIVE_KINDS.index(step.moved_by)
+        self.steps.append((place, form, part, kind, mask, *ways, *ends))
 
     def _part(self, size: int) -> tuple[int, int]:
         """(dim, times) of a number in a local shape."""
@@ -163,7 +165,7 @@ def plan_terms(class_: ShapeClass, source: DistributedType, target: DistributedT
     for place, step in enumerate(planned):
         if step.kind == "all_slice":
             continue
-        for each in forms(step):
+        for each in forms(step, scatters_to_all(step, links.device)):
             for one in each:
                 for way in (one, *other_ways(one)):
                     rows.add(way, place, form, part)

@@ -14,7 +14,7 @@ from functools import cached_property
 from autopart.core.op import SUM
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.hardware.links import Links
-from autopart.costmodel.simulator.redistribution_seconds import RedistributionSeconds, is_aligned
+from autopart.costmodel.simulator.redistribution_seconds import RedistributionSeconds, is_whole
 from autopart.costmodel.simulator.sizes import held_elements
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.redistribution.emission import Shape, emission
@@ -181,7 +181,7 @@ def _combination(plan: Plan, links: Links) -> int:
     (step,) = plan.steps
     if step.kind not in ("all_reduce", "reduce_scatter", "all_gather") or step.gathers:
         return 0
-    whole = step.kind == "all_reduce" or not is_aligned(step, links.device)
+    whole = step.kind == "all_reduce" or is_whole(step, links.device)
     if step.kind == "all_gather" and not whole:
         return 0
     mask = sum(1 << links.mesh.index(axis) for axis in step.mesh_axes)

@@ -29,6 +29,10 @@ from autopart.spmd.redistribution import Step
 from autopart.spmd.redistribution.local_copies import Held, local_copies
 from autopart.spmd.redistribution.stretch_step import StretchStep
 
+LEAST_LATENCY_SHARE = 1 / 20
+"""Of a reduce_scatter's seconds: with less, it gains little from being combined, and others wait for it. Arrays of 4 MB
+and more of a GPT, combined too, took 12 % more memory on v5e."""
+
 
 class StepSeconds(NamedTuple):
     """Seconds of one step as it is emitted.
@@ -74,10 +78,19 @@ class RedistributionSeconds:
         """Seconds of a step as it is emitted: by these its form is chosen."""
         return self.step_seconds(step, element_bytes).total_s
 
-    def reduces_whole(self, step: Step) -> bool:
-        """True for a reduce_scatter into shards that do not fill layout tiles, if the device copies first."""
+    def sums_and_slices(self, step: Step, element_bytes: float) -> bool:
+        """True for a reduce_scatter into shards that do not fill layout tiles, if the device copies first, and for one
+        that would save much of its seconds in one collective with others, if the device does not combine it so."""
         device = mesh_links(self.mesh).device
-        return device.reduces_whole and not is_aligned(step, device)
+        if step.stacked:
+            return False
+        took = self.step_seconds(step, element_bytes)
+        is_small = took.latency_s >= LEAST_LATENCY_SHARE * took.link_s
+        return (device.reduces_whole and not is_aligned(step, device)) or (device.scatters_apart and is_small)
+
+    def scatters_to_all(self, step: Step) -> bool:
+        """True for a reduce_scatter over all devices, if the device does that as an all_reduce."""
+        return scatters_to_all(step, mesh_links(self.mesh).device)
 
     def step_seconds(self, step: Step, element_bytes: float) -> StepSeconds:
         """Seconds of a step's collective and of its local copies."""
@@ -87,7 +100,7 @@ class RedistributionSeconds:
         link_s = latency_s = 0.0
         if step.kind != "all_slice":
             before, after = step.source.local_elements, step.target.local_elements
-            kind, sent = (step.moved_by, before) if is_aligned(step, device) else ("all_reduce", max(before, after))
+            kind, sent = ("all_reduce", max(before, after)) if is_whole(step, device) else (step.moved_by, before)
             link_s = self.step_cost(kind, sent, after, element_bytes, step.spanned)
             latency_s = min(link_s, self.step_cost(kind, 1, 1, 1, step.spanned))
         before, after = local_copies(step, strided=device.strided_collectives, tiled=device.layout_tile[1] > 1)
@@ -130,6 +143,20 @@ def is_aligned(step: Step, device: Device) -> bool:
     granules = gather_granules if step.kind == "all_gather" else scatter_granules
     sizes = granules(step.source.shape, device.layout_tile)
     return all(size % sizes[d] == 0 for d, size in shards_of(step).items())
+
+
+def is_whole(step: Step, device: Device) -> bool:
+    """Whether XLA gathers or scatters by an all_reduce of the whole."""
+    return not is_aligned(step, device) or scatters_to_all(step, device)
+
+
+def scatters_to_all(step: Step, device: Device) -> bool:
+    """True for a reduce_scatter over all devices, of which the compiler for v3 makes an all_reduce.
+
+    So libtpu 0.0.51 does of f32[3072,768] on 16 chips, over one group of 32 cores, not over two of 16 or four of 8.
+    """
+    spanned = math.prod(size for _, size in step.spanned)
+    return device.reduces_whole and step.kind == "reduce_scatter" and spanned == step.target.device_count
 
 
 def gather_granules(shape: tuple[int, ...], layout_tile: tuple[int, int]) -> tuple[float, ...]:

@@ -10,8 +10,12 @@ A gather and a reduce_scatter over several dims may be taken apart by dim, in an
 one dim to another may be stacked: what it leaves then stands in order if it joins the major dim. Figure 11 knows only
 what moves between devices; a cost that knows the copies too has `emitted_cost`, and forms are chosen by that.
 
-Some reduce_scatters are an all_reduce on the device, whatever the program says (`reduces_whole`). Those are emitted as
-an all_reduce and a slice: of a reduce_scatter the compiler first copies the whole array, to make its dim the major one.
+A reduce_scatter over all devices is an all_reduce on v3 (`scatters_to_all`), and two are not, one axis after the other.
+
+Some reduce_scatters are emitted as an all_reduce and a slice (`sums_and_slices`). On one device that is what they are,
+whatever the program says, and of a reduce_scatter the compiler first copies the whole array, to make its dim the major
+one. On another the compiler makes a reduce_scatter of the two, and one of many, where reduce_scatters stay apart: small
+ones share a latency.
 
 An all_reduce goes through a group of devices twice. Of few bytes, where all that counts is the latency, it is quicker
 to gather the parts and to reduce them on each device (`other_ways`): the extremes and positions of an argmax over a
@@ -50,8 +54,12 @@ class EmittedCost(CollectiveCost, Protocol):
         """The cost of a step as it is emitted: its collective and its local copies."""
         ...
 
-    def reduces_whole(self, step: Step) -> bool:
-        """Whether the device does a reduce_scatter as an all_reduce."""
+    def scatters_to_all(self, step: Step) -> bool:
+        """Whether the device makes an all_reduce of the step since it is over all devices."""
+        ...
+
+    def sums_and_slices(self, step: Step, element_bytes: float) -> bool:
+        """Whether a reduce_scatter is better emitted as an all_reduce and a slice."""
         ...
 
 
@@ -64,7 +72,7 @@ def counts_copies(cost: object) -> TypeGuard[EmittedCost]:
 def cheapest_form(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[float, tuple[Step, ...]]:
     """(cost, steps) of the cheapest form; of equal costs, that of fewest collectives, then the first of `forms`."""
     best: tuple[float, tuple[Step, ...]] | None = None
-    for form in forms(step):
+    for form in forms(step, cost.scatters_to_all(step)):
         priced = [_cheaper_of(one, element_bytes, cost) for one in form]
         total = sum(price for price, _ in priced)
         if best is None or (total, len(form)) < (best[0], len(best[1])):
@@ -73,9 +81,14 @@ def cheapest_form(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[
     return best
 
 
-def forms(step: Step) -> Iterator[tuple[Step, ...]]:
-    """Sequences of steps that do what `step` does, each on some of its dims; the step itself first."""
+def forms(step: Step, scatters_to_all: bool = False) -> Iterator[tuple[Step, ...]]:
+    """Sequences of steps that do what `step` does, each on some of its dims; the step itself first.
+
+    One that is an all_reduce since it `scatters_to_all` is taken apart by axis too.
+    """
     yield (step,)
+    if scatters_to_all and step.view.devices is None:
+        yield _axis_by_axis(step)
     changed = step.gathered if step.kind == "all_gather" else step.sliced
     if step.kind not in ("all_gather", "reduce_scatter") or len(changed) < 2 or step.view.devices is not None:
         return
@@ -90,7 +103,7 @@ def _cheaper_of(step: Step, element_bytes: float, cost: EmittedCost) -> tuple[fl
     """(cost, step): the step as it is or in the cheapest of its other ways; as it is, where that costs the same. A
     reduce_scatter may be whole."""
     price = cost.emitted_cost(step, element_bytes)
-    if step.kind == "reduce_scatter" and step.target.devices is None and cost.reduces_whole(step):
+    if step.kind == "reduce_scatter" and step.target.devices is None and cost.sums_and_slices(step, element_bytes):
         return price, replace(step, slices=True)
     for other in other_ways(step):
         cheaper = cost.emitted_cost(other, element_bytes)
@@ -131,6 +144,11 @@ def _taken_apart(step: Step, sequence: tuple[Part, ...]) -> tuple[Step, ...]:
         steps.append(Step(step.kind, here, after, view, gathered, sliced, axes, step.code, len(part) > 1))
         here = view = after
     return tuple(steps)
+
+
+def _axis_by_axis(step: Step) -> tuple[Step, ...]:
+    """Over one axis after the other, the major one of a dim first: none of them is over all devices."""
+    return _taken_apart(step, tuple(((dim, (axis,)),) for dim, axes in step.sliced for axis in reversed(axes)))
 
 
 def _after(step: Step, view: DistributedType, part: Part) -> DistributedType:

@@ -32,7 +32,7 @@ class Step:
     code       the reduction, for reduce_scatter and all_reduce; else 0
     stacked    the collective works along a new leading dim, between local regroupings (`emission.py`); a step that
                changes several dims always is
-    slices     the reduction is done whole, and the tile is sliced: for reduce_scatter (`forms.py`)
+    slices     it is emitted as an all_reduce and a slice: for reduce_scatter (`forms.py`)
     gathers    the parts are gathered along a new last dim, and each device reduces them: for all_reduce (`forms.py`)
     """
 

@@ -19,7 +19,7 @@ from autopart.core.stretch import Stretch
 
 @rule(
     "reverse",
-    traits=Elementwise(0, shown=("dimensions",), passes=moved()),
+    traits=Elementwise(0, shown=("dimensions",), passes=moved(), reverses=True),
     examples=(
         op("reverse", "4x6xf32 -> 4x6xf32", "dimensions = array<i64: 1>"),
         op("reverse", "4x2x8xi32 -> 4x2x8xi32", "dimensions = array<i64: 0, 2>"),
