@@ -51,7 +51,7 @@ OTHER_KINDS = {
     "flow": (False, V3),
     "tab_transformer": (False, V5E),
     "state_space": (True, V5E),
-    "ppo": (False, V5E),
+    "ppo": (True, V5E),
 }
 """The same for models of other kinds. The last four were first looked at when all rules stood but one:
 slices of what is stacked, to which the state-space model led."""

@@ -289,6 +289,15 @@ def test_what_is_cut_or_joined_is_written_on_tpus(case):
     assert "broadcast_in_dim" not in kinds
 
 
+@pytest.mark.parametrize(("steps", "row", "written"), [(128, 64, True), (10, 64, False), (128, 256, False)])
+def test_short_rows_are_written_where_time_lies_along_the_lanes(steps, row, written):
+    def function(last, rewards):
+        return jax.lax.scan(lambda last, reward: (0.9 * last + reward, None), last, rewards)[0]
+
+    kinds = roots(simulated(function, f32(row), f32(steps, row), device="tpu_v5e"))
+    assert ("dynamic_slice" in kinds) == written
+
+
 def test_gpus_compute_what_is_cut_or_joined_inside_its_readers():
     for function, _ in CUT.values():
         assert "exponential" not in roots(simulated(function, f32(N, N), device="h100"))

@@ -124,3 +124,25 @@ def test_in_a_loop_what_is_kept_for_later_is_written_by_the_kernel_that_makes_it
     for run_, joins in ((found, True), (apart, False)):
         for update_ in nodes_of(run_, "dynamic_update_slice"):
             assert (run_.leader[update_] != update_) == joins
+
+
+@pytest.mark.parametrize("corrected_by", ["a count", "its own gradient"])
+def test_in_a_loop_a_correction_that_stands_behind_the_gradient_does_not_keep_its_update_apart(corrected_by):
+    """As Adam's bias correction does, which is made of the count that the loop carries."""
+    layers = JOIN_WINDOW_OPS
+
+    def turn(_, carry):
+        w, m, count, x, y = carry
+        g = x @ w
+        m = 0.9 * m + g
+        for _ in range(layers):
+            y = jnp.sort(y)
+        scale = 1.0 - 0.9 ** (count + 1.0 if corrected_by == "a count" else jnp.sort(g[0])[:1])
+        return w - m / scale, m, count + 1.0, x, y
+
+    found = simulated(
+        lambda *carry: jax.lax.fori_loop(0, 3, turn, carry),
+        *(f32(N, N), f32(N, N), f32(1), f32(N, N), f32(8, 128)), device="tpu_v5e",
+    )  # fmt: skip
+    (matmul,), subtract = nodes_of(found, "dot_general"), nodes_of(found, "subtract")[-1]
+    assert (found.leader[subtract] == matmul) == (corrected_by == "a count")

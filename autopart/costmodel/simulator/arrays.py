@@ -28,6 +28,7 @@ from autopart.costmodel.simulator.image_uses import image_uses
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
+from autopart.costmodel.simulator.short_rows import short_rows
 from autopart.costmodel.simulator.sizes import size_ids
 from autopart.costmodel.simulator.softmax_rows import softmax_rows
 
@@ -63,7 +64,7 @@ class ProgramArrays(NamedTuple):
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
              exponential (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up
              (wider than what it is computed from, element by element, and written for a look-up alone), is_cut
-             (written for slices and joints: `cut_arrays.py`)
+             (written for slices and joints: `cut_arrays.py`), short_row (`short_rows.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`)
@@ -199,6 +200,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_image=rounded,
             is_cut=cut_arrays(program) & ~np.isin(program.value_op, spread) & chip.selects_updates,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
+            short_row=short_rows(program, chip.layout_tile[1]) * chip.selects_updates,
         ),
         uses=records(
             operands=program.operands,

@@ -89,7 +89,8 @@ def fuse(
     duplicate    whether an expensive elementwise op is computed again for each consumer
     """
     for value in range(fused.away.shape[0]):
-        fused.able[value], fused.meets[value] = able[value], value
+        is_written = local.values.native_elements[value] < program.values.short_row[value]
+        fused.able[value], fused.meets[value] = able[value] and not is_written, value
         fused.splits[value] = fused.away[value] = False
     _not_moved(program, local, def_values, fused.able)
     _splits(program, fused.able, fused.splits, fused.meets)

@@ -3,6 +3,10 @@
 Nodes run in program order, except what can run early and frees at least the memory it takes: an optimizer's update of a
 parameter runs as soon as the gradient is there, and the gradient is gone. What reads through an optimization barrier
 runs no earlier than the barrier stands: what is computed again there is not computed while the first copy is there.
+
+Small results are no reason to wait: the compiler schedules them wherever what they are computed from is there. A bias
+correction that stands behind all gradients, and in a loop is made of a count that the loop carries, keeps no update
+from its gradient. So a small result has a slot at which it is made and an earlier one at which it could be.
 """
 
 # pyright: reportArgumentType=false
@@ -105,33 +109,46 @@ def run_early(
     buffers: Buffers,
     fence: np.ndarray,
     slot: np.ndarray,
+    possible: np.ndarray,
 ) -> None:
     """Fills in the slots at which nodes run, where `planned` ones can be earlier; `buffers` are for those.
 
-    Changes `buffers.made` with them. `fence` is scratch: see `_fences`.
+    Changes `buffers.made` with them. possible[buffer] becomes the slot from which on it could have been made.
+    `fence` is scratch: see `_fences`.
     """
     values, made = program.values.shape[0], buffers.made
     _fences(program, fence)
+    for buffer in range(made.shape[0]):
+        possible[buffer] = made[buffer]
     for k in range(graph.nodes.shape[0]):
         op, slot[k] = graph.nodes.subject[k], planned[k]
+        could = planned[k]
         if graph.nodes.kind[k] == KERNEL and (
             program.ops.op_class[op] == ELEMENTWISE or program.ops.op_class[op] == REDUCE
         ):
-            ready, frees, takes, moved_after = fence[op], 0.0, 0.0, False
+            there, ready, frees, takes, moved_after = fence[op], fence[op], 0.0, 0.0, False
+            touched = graph.nodes.written[k]
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 buffer = graph.reads.read_buffer[i]
-                ready = max(ready, made[buffer])
+                there, ready = max(there, made[buffer]), max(ready, possible[buffer])
+                touched += graph.reads.read_bytes[i]
                 if buffers.last[buffer] == planned[k]:
                     frees += buffers.bytes[buffer]
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 takes += buffers.bytes[graph.write_buffer[i]]
                 moved_after = moved_after or graph.write_buffer[i] >= values
-            sooner = early(ready)
-            inside = graph.nodes.scope[k] == 0 or ready >= before(program.scopes.scope_start[graph.nodes.scope[k]])
-            if inside and not moved_after and sooner < slot[k] and (frees >= takes or takes < SMALL_BYTES):
-                slot[k] = sooner
+            begins, is_small = before(program.scopes.scope_start[graph.nodes.scope[k]]), touched < SMALL_BYTES
+            if not moved_after:
+                could = min(could, early(max(ready, begins)))
+            if not moved_after and (frees >= takes or takes < SMALL_BYTES):
+                if not is_small:
+                    slot[k] = could
+                elif there >= begins:
+                    slot[k] = min(slot[k], early(there))
+            if not is_small:
+                could = slot[k]
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-            made[graph.write_buffer[i]] = slot[k]
+            made[graph.write_buffer[i]], possible[graph.write_buffer[i]] = slot[k], could
 
 
 @kernel

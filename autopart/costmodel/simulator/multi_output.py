@@ -5,9 +5,9 @@
     %v' = add %v (%g * %g)
 
 An elementwise op or a reduction joins the kernel that makes what it reads in step, or one that reads the same array in
-step, if everything else it reads is there when that kernel runs. Exponentials of scores need the largest of each row,
-which the scores' kernel knows too (`softmax_rows.py`). In a loop an update joins the kernel that makes what it writes:
-what a turn leaves for the backward pass, and reads itself, is written by one kernel.
+step, if everything else it reads could be there when that kernel runs. Exponentials of scores need the largest of each
+row, which the scores' kernel knows too (`softmax_rows.py`). In a loop an update joins the kernel that makes what it
+writes: what a turn leaves for the backward pass, and reads itself, is written by one kernel.
 """
 
 # pyright: reportArgumentType=false
@@ -38,6 +38,7 @@ def join_kernels(
     order: np.ndarray,
     slot: np.ndarray,
     made: np.ndarray,
+    possible: np.ndarray,
     with_matmul: bool,
     leader: np.ndarray,
     joined: np.ndarray,
@@ -48,6 +49,7 @@ def join_kernels(
 
     order        nodes by slot
     slot, made   when nodes run and buffers are made, before and after
+    possible     when buffers could have been made (`liveness.run_early`), before and after
     with_matmul  whether ops join a matmul or convolution (TPU; not cuBLAS)
 
     Scratch: joined[k], how many nodes run in node k; maker[buffer], the node whose kernel makes it, if others may join
@@ -74,7 +76,7 @@ def join_kernels(
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
                     if slots_between(program.place, slot[other], slot[k]) <= before(JOIN_WINDOW_OPS) and _ready(
-                        graph, made, maker, slot[other], k, other, whole_rows, writes
+                        graph, made, possible, maker, k, other, slot[other], whole_rows, writes
                     ):
                         leader[k] = other
                         break
@@ -85,7 +87,7 @@ def join_kernels(
             joined[head] += 1
             slot[k] = slot[head]
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-                made[graph.write_buffer[i]] = slot[k]
+                made[graph.write_buffer[i]] = possible[graph.write_buffer[i]] = slot[k]
         matrix = kind in (MATMUL, CONV)
         if kind == ELEMENTWISE or (matrix and with_matmul):
             for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
@@ -99,15 +101,28 @@ def join_kernels(
 
 @kernel
 def _ready(
-    graph: KernelGraph, made: np.ndarray, maker: np.ndarray, at: int, k: int, other: int, whole_rows: bool, writes: bool
+    graph: KernelGraph,
+    made: np.ndarray,
+    possible: np.ndarray,
+    maker: np.ndarray,
+    k: int,
+    other: int,
+    at: int,
+    whole_rows: bool,
+    writes: bool,
 ) -> bool:
-    """True if node k can run with node `other`: it reads that node's results in step, the rest is there already, or, if
-    kernels have whole rows for k, reduced in that node."""
+    """True if node k can run with node `other` at its slot: it reads that node's results in step, the rest is there
+    already, or could be since it could be made sooner than these, or, if kernels have whole rows for k, is reduced in
+    that node."""
+    sooner = possible[graph.write_buffer[graph.write_ptr[other]]]
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         buffer = graph.reads.read_buffer[i]
         if maker[buffer] == other:
             if not (writes or graph.reads.read_how[i] & STREAMED):
                 return False
-        elif made[buffer] > at or (made[buffer] == at and not whole_rows):
+        elif made[buffer] > at:
+            if possible[buffer] >= sooner:
+                return False
+        elif made[buffer] == at and not whole_rows:
             return False
     return True
