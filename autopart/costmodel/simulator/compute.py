@@ -254,9 +254,7 @@ def _count_bytes(
             if graph.reads.read_how[i] & OVERWRITTEN and cache.last[buffer] <= slot[k]:
                 in_place, maker = True, cache.written_by[buffer]
                 if maker >= 0 and now - cache.touched_at[buffer] + whole > on_chip_bytes:
-                    nodes.hbm[maker] += whole
-                    nodes.largest[maker] = max(nodes.largest[maker], whole)
-                    cache.written_by[buffer] = -1
+                    _leaves_chip(graph, nodes, cache, buffer, whole)
                 continue
             if cache.seen[buffer] == head:
                 continue
@@ -277,11 +275,8 @@ def _count_bytes(
                 nodes.on_chip[head] += again
                 nodes.hbm[head] += taken - again
                 nodes.largest[head] = max(nodes.largest[head], taken - again)
-                maker = cache.written_by[buffer]
-                if maker >= 0:
-                    nodes.hbm[maker] += whole
-                    nodes.largest[maker] = max(nodes.largest[maker], whole)
-                    cache.written_by[buffer] = -1
+                if cache.written_by[buffer] >= 0:
+                    _leaves_chip(graph, nodes, cache, buffer, whole)
             else:
                 nodes.on_chip[head] += taken
             now += taken * times[k]
@@ -289,7 +284,10 @@ def _count_bytes(
                 cache.touched_at[buffer] = now
         if graph.nodes.kind[k] != KERNEL:
             now += graph.nodes.written[k] * times[k]
-            cache.touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
+            moved, source = graph.write_buffer[graph.write_ptr[k]], graph.reads.read_buffer[graph.read_ptr[k]]
+            fits = not assigns or cache.plain[source] + graph.nodes.written[k] <= on_chip_bytes
+            cache.touched_at[moved] = now if fits else -np.inf
+            cache.written_by[moved] = k if assigns and fits else -1
             continue
         op = graph.nodes.subject[k]
         nodes.walked[head] = max(nodes.walked[head], _walked(program, local, graph, k))
@@ -297,31 +295,38 @@ def _count_bytes(
             nodes.hbm[head] += local.ops.update_bytes[op]
             continue
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            written = local.values.native_bytes[value]
+            written, left = local.values.native_bytes[value], local.values.left_in[value]
             if taken_bytes[value] == 0 and cache.last[value] == slot[k]:
                 written = 0.0
             made = program.ops.op_class[op] == ELEMENTWISE or graph.nodes.matrix_work[k] > 0
             if made and program.values.element_bytes[value] >= F32_BYTES:
                 nodes.left_f32[head] += written
-            if local.values.at_def[value] >= 0 or cache.last[value] < 0:
+            if cache.last[left] < 0 or (left != value and not assigns):
                 nodes.hbm[head] += local.values.native_bytes[value]
-            elif cache.plain[value] > 0 and not (taken_bytes[value] == 0 and cache.last[value] == slot[k]):
-                now += cache.plain[value]
-                cache.touched_at[value], cache.written_by[value] = now, head
-                cache.seen[value] = head
+            elif cache.plain[left] > 0 and not (taken_bytes[left] == 0 and cache.last[left] == slot[k]):
+                now += cache.plain[left]
+                cache.touched_at[left], cache.written_by[left] = now, head
+                cache.seen[left] = head
             else:
-                cache.seen[value] = head
-    _hand_on(program, on_chip_bytes, nodes, cache)
+                cache.seen[left] = head
+    _hand_on(program, local, graph, on_chip_bytes, nodes, cache)
     outlive = before(program.ops.shape[0])
     for k in range(nodes.shape[0]):
-        if graph.nodes.kind[k] != KERNEL:
-            continue
-        op = graph.nodes.subject[k]
-        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            if cache.written_by[value] >= 0 and cache.last[value] >= outlive:
-                if cache.plain[value] > BESIDE_SHARE * on_chip_bytes:
-                    nodes.hbm[cache.written_by[value]] += cache.plain[value]
-                cache.written_by[value] = -1
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            buffer = graph.write_buffer[i]
+            if cache.written_by[buffer] >= 0 and cache.last[buffer] >= outlive:
+                beside = cache.plain[buffer] <= BESIDE_SHARE * on_chip_bytes
+                _leaves_chip(graph, nodes, cache, buffer, 0.0 if beside else cache.plain[buffer])
+
+
+@kernel
+def _leaves_chip(graph: KernelGraph, nodes: Records, cache: Records, buffer: int, hbm_bytes: float) -> None:
+    """The kernel that makes a buffer writes so many bytes of it to HBM; a collective's writes are in its own seconds."""
+    maker = cache.written_by[buffer]
+    if graph.nodes.kind[maker] == KERNEL:
+        nodes.hbm[maker] += hbm_bytes
+        nodes.largest[maker] = max(nodes.largest[maker], hbm_bytes)
+    cache.written_by[buffer] = -1
 
 
 @kernel
@@ -346,23 +351,28 @@ def _began(
             if buffer >= program.values.shape[0] or program.ops.op_class[program.values.value_op[buffer]] != MATMUL:
                 continue
             maker = cache.written_by[buffer] if cache.readers[buffer] == 1 else -1
-            if maker >= 0 and graph.nodes.scope[maker] == graph.nodes.scope[k]:
+            same = maker >= 0 and graph.nodes.kind[maker] == KERNEL
+            if same and graph.nodes.scope[maker] == graph.nodes.scope[k]:
                 elapsed_s = min(elapsed_s, nodes.began[maker])
     return elapsed_s
 
 
 @kernel
-def _hand_on(program: ProgramArrays, on_chip_bytes: float, nodes: Records, cache: Records) -> None:
+def _hand_on(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, on_chip_bytes: float, nodes: Records, cache: Records
+) -> None:
     """Adds the bytes of what the body of a loop, or a branch, leaves for what comes after it."""
     for i in range(program.structure.shape[0]):
         op = program.structure[i]
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            left = program.uses.operands[use]
-            inside = program.ops.op_scope[program.values.value_op[left]] != program.ops.op_scope[op]
-            if inside and cache.written_by[left] >= 0:
-                if cache.plain[left] > BESIDE_SHARE * on_chip_bytes:
-                    nodes.hbm[cache.written_by[left]] += cache.plain[left]
-                cache.written_by[left] = -1
+            left, moved = program.uses.operands[use], local.uses.use_buffer[use]
+            if program.ops.op_scope[program.values.value_op[left]] == program.ops.op_scope[op]:
+                continue
+            if cache.written_by[left] >= 0:
+                beside = cache.plain[left] <= BESIDE_SHARE * on_chip_bytes
+                _leaves_chip(graph, nodes, cache, left, 0.0 if beside else cache.plain[left])
+            if moved >= program.values.shape[0] and cache.written_by[moved] >= 0:
+                _leaves_chip(graph, nodes, cache, moved, 0.0)
 
 
 @kernel

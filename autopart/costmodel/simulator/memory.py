@@ -292,14 +292,12 @@ def place_outputs(
 
 
 @kernel
-def stay_on_chip(program: ProgramArrays, graph: KernelGraph, cache: Records, buffers: Buffers) -> None:
+def stay_on_chip(graph: KernelGraph, cache: Records, buffers: Buffers) -> None:
     """Gives no memory to buffers that never leave the chip: `cache` as `kernel_seconds` leaves it."""
     for k in range(graph.nodes.shape[0]):
-        if graph.nodes.kind[k] == KERNEL:
-            op = graph.nodes.subject[k]
-            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-                if cache.written_by[value] >= 0:
-                    buffers.bytes[value] = 0.0
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            if cache.written_by[graph.write_buffer[i]] >= 0:
+                buffers.bytes[graph.write_buffer[i]] = 0.0
 
 
 @kernel

@@ -251,7 +251,7 @@ def run_step(
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:
-        stay_on_chip(program, graph, scratch.cache, buffers)
+        stay_on_chip(graph, scratch.cache, buffers)
         caches_on_chip(program, local, device.row[ON_CHIP], buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
