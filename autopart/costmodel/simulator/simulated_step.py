@@ -247,7 +247,8 @@ def run_step(
     times_there(left_out, program, graph, moves.def_values, step.slot, scratch.maker, scratch.times)
     kernel_seconds(
         program, local, graph, scratch.order, step.slot, leader, scratch.copied, plain, buffers, device.row,
-        scratch.times, device.assigns, scratch.held, scratch.room, scratch.elapsed, step.timed, scratch.cache,
+        scratch.times, device.assigns, scratch.held, scratch.room, scratch.elapsed, step.live,
+        step.timed, scratch.cache,
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:
