@@ -104,7 +104,7 @@ def kernel_seconds(
         waits_on_chip(program, local, graph, order, slot, buffers, row, times, leaves, cache)
     _count_bytes(
         program, local, graph, order, slot, leader, copied, buffers.bytes, row, times, assigns, held, room, elapsed,
-        nodes, cache,
+        leaves, nodes, cache,
     )  # fmt: skip
     _rooflines(local, graph, leader, nodes, row)
 
@@ -186,6 +186,7 @@ def _count_bytes(
     held: np.ndarray,
     room: np.ndarray,
     elapsed: np.ndarray,
+    leaves: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -202,7 +203,7 @@ def _count_bytes(
            kernels read it
     elapsed[scope]  seconds of its kernels so far
     """
-    now, on_chip_bytes = 0.0, row[ON_CHIP]
+    now, on_chip_bytes, window, passed = 0.0, row[ON_CHIP], row[ON_CHIP], 0
     for scope in range(elapsed.shape[0]):
         elapsed[scope] = 0.0
     ran = -1
@@ -210,6 +211,9 @@ def _count_bytes(
         if ran >= 0:
             _add_elapsed(graph, leader, ran, elapsed, nodes, row)
         ran, head = k, leader[k]
+        while assigns and passed <= slot[k]:
+            window += leaves[passed]
+            passed += 1
         nodes.began[k] = _began(program, graph, cache, nodes, k, elapsed[graph.nodes.scope[k]])
         if graph.nodes.kind[k] == KERNEL:
             nodes.work[head] += graph.nodes.matrix_work[k]
@@ -229,7 +233,7 @@ def _count_bytes(
             taken = min(taken, whole)
             if graph.reads.read_how[i] & OVERWRITTEN and cache.last[buffer] <= slot[k]:
                 in_place, maker = True, cache.written_by[buffer]
-                gone = now - cache.touched_at[buffer] + whole > on_chip_bytes and not cache.stays[buffer]
+                gone = now - cache.touched_at[buffer] + whole > window and not cache.stays[buffer]
                 if maker >= 0 and gone:
                     _leaves_chip(graph, nodes, cache, buffer, whole)
                 continue
@@ -241,7 +245,7 @@ def _count_bytes(
                 cache.rounded[buffer] = True
                 once = program.scopes.scope_trips[local.home[buffer]] / program.scopes.scope_trips[graph.nodes.scope[k]]
                 nodes.hbm[head] += (1.0 + 2.0 / rounding) * taken * once
-            if now - cache.touched_at[buffer] + whole > on_chip_bytes and not cache.stays[buffer]:
+            if now - cache.touched_at[buffer] + whole > window and not cache.stays[buffer]:
                 again = 0.0
                 if taken >= rounding * _whole_bytes(local, buffer):
                     is_given = assigns and rounding == 1.0 and is_argument(program, buffer)
@@ -256,13 +260,17 @@ def _count_bytes(
                     _leaves_chip(graph, nodes, cache, buffer, whole)
             else:
                 nodes.on_chip[head] += taken
-            now += taken * times[k]
+            if not cache.stays[buffer]:
+                now += taken * times[k]
             if not graph.reads.read_how[i] & LOOKED_UP:
                 cache.touched_at[buffer] = now
         if graph.nodes.kind[k] != KERNEL:
-            now += graph.nodes.written[k] * times[k]
             moved, source = graph.write_buffer[graph.write_ptr[k]], graph.reads.read_buffer[graph.read_ptr[k]]
             fits = not assigns or cache.plain[source] + graph.nodes.written[k] <= CARRIED_SHARE * on_chip_bytes
+            if cache.stays[moved]:
+                window -= taken_bytes[moved]
+            else:
+                now += graph.nodes.written[k] * times[k]
             cache.touched_at[moved] = now if fits else -np.inf
             cache.written_by[moved] = k if assigns and fits else -1
             continue
@@ -281,7 +289,10 @@ def _count_bytes(
             if cache.last[left] < 0 or (left != value and not assigns):
                 nodes.hbm[head] += local.values.native_bytes[value]
             elif cache.plain[left] > 0 and not (taken_bytes[left] == 0 and cache.last[left] == slot[k]):
-                now += cache.plain[left]
+                if cache.stays[left]:
+                    window -= taken_bytes[left]
+                else:
+                    now += cache.plain[left]
                 cache.touched_at[left], cache.written_by[left] = now, head
                 cache.seen[left] = head
             else:
