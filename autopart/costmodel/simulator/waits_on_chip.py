@@ -19,11 +19,13 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import HBM, ON_CHIP
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
+from autopart.costmodel.hardware.devices import FED, HBM, ON_CHIP
+from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE
 from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.liveness import Buffers
+from autopart.costmodel.simulator.memory import changes
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, REDUCE
 from autopart.costmodel.simulator.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
 
@@ -48,9 +50,12 @@ def waits_on_chip(
 
     cache   `touched_at` is scratch, -inf before and after; `wait_s`: the longest wait between two that touch a buffer
     """
-    _longest_waits(program, local, graph, order, row, times, cache)
+    fits = _most_held(buffers, leaves) <= row[ON_CHIP]
     for at in range(leaves.shape[0]):
         leaves[at] = 0.0
+    if not fits:
+        return
+    _longest_waits(program, local, graph, order, row, times, cache)
     outlive, room, passed = before(program.ops.shape[0]), CARRIED_SHARE * row[ON_CHIP], 0
     limit_s = FILLS * row[ON_CHIP] / row[HBM]
     for k in order:
@@ -65,6 +70,17 @@ def waits_on_chip(
                 cache.stays[buffer] = True
                 room -= size
                 leaves[end + 1] += size
+
+
+@kernel
+def _most_held(buffers: Buffers, change: np.ndarray) -> float:
+    """The most bytes that buffers hold at any slot; `change` is scratch."""
+    changes(buffers, change)
+    lives = most = 0.0
+    for at in range(change.shape[0]):
+        lives += change[at]
+        most = max(most, lives)
+    return most
 
 
 @kernel
@@ -90,6 +106,8 @@ def _longest_waits(
             passing += graph.reads.read_bytes[i]
         runs = times[k] * program.scopes.scope_trips[graph.nodes.scope[k]]
         if graph.nodes.kind[k] == KERNEL:
+            if row[FED] > 0:
+                passing += _fed_bytes(program, local, graph, k)
             clock_s += runs * roofline_s(
                 graph.nodes.matrix_work[k], graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k],
                 graph.nodes.vector_flop[k], passing, 0.0, row,
@@ -101,3 +119,16 @@ def _longest_waits(
     for k in order:
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             cache.touched_at[graph.write_buffer[i]] = -np.inf
+
+
+@kernel
+def _fed_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int) -> float:
+    """Bytes that the vector unit is fed with besides (`compute.py`): f32 of what is summed, or is written narrower."""
+    op = graph.nodes.subject[k]
+    if program.ops.op_class[op] == REDUCE:
+        return F32_BYTES * local.ops.in_step[op]
+    value = program.result_ptr[op]
+    is_fed = graph.nodes.matrix_work[k] > 0 or program.ops.op_class[op] == ELEMENTWISE
+    if not is_fed or program.values.element_bytes[value] >= F32_BYTES:
+        return 0.0
+    return graph.nodes.written[k] * F32_BYTES / program.values.element_bytes[value]
