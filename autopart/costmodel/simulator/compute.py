@@ -1,10 +1,10 @@
 """Seconds of kernels: a roofline (`roofline.py`), over memory behind a cache.
 
 Bytes are those that pass HBM. What was touched a short while ago is still on the chip (VMEM that the TPU compiler
-assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, or if the buffer waits on the chip
-(`waits_on_chip.py`), and a result all of whose reads are free is never written out, unless a loop or a branch hands it
-on. Where the compiler says what lies on the chip, so it is with what collectives read and leave. Kernels joined by
-`multi_output.py` launch once and read what they share once.
+assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, less what waits on the chip for a
+late reader (`waits_on_chip.py`), whose reads are free too. A result all of whose reads are free is never written out,
+unless a loop or a branch hands it on. Where the compiler says what lies on the chip, so it is with what collectives
+read and leave. Kernels joined by `multi_output.py` launch once and read what they share once.
 
 What a turn of a loop reads whole is still there from the turn before, where all that a turn touches fits on the chip
 (`held_loops.py`): the weights of an LSTM pass HBM once a loop. What a TPU's matmuls in a loop read in f32 and the loop
