@@ -31,11 +31,11 @@ def peak_over_arguments(device: str, rows: int, features: int, layers: int = LAY
 
 
 def test_what_a_small_step_keeps_and_reduces_stays_on_the_chip_but_for_one_gradient():
-    assert peak_over_arguments("tpu_v5e", 1024, 512) <= 1.13
+    assert peak_over_arguments("tpu_v5e", 2048, 1024) <= 1.13
 
 
 def test_without_memory_that_the_compiler_assigns_all_of_it_is_in_hbm():
-    assert peak_over_arguments("tpu_v3", 1024, 512) > 1.5
+    assert peak_over_arguments("tpu_v3", 2048, 1024) > 1.7
 
 
 def test_a_step_that_holds_more_than_the_chip_keeps_it_in_hbm():
