@@ -1,14 +1,10 @@
-"""Seconds of kernels: a roofline, over memory behind a cache.
-
-    compute = longer of matrix flop / matrix rate and vector flop / vector rate + unhidden share x shorter,
-              or their sum where the units work in turn
-    memory  = bytes / HBM rate; without matrix work at least the bytes of the largest array / rate of one stream
-    seconds = launch + max(compute, memory) + unhidden share x min(compute, memory)
+"""Seconds of kernels: a roofline (`roofline.py`), over memory behind a cache.
 
 Bytes are those that pass HBM. What was touched a short while ago is still on the chip (VMEM that the TPU compiler
-assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, and a result all of whose reads
-are free is never written out, unless a loop or a branch hands it on. Kernels joined by `multi_output.py` launch once
-and read what they share once.
+assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, less what waits on the chip for a
+late reader (`waits_on_chip.py`), whose reads are free too. A result all of whose reads are free is never written out,
+unless a loop or a branch hands it on. Where the compiler says what lies on the chip, so it is with what collectives
+read and leave. Kernels joined by `multi_output.py` launch once and read what they share once.
 
 What a turn of a loop reads whole is still there from the turn before, where all that a turn touches fits on the chip
 (`held_loops.py`): the weights of an LSTM pass HBM once a loop. What a TPU's matmuls in a loop read in f32 and the loop
@@ -31,49 +27,24 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import (
-    CONV_SHARE,
     FED,
     HBM,
-    IN_TURN,
     LAUNCH,
-    MATMUL_LAUNCH,
     ON_CHIP,
-    STREAM,
-    UNHIDDEN,
-    VECTOR,
 )
 from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.head_copies import PASSES
-from autopart.costmodel.simulator.held_loops import is_argument, share_on_chip, turns_on_chip
+from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
 from autopart.costmodel.simulator.kernel_graph import KERNEL, LOOKED_UP, OVERWRITTEN, ROUNDED, STREAMED, KernelGraph
 from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
+from autopart.costmodel.simulator.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
+from autopart.costmodel.simulator.waits_on_chip import waits_on_chip
 
 BESIDE_SHARE = 0.125
 """An output of at most this share of the memory on the chip is left there, and goes to HBM beside later kernels."""
-
-
-@kernel
-def roofline_s(
-    matrix_work: float,
-    dtype: int,
-    is_conv: bool,
-    vector_flop: float,
-    hbm_bytes: float,
-    largest_bytes: float,
-    row: np.ndarray,
-) -> float:
-    """Seconds of one kernel on the device of `row` (`device_row`); `largest_bytes` of its bytes are one array's."""
-    matrix_s = matrix_work / (row[dtype] * (row[CONV_SHARE] if is_conv else 1.0))
-    vector_s = vector_flop / row[VECTOR]
-    compute_s = max(matrix_s, vector_s) + (1.0 if row[IN_TURN] else row[UNHIDDEN]) * min(matrix_s, vector_s)
-    memory_s = hbm_bytes / row[HBM]
-    if matrix_work == 0:
-        memory_s = max(memory_s, largest_bytes / row[STREAM])
-    launch_s = row[MATMUL_LAUNCH] if matrix_work > 0 else row[LAUNCH]
-    return launch_s + max(compute_s, memory_s) + row[UNHIDDEN] * min(compute_s, memory_s)
 
 
 NODE_FIELDS = np.dtype(
@@ -89,7 +60,7 @@ NODE_FIELDS = np.dtype(
 BUFFER_FIELDS = np.dtype(
     [
         ("plain", np.float64), ("last", np.int32), ("touched_at", np.float64), ("written_by", np.int32),
-        ("seen", np.int32), ("readers", np.int32), ("rounded", np.bool_),
+        ("seen", np.int32), ("readers", np.int32), ("rounded", np.bool_), ("stays", np.bool_), ("wait_s", np.float64),
     ],
     align=True,
 )  # fmt: skip
@@ -112,6 +83,7 @@ def kernel_seconds(
     held: np.ndarray,
     room: np.ndarray,
     elapsed: np.ndarray,
+    leaves: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -124,13 +96,15 @@ def kernel_seconds(
     cache      a row per buffer, of those that nodes read or write and that loops and branches hand on; `written_by` is
                -1 then for what is, or at some time has to be, in HBM
     assigns    the compiler says what lies on the chip
-    held, room  scratch: see `turns_on_chip`; elapsed: see `_count_bytes`
+    held, room  scratch: see `turns_on_chip`; elapsed: see `_count_bytes`; leaves: see `waits_on_chip`
     """
     _begin(program, graph, plain, buffers, nodes, cache)
     turns_on_chip(program, graph, buffers.bytes, row[ON_CHIP], cache, held, room)
+    if assigns:
+        waits_on_chip(program, local, graph, order, slot, buffers, row, times, leaves, cache)
     _count_bytes(
         program, local, graph, order, slot, leader, copied, buffers.bytes, row, times, assigns, held, room, elapsed,
-        nodes, cache,
+        leaves, nodes, cache,
     )  # fmt: skip
     _rooflines(local, graph, leader, nodes, row)
 
@@ -171,7 +145,8 @@ def _not_touched(plain: np.ndarray, last: np.ndarray, buffer: int, cache: Record
     cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
     cache.written_by[buffer] = cache.seen[buffer] = -1
     cache.readers[buffer] = 0
-    cache.rounded[buffer] = False
+    cache.rounded[buffer] = cache.stays[buffer] = False
+    cache.wait_s[buffer] = 0.0
 
 
 @kernel
@@ -211,6 +186,7 @@ def _count_bytes(
     held: np.ndarray,
     room: np.ndarray,
     elapsed: np.ndarray,
+    leaves: np.ndarray,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -222,11 +198,12 @@ def _count_bytes(
            vector, matrix_dtype, is_conv: of all that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it;
-           rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16; readers: how many
+           rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16; stays, wait_s: see
+           `waits_on_chip`; readers: how many
            kernels read it
     elapsed[scope]  seconds of its kernels so far
     """
-    now, on_chip_bytes = 0.0, row[ON_CHIP]
+    now, on_chip_bytes, window, passed = 0.0, row[ON_CHIP], row[ON_CHIP], 0
     for scope in range(elapsed.shape[0]):
         elapsed[scope] = 0.0
     ran = -1
@@ -234,6 +211,9 @@ def _count_bytes(
         if ran >= 0:
             _add_elapsed(graph, leader, ran, elapsed, nodes, row)
         ran, head = k, leader[k]
+        while assigns and passed <= slot[k]:
+            window += leaves[passed]
+            passed += 1
         nodes.began[k] = _began(program, graph, cache, nodes, k, elapsed[graph.nodes.scope[k]])
         if graph.nodes.kind[k] == KERNEL:
             nodes.work[head] += graph.nodes.matrix_work[k]
@@ -253,10 +233,9 @@ def _count_bytes(
             taken = min(taken, whole)
             if graph.reads.read_how[i] & OVERWRITTEN and cache.last[buffer] <= slot[k]:
                 in_place, maker = True, cache.written_by[buffer]
-                if maker >= 0 and now - cache.touched_at[buffer] + whole > on_chip_bytes:
-                    nodes.hbm[maker] += whole
-                    nodes.largest[maker] = max(nodes.largest[maker], whole)
-                    cache.written_by[buffer] = -1
+                gone = now - cache.touched_at[buffer] + whole > window and not cache.stays[buffer]
+                if maker >= 0 and gone:
+                    _leaves_chip(graph, nodes, cache, buffer, whole)
                 continue
             if cache.seen[buffer] == head:
                 continue
@@ -266,7 +245,7 @@ def _count_bytes(
                 cache.rounded[buffer] = True
                 once = program.scopes.scope_trips[local.home[buffer]] / program.scopes.scope_trips[graph.nodes.scope[k]]
                 nodes.hbm[head] += (1.0 + 2.0 / rounding) * taken * once
-            if now - cache.touched_at[buffer] + whole > on_chip_bytes:
+            if now - cache.touched_at[buffer] + whole > window and not cache.stays[buffer]:
                 again = 0.0
                 if taken >= rounding * _whole_bytes(local, buffer):
                     is_given = assigns and rounding == 1.0 and is_argument(program, buffer)
@@ -277,19 +256,23 @@ def _count_bytes(
                 nodes.on_chip[head] += again
                 nodes.hbm[head] += taken - again
                 nodes.largest[head] = max(nodes.largest[head], taken - again)
-                maker = cache.written_by[buffer]
-                if maker >= 0:
-                    nodes.hbm[maker] += whole
-                    nodes.largest[maker] = max(nodes.largest[maker], whole)
-                    cache.written_by[buffer] = -1
+                if cache.written_by[buffer] >= 0:
+                    _leaves_chip(graph, nodes, cache, buffer, whole)
             else:
                 nodes.on_chip[head] += taken
-            now += taken * times[k]
+            if not cache.stays[buffer]:
+                now += taken * times[k]
             if not graph.reads.read_how[i] & LOOKED_UP:
                 cache.touched_at[buffer] = now
         if graph.nodes.kind[k] != KERNEL:
-            now += graph.nodes.written[k] * times[k]
-            cache.touched_at[graph.write_buffer[graph.write_ptr[k]]] = now
+            moved, source = graph.write_buffer[graph.write_ptr[k]], graph.reads.read_buffer[graph.read_ptr[k]]
+            fits = not assigns or cache.plain[source] + graph.nodes.written[k] <= CARRIED_SHARE * on_chip_bytes
+            if cache.stays[moved]:
+                window -= taken_bytes[moved]
+            else:
+                now += graph.nodes.written[k] * times[k]
+            cache.touched_at[moved] = now if fits else -np.inf
+            cache.written_by[moved] = k if assigns and fits else -1
             continue
         op = graph.nodes.subject[k]
         nodes.walked[head] = max(nodes.walked[head], _walked(program, local, graph, k))
@@ -297,31 +280,41 @@ def _count_bytes(
             nodes.hbm[head] += local.ops.update_bytes[op]
             continue
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            written = local.values.native_bytes[value]
+            written, left = local.values.native_bytes[value], local.values.left_in[value]
             if taken_bytes[value] == 0 and cache.last[value] == slot[k]:
                 written = 0.0
             made = program.ops.op_class[op] == ELEMENTWISE or graph.nodes.matrix_work[k] > 0
             if made and program.values.element_bytes[value] >= F32_BYTES:
                 nodes.left_f32[head] += written
-            if local.values.at_def[value] >= 0 or cache.last[value] < 0:
+            if cache.last[left] < 0 or (left != value and not assigns):
                 nodes.hbm[head] += local.values.native_bytes[value]
-            elif cache.plain[value] > 0 and not (taken_bytes[value] == 0 and cache.last[value] == slot[k]):
-                now += cache.plain[value]
-                cache.touched_at[value], cache.written_by[value] = now, head
-                cache.seen[value] = head
+            elif cache.plain[left] > 0 and not (taken_bytes[left] == 0 and cache.last[left] == slot[k]):
+                if cache.stays[left]:
+                    window -= taken_bytes[left]
+                else:
+                    now += cache.plain[left]
+                cache.touched_at[left], cache.written_by[left] = now, head
+                cache.seen[left] = head
             else:
-                cache.seen[value] = head
-    _hand_on(program, on_chip_bytes, nodes, cache)
+                cache.seen[left] = head
+    _hand_on(program, local, graph, on_chip_bytes, nodes, cache)
     outlive = before(program.ops.shape[0])
     for k in range(nodes.shape[0]):
-        if graph.nodes.kind[k] != KERNEL:
-            continue
-        op = graph.nodes.subject[k]
-        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            if cache.written_by[value] >= 0 and cache.last[value] >= outlive:
-                if cache.plain[value] > BESIDE_SHARE * on_chip_bytes:
-                    nodes.hbm[cache.written_by[value]] += cache.plain[value]
-                cache.written_by[value] = -1
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            buffer = graph.write_buffer[i]
+            if cache.written_by[buffer] >= 0 and cache.last[buffer] >= outlive:
+                beside = cache.plain[buffer] <= BESIDE_SHARE * on_chip_bytes
+                _leaves_chip(graph, nodes, cache, buffer, 0.0 if beside else cache.plain[buffer])
+
+
+@kernel
+def _leaves_chip(graph: KernelGraph, nodes: Records, cache: Records, buffer: int, hbm_bytes: float) -> None:
+    """Adds bytes of a buffer to its kernel, which writes it to HBM; a collective's writes are in its own seconds."""
+    maker = cache.written_by[buffer]
+    if graph.nodes.kind[maker] == KERNEL:
+        nodes.hbm[maker] += hbm_bytes
+        nodes.largest[maker] = max(nodes.largest[maker], hbm_bytes)
+    cache.written_by[buffer] = -1
 
 
 @kernel
@@ -346,23 +339,28 @@ def _began(
             if buffer >= program.values.shape[0] or program.ops.op_class[program.values.value_op[buffer]] != MATMUL:
                 continue
             maker = cache.written_by[buffer] if cache.readers[buffer] == 1 else -1
-            if maker >= 0 and graph.nodes.scope[maker] == graph.nodes.scope[k]:
+            same = maker >= 0 and graph.nodes.kind[maker] == KERNEL
+            if same and graph.nodes.scope[maker] == graph.nodes.scope[k]:
                 elapsed_s = min(elapsed_s, nodes.began[maker])
     return elapsed_s
 
 
 @kernel
-def _hand_on(program: ProgramArrays, on_chip_bytes: float, nodes: Records, cache: Records) -> None:
+def _hand_on(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, on_chip_bytes: float, nodes: Records, cache: Records
+) -> None:
     """Adds the bytes of what the body of a loop, or a branch, leaves for what comes after it."""
     for i in range(program.structure.shape[0]):
         op = program.structure[i]
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            left = program.uses.operands[use]
-            inside = program.ops.op_scope[program.values.value_op[left]] != program.ops.op_scope[op]
-            if inside and cache.written_by[left] >= 0:
-                if cache.plain[left] > BESIDE_SHARE * on_chip_bytes:
-                    nodes.hbm[cache.written_by[left]] += cache.plain[left]
-                cache.written_by[left] = -1
+            left, moved = program.uses.operands[use], local.uses.use_buffer[use]
+            if program.ops.op_scope[program.values.value_op[left]] == program.ops.op_scope[op]:
+                continue
+            if cache.written_by[left] >= 0:
+                beside = cache.plain[left] <= BESIDE_SHARE * on_chip_bytes
+                _leaves_chip(graph, nodes, cache, left, 0.0 if beside else cache.plain[left])
+            if moved >= program.values.shape[0] and cache.written_by[moved] >= 0:
+                _leaves_chip(graph, nodes, cache, moved, 0.0)
 
 
 @kernel

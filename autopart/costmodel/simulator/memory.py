@@ -292,14 +292,12 @@ def place_outputs(
 
 
 @kernel
-def stay_on_chip(program: ProgramArrays, graph: KernelGraph, cache: Records, buffers: Buffers) -> None:
+def stay_on_chip(graph: KernelGraph, cache: Records, buffers: Buffers) -> None:
     """Gives no memory to buffers that never leave the chip: `cache` as `kernel_seconds` leaves it."""
     for k in range(graph.nodes.shape[0]):
-        if graph.nodes.kind[k] == KERNEL:
-            op = graph.nodes.subject[k]
-            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-                if cache.written_by[value] >= 0:
-                    buffers.bytes[value] = 0.0
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            if cache.written_by[graph.write_buffer[i]] >= 0:
+                buffers.bytes[graph.write_buffer[i]] = 0.0
 
 
 @kernel
@@ -338,13 +336,7 @@ def _read_in(program: ProgramArrays, value: int, scope: int) -> bool:
 @kernel
 def live_bytes(buffers: Buffers, extra_slot: np.ndarray, extra_bytes: np.ndarray, change: np.ndarray) -> None:
     """Fills in what lives at each slot, with two slots behind the last; `extra_bytes[i]` at `extra_slot[i]` only."""
-    made, end, size = buffers.made, buffers.end, buffers.bytes
-    for i in range(change.shape[0]):
-        change[i] = 0.0
-    for i in range(size.shape[0]):
-        if size[i] > 0 and end[i] >= made[i]:
-            change[made[i]] += size[i]
-            change[end[i] + 1] -= size[i]
+    changes(buffers, change)
     for i in range(extra_slot.shape[0]):
         change[extra_slot[i]] += extra_bytes[i]
         change[extra_slot[i] + 1] -= extra_bytes[i]
@@ -352,3 +344,15 @@ def live_bytes(buffers: Buffers, extra_slot: np.ndarray, extra_bytes: np.ndarray
     for i in range(change.shape[0]):
         lives += change[i]
         change[i] = lives
+
+
+@kernel
+def changes(buffers: Buffers, change: np.ndarray) -> None:
+    """Fills in by how much what lives at each slot differs from the slot before."""
+    made, end, size = buffers.made, buffers.end, buffers.bytes
+    for i in range(change.shape[0]):
+        change[i] = 0.0
+    for i in range(size.shape[0]):
+        if size[i] > 0 and end[i] >= made[i]:
+            change[made[i]] += size[i]
+            change[end[i] + 1] -= size[i]

@@ -248,11 +248,12 @@ def run_step(
     times_there(left_out, program, graph, moves.def_values, step.slot, scratch.maker, scratch.times)
     kernel_seconds(
         program, local, graph, scratch.order, step.slot, leader, scratch.copied, plain, buffers, device.row,
-        scratch.times, device.assigns, scratch.held, scratch.room, scratch.elapsed, step.timed, scratch.cache,
+        scratch.times, device.assigns, scratch.held, scratch.room, scratch.elapsed, step.live,
+        step.timed, scratch.cache,
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:
-        stay_on_chip(program, graph, scratch.cache, buffers)
+        stay_on_chip(graph, scratch.cache, buffers)
         caches_on_chip(program, local, device.row[ON_CHIP], buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
