@@ -5,16 +5,16 @@
     %b = dot %a ...    it is still there, and was never in HBM
 
 Where the compiler says what lies on the chip, and all that lives between arguments and outputs takes at most two thirds
-of it, a buffer stays from its kernel to its last reader if there is room all the while, in the order in which they are made, and no
-reader comes too late: what waits between two readers longer than ten times what it takes to fill the chip goes to HBM,
+of it, a buffer stays from its kernel to its last reader if there is room all the while, in the order in which they are
+made, and no reader comes too late: what waits between two readers longer than ten times what it takes to fill the chip goes to HBM,
 whatever its size. Found with libtpu 0.0.51 on v5e: of 0.25 to 48 MiB beside products that take 1,455 us all stay,
 beside 1,733 us none; of buffers of 16 MiB six wait, of seven and eight the first go to HBM, and one of 100 MiB does.
 Operands and results of collectives stay as those of kernels do, 48 MiB each, with products between or without.
 
 A larger step leaves things on the chip, too, as long as that, but what passes it meanwhile then has no room there:
 without the second condition a ConvNeXt in bf16 was at 0.60 of the compiler's memory, a ViT at 0.70. Between two thirds
-and the whole chip compilers differ by program: UNets of 90 to 120 MB wait (taken to wait they are at 0.73 to 0.91 of the
-compiler's memory, else at 1.7 to 2.7), an Evoformer of 92 MB does not (0.17, and 1.00). Those are taken to pass HBM.
+and the whole of the chip it depends on the program: UNets of 90 to 120 MB wait (taken to wait they are at 0.73 to 0.91
+of the compiler's memory, else at 1.7 to 2.7), an Evoformer of 92 MB does not (0.17, and 1.00). All pass HBM here.
 """
 
 # pyright: reportArgumentType=false
@@ -35,7 +35,7 @@ from autopart.costmodel.simulator.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
 
 SMALL = 2 / 3
-"""The most that lives between arguments and outputs of a step that keeps on the chip what waits, in parts of the chip."""
+"""The most that may live between arguments and outputs of a step that keeps what waits on the chip, in chips."""
 
 FILLS = 10.0
 """The longest wait between two readers, in times that it takes to fill the chip from HBM."""
