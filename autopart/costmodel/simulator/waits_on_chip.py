@@ -4,12 +4,13 @@
     ...                1.4 ms, in which four times what the chip holds is touched
     %b = dot %a ...    it is still there, and was never in HBM
 
-Where the compiler says what lies on the chip, and all that lives between arguments and outputs takes at most two thirds
-of it, a buffer stays from its kernel to its last reader if there is room all the while, in the order in which they are
-made, and no reader comes too late: what waits between two readers longer than ten times what it takes to fill the chip goes to HBM,
-whatever its size. Found with libtpu 0.0.51 on v5e: of 0.25 to 48 MiB beside products that take 1,455 us all stay,
-beside 1,733 us none; of buffers of 16 MiB six wait, of seven and eight the first go to HBM, and one of 100 MiB does.
-Operands and results of collectives stay as those of kernels do, 48 MiB each, with products between or without.
+Where the compiler says what lies on the chip, and all that lives between arguments and outputs takes at most two
+thirds of it, a buffer stays from its kernel to its last reader if there is room all the while, in the order in which
+they are made, and no reader comes too late: what waits between two readers longer than ten times what it takes to fill
+the chip goes to HBM, whatever its size. Found with libtpu 0.0.51 on v5e: of 0.25 to 48 MiB beside products that take
+1,455 us all stay, beside 1,733 us none; of buffers of 16 MiB six wait, of seven and eight the first go to HBM, and one
+of 100 MiB does. Operands and results of collectives stay as those of kernels do, 48 MiB each, with products between or
+without.
 
 A larger step leaves things on the chip, too, as long as that, but what passes it meanwhile then has no room there:
 without the second condition a ConvNeXt in bf16 was at 0.60 of the compiler's memory, a ViT at 0.70. Between two thirds
