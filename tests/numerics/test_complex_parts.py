@@ -1,48 +1,64 @@
-"""Complex arrays in partitioned programs: what the TPU compiler does not take of them is done on their two parts."""
+"""Complex arrays in partitioned programs: what the TPU compiler does not take of them is done on their two parts.
+
+It refuses a reduce_scatter of complex numbers and a constraint of their layout (libtpu 0.0.51; 15 element types and 6
+collectives were compiled for v5e). It takes their other collectives.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import autopart as ap
 
-MESH = ap.Mesh({"b": 4, "m": 2})
-BATCH = ap.ManualPartition({"x": 0}, axis="b")
-FILTERS = ap.ManualPartition({"h": 1}, axis="m")
-PARTS = ap.ManualPartition({"h": 0}, axis="b", name="Z3")
+MESH = ap.Mesh({"b": 2, "c": 2, "m": 2})
+
+TRANSFORMS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "none": lambda y: y,
+    "fft": lambda y: jnp.fft.fft(y, axis=1),
+    "ifft": lambda y: jnp.fft.ifft(y, axis=1),
+    "rfft": lambda y: jnp.fft.rfft(y.real, axis=1),
+    "irfft": lambda y: jnp.fft.irfft(y, axis=1),
+    "fft2": lambda y: jnp.fft.fft2(y, axes=(1, 2)),
+}
+
+BATCH = [ap.ManualPartition({"x": 0}, axis=axis) for axis in "bc"]
+SCHEDULES = {
+    "one dim": [*BATCH, ap.ManualPartition({"h": 0}, axis="b")],
+    "one dim, two axes": [*BATCH, *(ap.ManualPartition({"h": 0}, axis=axis) for axis in "bc")],
+    "two dims": [*BATCH, ap.ManualPartition({"h": 0}, axis="b"), ap.ManualPartition({"h": 1}, axis="c")],
+    "columns too": [*BATCH, ap.ManualPartition({"h": 1}, axis="m"), ap.ManualPartition({"h": 0}, axis="b")],
+}
 
 
-def descent(x: jax.Array, h: jax.Array) -> jax.Array:
-    """A step on complex filters, [T, C], of signals [B, T, C]."""
-
-    def loss(h: jax.Array) -> jax.Array:
-        return jnp.abs(jnp.fft.ifft(jnp.fft.fft(x, axis=1) * jnp.fft.fft(h, axis=0), axis=1)).sum()
-
-    return h - 0.1 * jax.grad(loss)(h).conj()
-
-
-def arguments() -> tuple[np.ndarray, np.ndarray]:
+def arguments() -> tuple[jax.Array, jax.Array]:
+    """Signals, f32[B, T, C], and filters, c64[T, C]."""
     rng = np.random.default_rng(0)
     h = rng.normal(size=(32, 8)) + 1j * rng.normal(size=(32, 8))
-    return rng.normal(size=(16, 32, 8)).astype(np.float32), h.astype(np.complex64)
+    return jnp.asarray(rng.normal(size=(16, 32, 8)), jnp.float32), jnp.asarray(h, jnp.complex64)
 
 
-def test_sums_of_complex_gradients_are_scattered_by_their_parts():
-    step = ap.jit(descent, MESH, [BATCH, FILTERS, PARTS])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_only_parts_are_scattered_and_laid_out(transform: str, schedule: str):
+    def descent(x: jax.Array, h: jax.Array) -> jax.Array:
+        def loss(h: jax.Array) -> jax.Array:
+            return (jnp.abs(TRANSFORMS[transform](x * h)) ** 2).sum()
+
+        return h - 0.1 * jax.grad(loss)(h).conj()
+
+    step = ap.jit(descent, MESH, SCHEDULES[schedule])
     lowered = step.lower(*arguments())
-    assert lowered.metadata.tactics[-1].collectives["reduce_scatter"] == 1
     text = lowered.as_text("stablehlo")
-    (scattered,) = re.findall(r"reduce_scatter.*?: \((\S+)\) -> (\S+)", text, re.DOTALL)
-    assert scattered == ("tensor<2x32x4xf32>", "tensor<2x8x4xf32>")
-    np.testing.assert_allclose(step(*arguments()), descent(*map(jnp.asarray, arguments())), rtol=1e-4, atol=1e-4)
-
-
-def test_layouts_are_constrained_of_parts_alone():
-    text = ap.jit(descent, MESH, [BATCH, FILTERS, PARTS]).lower(*arguments()).as_text("stablehlo")
+    scattered = re.findall(r"\"stablehlo.reduce_scatter\".*?: \(tensor<(\S+)>\) -> ", text, re.DOTALL)
+    assert len(scattered) == lowered.metadata.tactics[-1].collectives["reduce_scatter"] > 0
+    assert all(type_.endswith("xf32") for type_ in scattered)
     constrained = [line for line in text.splitlines() if "@LayoutConstraint" in line]
-    assert constrained
+    assert bool(constrained) == (transform != "none")
     assert not any("complex" in line for line in constrained)
+    np.testing.assert_allclose(step(*arguments()), descent(*arguments()), rtol=1e-3, atol=1e-3)

@@ -26,12 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import (
-    FED,
-    HBM,
-    LAUNCH,
-    ON_CHIP,
-)
+from autopart.costmodel.hardware.devices import FED, HBM, LAUNCH, ON_CHIP
 from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.head_copies import PASSES
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
@@ -199,8 +194,7 @@ def _count_bytes(
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it;
            rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16; stays, wait_s: see
-           `waits_on_chip`; readers: how many
-           kernels read it
+           `waits_on_chip`; readers: how many kernels read it
     elapsed[scope]  seconds of its kernels so far
     """
     now, on_chip_bytes, window, passed = 0.0, row[ON_CHIP], row[ON_CHIP], 0
