@@ -25,6 +25,7 @@ from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.head_layouts import token_lanes
 from autopart.costmodel.simulator.image_layouts import few_features, gradient_rows, outside_images, rounded_images
 from autopart.costmodel.simulator.image_uses import image_uses
+from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
@@ -64,7 +65,8 @@ class ProgramArrays(NamedTuple):
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
              exponential (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up
              (wider than what it is computed from, element by element, and written for a look-up alone), is_cut
-             (written for slices and joints: `cut_arrays.py`), short_row (`short_rows.py`)
+             (written for slices and joints: `cut_arrays.py`), looked_up (a bit for each dim of indices:
+             `looked_up_windows.py`), short_row (`short_rows.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`)
@@ -147,6 +149,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
     outer = np.where(of_products > 0, of_products, outside_images(program, op_class, rounded))
     outer = np.where(outer > 0, outer, token_lanes(program))
+    looked_up = outside_windows(program, op_class, costs["spreads"][spec], chip.layout_tile[1])
+    outer = np.where(outer > 0, outer, looked_up)
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     places = output_places(program)
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
@@ -182,6 +186,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             between_heads=between_heads(program, op_class) & chip.selects_updates,
             few_features=few_features(program, rounded, costs["narrows"][spec]),
             gradient_row=gradient_rows(program),
+            sums_windows=sums_windows(program, looked_up),
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         spaces=images.spaces,
@@ -200,6 +205,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_image=rounded,
             is_cut=cut_arrays(program) & ~np.isin(program.value_op, spread) & chip.selects_updates,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
+            looked_up=looked_up,
             short_row=short_rows(program, chip.layout_tile[1]) * chip.selects_updates,
         ),
         uses=records(
@@ -288,7 +294,8 @@ class LocalArrays(NamedTuple):
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
              copied_bytes: of its result, for products of another kind (`head_copies.py`); image_bytes: that it reads
-             of a copy of its images, not of these (`few_features.py`)
+             of a copy of its images, not of these (`few_features.py`); tiled_flop: to walk through windows that were
+             looked up, once in a kernel (`window_tiles.py`)
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
              too; padded: rows that whole images are padded to over images; written: bytes of the copy that is made of
@@ -331,6 +338,7 @@ OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
         ("update_bytes", np.float64), ("copied_bytes", np.float64), ("image_bytes", np.float64),
+        ("tiled_flop", np.float64),
     ],
     align=True,
 )  # fmt: skip

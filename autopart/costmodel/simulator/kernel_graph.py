@@ -40,7 +40,8 @@ class KernelGraph(NamedTuple):
 
     nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
            scope; matrix_flop; matrix_work: matrix_flop times the passes and the unfilled tiles of each product;
-           vector_flop; matrix_dtype; is_conv; written: the bytes it writes if no result is written in place
+           vector_flop, of which tiled_flop to walk through windows (`window_tiles.py`); matrix_dtype; is_conv;
+           written: the bytes it writes if no result is written in place
     reads  read_buffer, read_bytes, read_how
     """
 
@@ -55,7 +56,7 @@ NODE_FIELDS = np.dtype(
     [
         ("kind", np.int8), ("subject", np.int32), ("slot", np.int32), ("scope", np.int32),
         ("matrix_flop", np.float64), ("matrix_work", np.float64), ("vector_flop", np.float64),
-        ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64),
+        ("tiled_flop", np.float64), ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64),
     ],
     align=True,
 )  # fmt: skip
@@ -201,7 +202,7 @@ def _list(
 def _node(nodes: Records, k: int, kind: int, subject: int, slot: int) -> None:
     """Fills in node k, without work."""
     nodes.kind[k], nodes.subject[k], nodes.slot[k] = kind, subject, slot
-    nodes.matrix_flop[k] = nodes.matrix_work[k] = nodes.vector_flop[k] = 0.0
+    nodes.matrix_flop[k] = nodes.matrix_work[k] = nodes.vector_flop[k] = nodes.tiled_flop[k] = 0.0
     nodes.matrix_dtype[k], nodes.is_conv[k], nodes.written[k] = 0, False, 0.0
 
 
@@ -324,7 +325,9 @@ def _share(program: ProgramArrays, local: LocalArrays, op: int, use: int, walk: 
 
 @kernel
 def _add_work(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int, op: int) -> None:
-    nodes.vector_flop[k] += local.ops.vector_flop[op]
+    once = max(0.0, local.ops.tiled_flop[op] - nodes.tiled_flop[k])
+    nodes.tiled_flop[k] += once
+    nodes.vector_flop[k] += local.ops.vector_flop[op] + once
     if program.ops.matrix_flop[op] > 0:
         flop = program.ops.matrix_flop[op] / local.ops.ways[op]
         nodes.matrix_flop[k] += flop

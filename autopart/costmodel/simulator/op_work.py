@@ -12,6 +12,7 @@ from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
+from autopart.costmodel.simulator.window_tiles import walked_windows
 
 SHORT = 2.0
 """Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
@@ -26,6 +27,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
         held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.image_bytes[op] = 1.0, 0.0, 0.0
+        held.ops.tiled_flop[op] = 0.0
         if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
             held.ops.copied_bytes[op] = COPIED_BYTES * held.values.native_elements[result]
         if kind in (MATMUL, CONV):
@@ -36,12 +38,20 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
             vector = program.ops.weight[op] * in_step
-            if program.ops.spreads[op] and held.values.row_bytes[result] < SHORT * held.values.settled_bytes[result]:
-                vector += lowered.spread_flop * held.uses.use_elements[first]
+            if program.ops.spreads[op]:
+                once, each = walked_windows(program, lowered, result, native[result], False)
+                vector += lowered.spread_flop * each
+                held.ops.tiled_flop[op] = lowered.spread_flop * once
+                if once == 0.0 and held.values.row_bytes[result] < SHORT * held.values.settled_bytes[result]:
+                    vector += lowered.spread_flop * held.uses.use_elements[first]
         elif kind in (REDUCE, OPAQUE, CONV):
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
             if kind == REDUCE:
                 in_step = _largest(held, first, end, 0.0)
+            if program.ops.sums_windows[op]:
+                once, each = walked_windows(program, lowered, program.uses.operands[first], required[first], True)
+                vector += lowered.spread_flop * each
+                held.ops.tiled_flop[op] = lowered.spread_flop * once
         if program.ops.changes[op] >= 0:
             largest = _largest(held, first + 1, end, held.uses.use_elements[min(first + 1, end - 1)])
             vector += program.ops.weight[op] * largest
