@@ -6,8 +6,7 @@
 
 Any other array of this shape would have 131072 along the lanes and take 17 MB. Found with libtpu 0.0.51 on v5e and v3:
 64 small programs with windows of 2 to 256 elements, in one dim and in two, that leave what was looked up, scale it, sum
-its rows, or add it to a table. Windows of one dim, f32[131072,16], are written in the ordinary layout by what looks
-them up, but sums over them walk through 8 rows of 128.
+its rows, or add it to a table. Windows of one dim, f32[131072,16], lie along the lanes as well, 8 to a tile.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from autopart.core.ops.traits import Reduction, Slicing
 from autopart.core.program import Program
 from autopart.costmodel.simulator.followed_layouts import follow_layouts
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
+from autopart.costmodel.simulator.sizes import ALONE_BIT
 
 
 def outside_windows(program: Program, op_class: np.ndarray, spreads: np.ndarray, lanes: int) -> np.ndarray:
@@ -47,7 +47,8 @@ def _mark_spread(program: Program, op_class: np.ndarray, spreads: np.ndarray, ma
 
 
 def _indices(spec: OpSpec, lanes: int) -> int:
-    """A bit for each dim of a gather's result that stands for its indices."""
+    """A bit for each dim of a gather's result that stands for its indices, and `ALONE_BIT`; 0 where windows are rows
+    that fill the lanes."""
     traits = traits_of(spec)
     if not isinstance(traits, Slicing) or not traits.indexed:
         return 0
@@ -55,7 +56,7 @@ def _indices(spec: OpSpec, lanes: int) -> int:
     window = [d for d in given if shape[d] > 1]
     if not window or (len(window) == 1 and shape[window[0]] >= lanes):
         return 0
-    return sum(1 << d for d in range(len(shape)) if d not in given)
+    return ALONE_BIT | sum(1 << d for d in range(len(shape)) if d not in given)
 
 
 def sums_windows(program: Program, looked_up: np.ndarray) -> np.ndarray:

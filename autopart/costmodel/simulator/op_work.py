@@ -42,7 +42,8 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 once, each = walked_windows(program, lowered, result, native[result], False)
                 vector += lowered.spread_flop * each
                 held.ops.tiled_flop[op] = lowered.spread_flop * once
-                if once == 0.0 and held.values.row_bytes[result] < SHORT * held.values.settled_bytes[result]:
+                by_rows = held.values.row_bytes[result] < SHORT * held.values.settled_bytes[result]
+                if by_rows and program.values.looked_up[result] == 0:
                     vector += lowered.spread_flop * held.uses.use_elements[first]
         elif kind in (REDUCE, OPAQUE, CONV):
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]

@@ -25,6 +25,9 @@ LANES_BIT = 1 << 16
 """Shifted by a dim: that dim lies along the lanes, beside a bit for each dim outside the tiles. Where several dims have
 one, they lie as the one dim that they were (`feature_groups.py`)."""
 
+ALONE_BIT = LANES_BIT >> 1
+"""Beside the bits of dims outside the tiles: where one dim alone lies inside, it lies along the lanes."""
+
 TABLE_ROWS = 2048
 """Rows of a `SizeTable`, a power of two: a table that is half full is emptied. So many stay in a core's cache."""
 
@@ -146,9 +149,10 @@ def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int
 
     Its dims are the first `rank` of `dims`. Rows below a full tile are padded to a power of two, as the TPU compiler
     does. Tiles are not along dims of which `outer` has a bit, where two others have more than one element; the dim of
-    which it has `LANES_BIT` is the minor one, if it has more than one element.
+    which it has `LANES_BIT` is the minor one, if it has more than one element; so is the only other one, if it has
+    `ALONE_BIT`.
     """
-    lanes, outer, plain = outer // LANES_BIT, outer % LANES_BIT, 1.0
+    lanes, alone, outer, plain = outer // LANES_BIT, outer & ALONE_BIT, outer % ALONE_BIT, 1.0
     for d in range(rank):
         plain *= dims[d]
         if lanes == 1 << d and dims[d] == 1:
@@ -157,8 +161,13 @@ def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int
         return np.ceil(plain / minor) * minor
     inner = 0
     for d in range(rank):
-        inner += not outer >> d & 1 and dims[d] > 1
-    outer = outer if inner > 1 else 0
+        if not outer >> d & 1 and dims[d] > 1:
+            inner += 1
+            lanes = 1 << d if alone and inner == 1 else lanes
+    if inner > 1:
+        lanes = 0 if alone else lanes
+    else:
+        outer = 0
     best = np.inf
     for a in range(rank):
         for b in range(rank):
