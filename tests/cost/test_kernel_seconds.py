@@ -102,6 +102,22 @@ def test_what_is_on_the_chip_is_read_no_faster_where_the_vector_unit_is_fed_at_t
     assert seconds[1] - seconds[0] == pytest.approx(64 * SQUARE / BYTES_PER_S, rel=0.01)
 
 
+def test_a_product_that_only_products_read_takes_as_long_as_if_it_were_left_in_f32_too():
+    """It is left in bf16: of 32,768 x 256 f32 the whole kernel takes 58 us on a v5e, and nothing of it passes HBM."""
+
+    def function(g, w, h):
+        masked = (g @ w) * (h > 0)
+        return h.T @ masked, masked @ w
+
+    arrays = f32(64 * N, N), f32(N, N), f32(64 * N, N)
+    rates = {"peak_flop_per_s": {"f32": 1e20, "bf16": 1e20}, "vector_flop_per_s": 1e20}
+    chip = {"around_matmul": XLA_TPU, "on_chip_bytes": 1e9, "assigns_on_chip": True, **rates}
+    free = plain_device("kernel_seconds_rounded", **chip)
+    fed = plain_device("kernel_seconds_rounded_fed", fed_at_hbm_rate=True, **chip)
+    seconds = [simulated(function, *arrays, device=d).compute_s for d in (free, fed)]
+    assert seconds[1] - seconds[0] == pytest.approx(64 * SQUARE / BYTES_PER_S, rel=0.01)
+
+
 def test_features_with_a_window_of_their_own_take_a_tile_for_each_place():
     def function(x, w):
         how = dict(dimension_numbers=("NHWC", "HWIO", "NHWC"), feature_group_count=128)
