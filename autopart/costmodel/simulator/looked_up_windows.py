@@ -7,6 +7,7 @@
 Any other array of this shape would have 131072 along the lanes and take 17 MB. Found with libtpu 0.0.51 on v5e and v3:
 64 small programs with windows of 2 to 256 elements, in one dim and in two, that leave what was looked up, scale it, sum
 its rows, or add it to a table. Windows of one dim, f32[131072,16], lie along the lanes as well, 8 to a tile.
+What is transposed at once, such as a bias looked up by relative places, is written anew, and lies as any array does.
 """
 
 from __future__ import annotations
@@ -31,9 +32,20 @@ def outside_windows(program: Program, op_class: np.ndarray, spreads: np.ndarray,
     looked_up = np.array([_indices(spec, lanes) for spec in program.specs], np.int32)[program.op_spec]
     marks = np.zeros(program.value_count, np.int32)
     marks[program.result_ptr[:-1][looked_up > 0]] = looked_up[looked_up > 0]
+    marks[_only_turned(program)] = 0
     follow_layouts(program, op_class, marks, of_dims=True)
     _mark_spread(program, op_class, spreads, marks)
     return marks
+
+
+def _only_turned(program: Program) -> np.ndarray:
+    """bool[values]: all that reads it puts its dims in another order, which writes it anew and ends its layout."""
+    turns = np.array([spec.kind == "transpose" for spec in program.specs], np.bool_)[program.op_spec]
+    turned, kept = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
+    turned[program.operands[turns[program.use_op]]] = True
+    kept[program.operands[~turns[program.use_op]]] = True
+    kept[program.outputs] = True
+    return turned & ~kept
 
 
 def _mark_spread(program: Program, op_class: np.ndarray, spreads: np.ndarray, marks: np.ndarray) -> None:
