@@ -149,7 +149,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
     outer = np.where(of_products > 0, of_products, outside_images(program, op_class, rounded))
     outer = np.where(outer > 0, outer, token_lanes(program))
-    looked_up = outside_windows(program, op_class, costs["spreads"][spec], chip.layout_tile[1])
+    looked_up = outside_windows(program, op_class, costs["spreads"][spec], costs["turns"][spec], chip.layout_tile[1])
     outer = np.where(outer > 0, outer, looked_up)
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     places = output_places(program)

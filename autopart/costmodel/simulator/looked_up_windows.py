@@ -23,24 +23,25 @@ from autopart.costmodel.simulator.op_classes import ELEMENTWISE
 from autopart.costmodel.simulator.sizes import ALONE_BIT
 
 
-def outside_windows(program: Program, op_class: np.ndarray, spreads: np.ndarray, lanes: int) -> np.ndarray:
+def outside_windows(
+    program: Program, op_class: np.ndarray, spreads: np.ndarray, turns: np.ndarray, lanes: int
+) -> np.ndarray:
     """int32[values]: a bit for each dim along which windows were looked up.
 
-    `op_class` is that of each op; `spreads` those that put each number along a row, and `lanes`
-    how many lie side by side: rows that fill them lie as in any array.
+    `op_class` is that of each op; `spreads` those that put each number along a row, `turns` those that move another
+    dim into the minor place, and `lanes` how many lie side by side: rows that fill them lie as in any array.
     """
     looked_up = np.array([_indices(spec, lanes) for spec in program.specs], np.int32)[program.op_spec]
     marks = np.zeros(program.value_count, np.int32)
     marks[program.result_ptr[:-1][looked_up > 0]] = looked_up[looked_up > 0]
-    marks[_only_turned(program)] = 0
+    marks[_only_turned(program, turns)] = 0
     follow_layouts(program, op_class, marks, of_dims=True)
     _mark_spread(program, op_class, spreads, marks)
     return marks
 
 
-def _only_turned(program: Program) -> np.ndarray:
-    """bool[values]: all that reads it puts its dims in another order, which writes it anew and ends its layout."""
-    turns = np.array([spec.kind == "transpose" for spec in program.specs], np.bool_)[program.op_spec]
+def _only_turned(program: Program, turns: np.ndarray) -> np.ndarray:
+    """bool[values]: all that reads it moves another dim into the minor place, which writes it anew."""
     turned, kept = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
     turned[program.operands[turns[program.use_op]]] = True
     kept[program.operands[~turns[program.use_op]]] = True
