@@ -10,6 +10,7 @@ from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
 from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
+from autopart.core.passes.patch_rows import PatchRows
 from autopart.core.passes.pooling_gradients import PoolingGradients
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
@@ -37,6 +38,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     PoolingGradients(),
     DeadCode(),
     FoldedPadding(),
+    PatchRows(),
     SlicedProducts(),
     DeadCode(),
     IndexPositions(),
@@ -63,6 +65,7 @@ __all__ = [
     "LayerOrder",
     "Pass",
     "PassReport",
+    "PatchRows",
     "Policy",
     "PoolingGradients",
     "Recomputation",

@@ -75,6 +75,14 @@ def _write_anew(rewriting: Rewriting, op: int, text: str) -> None:
         rewriting.replace(int(old), new)
 
 
+def attributes_of(rewriting: Rewriting, op: int) -> dict[str, str]:
+    """The attributes of op number `op`, each as a module's text has it."""
+    program = rewriting.before
+    source = program.source.representatives[program.op_spec[op]]
+    assert source is not None
+    return {name: str(source.attributes[name]) for name in source.attributes}
+
+
 def mlir_type(type_: TensorType) -> str:
     """A type as MLIR writes it, `tensor<8x4xf32>`."""
     return f"tensor<{''.join(f'{n}x' for n in type_.shape)}{type_.dtype}>"

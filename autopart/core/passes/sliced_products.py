@@ -21,13 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import is_regathered
 from autopart.core.ops.traits import elements
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
-from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
+from autopart.core.passes.rewritten_as import Place, attributes_of, location_of, mlir_type, put_in
 from autopart.core.program import Program
 
 COLUMNS = 128
@@ -146,8 +145,6 @@ def _as_it_is(rewriting: Rewriting, op: int, operand: int) -> str:
 def _product_of_slice(rewriting: Rewriting, op: int, cut: _Cut, stretch: range, result: TensorType) -> str:
     """A function of the product's operands that slices one of them and returns the product."""
     program, spec, line = rewriting.before, rewriting.before.spec(op), location_of(rewriting, op)
-    source = program.source.representatives[program.op_spec[op]]
-    assert source is not None
     types, whole = [mlir_type(t) for t in spec.operands], spec.operands[cut.operand]
     ends = [(stretch.start, stretch.stop) if d == cut.dim else (0, n) for d, n in enumerate(whole.shape)]
     part = mlir_type(TensorType(tuple(b - a for a, b in ends), whole.dtype))
@@ -155,13 +152,9 @@ def _product_of_slice(rewriting: Rewriting, op: int, cut: _Cut, stretch: range, 
     taken = ", ".join(f"{a}:{b}" for a, b in ends)
     sides = ", ".join("%s" if k == cut.operand else f"%a{k}" for k in range(len(types)))
     kinds = ", ".join(part if k == cut.operand else kind for k, kind in enumerate(types))
-    how = ", ".join(f"{name} = {attribute}" for name, attribute in _attributes(source))
+    how = ", ".join(f"{name} = {attribute}" for name, attribute in attributes_of(rewriting, op).items())
     return f"""func.func @main({arguments}) -> {mlir_type(result)} {{
         %s = stablehlo.slice %a{cut.operand} [{taken}] : ({types[cut.operand]}) -> {part} {line}
         %p = "stablehlo.dot_general"({sides}) {{{how}}} : ({kinds}) -> {mlir_type(result)} {line}
         return %p : {mlir_type(result)} {line}
     }}"""
-
-
-def _attributes(source: ir.Operation) -> list[tuple[str, ir.Attribute]]:
-    return [(name, source.attributes[name]) for name in source.attributes]

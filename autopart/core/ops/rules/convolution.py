@@ -33,7 +33,8 @@ from autopart.core.ops.rules.windows import Window
 from autopart.core.ops.traits import FEW_FEATURES, Convolution, LastSpace, Sides
 
 
-def _windows(spec: OpSpec) -> list[Window]:
+def windows_of(spec: OpSpec) -> list[Window]:
+    """The window of each dim of space."""
     numbers, attributes = spec.attributes["dimension_numbers"], spec.attributes
     lhs, rhs = (t.shape for t in spec.operands)
     out = spec.results[0].shape
@@ -57,7 +58,7 @@ def _windows(spec: OpSpec) -> list[Window]:
 def _flop(spec: OpSpec) -> float:
     """Multiply-adds whose input lies inside the array: padding and the holes of a dilated input are not counted."""
     numbers, out = spec.attributes["dimension_numbers"], spec.results[0].shape
-    pairs = math.prod(map(_pairs_inside, _windows(spec)))
+    pairs = math.prod(map(_pairs_inside, windows_of(spec)))
     features = (
         out[numbers["output_feature_dimension"]] * spec.operands[1].shape[numbers["kernel_input_feature_dimension"]]
     )
@@ -78,12 +79,12 @@ def _sides(spec: OpSpec) -> Sides:
         spec.attributes["feature_group_count"] > 1
         and spec.operands[1].shape[numbers["kernel_input_feature_dimension"]] == 1
     ):
-        return Sides(columns=(numbers["output_feature_dimension"],), taps=0, walked=_walked(_windows(spec)))
+        return Sides(columns=(numbers["output_feature_dimension"],), taps=0, walked=_walked(windows_of(spec)))
     if _sums_each_feature(spec):
         return Sides(columns=(numbers["output_feature_dimension"],))
     if spec.attributes["feature_group_count"] != 1 or spec.attributes["batch_group_count"] != 1:
         return Sides()
-    windows, columns = _windows(spec), (numbers["output_feature_dimension"],)
+    windows, columns = windows_of(spec), (numbers["output_feature_dimension"],)
     if _of_kernel(spec):
         images, rows = (numbers["input_feature_dimension"],), numbers["output_batch_dimension"]
         if spec.results[0].shape[rows] < FEW_FEATURES:
@@ -97,7 +98,7 @@ def _sides(spec: OpSpec) -> Sides:
 
 def _of_kernel(spec: OpSpec) -> bool:
     """True for a convolution whose window, with its holes, reaches over more than its result has places times steps."""
-    windows = _windows(spec)
+    windows = windows_of(spec)
     reach = math.prod((w.window - 1) * w.window_dilation + 1 for w in windows)
     return reach > math.prod(w.out * w.stride for w in windows)
 
@@ -119,12 +120,12 @@ def _on_vector(spec: OpSpec) -> float | None:
     counts half a cycle for 8 x 128 elements and place."""
     if not _sums_each_feature(spec):
         return None
-    return _walked(_windows(spec)) * _flop(spec)
+    return _walked(windows_of(spec)) * _flop(spec)
 
 
 def _last_space(spec: OpSpec) -> LastSpace | None:
     """None without space, and where holes do not meet the window as they would in stretches of the space."""
-    numbers, windows = spec.attributes["dimension_numbers"], _windows(spec)
+    numbers, windows = spec.attributes["dimension_numbers"], windows_of(spec)
     if not windows:
         return None
     last = windows[-1]
@@ -289,7 +290,7 @@ def convolution(spec: OpSpec) -> Iterable[TileMapping]:
         yield TileMapping((WHOLE, outputs), (n["output_feature_dimension"],), rhs[outputs])
     if feature_groups == 1 and code is not None:
         yield TileMapping((features, inputs), (code,), lhs[features])
-    for i, window in enumerate(_windows(spec)):
+    for i, window in enumerate(windows_of(spec)):
         if window.tiles:
             yield TileMapping((space[i], WHOLE), (n["output_spatial_dimensions"][i],), window.extent)
         elif window.covers and code is not None:
