@@ -116,4 +116,5 @@ def test_the_convolution_and_the_gradient_read_one_array() -> None:
     patches = FOLDED["patches"]
     program = ap.jit(_step(patches), MESH, []).lower(*map(_integers, patches[:2])).program.program
     read = [program.operands_of(op)[0] for op in range(program.op_count) if program.spec(op).kind == "convolution"]
-    assert len(read) == 2 and len(set(read)) == 1
+    assert len(read) == 2
+    assert len(set(read)) == 1

@@ -65,7 +65,8 @@ class _Fold(NamedTuple):
 class _Patches(NamedTuple):
     """A convolution that reads patches: what is folded of its images and of its kernel, or of the gradient that it is.
 
-    apart    the attribute that says how far patches are apart, along each dim of space; `space` is the one that is folded
+    apart    the attribute that says how far patches are apart, along each dim of space
+    space    which of these is folded
     """
 
     images: _Fold
@@ -143,9 +144,7 @@ def _unfold(rewriting: Rewriting, value: int, whole: TensorType, fold: _Fold, pl
     return _moved(rewriting, value, types, order.tolist(), place)
 
 
-def _moved(
-    rewriting: Rewriting, value: int, types: tuple[TensorType, ...], order: Sequence[int], place: Place
-) -> int:
+def _moved(rewriting: Rewriting, value: int, types: tuple[TensorType, ...], order: Sequence[int], place: Place) -> int:
     """A value reshaped, transposed and reshaped; `types` are its own and those of each step."""
     given, cut, turned, left = map(mlir_type, types)
     line = location_of(rewriting, place.like)
