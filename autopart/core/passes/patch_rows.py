@@ -9,7 +9,9 @@ A matrix unit is nearly empty with 3 features. Along the last dim of space windo
 window there can lie side by side with the features. The same is done in the gradient of %w, which reads the same %r.
 With dims in another order there is a transpose in between.
 
-TIMES
+By libtpu 0.0.51 for v3 and v5e, f32 and bf16, both convolutions together then take 0.5 to 1.1 of the seconds, where
+there are fewer than 8 features before and more after; 1.1 where that is less than 0.1 ms. With 16 and more features they
+would take up to twice as long.
 """
 
 from __future__ import annotations
