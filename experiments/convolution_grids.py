@@ -14,10 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import jax
-
 import autopart as ap
-from autopart.costmodel.xla_compile import topology_devices
+from autopart.costmodel.xla_compile import compile_device_local, topology_devices
 from experiments.kept import write
 
 DEVICES = {"v5e": "tpu_v5e", "v3": "tpu_v3", "v4": "tpu_v4", "v5p": "tpu_v5p", "v6e": "tpu_v6e"}
@@ -73,18 +71,20 @@ def kept_us(folder: Path) -> dict[str, float]:
 
 def compiled(program: Program) -> tuple[str, Any]:
     """The optimised text of a program for one device, and the device."""
-    device = topology_devices(program.topology)[0]
-    placed = jax.sharding.SingleDeviceSharding(device)
+    devices = topology_devices(program.topology)
+    return compile_device_local(_lowered(program).program, devices, program.topology).as_text() or "", devices[0]
+
+
+def _lowered(program: Program) -> ap.Lowered:
+    """As it is emitted for one device."""
     function, arguments = program.program()
-    lowered = jax.jit(function, in_shardings=placed, out_shardings=placed).lower(*arguments)
-    return lowered.compile().as_text() or "", device
+    mesh = ap.Mesh({"x": 1}, device=DEVICES[program.topology.split(":")[0]])
+    return ap.jit(function, mesh, []).lower(*arguments)
 
 
 def estimated_us(program: Program) -> float:
     """Ours."""
-    function, arguments = program.program()
-    mesh = ap.Mesh({"x": 1}, device=DEVICES[program.topology.split(":")[0]])
-    estimate = ap.jit(function, mesh, []).lower(*arguments).estimate
+    estimate = _lowered(program).estimate
     assert estimate is not None
     return 1e6 * estimate.compute_s
 

@@ -144,7 +144,7 @@ def _as_it_is(rewriting: Rewriting, op: int, operand: int) -> str:
 
 def _product_of_slice(rewriting: Rewriting, op: int, cut: _Cut, stretch: range, result: TensorType) -> str:
     """A function of the product's operands that slices one of them and returns the product."""
-    program, spec, line = rewriting.before, rewriting.before.spec(op), location_of(rewriting, op)
+    spec, line = rewriting.before.spec(op), location_of(rewriting, op)
     types, whole = [mlir_type(t) for t in spec.operands], spec.operands[cut.operand]
     ends = [(stretch.start, stretch.stop) if d == cut.dim else (0, n) for d, n in enumerate(whole.shape)]
     part = mlir_type(TensorType(tuple(b - a for a, b in ends), whole.dtype))
