@@ -9,8 +9,8 @@ A matrix unit is nearly empty with 3 features. Along the last dim of space windo
 window there can lie side by side with the features. The same is done in the gradient of %w, which reads the same %r.
 With dims in another order there is a transpose in between.
 
-By libtpu 0.0.51 for v3 and v5e, f32 and bf16, both convolutions together then take 0.5 to 0.8 of the seconds, where there
-are fewer than 8 features before and more than 16 after. With 16 and more features before they would take up to twice as
+By libtpu 0.0.51 for v3 and v5e, f32 and bf16, both convolutions together then take 0.5 to 0.8 of the seconds, where
+there are fewer than 8 features before and more than 16 after. With 16 and more before they would take up to twice as
 long.
 """
 
@@ -30,9 +30,8 @@ from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import Place, attributes_of, location_of, mlir_type, put_in
 from autopart.core.program import Program
 
-
 FEW_AFTER = 16
-"""Of up to so many features a matrix unit is as empty as of 3: of 12 the convolutions take 0.9 to 1.1 of the seconds."""
+"""With up to so many a matrix unit is as empty as with 3: with 12 convolutions take 0.9 to 1.1 of the seconds."""
 
 
 class _Fold(NamedTuple):
