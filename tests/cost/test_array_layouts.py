@@ -77,8 +77,8 @@ def test_images_that_are_rounded_for_a_convolution_are_written_and_kept_for_the_
 
 
 def patches(x, w):
-    """Of 24 x 16, each with rows of the next: rows of patches that do not overlap would become features."""
-    padding = [(0, 8), (0, 0)]
+    """Of 16 x 24, each with columns of the next: rows of patches that do not overlap would become features."""
+    padding = [(0, 0), (0, 8)]
     return jax.lax.conv_general_dilated(x, w, (16, 16), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
@@ -90,7 +90,7 @@ def patch_step(x, w):
 def embedding(images, places=256, step=patch_step, device="tpu_v3", precision=None):
     given = jax.ShapeDtypeStruct((images, places, places, 3), jnp.float32)
     with jax.default_matmul_precision(precision):
-        return simulated(step, given, jax.ShapeDtypeStruct((24, 16, 3, 768), jnp.float32), device=device)
+        return simulated(step, given, jax.ShapeDtypeStruct((16, 24, 3, 768), jnp.float32), device=device)
 
 
 @pytest.mark.parametrize("images", [4, 8, 64])

@@ -39,26 +39,25 @@ def _integers(shape: tuple[int, ...]) -> np.ndarray:
 
 
 FOLDED = {
-    "patches": Patches((8, 16, 16, 3), (4, 4, 3, 8), (4, 4)),
-    "features first": Patches((8, 3, 16, 16), (8, 3, 4, 4), (4, 4), ("NCHW", "OIHW", "NCHW")),
-    "features in between": Patches((16, 8, 3, 16), (4, 3, 4, 8), (4, 4), ("HNCW", "HIWO", "NHWC")),
-    "patches that are not square": Patches((8, 16, 24, 2), (8, 3, 2, 8), (8, 3)),
-    "one feature": Patches((8, 32, 16, 1), (16, 4, 1, 8), (16, 4)),
-    "windows that overlap along the other dim": Patches((8, 16, 16, 3), (4, 4, 3, 8), (4, 2)),
-    "padding along the other dim": Patches((8, 16, 14, 3), (4, 4, 3, 8), (4, 4), padding=[(0, 0), (1, 1)]),
-    "videos": Patches((4, 4, 8, 8, 3), (2, 4, 4, 3, 8), (2, 4, 4), ("NDHWC", "DHWIO", "NDHWC")),
+    "patches": Patches((8, 16, 32, 3), (4, 8, 3, 8), (4, 8)),
+    "features first": Patches((8, 3, 16, 32), (8, 3, 4, 8), (4, 8), ("NCHW", "OIHW", "NCHW")),
+    "features in between": Patches((16, 8, 3, 32), (4, 3, 8, 8), (4, 8), ("HNCW", "HIWO", "NHWC")),
+    "one feature": Patches((8, 16, 64, 1), (4, 32, 1, 8), (4, 32)),
+    "windows that overlap along the other dim": Patches((8, 16, 32, 3), (4, 8, 3, 8), (2, 8)),
+    "padding along the other dim": Patches((8, 14, 32, 3), (4, 8, 3, 8), (4, 8), padding=[(1, 1), (0, 0)]),
+    "lines": Patches((8, 32, 3), (16, 3, 8), (16,), ("NHC", "HIO", "NHC")),
+    "videos": Patches((4, 4, 8, 16, 3), (2, 4, 8, 3, 8), (2, 4, 8), ("NDHWC", "DHWIO", "NDHWC")),
 }
 """One dim of space is folded into the features of the images."""
 
 KEPT = {
-    "many features": Patches((8, 16, 16, 8), (4, 4, 8, 8), (4, 4)),
-    "few features even so": Patches((8, 16, 16, 3), (2, 2, 3, 8), (2, 2)),
-    "windows that overlap": Patches((8, 16, 16, 3), (4, 4, 3, 8), (2, 4)),
-    "windows that are apart": Patches((8, 16, 16, 3), (4, 4, 3, 8), (8, 4)),
-    "padding": Patches((8, 14, 16, 3), (4, 4, 3, 8), (4, 4), padding=[(1, 1), (0, 0)]),
-    "what is left over": Patches((8, 18, 16, 3), (4, 4, 3, 8), (4, 4)),
-    "groups": Patches((8, 16, 16, 4), (4, 4, 2, 8), (4, 4), groups=2),
-    "lines": Patches((8, 32, 3), (16, 3, 8), (16,), ("NHC", "HIO", "NHC")),
+    "many features": Patches((8, 16, 32, 8), (4, 8, 8, 8), (4, 8)),
+    "few features even so": Patches((8, 16, 16, 3), (4, 4, 3, 8), (4, 4)),
+    "windows that overlap": Patches((8, 16, 32, 3), (4, 8, 3, 8), (4, 4)),
+    "windows that are apart": Patches((8, 16, 32, 3), (4, 8, 3, 8), (4, 16)),
+    "padding": Patches((8, 16, 30, 3), (4, 8, 3, 8), (4, 8), padding=[(0, 0), (1, 1)]),
+    "what is left over": Patches((8, 16, 34, 3), (4, 8, 3, 8), (4, 8)),
+    "groups": Patches((8, 16, 32, 4), (4, 8, 2, 8), (4, 8), groups=2),
 }
 
 SCHEDULES: dict[str, list[tuple[str, str, str]]] = {
