@@ -39,7 +39,7 @@ from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
-from autopart.costmodel.simulator.waits_on_chip import waits_on_chip
+from autopart.costmodel.simulator.waits_on_chip import NOT_ASKED, ChipRoom, waits_on_chip
 
 BESIDE_SHARE = 0.125
 """An output of at most this share of the memory on the chip is left there, and goes to HBM beside later kernels."""
@@ -58,7 +58,7 @@ NODE_FIELDS = np.dtype(
 BUFFER_FIELDS = np.dtype(
     [
         ("plain", np.float64), ("last", np.int32), ("touched_at", np.float64), ("written_by", np.int32),
-        ("seen", np.int32), ("readers", np.int32), ("rounded", np.bool_), ("stays", np.bool_), ("wait_s", np.float64),
+        ("seen", np.int32), ("readers", np.int32), ("rounded", np.bool_), ("until", np.int32),
     ],
     align=True,
 )  # fmt: skip
@@ -82,6 +82,7 @@ def kernel_seconds(
     room: np.ndarray,
     elapsed: np.ndarray,
     leaves: np.ndarray,
+    chip: ChipRoom,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -99,7 +100,7 @@ def kernel_seconds(
     _begin(program, graph, plain, buffers, nodes, cache)
     turns_on_chip(program, graph, buffers.bytes, row[ON_CHIP], cache, held, room)
     if assigns:
-        waits_on_chip(program, local, graph, order, slot, buffers, row, times, leaves, cache)
+        waits_on_chip(program, local, graph, order, slot, buffers, row, times, leaves, chip, cache)
     _count_bytes(
         program, local, graph, order, slot, leader, copied, buffers.bytes, row, times, assigns, held, room, elapsed,
         leaves, nodes, cache,
@@ -143,8 +144,8 @@ def _not_touched(plain: np.ndarray, last: np.ndarray, buffer: int, cache: Record
     cache.plain[buffer], cache.last[buffer], cache.touched_at[buffer] = plain[buffer], last[buffer], -np.inf
     cache.written_by[buffer] = cache.seen[buffer] = -1
     cache.readers[buffer] = 0
-    cache.rounded[buffer] = cache.stays[buffer] = False
-    cache.wait_s[buffer] = 0.0
+    cache.rounded[buffer] = False
+    cache.until[buffer] = NOT_ASKED
 
 
 @kernel
@@ -196,11 +197,11 @@ def _count_bytes(
            vector, matrix_dtype, is_conv: of all that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it;
-           rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16; stays, wait_s: see
-           `waits_on_chip`; readers: how many kernels read it
+           rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16; until: the last slot
+           at which it waits there (`waits_on_chip.py`), -1: it does not; readers: how many kernels read it
     elapsed[scope]  seconds of its kernels so far
     """
-    now, on_chip_bytes, window, passed = 0.0, row[ON_CHIP], row[ON_CHIP], 0
+    now, on_chip_bytes, window = 0.0, row[ON_CHIP], row[ON_CHIP]
     for scope in range(elapsed.shape[0]):
         elapsed[scope] = 0.0
     ran = -1
@@ -208,9 +209,6 @@ def _count_bytes(
         if ran >= 0:
             _add_elapsed(graph, leader, ran, elapsed, nodes, row)
         ran, head = k, leader[k]
-        while assigns and passed <= slot[k]:
-            window += leaves[passed]
-            passed += 1
         nodes.began[k] = _began(program, graph, cache, nodes, k, elapsed[graph.nodes.scope[k]])
         if graph.nodes.kind[k] == KERNEL:
             nodes.work[head] += graph.nodes.matrix_work[k]
@@ -230,7 +228,7 @@ def _count_bytes(
             taken = min(taken, whole)
             if graph.reads.read_how[i] & OVERWRITTEN and cache.last[buffer] <= slot[k]:
                 in_place, maker = True, cache.written_by[buffer]
-                gone = now - cache.touched_at[buffer] + whole > window and not cache.stays[buffer]
+                gone = _has_left(cache, buffer, slot[k], now + whole, window)
                 if maker >= 0 and gone:
                     _leaves_chip(graph, nodes, cache, buffer, whole)
                 continue
@@ -242,7 +240,7 @@ def _count_bytes(
                 cache.rounded[buffer] = True
                 once = program.scopes.scope_trips[local.home[buffer]] / program.scopes.scope_trips[graph.nodes.scope[k]]
                 nodes.hbm[head] += (1.0 + 2.0 / rounding) * taken * once
-            if now - cache.touched_at[buffer] + whole > window and not cache.stays[buffer]:
+            if _has_left(cache, buffer, slot[k], now + whole, window):
                 again = 0.0
                 if taken >= rounding * _whole_bytes(local, buffer):
                     is_given = assigns and rounding == 1.0 and is_argument(program, buffer)
@@ -257,17 +255,13 @@ def _count_bytes(
                     _leaves_chip(graph, nodes, cache, buffer, whole)
             else:
                 nodes.on_chip[head] += taken
-            if not cache.stays[buffer]:
-                now += taken * times[k]
+            now += taken * times[k]
             if not graph.reads.read_how[i] & LOOKED_UP:
                 cache.touched_at[buffer] = now
         if graph.nodes.kind[k] != KERNEL:
             moved, source = graph.write_buffer[graph.write_ptr[k]], graph.reads.read_buffer[graph.read_ptr[k]]
             fits = not assigns or cache.plain[source] + graph.nodes.written[k] <= CARRIED_SHARE * on_chip_bytes
-            if cache.stays[moved]:
-                window -= taken_bytes[moved]
-            else:
-                now += graph.nodes.written[k] * times[k]
+            now += graph.nodes.written[k] * times[k]
             cache.touched_at[moved] = now if fits else -np.inf
             cache.written_by[moved] = k if assigns and fits else -1
             continue
@@ -288,10 +282,7 @@ def _count_bytes(
             if cache.last[left] < 0 or (left != value and not assigns):
                 nodes.hbm[head] += local.values.native_bytes[value]
             elif cache.plain[left] > 0 and not (taken_bytes[left] == 0 and cache.last[left] == slot[k]):
-                if cache.stays[left]:
-                    window -= taken_bytes[left]
-                else:
-                    now += cache.plain[left]
+                now += cache.plain[left]
                 cache.touched_at[left], cache.written_by[left] = now, head
                 cache.seen[left] = head
             else:
@@ -304,6 +295,14 @@ def _count_bytes(
             if cache.written_by[buffer] >= 0 and cache.last[buffer] >= outlive:
                 beside = cache.plain[buffer] <= BESIDE_SHARE * on_chip_bytes
                 _leaves_chip(graph, nodes, cache, buffer, 0.0 if beside else cache.plain[buffer])
+
+
+@kernel
+def _has_left(cache: Records, buffer: int, slot: int, touched: float, window: float) -> bool:
+    """True if a buffer is no longer on the chip."""
+    if cache.until[buffer] != NOT_ASKED:
+        return cache.until[buffer] < slot
+    return touched - cache.touched_at[buffer] > window
 
 
 @kernel

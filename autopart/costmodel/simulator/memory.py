@@ -296,8 +296,11 @@ def stay_on_chip(graph: KernelGraph, cache: Records, buffers: Buffers) -> None:
     """Gives no memory to buffers that never leave the chip: `cache` as `kernel_seconds` leaves it."""
     for k in range(graph.nodes.shape[0]):
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-            if cache.written_by[graph.write_buffer[i]] >= 0:
-                buffers.bytes[graph.write_buffer[i]] = 0.0
+            buffer = graph.write_buffer[i]
+            if cache.written_by[buffer] >= 0:
+                buffers.bytes[buffer] = 0.0
+            elif cache.until[buffer] >= 0:
+                buffers.made[buffer] = max(buffers.made[buffer], min(cache.until[buffer], buffers.end[buffer]))
 
 
 @kernel

@@ -39,6 +39,7 @@ from autopart.costmodel.simulator.order import order_neighbours
 from autopart.costmodel.simulator.redistribution_costs import COPIED_BYTES, COPY_S, EXTRA_BYTES, SECONDS, SPELLINGS
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
+from autopart.costmodel.simulator.waits_on_chip import ChipRoom
 
 
 class DeviceFacts(NamedTuple):
@@ -154,9 +155,12 @@ class Scratch(NamedTuple):
     room: np.ndarray
     elapsed: np.ndarray
     batches: Batches
+    chip: ChipRoom
 
     @staticmethod
-    def empty(nodes: int, buffers: int, ops: int, outputs: int, scopes: int, kinds: int, empty: Empty) -> Scratch:
+    def empty(
+        nodes: int, buffers: int, reads: int, ops: int, outputs: int, scopes: int, kinds: int, empty: Empty
+    ) -> Scratch:
         """Room for a step; `kinds` as many as there are kinds of reductions that may be combined."""
         by_buffer, marks = empty((5, buffers), np.int32), empty((2, buffers), np.bool_)
         by_node, bytes_of, by_kind = (
@@ -177,6 +181,7 @@ class Scratch(NamedTuple):
             saved_s=bytes_of[0], copied=bytes_of[1], traffic=bytes_of[2], times=bytes_of[3],
             transposed=empty(nodes, np.bool_), gathered=empty(outputs, np.bool_), held=empty(scopes),
             room=empty(scopes), elapsed=empty(scopes), batches=batches,
+            chip=ChipRoom.empty(nodes, buffers, reads, empty),
         )  # fmt: skip
 
 
@@ -249,7 +254,7 @@ def run_step(
     kernel_seconds(
         program, local, graph, scratch.order, step.slot, leader, scratch.copied, plain, buffers, device.row,
         scratch.times, device.assigns, scratch.held, scratch.room, scratch.elapsed, step.live,
-        step.timed, scratch.cache,
+        scratch.chip, step.timed, scratch.cache,
     )  # fmt: skip
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:

@@ -278,7 +278,9 @@ class Simulator:
         program, held, graph, known = ran.program, ran.held, ran.graph, self.known_plans
         nodes, buffers, outputs = len(graph.nodes), len(held.home), len(program.outputs)
         step = Step.empty(nodes, buffers, len(program.ops), outputs, empty)
-        scratch = Scratch.empty(nodes, buffers, len(program.ops), outputs, len(program.scopes), known.kinds, empty)
+        scratch = Scratch.empty(
+            nodes, buffers, len(graph.reads), len(program.ops), outputs, len(program.scopes), known.kinds, empty
+        )
         moves = Moves(ran.plan_rows, known.figures, ran.narrow, ran.def_values, own_s)
         if not self.links.device.hides_latency:
             begin_by_memory(program, held, graph, self._device, scratch, step)

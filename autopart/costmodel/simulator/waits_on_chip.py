@@ -1,45 +1,69 @@
-"""What waits on the chip for a late reader: all that a small step keeps for its backward pass.
+"""What waits on the chip for a late reader: what is worth most there, as long as there is room.
 
     %a = dot ...       16.8 MB on the chip
     ...                1.4 ms, in which four times what the chip holds is touched
     %b = dot %a ...    it is still there, and was never in HBM
-
-Where the compiler says what lies on the chip, and all that lives between arguments and outputs takes at most two
-thirds of it, a buffer stays from its kernel to its last reader if there is room all the while, in the order in which
-they are made, and no reader comes too late: what waits between two readers longer than ten times what it takes to fill
-the chip goes to HBM, whatever its size. Found with libtpu 0.0.51 on v5e: of 0.25 to 48 MiB beside products that take
-1,455 us all stay, beside 1,733 us none; of buffers of 16 MiB six wait, of seven and eight the first go to HBM, and one
-of 100 MiB does. Operands and results of collectives stay as those of kernels do, 48 MiB each, with products between or
-without.
-
-A larger step leaves things on the chip, too, as long as that, but what passes it meanwhile then has no room there:
-without the second condition a ConvNeXt in bf16 was at 0.60 of the compiler's memory, a ViT at 0.70. Between two thirds
-and the whole of the chip it depends on the program: UNets of 90 to 120 MB wait (taken to wait they are at 0.73 to 0.91
-of the compiler's memory, else at 1.7 to 2.7), an Evoformer of 92 MB does not (0.17, and 1.00). All pass HBM here.
 """
 
 # pyright: reportArgumentType=false
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import FED, HBM, ON_CHIP
-from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays, Records
-from autopart.costmodel.simulator.held_loops import CARRIED_SHARE
-from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph
+from autopart.costmodel.hardware.devices import HBM, ON_CHIP
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.by_worth import put_in_order, take_first
+from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument
+from autopart.costmodel.simulator.interval_room import IntervalRoom, clear, most_taken, take
+from autopart.costmodel.simulator.kernel_graph import KERNEL, LOOKED_UP, KernelGraph
 from autopart.costmodel.simulator.liveness import Buffers
-from autopart.costmodel.simulator.memory import changes
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, REDUCE
+from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
 
-SMALL = 2 / 3
-"""The most that may live between arguments and outputs of a step that keeps what waits on the chip, in chips."""
-
 FILLS = 10.0
 """The longest wait between two readers, in times that it takes to fill the chip from HBM."""
+
+PREFETCH = 1.5
+
+NOT_ASKED = -2
+
+ARGUMENTS = 1
+SEGMENTS = 1
+
+
+class ChipRoom(NamedTuple):
+    """Scratch: what lies on the chip when each node runs, and who touches a buffer.
+
+    taken           by place: the number of a node in the order in which they run
+    clock_s[place]  when it begins
+    queue, worth    buffers, and what it is worth to have them on the chip
+    made_at         per buffer: the place of the node that writes it, -1 for none
+    first, following   per buffer: its first read; per read: the next of that buffer; -1 for none
+    reader          per read: the place of its node
+    """
+
+    taken: IntervalRoom
+    clock_s: np.ndarray
+    queue: np.ndarray
+    worth: np.ndarray
+    made_at: np.ndarray
+    first: np.ndarray
+    following: np.ndarray
+    reader: np.ndarray
+
+    @staticmethod
+    def empty(nodes: int, buffers: int, reads: int, empty: Empty) -> ChipRoom:
+        """Room for a step."""
+        by_buffer, by_read = empty((3, buffers), np.int32), empty((2, reads), np.int32)
+        return ChipRoom(
+            IntervalRoom.empty(nodes, empty), empty(nodes + 1), by_buffer[0], empty(buffers), by_buffer[1],
+            by_buffer[2], by_read[0], by_read[1],
+        )  # fmt: skip
 
 
 @kernel
@@ -53,91 +77,191 @@ def waits_on_chip(
     row: np.ndarray,
     times: np.ndarray,
     leaves: np.ndarray,
+    chip: ChipRoom,
     cache: Records,
 ) -> None:
-    """Fills in cache.stays[buffer]. `leaves` is scratch, per slot.
-
-    cache   `touched_at` is scratch, -inf before and after; `wait_s`: the longest wait between two that touch a buffer
-    """
-    fits = _most_held(buffers, leaves) <= SMALL * row[ON_CHIP]
+    """Fills in cache.until[buffer] and `leaves`, the bytes that leave the chip, per slot."""
+    length = _in_order(program, local, graph, order, row, times, buffers, chip)
+    clear(chip.taken)
+    put_in_order(chip.queue, length, chip.worth)
     for at in range(leaves.shape[0]):
         leaves[at] = 0.0
-    if not fits:
-        return
-    _longest_waits(program, local, graph, order, row, times, cache)
-    outlive, room, passed = before(program.ops.shape[0]), CARRIED_SHARE * row[ON_CHIP], 0
-    limit_s = FILLS * row[ON_CHIP] / row[HBM]
     for k in order:
-        while passed <= slot[k]:
-            room += leaves[passed]
-            passed += 1
+        leaves[slot[k]] += 1.0
+    for at in range(1, leaves.shape[0]):
+        leaves[at] += leaves[at - 1]
+    while length > 0:
+        buffer = take_first(chip.queue, length, chip.worth)
+        length -= 1
+        if chip.made_at[buffer] >= 0:
+            cache.until[buffer] = -1
+            _keep(program, local, graph, order, slot, buffers, row, leaves, chip, cache, buffer)
+        elif ARGUMENTS:
+            _bring(program, graph, order, row, chip, buffer, chip.first[buffer])
+    for at in range(leaves.shape[0]):
+        leaves[at] = 0.0
+    for k in order:
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             buffer = graph.write_buffer[i]
-            size, end = buffers.bytes[buffer], buffers.end[buffer]
-            inside = local.home[buffer] == graph.nodes.scope[k] and buffers.last[buffer] < outlive
-            if inside and size > 0 and end > slot[k] and size <= room and cache.wait_s[buffer] <= limit_s:
-                cache.stays[buffer] = True
-                room -= size
-                leaves[end + 1] += size
+            if cache.until[buffer] >= 0:
+                leaves[cache.until[buffer] + 1] += buffers.bytes[buffer]
 
 
 @kernel
-def _most_held(buffers: Buffers, change: np.ndarray) -> float:
-    """The most bytes that buffers hold at any slot; `change` is scratch."""
-    changes(buffers, change)
-    lives = most = 0.0
-    for at in range(change.shape[0]):
-        lives += change[at]
-        most = max(most, lives)
-    return most
+def _keep(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    order: np.ndarray,
+    slot: np.ndarray,
+    buffers: Buffers,
+    row: np.ndarray,
+    places: np.ndarray,
+    chip: ChipRoom,
+    cache: Records,
+    buffer: int,
+) -> None:
+    made, size = chip.made_at[buffer], buffers.bytes[buffer]
+    turns, room = program.scopes.scope_trips[local.home[buffer]], CARRIED_SHARE * row[ON_CHIP] - size
+    limit_s = FILLS * row[ON_CHIP] / row[HBM]
+    last, at, i = -1, made, chip.first[buffer]
+    end = int(places[buffers.end[buffer]]) - 1
+    whole = True
+    while i >= 0:
+        k = order[chip.reader[i]]
+        to = min(chip.reader[i], end) if graph.nodes.scope[k] == local.home[buffer] else end
+        if to > at:
+            if (chip.clock_s[to] - chip.clock_s[at + 1]) / turns > limit_s:
+                whole = False
+                break
+            if most_taken(chip.taken, at if at == made else at + 1, to) > room:
+                whole = False
+                break
+        last, at = to, to
+        i = chip.following[i]
+    if whole:
+        if end > at and most_taken(chip.taken, at, end) > room:
+            return
+        last = max(end, made)
+    if last < 0 or (not whole and not SEGMENTS):
+        return
+    take(chip.taken, made, last, size)
+    cache.until[buffer] = max(slot[order[last]], buffers.end[buffer]) if whole else slot[order[last]]
+    if not whole and ARGUMENTS:
+        _bring(program, graph, order, row, chip, buffer, i)
 
 
 @kernel
-def _longest_waits(
+def _bring(
+    program: ProgramArrays,
+    graph: KernelGraph,
+    order: np.ndarray,
+    row: np.ndarray,
+    chip: ChipRoom,
+    buffer: int,
+    i: int,
+) -> None:
+    """Takes room for what is brought from HBM for its readers, from read i on."""
+    room, at = CARRIED_SHARE * row[ON_CHIP], -1
+    limit_s = FILLS * row[ON_CHIP] / row[HBM]
+    while i >= 0:
+        to, size = chip.reader[i], graph.reads.read_bytes[i]
+        if graph.nodes.scope[order[to]] == 0:
+            kept = at >= 0 and (
+                to == at
+                or (
+                    chip.clock_s[to] - chip.clock_s[at + 1] <= limit_s
+                    and most_taken(chip.taken, at + 1, to) + size <= room
+                )
+            )
+            if kept:
+                if to > at:
+                    take(chip.taken, at + 1, to, size)
+                at = to
+            else:
+                at = -1
+                load_s = size / row[HBM]
+                for share in (PREFETCH, 1.0):
+                    begin = to
+                    while begin > 0 and chip.clock_s[to] - chip.clock_s[begin] < share * load_s:
+                        begin -= 1
+                    if chip.clock_s[to] - chip.clock_s[begin] >= share * load_s:
+                        if most_taken(chip.taken, begin, to) + size <= room:
+                            take(chip.taken, begin, to, size)
+                            at = to
+                            break
+        i = chip.following[i]
+
+
+@kernel
+def _in_order(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
     order: np.ndarray,
     row: np.ndarray,
     times: np.ndarray,
-    cache: Records,
-) -> None:
-    """Fills in cache.wait_s of buffers that nodes write, by a clock at which all nodes read and write HBM."""
-    clock_s = 0.0
-    for k in order:
-        passing = graph.nodes.written[k]
+    buffers: Buffers,
+    chip: ChipRoom,
+) -> int:
+    """Fills in all but `taken`, by a clock at which all nodes read and write HBM; how many are in the queue."""
+    for b in range(chip.first.shape[0]):
+        chip.first[b], chip.made_at[b], chip.worth[b] = -1, -1, 0.0
+    for at in range(order.shape[0] - 1, -1, -1):
+        k = order[at]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            buffer = graph.reads.read_buffer[i]
-            turns = program.scopes.scope_trips[local.home[buffer]]
-            if cache.touched_at[buffer] > -np.inf:
-                cache.wait_s[buffer] = max(cache.wait_s[buffer], (clock_s - cache.touched_at[buffer]) / turns)
-                cache.touched_at[buffer] = clock_s
+            b = graph.reads.read_buffer[i]
+            chip.following[i], chip.reader[i] = chip.first[b], at
+            chip.first[b] = i
+    outlive, length, clock_s = before(program.ops.shape[0]), 0, 0.0
+    for at in range(order.shape[0]):
+        k = order[at]
+        chip.clock_s[at] = clock_s
+        passing, trips = graph.nodes.written[k], program.scopes.scope_trips[graph.nodes.scope[k]]
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             passing += graph.reads.read_bytes[i]
-        runs = times[k] * program.scopes.scope_trips[graph.nodes.scope[k]]
+        memory_s, compute_s = passing / row[HBM], 0.0
         if graph.nodes.kind[k] == KERNEL:
-            if row[FED] > 0:
-                passing += _fed_bytes(program, local, graph, k)
-            clock_s += runs * roofline_s(
+            compute_s = roofline_s(
                 graph.nodes.matrix_work[k], graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k],
-                graph.nodes.vector_flop[k], passing, 0.0, row,
+                graph.nodes.vector_flop[k], 0.0, 0.0, row,
             )  # fmt: skip
-        else:
-            clock_s += runs * passing / row[HBM]
+        clock_s += max(memory_s, compute_s) * trips * times[k]
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-            cache.touched_at[graph.write_buffer[i]] = clock_s
-    for k in order:
-        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-            cache.touched_at[graph.write_buffer[i]] = -np.inf
+            b = graph.write_buffer[i]
+            inside = local.home[b] == graph.nodes.scope[k] and buffers.last[b] < outlive
+            if inside and buffers.bytes[b] > 0 and chip.first[b] >= 0:
+                chip.made_at[b] = at
+                chip.queue[length] = b
+                length += 1
+            _add_worth(chip, b, buffers.bytes[b] / row[HBM], memory_s, compute_s, trips, chip.made_at[b] == at)
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            b, is_first = graph.reads.read_buffer[i], chip.first[graph.reads.read_buffer[i]] == i
+            if is_first and is_argument(program, b) and not graph.reads.read_how[i] & LOOKED_UP and ARGUMENTS:
+                chip.queue[length] = b
+                length += 1
+            _add_worth(
+                chip, b, graph.reads.read_bytes[i] / row[HBM], memory_s, compute_s, trips,
+                is_first and chip.made_at[b] < 0,
+            )  # fmt: skip
+    chip.clock_s[order.shape[0]] = clock_s
+    for n in range(length):
+        b = chip.queue[n]
+        size = buffers.bytes[b] if chip.made_at[b] >= 0 else graph.reads.read_bytes[chip.first[b]]
+        if size > 0:
+            chip.worth[b] /= np.sqrt(size)
+    return length
 
 
 @kernel
-def _fed_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int) -> float:
-    """Bytes that the vector unit is fed with besides (`compute.py`): f32 of what is summed, or is written narrower."""
-    op = graph.nodes.subject[k]
-    if program.ops.op_class[op] == REDUCE:
-        return F32_BYTES * local.ops.in_step[op]
-    value = program.result_ptr[op]
-    is_fed = graph.nodes.matrix_work[k] > 0 or program.ops.op_class[op] == ELEMENTWISE
-    if not is_fed or program.values.element_bytes[value] >= F32_BYTES:
-        return 0.0
-    return graph.nodes.written[k] * F32_BYTES / program.values.element_bytes[value]
+def _add_worth(
+    chip: ChipRoom, b: int, bytes_s: float, memory_s: float, compute_s: float, trips: float, is_first: bool
+) -> None:
+    """Adds what one node gains where a buffer is on the chip: below zero, how far it is from waiting for memory."""
+    gain = min(bytes_s, memory_s) * trips if memory_s > compute_s else memory_s - compute_s
+    if is_first:
+        chip.worth[b] = gain
+    elif gain > 0 and chip.worth[b] > 0:
+        chip.worth[b] += gain
+    else:
+        chip.worth[b] = max(chip.worth[b], gain)
