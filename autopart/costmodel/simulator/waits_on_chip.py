@@ -14,13 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import HBM, ON_CHIP
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
+from autopart.costmodel.hardware.devices import FED, HBM, ON_CHIP
+from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.by_worth import put_in_order, take_first
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument
 from autopart.costmodel.simulator.interval_room import IntervalRoom, clear, most_taken, take
 from autopart.costmodel.simulator.kernel_graph import KERNEL, LOOKED_UP, KernelGraph
 from autopart.costmodel.simulator.liveness import Buffers
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, REDUCE
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
@@ -226,7 +227,14 @@ def _in_order(
                 graph.nodes.matrix_work[k], graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k],
                 graph.nodes.vector_flop[k], 0.0, 0.0, row,
             )  # fmt: skip
-        clock_s += max(memory_s, compute_s) * trips * times[k]
+            if row[FED] > 0:
+                passing += _fed_bytes(program, local, graph, k)
+            clock_s += trips * times[k] * roofline_s(
+                graph.nodes.matrix_work[k], graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k],
+                graph.nodes.vector_flop[k], passing, 0.0, row,
+            )  # fmt: skip
+        else:
+            clock_s += trips * times[k] * memory_s
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             b = graph.write_buffer[i]
             inside = local.home[b] == graph.nodes.scope[k] and buffers.last[b] < outlive
@@ -265,3 +273,16 @@ def _add_worth(
         chip.worth[b] += gain
     else:
         chip.worth[b] = max(chip.worth[b], gain)
+
+
+@kernel
+def _fed_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int) -> float:
+    """Bytes that the vector unit is fed with besides (`compute.py`): f32 of what is summed, or is written narrower."""
+    op = graph.nodes.subject[k]
+    if program.ops.op_class[op] == REDUCE:
+        return F32_BYTES * local.ops.in_step[op]
+    value = program.result_ptr[op]
+    is_fed = graph.nodes.matrix_work[k] > 0 or program.ops.op_class[op] == ELEMENTWISE
+    if not is_fed or program.values.element_bytes[value] >= F32_BYTES:
+        return 0.0
+    return graph.nodes.written[k] * F32_BYTES / program.values.element_bytes[value]
