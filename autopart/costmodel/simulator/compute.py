@@ -103,7 +103,7 @@ def kernel_seconds(
         waits_on_chip(program, local, graph, order, slot, buffers, row, times, leaves, chip, cache)
     _count_bytes(
         program, local, graph, order, slot, leader, copied, buffers.bytes, row, times, assigns, held, room, elapsed,
-        leaves, nodes, cache,
+        chip, nodes, cache,
     )  # fmt: skip
     _rooflines(local, graph, leader, nodes, row)
 
@@ -185,7 +185,7 @@ def _count_bytes(
     held: np.ndarray,
     room: np.ndarray,
     elapsed: np.ndarray,
-    leaves: np.ndarray,
+    chip: ChipRoom,
     nodes: Records,
     cache: Records,
 ) -> None:
@@ -240,7 +240,11 @@ def _count_bytes(
                 cache.rounded[buffer] = True
                 once = program.scopes.scope_trips[local.home[buffer]] / program.scopes.scope_trips[graph.nodes.scope[k]]
                 nodes.hbm[head] += (1.0 + 2.0 / rounding) * taken * once
-            if _has_left(cache, buffer, slot[k], now + whole, window):
+            if assigns and chip.brought[i]:
+                nodes.on_chip[head] += taken
+                if cache.written_by[buffer] >= 0:
+                    _leaves_chip(graph, nodes, cache, buffer, whole)
+            elif _has_left(cache, buffer, slot[k], now + whole, window):
                 again = 0.0
                 if taken >= rounding * _whole_bytes(local, buffer):
                     is_given = assigns and rounding == 1.0 and is_argument(program, buffer)
@@ -309,7 +313,7 @@ def _has_left(cache: Records, buffer: int, slot: int, touched: float, window: fl
 def _leaves_chip(graph: KernelGraph, nodes: Records, cache: Records, buffer: int, hbm_bytes: float) -> None:
     """Adds bytes of a buffer to its kernel, which writes it to HBM; a collective's writes are in its own seconds."""
     maker = cache.written_by[buffer]
-    if graph.nodes.kind[maker] == KERNEL:
+    if graph.nodes.kind[maker] == KERNEL and cache.until[buffer] < 0:
         nodes.hbm[maker] += hbm_bytes
         nodes.largest[maker] = max(nodes.largest[maker], hbm_bytes)
     cache.written_by[buffer] = -1

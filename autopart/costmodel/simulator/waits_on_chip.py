@@ -29,12 +29,8 @@ from autopart.costmodel.simulator.slots import before
 FILLS = 10.0
 """The longest wait between two readers, in times that it takes to fill the chip from HBM."""
 
-PREFETCH = 1.5
-
 NOT_ASKED = -2
 
-ARGUMENTS = 1
-SEGMENTS = 1
 
 
 class ChipRoom(NamedTuple):
@@ -46,6 +42,8 @@ class ChipRoom(NamedTuple):
     made_at         per buffer: the place of the node that writes it, -1 for none
     first, following   per buffer: its first read; per read: the next of that buffer; -1 for none
     reader          per read: the place of its node
+    brought         per read: it is brought from HBM before, beside other kernels
+    coming_s, leaving_s   per place: seconds in which nothing is copied yet from HBM, or to it
     """
 
     taken: IntervalRoom
@@ -56,14 +54,17 @@ class ChipRoom(NamedTuple):
     first: np.ndarray
     following: np.ndarray
     reader: np.ndarray
+    brought: np.ndarray
+    coming_s: np.ndarray
+    leaving_s: np.ndarray
 
     @staticmethod
     def empty(nodes: int, buffers: int, reads: int, empty: Empty) -> ChipRoom:
         """Room for a step."""
-        by_buffer, by_read = empty((3, buffers), np.int32), empty((2, reads), np.int32)
+        by_buffer, by_read, by_place = empty((3, buffers), np.int32), empty((2, reads), np.int32), empty((2, nodes))
         return ChipRoom(
             IntervalRoom.empty(nodes, empty), empty(nodes + 1), by_buffer[0], empty(buffers), by_buffer[1],
-            by_buffer[2], by_read[0], by_read[1],
+            by_buffer[2], by_read[0], by_read[1], empty(reads, np.bool_), by_place[0], by_place[1],
         )  # fmt: skip
 
 
@@ -77,35 +78,28 @@ def waits_on_chip(
     buffers: Buffers,
     row: np.ndarray,
     times: np.ndarray,
-    leaves: np.ndarray,
+    places: np.ndarray,
     chip: ChipRoom,
     cache: Records,
 ) -> None:
-    """Fills in cache.until[buffer] and `leaves`, the bytes that leave the chip, per slot."""
+    """Fills in cache.until[buffer] and `places`, the bytes that leave the chip, per slot."""
     length = _in_order(program, local, graph, order, row, times, buffers, chip)
     clear(chip.taken)
     put_in_order(chip.queue, length, chip.worth)
-    for at in range(leaves.shape[0]):
-        leaves[at] = 0.0
+    for at in range(places.shape[0]):
+        places[at] = 0.0
     for k in order:
-        leaves[slot[k]] += 1.0
-    for at in range(1, leaves.shape[0]):
-        leaves[at] += leaves[at - 1]
+        places[slot[k]] += 1.0
+    for at in range(1, places.shape[0]):
+        places[at] += places[at - 1]
     while length > 0:
         buffer = take_first(chip.queue, length, chip.worth)
         length -= 1
         if chip.made_at[buffer] >= 0:
             cache.until[buffer] = -1
-            _keep(program, local, graph, order, slot, buffers, row, leaves, chip, cache, buffer)
-        elif ARGUMENTS:
-            _bring(program, graph, order, row, chip, buffer, chip.first[buffer])
-    for at in range(leaves.shape[0]):
-        leaves[at] = 0.0
-    for k in order:
-        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-            buffer = graph.write_buffer[i]
-            if cache.until[buffer] >= 0:
-                leaves[cache.until[buffer] + 1] += buffers.bytes[buffer]
+            _keep(program, local, graph, order, slot, buffers, row, places, chip, cache, buffer)
+        else:
+            _bring(graph, order, row, chip, chip.first[buffer])
 
 
 @kernel
@@ -122,76 +116,89 @@ def _keep(
     cache: Records,
     buffer: int,
 ) -> None:
+    """Keeps what a node writes from there to as late a reader as can be; what is left goes to HBM, and comes back."""
     made, size = chip.made_at[buffer], buffers.bytes[buffer]
     turns, room = program.scopes.scope_trips[local.home[buffer]], CARRIED_SHARE * row[ON_CHIP] - size
     limit_s = FILLS * row[ON_CHIP] / row[HBM]
-    last, at, i = -1, made, chip.first[buffer]
-    end = int(places[buffers.end[buffer]]) - 1
-    whole = True
-    while i >= 0:
-        k = order[chip.reader[i]]
-        to = min(chip.reader[i], end) if graph.nodes.scope[k] == local.home[buffer] else end
-        if to > at:
-            if (chip.clock_s[to] - chip.clock_s[at + 1]) / turns > limit_s:
-                whole = False
-                break
-            if most_taken(chip.taken, at if at == made else at + 1, to) > room:
-                whole = False
-                break
-        last, at = to, to
-        i = chip.following[i]
-    if whole:
-        if end > at and most_taken(chip.taken, at, end) > room:
-            return
-        last = max(end, made)
-    if last < 0 or (not whole and not SEGMENTS):
+    end, kept, i = int(places[buffers.end[buffer]]) - 1, -1, chip.first[buffer]
+    if room < 0 or most_taken(chip.taken, made, made) > room:
         return
-    take(chip.taken, made, last, size)
-    cache.until[buffer] = max(slot[order[last]], buffers.end[buffer]) if whole else slot[order[last]]
-    if not whole and ARGUMENTS:
-        _bring(program, graph, order, row, chip, buffer, i)
+    while i >= 0:
+        inside = graph.nodes.scope[order[chip.reader[i]]] == local.home[buffer]
+        to, since = min(chip.reader[i], end) if inside else end, max(kept, made)
+        if to > since and (
+            (chip.clock_s[to] - chip.clock_s[since + 1]) / turns > limit_s
+            or most_taken(chip.taken, since + 1, to) > room
+        ):
+            break
+        kept, i = max(to, made), chip.following[i]
+    if i < 0 and end > kept and most_taken(chip.taken, kept + 1, end) > room:
+        return
+    if i < 0:
+        take(chip.taken, made, max(end, kept), size)
+        cache.until[buffer] = max(slot[order[kept]], buffers.end[buffer])
+        return
+    if kept >= 0 and _leaves(chip, kept, chip.reader[i], size / row[HBM]):
+        take(chip.taken, made, kept, size)
+        cache.until[buffer] = slot[order[kept]]
+    _bring(graph, order, row, chip, i)
 
 
 @kernel
-def _bring(
-    program: ProgramArrays,
-    graph: KernelGraph,
-    order: np.ndarray,
-    row: np.ndarray,
-    chip: ChipRoom,
-    buffer: int,
-    i: int,
-) -> None:
-    """Takes room for what is brought from HBM for its readers, from read i on."""
-    room, at = CARRIED_SHARE * row[ON_CHIP], -1
-    limit_s = FILLS * row[ON_CHIP] / row[HBM]
+def _leaves(chip: ChipRoom, kept: int, to: int, copy_s: float) -> bool:
+    """True if there is time to copy what is kept until place `kept` to HBM before it is read at place `to`."""
+    at, left_s = kept + 1, copy_s
+    while left_s > 0 and at < to:
+        left_s -= chip.leaving_s[at]
+        at += 1
+    if left_s > 0:
+        return False
+    left_s = copy_s
+    for place in range(kept + 1, at):
+        spent_s = min(left_s, chip.leaving_s[place])
+        chip.leaving_s[place] -= spent_s
+        left_s -= spent_s
+    return True
+
+
+@kernel
+def _bring(graph: KernelGraph, order: np.ndarray, row: np.ndarray, chip: ChipRoom, i: int) -> None:
+    """Brings what lies in HBM to the chip for its readers, from read i on, where there are room and time to do so."""
+    limit_s, at = FILLS * row[ON_CHIP] / row[HBM], -1
     while i >= 0:
         to, size = chip.reader[i], graph.reads.read_bytes[i]
-        if graph.nodes.scope[order[to]] == 0:
-            kept = at >= 0 and (
+        room = CARRIED_SHARE * row[ON_CHIP] - size
+        if graph.nodes.scope[order[to]] == 0 and not graph.reads.read_how[i] & LOOKED_UP:
+            waits = at >= 0 and (
                 to == at
-                or (
-                    chip.clock_s[to] - chip.clock_s[at + 1] <= limit_s
-                    and most_taken(chip.taken, at + 1, to) + size <= room
-                )
+                or (chip.clock_s[to] - chip.clock_s[at + 1] <= limit_s and most_taken(chip.taken, at + 1, to) <= room)
             )
-            if kept:
+            if waits:
                 if to > at:
                     take(chip.taken, at + 1, to, size)
                 at = to
             else:
-                at = -1
-                load_s = size / row[HBM]
-                for share in (PREFETCH, 1.0):
-                    begin = to
-                    while begin > 0 and chip.clock_s[to] - chip.clock_s[begin] < share * load_s:
-                        begin -= 1
-                    if chip.clock_s[to] - chip.clock_s[begin] >= share * load_s:
-                        if most_taken(chip.taken, begin, to) + size <= room:
-                            take(chip.taken, begin, to, size)
-                            at = to
-                            break
+                at = to if _is_brought(chip, to, size, room, size / row[HBM], limit_s) else -1
+            chip.brought[i] = at == to
         i = chip.following[i]
+
+
+@kernel
+def _is_brought(chip: ChipRoom, to: int, size: float, room: float, copy_s: float, limit_s: float) -> bool:
+    """True if there are time and room for a copy from HBM before place `to`; takes both."""
+    begin, left_s = to, copy_s
+    while left_s > 0 and begin > 0 and chip.clock_s[to] - chip.clock_s[begin] <= limit_s:
+        begin -= 1
+        left_s -= chip.coming_s[begin]
+    if left_s > 0 or most_taken(chip.taken, begin, to) > room:
+        return False
+    take(chip.taken, begin, to, size)
+    left_s = copy_s
+    for at in range(to - 1, begin - 1, -1):
+        spent_s = min(left_s, chip.coming_s[at])
+        chip.coming_s[at] -= spent_s
+        left_s -= spent_s
+    return True
 
 
 @kernel
@@ -212,7 +219,7 @@ def _in_order(
         k = order[at]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             b = graph.reads.read_buffer[i]
-            chip.following[i], chip.reader[i] = chip.first[b], at
+            chip.following[i], chip.reader[i], chip.brought[i] = chip.first[b], at, False
             chip.first[b] = i
     outlive, length, clock_s = before(program.ops.shape[0]), 0, 0.0
     for at in range(order.shape[0]):
@@ -245,7 +252,7 @@ def _in_order(
             _add_worth(chip, b, buffers.bytes[b] / row[HBM], memory_s, compute_s, trips, chip.made_at[b] == at)
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             b, is_first = graph.reads.read_buffer[i], chip.first[graph.reads.read_buffer[i]] == i
-            if is_first and is_argument(program, b) and not graph.reads.read_how[i] & LOOKED_UP and ARGUMENTS:
+            if is_first and is_argument(program, b):
                 chip.queue[length] = b
                 length += 1
             _add_worth(
@@ -253,6 +260,8 @@ def _in_order(
                 is_first and chip.made_at[b] < 0,
             )  # fmt: skip
     chip.clock_s[order.shape[0]] = clock_s
+    for at in range(order.shape[0]):
+        chip.coming_s[at] = chip.leaving_s[at] = chip.clock_s[at + 1] - chip.clock_s[at]
     for n in range(length):
         b = chip.queue[n]
         size = buffers.bytes[b] if chip.made_at[b] >= 0 else graph.reads.read_bytes[chip.first[b]]
