@@ -26,7 +26,7 @@ from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
 
-FILLS = 10.0
+FILLS = 8.0
 """The longest wait between two readers, in times that it takes to fill the chip from HBM."""
 
 NOT_ASKED = -2
