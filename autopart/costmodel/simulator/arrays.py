@@ -23,7 +23,13 @@ from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.cut_arrays import cut_arrays
 from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.head_layouts import token_lanes
-from autopart.costmodel.simulator.image_layouts import few_features, gradient_rows, outside_images, rounded_images
+from autopart.costmodel.simulator.image_layouts import (
+    few_features,
+    gradient_rows,
+    outside_images,
+    rounded_images,
+    written_images,
+)
 from autopart.costmodel.simulator.image_uses import image_uses
 from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
@@ -151,6 +157,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     outer = np.where(outer > 0, outer, token_lanes(program))
     looked_up = outside_windows(program, op_class, costs["spreads"][spec], costs["turns"][spec], chip.layout_tile[1])
     outer = np.where(outer > 0, outer, looked_up)
+    few = few_features(program, rounded, costs["narrows"][spec])
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     places = output_places(program)
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
@@ -184,7 +191,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_gradient=images.gradient,
             is_largest=softmax.largest,
             between_heads=between_heads(program, op_class) & chip.selects_updates,
-            few_features=few_features(program, rounded, costs["narrows"][spec]),
+            few_features=few,
             gradient_row=gradient_rows(program),
             sums_windows=sums_windows(program, looked_up),
         ),
@@ -202,7 +209,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_output=is_output,
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
-            is_image=rounded,
+            is_image=written_images(program, rounded, few),
             is_cut=cut_arrays(program) & ~np.isin(program.value_op, spread) & chip.selects_updates,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
             looked_up=looked_up,

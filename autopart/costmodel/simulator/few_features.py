@@ -25,7 +25,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.few_images import LANES, PARTS, local_length
-from autopart.costmodel.simulator.image_layouts import FEW, FIRST, GIVEN, ROUNDED
+from autopart.costmodel.simulator.image_layouts import FEW, FIRST, GIVEN, ROUNDED, ROWS
 
 IMAGES = 64
 """So many images stream through the matrix unit together."""
@@ -40,6 +40,9 @@ SUBLANES, PADDED_FEATURES = 8, 64
 """What few features are padded to in a gradient that sums over images along the lanes, and over those along rows."""
 
 BF16_BYTES = 2.0
+
+SECOND_TURN = 1.5
+"""Where nothing stays on the chip: how much longer rows are turned than features, for the same bytes."""
 
 IMAGE_WEIGHT = 3.2
 """Operations of the vector unit for each element of padded images that a convolution reads: 0.8 cycles for 4 x 128 of
@@ -56,6 +59,8 @@ def few_features(program: ProgramArrays, lowered: Lowered, held: LocalArrays) ->
     for op in range(held.padding.shape[0]):
         if program.ops.few_features[op] & FEW and program.spaces.is_one[program.ops.spec[op]]:
             _convolution(program, lowered, held, op)
+        elif program.ops.few_features[op] & ROWS and program.spaces.is_one[program.ops.spec[op]]:
+            _of_rows(program, lowered, held, op)
 
 
 @kernel
@@ -121,6 +126,40 @@ def _turn(
         held.padding.copies[op] += 1.0
         held.padding.copied_bytes[op] += lowered.turn_passes * written * longer
         held.padding.copied_bytes[op] += F32_BYTES * held.uses.use_elements[lhs] * longer
+
+
+@kernel
+def _of_rows(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """Counts the copies of images of which rows of few features are read: with a dim of space along the lanes, then
+    with rows or images there; at once where images pad less."""
+    lhs, facts, space = program.operand_ptr[op], program.ops.few_features[op], program.spaces[program.ops.spec[op]]
+    value, layout, row = program.uses.operands[lhs], lowered.required[lhs], program.ops.gradient_row[op]
+    images = local_length(program, lowered, value, layout, space.features if row > 0 else space.images)
+    features = local_length(program, lowered, value, layout, space.images if row > 0 else space.features)
+    elements = held.uses.use_elements[lhs]
+    if elements == 0:
+        return
+    height = elements / (images * features * local_length(program, lowered, value, layout, space.space))
+    turned = BF16_BYTES * elements * _up_to(height, LANES) / height
+    by_images, by_rows = _up_to(images, LANES) / images, _up_to(features, LANES) / features
+    written = BF16_BYTES * elements * min(by_images, by_rows)
+    at_once = by_images * height <= _up_to(height, LANES)
+    if facts & GIVEN and held.uses.use_buffer[lhs] < program.values.shape[0]:
+        held.images.written[held.uses.use_buffer[lhs]] = written
+    elif facts & ROUNDED:
+        source = program.uses.operands[program.operand_ptr[program.values.value_op[value]]]
+        held.values.native_bytes[source] = max(held.values.native_bytes[source], written)
+    if facts & FIRST:
+        moved = F32_BYTES * elements * turned / (BF16_BYTES * elements) if facts & GIVEN else 0.0
+        if at_once:
+            moved += written + lowered.turn_passes * written
+            held.padding.copies[op] += 1.0
+        else:
+            moved += turned
+            held.padding.copies[op] += 2.0
+            if lowered.on_chip_bytes == 0.0:
+                moved += turned + written + SECOND_TURN * lowered.turn_passes * turned
+        held.padding.copied_bytes[op] += moved
 
 
 @kernel

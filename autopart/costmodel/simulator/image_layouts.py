@@ -30,9 +30,9 @@ def _space(spec: OpSpec) -> int:
     return sum(1 << d for d in spec.attributes["dimension_numbers"]["output_spatial_dimensions"])
 
 
-FEW, GIVEN, ROUNDED, FIRST = 1, 2, 4, 8
+FEW, GIVEN, ROUNDED, FIRST, ROWS = 1, 2, 4, 8, 16
 """Of a convolution: it reads images of few features; they are given in f32, and it rounds them; they were rounded
-before, of an argument; it is the first that reads them."""
+before, of an argument; it is the first that reads them; they are given with few features, of which it reads rows."""
 
 
 def _reads_few(spec: OpSpec) -> bool:
@@ -52,6 +52,12 @@ def few_features(program: Program, rounded: np.ndarray, narrows: np.ndarray) -> 
     """int8[ops]: bits of convolutions of few features; `rounded` is of `rounded_images`, narrows[op]: it rounds f32."""
     found, seen = np.zeros(program.op_count, np.int8), set[int]()
     few = np.array([_reads_few(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    convolves = np.array([isinstance(traits_of(spec), Convolution) for spec in program.specs], np.bool_)
+    for op in np.flatnonzero(convolves[program.op_spec] & ~few).tolist():
+        image = int(program.operands[program.operand_ptr[op]])
+        if is_rounded := _given_in_rows(program, image):
+            found[op] = ROWS | is_rounded | (0 if image in seen else FIRST)
+            seen.add(image)
     for op in np.flatnonzero(few).tolist():
         image, found[op] = int(program.operands[program.operand_ptr[op]]), FEW
         if rounded[image]:
@@ -62,6 +68,28 @@ def few_features(program: Program, rounded: np.ndarray, narrows: np.ndarray) -> 
             found[op] |= FIRST
         seen.add(image)
     return found
+
+
+def written_images(program: Program, rounded: np.ndarray, few: np.ndarray) -> np.ndarray:
+    """bool[values]: `rounded_images`, and rounded rows of images as features; `few` is of `few_features`."""
+    written = rounded.copy()
+    for op in np.flatnonzero((few & ROWS > 0) & (few & ROUNDED > 0)).tolist():
+        written[program.operands[program.operand_ptr[op]]] = True
+    return written
+
+
+def _given_in_rows(program: Program, value: int) -> int:
+    """GIVEN or ROUNDED where rows of an argument of few features were made features, else 0."""
+    maker = int(program.value_op[value])
+    if program.spec(maker).kind != "reshape":
+        return 0
+    source, found = int(program.operands[program.operand_ptr[maker]]), GIVEN
+    if not _is_given(program, source):
+        maker, found = int(program.value_op[source]), ROUNDED
+        if program.spec(maker).kind != "convert":
+            return 0
+        source = int(program.operands[program.operand_ptr[maker]])
+    return found if _is_given(program, source) and program.spec(maker).operands[0].shape[-1] < FEW_FEATURES else 0
 
 
 def _is_given(program: Program, value: int) -> bool:
