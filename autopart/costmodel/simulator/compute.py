@@ -39,7 +39,8 @@ from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
-from autopart.costmodel.simulator.waits_on_chip import NOT_ASKED, ChipRoom, waits_on_chip
+from autopart.costmodel.simulator.waits_on_chip import NOT_ASKED, waits_on_chip
+from autopart.costmodel.simulator.worth_on_chip import ChipRoom
 
 BESIDE_SHARE = 0.125
 """An output of at most this share of the memory on the chip is left there, and goes to HBM beside later kernels."""

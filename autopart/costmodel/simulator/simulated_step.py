@@ -39,7 +39,7 @@ from autopart.costmodel.simulator.order import order_neighbours
 from autopart.costmodel.simulator.redistribution_costs import COPIED_BYTES, COPY_S, EXTRA_BYTES, SECONDS, SPELLINGS
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
-from autopart.costmodel.simulator.waits_on_chip import ChipRoom
+from autopart.costmodel.simulator.worth_on_chip import ChipRoom
 
 
 class DeviceFacts(NamedTuple):
