@@ -92,8 +92,9 @@ def _keep(
     turns, room = program.scopes.scope_trips[local.home[buffer]], CARRIED_SHARE * row[ON_CHIP] - size
     limit_s = FILLS * row[ON_CHIP] / row[HBM]
     end, kept, i = int(places[buffers.end[buffer]]) - 1, -1, chip.first[buffer]
-    fits = most_taken(chip.taken, made, made) <= room
-    while fits and i >= 0:
+    if most_taken(chip.taken, made, made) > room:
+        return
+    while i >= 0:
         inside = graph.nodes.scope[order[chip.reader[i]]] == local.home[buffer]
         to, since = min(chip.reader[i], end) if inside else end, max(kept, made)
         if to > since and (
@@ -105,9 +106,8 @@ def _keep(
     if i < 0 and (end <= kept or most_taken(chip.taken, kept + 1, end) <= room):
         take(chip.taken, made, max(end, kept), size)
         cache.until[buffer] = max(slot[order[kept]], buffers.end[buffer])
-    elif i >= 0 and kept >= 0 and leaves(chip, kept, chip.reader[i], size / row[HBM]):
-        take(chip.taken, made, kept, size)
-        cache.until[buffer] = slot[order[kept]]
-        bring(graph, order, row, chip, i, kept + 1)
-    else:
-        bring(graph, order, row, chip, chip.first[buffer], made + 1)
+    elif i >= 0:
+        if kept >= 0 and leaves(chip, kept, chip.reader[i], size / row[HBM]):
+            take(chip.taken, made, kept, size)
+            cache.until[buffer] = slot[order[kept]]
+        bring(graph, order, row, chip, i, max(kept, made) + 1)
