@@ -91,7 +91,7 @@ def _keep(
     made, size = chip.made_at[buffer], buffers.bytes[buffer]
     turns, room = program.scopes.scope_trips[local.home[buffer]], CARRIED_SHARE * row[ON_CHIP] - size
     limit_s = FILLS * row[ON_CHIP] / row[HBM]
-    end, kept, i = int(places[buffers.end[buffer]]) - 1, -1, chip.first[buffer]
+    end, kept, until, i = int(places[buffers.end[buffer]]) - 1, -1, -1, chip.first[buffer]
     if most_taken(chip.taken, made, made) > room:
         return
     while i >= 0:
@@ -102,12 +102,12 @@ def _keep(
             or most_taken(chip.taken, since + 1, to) > room
         ):
             break
-        kept, i = max(to, made), chip.following[i]
+        kept, until, i = max(to, made), slot[order[chip.reader[i]]], chip.following[i]
     if i < 0 and (end <= kept or most_taken(chip.taken, kept + 1, end) <= room):
         take(chip.taken, made, max(end, kept), size)
-        cache.until[buffer] = max(slot[order[kept]], buffers.end[buffer])
+        cache.until[buffer] = max(buffers.end[buffer], buffers.last[buffer])
     elif i >= 0:
         if kept >= 0 and leaves(chip, kept, chip.reader[i], size / row[HBM]):
             take(chip.taken, made, kept, size)
-            cache.until[buffer] = slot[order[kept]]
+            cache.until[buffer] = until
         bring(graph, order, row, chip, i, max(kept, made) + 1)
