@@ -14,8 +14,8 @@ MESH = ap.Mesh({"b": 8}, device="tpu_v5e")
 def _peak_bytes(tokens: int, features: int, windows: int) -> float:
     """Of attention by four heads, forward and backward, with so many windows on each of eight devices.
 
-    With windows of 128 the compiler takes 1,074 MB: 269 of them are copies of queries, keys and values in another layout,
-    for a call that multiplies windows, which are not counted here.
+    With windows of 128 the compiler takes 1,074 MB: 269 of them are copies of queries, keys and values in another
+    layout, for a call that multiplies windows, which are not counted here.
     """
 
     def attend(q, k, v):

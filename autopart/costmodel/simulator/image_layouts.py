@@ -12,6 +12,8 @@ Given in f32 such images are written so, too, since a convolution rounds what it
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autopart.core.op import OpSpec
@@ -80,16 +82,27 @@ def written_images(program: Program, rounded: np.ndarray, few: np.ndarray) -> np
 
 def _given_in_rows(program: Program, value: int) -> int:
     """GIVEN or ROUNDED where rows of an argument of few features were made features, else 0."""
-    maker = int(program.value_op[value])
-    if program.spec(maker).kind != "reshape":
+    source, found = _only_operand(program, value), GIVEN
+    if source < 0 or program.type_of(source).shape == program.type_of(value).shape:
         return 0
-    source, found = int(program.operands[program.operand_ptr[maker]]), GIVEN
     if not _is_given(program, source):
-        maker, found = int(program.value_op[source]), ROUNDED
-        if program.spec(maker).kind != "convert":
+        rounded, found = source, ROUNDED
+        source = _only_operand(program, rounded)
+        if source < 0 or program.type_of(source).shape != program.type_of(rounded).shape:
             return 0
-        source = int(program.operands[program.operand_ptr[maker]])
-    return found if _is_given(program, source) and program.spec(maker).operands[0].shape[-1] < FEW_FEATURES else 0
+    few = _is_given(program, source) and program.type_of(source).shape[-1] < FEW_FEATURES
+    return found if few and _elements(program, source) == _elements(program, value) else 0
+
+
+def _only_operand(program: Program, value: int) -> int:
+    """What the op that makes a value reads, -1 where that is not one value."""
+    maker = int(program.value_op[value])
+    read = program.operands[program.operand_ptr[maker] : program.operand_ptr[maker + 1]]
+    return int(read[0]) if len(read) == 1 else -1
+
+
+def _elements(program: Program, value: int) -> int:
+    return math.prod(program.type_of(value).shape)
 
 
 def _is_given(program: Program, value: int) -> bool:

@@ -6,6 +6,8 @@
 A tree of maxima: node p stands for the places of nodes 2p and 2p + 1. Both take as many turns as the tree is deep.
 """
 
+# pyright: reportReturnType=false
+# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
 from typing import NamedTuple
