@@ -52,9 +52,17 @@ OTHER_KINDS = {
     "tab_transformer": (False, V5E),
     "state_space": (True, V5E),
     "ppo": (True, V5E),
+    "perceiver": (False, V5E),
+    "codec": (False, V5E),
+    "graph_attention": (False, V5E),
+    "neural_ode": (False, V5E),
+    "hypernetwork": (False, V5E),
+    "retnet": (False, V5E),
+    "point_net": (False, V5E),
+    "diffuser": (False, V5E),
 }
-"""The same for models of other kinds. The last four were first looked at when all rules stood but one:
-slices of what is stacked, to which the state-space model led."""
+"""The same for models of other kinds. Flow to PPO were first looked at when all rules stood but one: slices of what is
+stacked, to which the state-space model led. The last eight were written and compiled when all rules stood."""
 
 DP = ap.Parallelism("DP(batch,model)")
 
