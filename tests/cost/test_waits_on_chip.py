@@ -86,3 +86,4 @@ def test_weights_come_beside_the_kernels_before_theirs():
     first, second = (float(found.node_hbm_bytes[k]) for k in products)
     assert first >= weight + 4.0 * 4096 * 2048
     assert second < weight + 4.0 * 4096 * 2048
+    assert found.hbm_bytes >= 2 * weight + 8.0 * 4096 * 2048

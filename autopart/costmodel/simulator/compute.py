@@ -1,10 +1,10 @@
 """Seconds of kernels: a roofline (`roofline.py`), over memory behind a cache.
 
-Bytes are those that pass HBM. What was touched a short while ago is still on the chip (VMEM that the TPU compiler
-assigns, a GPU's L2): a read is free if fewer than `on_chip_bytes` were touched since, less what waits on the chip for a
-late reader (`waits_on_chip.py`), whose reads are free too. A result all of whose reads are free is never written out,
-unless a loop or a branch hands it on. Where the compiler says what lies on the chip, so it is with what collectives
-read and leave. Kernels joined by `multi_output.py` launch once and read what they share once.
+Bytes are those that pass HBM. What was touched a short while ago is still on the chip (VMEM, a GPU's L2): a read is
+free if fewer than `on_chip_bytes` were touched since. Where the compiler says what lies there (`waits_on_chip.py`), it
+is free if what nodes wrote waits there, or if what lies in HBM is brought beside other kernels. A result all of whose
+reads are free is never written out, unless a loop or a branch hands it on; so it is there with what collectives read
+and leave. Kernels joined by `multi_output.py` launch once and read what they share once.
 
 What a turn of a loop reads whole is still there from the turn before, where all that a turn touches fits on the chip
 (`held_loops.py`): the weights of an LSTM pass HBM once a loop. What a TPU's matmuls in a loop read in f32 and the loop
@@ -48,9 +48,9 @@ BESIDE_SHARE = 0.125
 
 NODE_FIELDS = np.dtype(
     [
-        ("seconds", np.float64), ("hbm", np.float64), ("work", np.float64), ("vector", np.float64),
-        ("largest", np.float64), ("on_chip", np.float64), ("walked", np.float64), ("left_f32", np.float64),
-        ("product", np.float64), ("began", np.float64),
+        ("seconds", np.float64), ("hbm", np.float64), ("beside", np.float64), ("work", np.float64),
+        ("vector", np.float64), ("largest", np.float64), ("on_chip", np.float64), ("walked", np.float64),
+        ("left_f32", np.float64), ("product", np.float64), ("began", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_),
     ],
     align=True,
@@ -122,7 +122,7 @@ def _begin(
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             _not_touched(plain, last, program.uses.operands[use], cache)
     for k in range(nodes.shape[0]):
-        nodes.seconds[k] = nodes.hbm[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
+        nodes.seconds[k] = nodes.hbm[k] = nodes.beside[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
         nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.product[k] = 0.0
         nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
@@ -192,10 +192,11 @@ def _count_bytes(
 ) -> None:
     """Fills in the work of every kernel, and the bytes that pass HBM.
 
-    nodes  hbm, largest: bytes that pass HBM, and those of one array; on_chip: bytes of reads that do not; walked: f32
-           bytes of the largest array that it walks through; product: of the results of its matrix products; left_f32:
-           bytes of such arrays that it writes; began: what had elapsed before it, or the product it runs with; work,
-           vector, matrix_dtype, is_conv: of all that runs in the kernel
+    nodes  hbm, largest: bytes that pass HBM, and those of one array; beside: that pass it beside other kernels;
+           on_chip: bytes of reads that do not; walked: f32 bytes of the largest array that it walks through;
+           product: of the results of its matrix products; left_f32: bytes of such arrays that it writes; began: what
+           had elapsed before it, or the product it runs with; work, vector, matrix_dtype, is_conv: of all that runs in
+           the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it;
            rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16; until: the last slot
@@ -243,6 +244,7 @@ def _count_bytes(
                 nodes.hbm[head] += (1.0 + 2.0 / rounding) * taken * once
             if assigns and chip.brought[i]:
                 nodes.on_chip[head] += taken
+                nodes.beside[head] += taken
                 if cache.written_by[buffer] >= 0:
                     _leaves_chip(graph, nodes, cache, buffer, whole)
             elif _has_left(cache, buffer, slot[k], now + whole, window):
@@ -314,7 +316,9 @@ def _has_left(cache: Records, buffer: int, slot: int, touched: float, window: fl
 def _leaves_chip(graph: KernelGraph, nodes: Records, cache: Records, buffer: int, hbm_bytes: float) -> None:
     """Adds bytes of a buffer to its kernel, which writes it to HBM; a collective's writes are in its own seconds."""
     maker = cache.written_by[buffer]
-    if graph.nodes.kind[maker] == KERNEL and cache.until[buffer] < 0:
+    if cache.until[buffer] >= 0:
+        nodes.beside[maker] += hbm_bytes
+    elif graph.nodes.kind[maker] == KERNEL:
         nodes.hbm[maker] += hbm_bytes
         nodes.largest[maker] = max(nodes.largest[maker], hbm_bytes)
     cache.written_by[buffer] = -1

@@ -73,6 +73,7 @@ class Simulation:
     serial_s                 seconds of a step with collectives in turn
     again_s                  of those, what results take that are computed again for want of memory
     each_output_bytes        of each output that takes over no donated argument's memory; 0 for others
+    node_beside_bytes        bytes of a node's arrays that pass HBM beside other kernels; node_hbm_bytes: in its own
     node_extra_bytes         what a node needs while it runs, besides the buffers that it reads and writes
     members                  per value: how many ops its expression has, those computed inside its op
     plan_rows                rows of `known_plans`: of redistributions after ops, then of those before uses
@@ -94,6 +95,7 @@ class Simulation:
     slot: np.ndarray = field(repr=False)
     node_s: np.ndarray = field(repr=False)
     node_hbm_bytes: np.ndarray = field(repr=False)
+    node_beside_bytes: np.ndarray = field(repr=False)
     node_trips: np.ndarray = field(repr=False)
     node_extra_bytes: np.ndarray = field(repr=False)
     buffers: Buffers = field(repr=False)
@@ -114,7 +116,7 @@ class Simulation:
     @property
     def hbm_bytes(self) -> float:
         """Bytes that pass HBM in a step."""
-        return _in_all(self.node_hbm_bytes, self.node_trips)
+        return _in_all(self.node_hbm_bytes + self.node_beside_bytes, self.node_trips)
 
     @cached_property
     def _overlapped(self) -> tuple[np.ndarray, float]:
@@ -237,6 +239,7 @@ class Simulator:
             slot=step.slot,
             node_s=step.node_s,
             node_hbm_bytes=step.timed["hbm"],
+            node_beside_bytes=step.timed["beside"],
             node_trips=step.trips,
             node_extra_bytes=step.extra_bytes,
             buffers=step.buffers,
