@@ -1,4 +1,4 @@
-"""Retentive network in flax linen, trained with Lion: decays between places in place of a softmax, group norm, a gate."""
+"""Retentive network in flax linen, trained with Lion: decays between places instead of a softmax, norms, and a gate."""
 
 from __future__ import annotations
 
