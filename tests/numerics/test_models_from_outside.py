@@ -15,7 +15,7 @@ from experiments.simulator_accuracy.outside_pairs import DP, OTHER_KINDS
 
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
 MODELS = ("moe", "llama", "mamba")
-NOISY = {"set_transformer"}
+NOISY = {"set_transformer", "perceiver"}
 """The gradient of a key's bias is zero but for rounding, and Adam's first step makes that as large as any other."""
 
 BP = ap.ManualPartition({"batch": 0}, axis="batch", name="BP")

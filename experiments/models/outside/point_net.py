@@ -1,4 +1,4 @@
-"""PointNet++ of one level in plain jax, trained with AdamW: nearest points are gathered, the largest feature is kept."""
+"""PointNet++ of one level in plain jax, trained with AdamW: nearest points are gathered, largest features are kept."""
 
 from __future__ import annotations
 
