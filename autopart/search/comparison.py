@@ -21,6 +21,7 @@ from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.search.evaluator import SearchTask
 from autopart.search.jobs import State
 from autopart.search.problem import Problem
+from autopart.search.space.next_values import next_values
 from autopart.search.space.open_tiles import in_use
 from autopart.search.space.several_axes import REPLICATED
 
@@ -90,7 +91,7 @@ def _not_offered(task: SearchTask) -> list[str]:
     axis are left out: nothing could divide those.
     """
     partitioning, program = task.partitioning, task.partitioning.program
-    updated = {program.arguments[p] for p in program.ties.values()}
+    updated = {program.arguments[p] for p in next_values(program).values()}
     found: dict[tuple[int, str], list[str]] = {}
     for name, value in zip(program.argument_names, program.arguments, strict=True):
         for dim, extent in enumerate(() if value in updated else program.type_of(value).shape):

@@ -67,9 +67,10 @@ OTHER_KINDS = {
     "muzero": (False, V5E),
     "physics": (False, V5E),
     "transducer": (False, V5E),
+    "gan": (False, V5E),
 }
 """The same for models of other kinds. Flow to PPO were first looked at when all rules stood but one: slices of what is
-stacked, to which the state-space model led. The last fifteen were written when all rules stood."""
+stacked, to which the state-space model led. The last sixteen were written when all rules stood."""
 
 DP = ap.Parallelism("DP(batch,model)")
 

@@ -100,6 +100,28 @@ def critic():
     return trained(loss, params, f32(64, 32, 32, 3), f32(64, 32, 32, 3))
 
 
+def players():
+    """Images that one net makes of noise and another compares with real ones: rows of pixels divide the work too."""
+    params = {
+        "made": f32(128, 8 * 8 * 64),
+        "up": f32(4, 4, 64, 32),
+        "down": f32(4, 4, 32, 64),
+        "out": f32(8 * 8 * 64, 1),
+    }
+    dims = ("NHWC", "HWIO", "NHWC")
+
+    def judged(p, x):
+        h = jax.lax.conv_general_dilated(x, p["down"], (2, 2), "SAME", dimension_numbers=dims)
+        return jax.nn.relu(h).reshape(len(x), -1) @ p["out"]
+
+    def loss(p, real, noise):
+        h = jax.nn.relu(noise @ p["made"]).reshape(-1, 8, 8, 64)
+        made = jax.lax.conv_transpose(h, p["up"], (2, 2), "SAME", dimension_numbers=dims)
+        return judged(p, made).mean() - judged(p, real).mean()
+
+    return trained(loss, params, f32(256, 16, 16, 32), f32(256, 128))
+
+
 def gated(kv_heads: int = 2):
     """Separate query, key and value, keys shared by heads, and a gated MLP; two layers."""
     d, heads, size, hidden = 256, 8, 32, 1024
@@ -256,17 +278,17 @@ def recommender():
 PROGRAMS: dict[str, Callable] = {
     f.__name__: f
     for f in (
-        perceptron, inference, two_towers, transported, critic, gated, routed, graph, graph_attention, cached, stacked,
-        rollout, adapters, convolutions, recommender,
+        perceptron, inference, two_towers, transported, critic, players, gated, routed, graph, graph_attention, cached,
+        stacked, rollout, adapters, convolutions, recommender,
     )
 }  # fmt: skip
 
 
 @functools.cache
-def program(name: str) -> Program:
-    """A program by name, traced once."""
+def program(name: str, donate: bool = True) -> Program:
+    """A program by name, traced once; `donate` says whether its caller gives up the old state."""
     fun, args, donated = PROGRAMS[name]()
-    return ap.jit(fun, MESH, [], donate_argnums=donated).lower(*args).traced.program
+    return ap.jit(fun, MESH, [], donate_argnums=donated if donate else ()).lower(*args).traced.program
 
 
 def tiled(partitioning, axis: str) -> dict[str, int]:

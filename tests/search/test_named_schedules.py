@@ -13,13 +13,13 @@ from autopart.search.space.several_axes import combined, label_of
 from tests.search.programs import MESH, PROGRAMS, program, tiled
 
 
-def space_of(name: str) -> DecisionSpace:
-    return DecisionSpace.of(Partitioning(program(name), MESH), ("a", "b"))
+def space_of(name: str, donate: bool = True) -> DecisionSpace:
+    return DecisionSpace.of(Partitioning(program(name, donate), MESH), ("a", "b"))
 
 
-def tiles(name: str, label: str) -> dict[str, int]:
+def tiles(name: str, label: str, donate: bool = True) -> dict[str, int]:
     """The arguments that a named schedule tiles along "b", with the dim; empty where the program has none of it."""
-    space = space_of(name)
+    space = space_of(name, donate)
     for named in found_schedules(space):
         if named.label == f"{label}(b)":
             for decision in named.decisions:
@@ -34,6 +34,7 @@ DATA = {
     "two_towers": {"data0": 0, "data1": 0},
     "transported": {"data0": 0, "data1": 0},
     "critic": {"data0": 0, "data1": 0},
+    "players": {"data0": 0, "data1": 0},
     "gated": {"data0": 0, "data1": 0},
     "routed": {"data0": 0, "data1": 0},
     "cached": {"cache": 0, "x": 0},
@@ -48,6 +49,17 @@ DATA = {
 @pytest.mark.parametrize("name", DATA)
 def test_data_parallelism_tiles_the_batch_of_all_data_and_no_weight(name):
     assert tiles(name, "DP") == DATA[name]
+
+
+@pytest.mark.parametrize("name", sorted(set(DATA) - {"cached"}))
+def test_a_step_that_donates_nothing_has_the_same_data(name):
+    assert tiles(name, "DP", donate=False) == DATA[name]
+
+
+def test_state_that_is_not_donated_is_stored_in_parts_too():
+    with_ties, without = space_of("gated"), space_of("gated", donate=False)
+    assert {n.label for n in found_schedules(with_ties)} == {n.label for n in found_schedules(without)}
+    assert tiles("gated", "ZeRO3", donate=False) == tiles("gated", "ZeRO3")
 
 
 def test_a_graph_has_edges_and_nodes_in_place_of_a_batch():

@@ -17,6 +17,7 @@ from autopart.core.actions import Action
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.search.space.loop_reads import LoopReads
+from autopart.search.space.next_values import next_values
 from autopart.search.space.priors import (
     awaited_by,
     learned,
@@ -70,7 +71,7 @@ class ProgramFacts:
     @cached_property
     def tied(self) -> np.ndarray:
         """Parameters, optimizer state, a cache: what the program updates."""
-        return np.array([self.program.arguments[p] for p in sorted(set(self.program.ties.values()))], np.int32)
+        return np.array([self.program.arguments[p] for p in sorted(set(next_values(self.program).values()))], np.int32)
 
     @cached_property
     def learned(self) -> np.ndarray:

@@ -18,6 +18,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Slicing
 from autopart.core.program import ROOT, Program
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, is_matrix_op, looks_up, matrix_flop, op_class
+from autopart.search.space.next_values import next_values
 
 MIN_SHARE = 1e-3
 """Share of bytes and flop below which a value group is not worth a decision of its own: propagation reaches biases."""
@@ -41,7 +42,9 @@ def updated_arguments(program: Program, share: float = 0.999) -> np.ndarray:
     Only the largest, which hold `share` of the bytes: a bias that is sharded saves nothing and costs a collective. Of
     arrays of one size all or none, so that layers are treated alike.
     """
-    values = np.array([program.arguments[position] for position in sorted(set(program.ties.values()))], np.int32)
+    values = np.array(
+        [program.arguments[position] for position in sorted(set(next_values(program).values()))], np.int32
+    )
     in_bytes = value_bytes(program)[values]
     order = np.argsort(-in_bytes, kind="stable")
     before = np.cumsum(in_bytes[order]) - in_bytes[order]
@@ -65,7 +68,7 @@ def learned(program: Program, hops: int = 4) -> np.ndarray:
     A cache is written into. Both the next value and the argument may stand behind `hops` ops of one operand.
     """
     arguments, found = frozenset(program.arguments), list[int]()
-    for result, position in program.ties.items():
+    for result, position in next_values(program).items():
         last = program.value_op[_behind(program, program.outputs[result], arguments, hops)]
         if op_class(program.spec(last)) == ELEMENTWISE:
             read = {_behind(program, v, arguments, hops) for v in program.operands_of(last).tolist()}

@@ -5,7 +5,7 @@
     world_model, radiance_field, dino, lora, ctc, evoformer, rwkv, sinkhorn
     vqvae, seq2seq, set_transformer, retrieval, flow, tab_transformer, state_space, ppo
     perceiver, codec, graph_attention, neural_ode, hypernetwork, retnet, point_net, diffuser
-    efficient_net, hyena, meta_learning, molecules, muzero, physics, transducer
+    efficient_net, hyena, meta_learning, molecules, muzero, physics, transducer, gan
                     the same, of kinds that none of those is: scans, loops, reinforcement, optimal transport
     train_states    a GPT, a ViT and a Mixer around flax's `TrainState`; `Model`, with schedules that people write
     released        models of released packages, at the sizes they have; `MODELS`: name -> what builds a step

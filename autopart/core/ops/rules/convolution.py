@@ -190,7 +190,36 @@ def _localize(local: LocalOp) -> list[Value]:
     for m, mapping in enumerate(local.mappings):
         if (name := _group_of(local.spec, mapping)) and local.ways(m) > 1:
             counts[name] = local.spec.attributes[name] // local.ways(m)
-    return local.clone(**counts)
+    operands = local.operands
+    if "padding" in counts:
+        operands, counts["padding"] = _with_longer_windows(local, padding)
+    return local.clone(operands, **counts)
+
+
+def _with_longer_windows(
+    local: LocalOp, padding: list[tuple[int, int]]
+) -> tuple[list[Value], tuple[tuple[int, int], ...]]:
+    """Operands and padding of an equal convolution whose windows XLA's simplifier does not take for groups.
+
+    It swaps input and kernel where the kernel is larger, but keeps a dim where holes are as long as the window, which
+    moves by one less, and nothing is padded. If the input has not the window's length, XLA ends the process:
+    "Window dimensions do not match RHS shape". A zero at the window's end reads one place of padding.
+    """
+    spec, (lhs, rhs), longer = local.spec, local.operands, list(padding)
+    numbers = spec.attributes["dimension_numbers"]
+    high = [0] * len(local.operand_types[1].shape)
+    for i, window in enumerate(windows_of(spec)):
+        kernel = numbers["kernel_spatial_dimensions"][i]
+        length = local.operand_types[1].shape[kernel]
+        is_swapped_wrongly = (
+            window.dilation == length > 1 and window.stride == length - 1 and window.window_dilation == 1
+        )
+        if is_swapped_wrongly and padding[i] == (0, 0) and not window.reversed:
+            high[kernel], longer[i] = 1, (0, 1)
+    if any(high):
+        zero = local.constant(0, local.operand_types[1].dtype)
+        rhs = local.pad(rhs, zero, [0] * len(high), high)
+    return [lhs, rhs], tuple(longer)
 
 
 def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
@@ -270,6 +299,11 @@ def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
         _conv("2x2x8xf32, 4x2x3xf32 -> 2x4x6xf32", _LINES),
         _conv("2x2x8xf32, 4x2x3xf32 -> 2x4x4xf32", _LINES, extra="rhs_dilation = array<i64: 2>"),
         _conv("1x8x4x1xf32, 3x3x1x2xf32 -> 1x8x4x2xf32", _IMAGES, extra="padding = dense<1> : tensor<2x2xi64>"),
+        _conv(
+            "2x4x4x1xf32, 2x8x8x2xf32 -> 4x4x1x2xf32",
+            "[f, 0, 1, b]x[i, 0, 1, o]->[0, 1, b, f]",
+            extra="lhs_dilation = array<i64: 2, 2>, padding = dense<2> : tensor<2x2xi64>",
+        ),
     ),
 )
 def convolution(spec: OpSpec) -> Iterable[TileMapping]:

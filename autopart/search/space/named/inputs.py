@@ -38,8 +38,10 @@ INDEPENDENT = 1.5
 """A second input is data too if it tiles so many times the flop that it leaves in sums for which matmuls wait."""
 
 MOST = 0.75
-"""A decision of this score is the batch, though others might divide as much together: critics of real and of made
-images read two batches, of which neither divides half of the program."""
+"""A batch divides that much by this score, and takes no weights along: it is preferred to what divides more and takes
+some, as rows of images do with a layer that maps features to pixels. It is the batch by itself, though others might
+divide as much together: critics of real and of made images read two batches, of which neither divides half of the
+program."""
 
 CANDIDATES = 4
 """Dims that are tried with the other inputs of that size where none is most of the program."""
@@ -51,6 +53,10 @@ TAKES_ALONG = 0.1
 def score(probe: Probe) -> float:
     """How well a tile divides the program's work without touching its weights."""
     return probe.tiled + ENDED * probe.ended - probe.summed - WEIGHTS_COST * probe.weights
+
+
+def _is_certain(score: float, weights: float) -> bool:
+    return score > MOST and weights < TAKES_ALONG
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,11 @@ class Inputs:
         """The arguments that are data."""
         return frozenset(self.dims)
 
+    @property
+    def preference(self) -> tuple[bool, float]:
+        """What is the batch before others: what is certain to be one, then what divides most."""
+        return _is_certain(self.score, self.weights), round(self.score, 6)
+
     @staticmethod
     def of(space: DecisionSpace, axis: str) -> Inputs:
         """Finds them by the probes along `axis`, once per space."""
@@ -85,7 +96,7 @@ class Inputs:
     def _found(space: DecisionSpace, axis: str) -> Inputs:
         return max(
             (Inputs._with_others(space, probe) for probe in _candidates(space, axis)),
-            key=lambda found: round(found.score, 6),
+            key=lambda found: found.preference,
             default=Inputs((), {}, 0.0, 0.0),
         )
 
@@ -115,10 +126,10 @@ def _candidates(space: DecisionSpace, axis: str) -> list[Probe]:
     on_axis = (p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE and score(p) > 0)
     data = (p for p in on_axis if learned.isdisjoint(space.values(p.decision).tolist()))
     ranked = sorted(data, key=rank, reverse=True)
-    if not ranked or score(ranked[0]) > MOST:
+    if not ranked or _is_certain(score(ranked[0]), ranked[0].weights):
         return ranked[:1]
     sizes: dict[tuple[int, int], Probe] = {}
-    for probe in ranked:
+    for probe in sorted(ranked, key=lambda p: p.weights >= TAKES_ALONG):
         dim = probe.decision.dim
         rows = int(space.program.value_shape[space.values(probe.decision)[0], dim])
         sizes.setdefault((dim, rows), probe)
