@@ -235,17 +235,26 @@ class Update(Traits):
     adds: Callable[[OpSpec], bool] = lambda spec: False
 
 
+class Products(NamedTuple):
+    """What an op is made of: the flop of its products, and how often its numbers are copied between these."""
+
+    flop: float
+    copies: float
+
+
 @dataclass(frozen=True)
 class Opaque(Traits):
     """A kernel of its own: nothing is computed inside it, nor it inside another.
 
     flop        of the vector unit, or of the matrix unit if `matrix`; None for an op whose flop nobody knows
     read_bytes  what it reads of its operands, where that is not all of them
+    by_products  what the compilers of TPUs make of it instead, if they make products
     """
 
     flop: Callable[[OpSpec], float | None]
     matrix: bool = False
     read_bytes: Count | None = None
+    by_products: Callable[[OpSpec], Products] | None = None
 
 
 UNKNOWN_FLOP = Opaque(flop=lambda spec: None)

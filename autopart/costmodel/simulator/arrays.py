@@ -300,7 +300,8 @@ class LocalArrays(NamedTuple):
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
-             copied_bytes: of its result, for products of another kind (`head_copies.py`); image_bytes: that it reads
+             copied_bytes: moved by copies of its result for products of another kind (`head_copies.py`), or between
+             those of a transform (`transform_copies.py`); image_bytes: that it reads
              of a copy of its images, not of these (`few_features.py`); tiled_flop: to walk through windows that were
              looked up, once in a kernel (`window_tiles.py`)
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution

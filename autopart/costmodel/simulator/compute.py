@@ -31,7 +31,6 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import FED, HBM, LAUNCH, ON_CHIP
 from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
-from autopart.costmodel.simulator.head_copies import PASSES
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
 from autopart.costmodel.simulator.kernel_graph import KERNEL, LOOKED_UP, OVERWRITTEN, ROUNDED, STREAMED, KernelGraph
 from autopart.costmodel.simulator.layout_copies import copy_traffic
@@ -165,7 +164,7 @@ def _rooflines(local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes
                 nodes.work[k], dtype, is_conv, more * nodes.vector[k], more * fed_bytes, more * nodes.largest[k], row
             )
             if local.ops.copied_bytes[op] > 0:
-                nodes.seconds[k] += row[LAUNCH] + PASSES * local.ops.copied_bytes[op] / row[HBM]
+                nodes.seconds[k] += row[LAUNCH] + local.ops.copied_bytes[op] / row[HBM]
             if local.padding.shape[0] > 0:
                 nodes.seconds[k] += local.padding.copies[op] * row[LAUNCH] + local.padding.copied_bytes[op] / row[HBM]
 

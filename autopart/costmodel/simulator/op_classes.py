@@ -91,6 +91,7 @@ class SpecCosts(NamedTuple):
     narrows           reads f32 as bf16
     turns             moves another dim into the minor place
     spreads           makes a row along the minor dim of each number
+    transforms        how often the numbers of an opaque op are copied, which is made of products; -1 for others
     read_share        share of its operands that an opaque op reads
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
     summed, columns, rows, taps, images   `Sides` of a product: bits by dim of its left operand, and of its result; of
@@ -109,6 +110,7 @@ class SpecCosts(NamedTuple):
     narrows: np.ndarray
     turns: np.ndarray
     spreads: np.ndarray
+    transforms: np.ndarray
     read_share: np.ndarray
     repeats: np.ndarray
     summed: np.ndarray
@@ -145,6 +147,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         & chip.around_matmul.narrows_operands,
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
         spreads=np.array([_spreads(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
+        transforms=np.array([_transforms(t, s) if writes else -1.0 for t, s in zip(traits, specs, strict=True)], float),
         read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),
         repeats=np.array([_repeats(t, s) for t, s in zip(traits, specs, strict=True)], np.int64),
         summed=np.array([_bits(side.summed) for side in sides], np.int64),
@@ -161,7 +164,16 @@ def _compiled_as(traits: Traits, spec: OpSpec, selects_updates: bool) -> Traits:
         return SELECTED
     if selects_updates and isinstance(traits, Convolution) and (flop := traits.on_vector(spec)) is not None:
         return replace(traits, flop=lambda _: flop, matrix=False)
+    if selects_updates and isinstance(traits, Opaque) and traits.by_products is not None:
+        flop = traits.by_products(spec).flop
+        return replace(traits, flop=lambda _: flop, matrix=True)
     return SUMMED if selects_updates and isinstance(traits, Matmul) and _one_row_each(traits, spec) else traits
+
+
+def _transforms(traits: Traits, spec: OpSpec) -> float:
+    if isinstance(traits, Opaque) and traits.by_products is not None:
+        return traits.by_products(spec).copies
+    return -1.0
 
 
 def _one_row_each(traits: Matmul, spec: OpSpec) -> bool:

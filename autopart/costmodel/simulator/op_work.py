@@ -10,8 +10,9 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.head_copies import COPIED_BYTES
+from autopart.costmodel.simulator.head_copies import COPIED_BYTES, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
+from autopart.costmodel.simulator.transform_copies import transform_copies
 from autopart.costmodel.simulator.window_tiles import walked_windows
 
 SHORT = 2.0
@@ -29,7 +30,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.image_bytes[op] = 1.0, 0.0, 0.0
         held.ops.tiled_flop[op] = 0.0
         if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
-            held.ops.copied_bytes[op] = COPIED_BYTES * held.values.native_elements[result]
+            held.ops.copied_bytes[op] = PASSES * COPIED_BYTES * held.values.native_elements[result]
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
@@ -46,6 +47,10 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 if by_rows and program.values.looked_up[result] == 0:
                     vector += lowered.spread_flop * held.uses.use_elements[first]
         elif kind in (REDUCE, OPAQUE, CONV):
+            copies = program.specs.transforms[program.ops.spec[op]]
+            if copies >= 0:
+                points = max(held.values.native_elements[result], held.uses.use_elements[first])
+                held.ops.copied_bytes[op] = transform_copies(points, copies, lowered.on_chip_bytes)
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
             if kind == REDUCE:
                 in_step = _largest(held, first, end, 0.0)

@@ -1,11 +1,10 @@
-"""Tile mappings of fft, cholesky and triangular_solve: batch dims, and the columns of a right-hand side.
+"""Tile mappings of cholesky and triangular_solve: batch dims, and the columns of a right-hand side.
 
 a[b,n,n] x = y[b,n,k] -> x[b,n,k]     b  (0, 0) -> tile 0     k  (_, 2) -> tile 2
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
@@ -16,38 +15,6 @@ from autopart.core.ops.rules.factors import common_dims
 from autopart.core.ops.traits import Opaque, elements
 
 _NEAR = 1e-4
-
-
-def _fft(kind: str, types: str, length: str) -> Example:
-    return op(
-        "fft", types, f"fft_type = #stablehlo<fft_type {kind}>, fft_length = array<i64: {length}>", tolerance=_NEAR
-    )
-
-
-def _fft_flop(spec: OpSpec) -> float:
-    """5 n log2 n per transform of n complex numbers, half of it of n real ones: how FFTW counts."""
-    lengths = spec.attributes["fft_length"]
-    real = [t for t in (spec.operands[0], spec.results[0]) if not t.dtype.startswith("complex")]
-    points = elements((real or spec.operands)[0])
-    return (2.5 if real else 5.0) * points * math.log2(max(1, math.prod(lengths)))
-
-
-@rule(
-    "fft",
-    traits=Opaque(
-        flop=_fft_flop,
-        passes=linear_in(0),
-        flop_reason="5 n log2 n; XLA counts 8 n, times the product of the dims' logarithms",
-    ),
-    examples=(
-        _fft("FFT", "4x2x6xcomplex<f32> -> 4x2x6xcomplex<f32>", "6"),
-        _fft("RFFT", "4x6xf32 -> 4x4xcomplex<f32>", "6"),
-        _fft("IRFFT", "4x2x4xcomplex<f32> -> 4x2x6xf32", "2, 6"),
-    ),
-)
-def fft(spec: OpSpec) -> Iterable[TileMapping]:
-    """The dims that are not transformed."""
-    return common_dims(spec, range(len(spec.results[0].shape) - len(spec.attributes["fft_length"])))
 
 
 @rule(
