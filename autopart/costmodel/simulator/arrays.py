@@ -31,7 +31,7 @@ from autopart.costmodel.simulator.image_layouts import (
     written_images,
 )
 from autopart.costmodel.simulator.image_uses import image_uses
-from autopart.costmodel.simulator.joined_images import joined_arrays, joined_images
+from autopart.costmodel.simulator.joined_images import added_images, joined_arrays, joined_images
 from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
@@ -230,7 +230,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             use_scope=program.use_scope,
             use_position=program.use_position,
             reads=images.reads,
-            joined=joined,
+            joined=np.maximum(joined, added_images(program) * chip.selects_updates),
         ),
         scopes=records(
             scope_parent=np.array([s.parent for s in program.scopes], np.int32),

@@ -16,6 +16,7 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.few_images import COPIED_BYTES, LANES, local_length
 from autopart.costmodel.simulator.joined_images import DIMS
+from autopart.costmodel.simulator.op_classes import CONV
 
 REVERSED, JOINED = 5.7, 9.6
 """How often the bytes of each copy pass at HBM's rate."""
@@ -30,7 +31,7 @@ def image_copies(program: ProgramArrays, lowered: Lowered, held: LocalArrays) ->
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             if program.uses.joined[use] > 0:
                 padded = _padded_tasks(program, lowered, use)
-                _copy(held, op, JOINED, padded * held.uses.use_elements[use])
+                _copy(held, _reader(program, op), JOINED, padded * held.uses.use_elements[use])
 
 
 @kernel
@@ -38,6 +39,17 @@ def _copy(held: LocalArrays, op: int, passes: float, elements: float) -> None:
     if elements > 0.0:
         held.padding.copies[op] += 1.0
         held.padding.copied_bytes[op] += passes * COPIED_BYTES * elements
+
+
+@kernel
+def _reader(program: ProgramArrays, op: int) -> int:
+    """The convolution that reads joined images; of a sum, the one without groups whose kernel computes it."""
+    if program.ops.op_class[op] == CONV:
+        return op
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        if program.uses.joined[use] == 0:
+            return program.uses.producer[program.operand_ptr[program.uses.producer[use]]]
+    return op
 
 
 @kernel
@@ -52,10 +64,12 @@ def padded_use(program: ProgramArrays, held: LocalArrays, use: int) -> float:
 def _padded_tasks(program: ProgramArrays, lowered: Lowered, use: int) -> float:
     """The elements of joined images with those that fill up lanes, over elements, where a task's images lie along these
     and do not fill them; 0 otherwise."""
-    view = program.uses.producer[use]
+    view, dims = program.uses.producer[use], np.int64(program.uses.joined[use])
     if not program.ops.is_view[view]:
         view = program.uses.producer[program.operand_ptr[view]]
-    tasks, dims = program.uses.operands[program.operand_ptr[view]], np.int64(program.uses.joined[use])
+    tasks = program.uses.operands[program.operand_ptr[view]]
+    if program.ops.op_class[program.uses.use_op[use]] != CONV:
+        tasks = program.uses.operands[use]
     layout = lowered.settled[tasks]
     images = _lanes(local_length(program, lowered, tasks, layout, dims // DIMS))
     features = _lanes(local_length(program, lowered, tasks, layout, dims % DIMS))

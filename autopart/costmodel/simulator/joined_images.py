@@ -4,6 +4,9 @@
     %j = reshape %y              f32[4,100,14,14,64] as f32[400,14,14,64]: 400 images along 512 lanes
     %z = convolution %j, %v      the same windows for all: %j is copied as bf16, 188 us on a v5e
 
+    %s = add %a, %b              of two such reshapes, each of f32[400,14,14,64]: added before them, as 400 images. What
+                                 a convolution in groups left, be it as 400 images, lies as 4 x 100: it is copied
+
 Where features lie along the lanes, or the images of a task fill them, %j is %y's memory. So is what was made by a
 convolution of all tasks' images and read as each task's: sums of a task are taken after those of its images. Found with
 libtpu 0.0.51 on v5e: ten programs of 4 to 8 tasks, 32 to 128 images of each and 32 to 128 features
@@ -71,6 +74,47 @@ def joined_images(program: Program) -> np.ndarray:
     return found
 
 
+def added_images(program: Program) -> np.ndarray:
+    """int32[uses]: the same of what a convolution in groups leaves as the images of all tasks, where that is added,
+    element by element, to what one without groups leaves so, both behind a view that splits them."""
+    found = np.zeros(len(program.operands), np.int32)
+    if not any(is_in_groups(spec) for spec in program.specs):
+        return found
+    two = (np.diff(program.operand_ptr) == 2) & np.array(
+        [isinstance(traits_of(spec), Elementwise) for spec in program.specs], np.bool_
+    )[program.op_spec]
+    for op in np.flatnonzero(two).tolist():
+        first = int(program.operand_ptr[op])
+        sides = [_split(program, int(program.operands[first + side])) for side in range(2)]
+        if min(sides) < 0 or len({program.type_of(int(program.results_of(side)[0])).shape for side in sides}) > 1:
+            continue
+        grouped = [is_in_groups(program.spec(side)) for side in sides]
+        if grouped[0] == grouped[1]:
+            continue
+        numbers = program.spec(sides[grouped.index(True)]).attributes["dimension_numbers"]
+        dims = numbers["output_batch_dimension"], numbers["output_feature_dimension"]
+        at = _first_split(program, int(program.operands[first]))
+        if at in dims:
+            other = dims[0] if at == dims[1] else dims[1]
+            found[first + grouped.index(True)] = DIMS * (at + 1) + other + (other > at)
+    return found
+
+
+def _split(program: Program, value: int) -> int:
+    """The convolution of which a value is a view that splits one dim in two; -1 where it is none."""
+    view = int(program.value_op[value])
+    if not isinstance(traits_of(program.spec(view)), View) or _first_split(program, value) < 0:
+        return -1
+    maker = int(program.value_op[program.operands[program.operand_ptr[view]]])
+    return maker if isinstance(traits_of(program.spec(maker)), Convolution) else -1
+
+
+def _first_split(program: Program, view: int) -> int:
+    """The dim of a view's operand that lies in two dims of the view; -1 where there is none."""
+    spec = program.spec(int(program.value_op[view]))
+    return _one_joined(spec.results[0].shape, spec.operands[0].shape) if len(spec.operands) == 1 else -1
+
+
 def joined_arrays(program: Program, joined: np.ndarray) -> np.ndarray:
     """bool[values]: what is written so, and what it is copied from; `joined` is of `joined_images`."""
     found = np.zeros(program.value_count, np.bool_)
@@ -94,11 +138,13 @@ def _joined(program: Program, value: int) -> tuple[int, bool]:
 def _first_joined(program: Program, view: int) -> int:
     """The dim of a view in which two dims of its operand lie, all others being dims of it; -1 where there is none."""
     spec = program.spec(int(program.value_op[view]))
-    if len(spec.operands) != 1:
+    return _one_joined(spec.operands[0].shape, spec.results[0].shape) if len(spec.operands) == 1 else -1
+
+
+def _one_joined(apart: tuple[int, ...], joined: tuple[int, ...]) -> int:
+    """The dim of a shape in which two of another lie, where all others are the same; -1 where there is none."""
+    if len(apart) != len(joined) + 1:
         return -1
-    given, left = spec.operands[0].shape, spec.results[0].shape
-    if len(given) != len(left) + 1:
-        return -1
-    at = next((d for d, size in enumerate(left) if size != given[d]), -1)
-    is_one = at >= 0 and given[:at] + (math.prod(given[at : at + 2]),) + given[at + 2 :] == left
+    at = next((d for d, size in enumerate(joined) if size != apart[d]), -1)
+    is_one = at >= 0 and apart[:at] + (math.prod(apart[at : at + 2]),) + apart[at + 2 :] == joined
     return at if is_one else -1
