@@ -31,7 +31,12 @@ from autopart.costmodel.simulator.image_layouts import (
     written_images,
 )
 from autopart.costmodel.simulator.image_uses import image_uses
-from autopart.costmodel.simulator.joined_images import added_images, joined_arrays, joined_images
+from autopart.costmodel.simulator.joined_images import (
+    added_images,
+    joined_arrays,
+    joined_images,
+    split_images,
+)
 from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
@@ -75,7 +80,7 @@ class ProgramArrays(NamedTuple):
              (wider than what it is computed from, element by element, and written for a look-up alone), is_cut
              (written for slices and joints: `cut_arrays.py`, and for convolutions: `swapped_windows.py`,
              `joined_images.py`), looked_up (a bit for each dim of indices:
-             `looked_up_windows.py`), short_row (`short_rows.py`)
+             `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`), joined (`joined_images.py`)
@@ -221,6 +226,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_cut=written & ~np.isin(program.value_op, spread),
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
             looked_up=looked_up,
+            split=split_images(program) * chip.selects_updates,
             short_row=short_rows(program, chip.layout_tile[1]) * chip.selects_updates,
         ),
         uses=records(
@@ -315,7 +321,7 @@ class LocalArrays(NamedTuple):
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
              too; padded: rows that whole images are padded to over images; written: bytes of the copy that is made of
-             given images (`few_features.py`). Empty for a program without convolutions
+             given images (`few_features.py`), or of all tasks' for each task (`image_copies.py`). Empty for a program without convolutions
     padding  of ops: walked: elements that it walks through, with those that pad images and parts, over elements;
              copies, copied_bytes: kernels that cut images into parts or put them together, and what they move. Empty
              where `images` is

@@ -24,7 +24,11 @@ REVERSED, JOINED = 5.7, 9.6
 
 @kernel
 def image_copies(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
-    """Adds the copies to convolutions."""
+    """Adds the copies to convolutions, and fills in those that are held beside what convolutions leave."""
+    for value in range(held.images.shape[0]):
+        dims = np.int64(program.values.split[value])
+        if dims > 0 and _padded(program, lowered, _split_in(program, value), dims) > 0.0:
+            held.images.written[value] = held.values.native_bytes[value]
     for op in range(held.padding.shape[0]):
         if program.ops.is_swapped[op]:
             _copy(held, op, REVERSED, padded_use(program, held, program.operand_ptr[op] + 1))
@@ -62,14 +66,29 @@ def padded_use(program: ProgramArrays, held: LocalArrays, use: int) -> float:
 
 @kernel
 def _padded_tasks(program: ProgramArrays, lowered: Lowered, use: int) -> float:
-    """The elements of joined images with those that fill up lanes, over elements, where a task's images lie along these
-    and do not fill them; 0 otherwise."""
+    """`_padded` of the images that a use reads."""
     view, dims = program.uses.producer[use], np.int64(program.uses.joined[use])
+    if program.ops.op_class[program.uses.use_op[use]] != CONV:
+        return _padded(program, lowered, program.uses.operands[use], dims)
     if not program.ops.is_view[view]:
         view = program.uses.producer[program.operand_ptr[view]]
-    tasks = program.uses.operands[program.operand_ptr[view]]
-    if program.ops.op_class[program.uses.use_op[use]] != CONV:
-        tasks = program.uses.operands[use]
+    return _padded(program, lowered, program.uses.operands[program.operand_ptr[view]], dims)
+
+
+@kernel
+def _split_in(program: ProgramArrays, value: int) -> int:
+    """The view of a value that has one dim more."""
+    for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
+        made = program.result_ptr[program.uses.use_op[program.user[i]]]
+        if program.values.rank[made] == program.values.rank[value] + 1:
+            return int(made)
+    return value
+
+
+@kernel
+def _padded(program: ProgramArrays, lowered: Lowered, tasks: int, dims: int) -> float:
+    """The elements of each task's images with those that fill up lanes, over elements, where images lie along these and
+    do not fill them; 0 otherwise."""
     layout = lowered.settled[tasks]
     images = _lanes(local_length(program, lowered, tasks, layout, dims // DIMS))
     features = _lanes(local_length(program, lowered, tasks, layout, dims % DIMS))

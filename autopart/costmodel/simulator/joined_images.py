@@ -100,6 +100,38 @@ def added_images(program: Program) -> np.ndarray:
     return found
 
 
+def split_images(program: Program) -> np.ndarray:
+    """int32[values]: the same of what a convolution without groups leaves as the images of all tasks, with dims of the
+    view that splits these, where it, or what is computed of it, is read together with what one in groups left."""
+    found, of_tasks = np.zeros(program.value_count, np.int32), _of_tasks(program)
+    if not of_tasks.any():
+        return found
+    meets = _meets_tasks(program, of_tasks)
+    for op in range(program.op_count):
+        results = program.results_of(op)
+        maker = _split(program, results[0]) if len(results) == 1 and meets[results[0]] else -1
+        if maker < 0 or is_in_groups(program.spec(maker)):
+            continue
+        numbers, at = program.spec(maker).attributes["dimension_numbers"], _first_split(program, results[0])
+        dims = numbers["output_batch_dimension"], numbers["output_feature_dimension"]
+        if at in dims:
+            other = dims[0] if at == dims[1] else dims[1]
+            found[program.results_of(maker)[0]] = DIMS * (at + 1) + other + (other > at)
+    return found
+
+
+def _meets_tasks(program: Program, of_tasks: np.ndarray) -> np.ndarray:
+    """bool[values]: all its elements go on, element by element, into what is of tasks, but it is not so itself."""
+    found, elements = np.zeros(program.value_count, np.bool_), program.value_shape.prod(axis=1)
+    for op in range(program.op_count - 1, -1, -1):
+        results = program.results_of(op)
+        if len(results) == 1 and isinstance(traits_of(program.spec(op)), (Elementwise, View)):
+            read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]]
+            if of_tasks[results[0]] or found[results[0]]:
+                found[read[(elements[read] == elements[results[0]]) & ~of_tasks[read]]] = True
+    return found
+
+
 def _split(program: Program, value: int) -> int:
     """The convolution of which a value is a view that splits one dim in two; -1 where it is none."""
     view = int(program.value_op[value])
