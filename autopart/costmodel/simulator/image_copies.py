@@ -30,7 +30,7 @@ def image_copies(program: ProgramArrays, lowered: Lowered, held: LocalArrays) ->
         if dims > 0 and _padded(program, lowered, _split_in(program, value), dims) > 0.0:
             held.images.written[value] = held.values.native_bytes[value]
     for op in range(held.padding.shape[0]):
-        if program.ops.is_swapped[op]:
+        if program.ops.is_swapped[op] and _window_along_lanes(program, lowered, op):
             _copy(held, op, REVERSED, padded_use(program, held, program.operand_ptr[op] + 1))
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             if program.uses.joined[use] > 0:
@@ -43,6 +43,17 @@ def _copy(held: LocalArrays, op: int, passes: float, elements: float) -> None:
     if elements > 0.0:
         held.padding.copies[op] += 1.0
         held.padding.copied_bytes[op] += passes * COPIED_BYTES * elements
+
+
+@kernel
+def _window_along_lanes(program: ProgramArrays, lowered: Lowered, op: int) -> bool:
+    """True where the images that are a convolution's window lie along the lanes: otherwise they are reversed in the
+    kernel that writes them. The dim that counts them comes before that of their features."""
+    space, rhs = program.spaces[program.ops.spec[op]], program.operand_ptr[op] + 1
+    value, layout = program.uses.operands[rhs], lowered.required[rhs]
+    images, features = min(space.kernel_features, space.columns), max(space.kernel_features, space.columns)
+    padded = _lanes(local_length(program, lowered, value, layout, images))
+    return padded < _lanes(local_length(program, lowered, value, layout, features))
 
 
 @kernel
