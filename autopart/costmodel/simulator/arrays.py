@@ -321,7 +321,8 @@ class LocalArrays(NamedTuple):
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
              too; padded: rows that whole images are padded to over images; written: bytes of the copy that is made of
-             given images (`few_features.py`), or of all tasks' for each task (`image_copies.py`). Empty for a program without convolutions
+             given images (`few_features.py`), or of all tasks' for each task (`image_copies.py`). Empty for a program
+             without convolutions
     padding  of ops: walked: elements that it walks through, with those that pad images and parts, over elements;
              copies, copied_bytes: kernels that cut images into parts or put them together, and what they move. Empty
              where `images` is

@@ -15,9 +15,9 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays, empty_local_arrays
 from autopart.costmodel.simulator.few_features import few_features
 from autopart.costmodel.simulator.few_images import cut_images
-from autopart.costmodel.simulator.image_copies import image_copies
 from autopart.costmodel.simulator.few_rows import pad_images
 from autopart.costmodel.simulator.fusion import Fused, fuse
+from autopart.costmodel.simulator.image_copies import image_copies
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
     KERNEL,

@@ -169,9 +169,7 @@ def _groups(program: ProgramArrays, spec: int) -> tuple[int, int, int]:
 
 
 @kernel
-def _beside(
-    program: ProgramArrays, value: int, dims: int, layout: int, axis_sizes: np.ndarray, groups: int
-) -> float:
+def _beside(program: ProgramArrays, value: int, dims: int, layout: int, axis_sizes: np.ndarray, groups: int) -> float:
     """Places along some dims of a value on one device, side by side; 0 where there are no dims. Of dims in groups those
     of one group, which no device has a part of."""
     size = 1.0 / groups if dims else 0.0
