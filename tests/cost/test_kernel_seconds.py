@@ -231,16 +231,6 @@ def test_the_gradient_of_its_kernel_streams_images_through_the_unit_too(features
     assert 1e6 * simulated(kernel_gradient, *images, device="tpu_v3").compute_s == pytest.approx(compiler_us, rel=0.25)
 
 
-def test_features_of_groups_are_taken_to_fill_a_tile():
-    def grouped(x, w):
-        numbers = ("NHWC", "HWIO", "NHWC")
-        return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=numbers, feature_group_count=16)
-
-    arrays = f32(BATCH, ROWS, ROWS, 256), f32(3, 3, 16, 256)
-    whole, tiles = (device(f"groups{t}", matmul_tile=(8, t, t)) for t in (1, 128))
-    assert simulated(grouped, *arrays, device=whole).compute_s == simulated(grouped, *arrays, device=tiles).compute_s
-
-
 PRODUCTS = [
     ("tpu_v5e", 64, 1024, 64, 1024, "bfloat16", 641.5),
     ("tpu_v5e", 64, 1024, 512, 1024, "bfloat16", 757.6),

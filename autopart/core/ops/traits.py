@@ -147,6 +147,8 @@ class Sides(NamedTuple):
     batch     of the result, those along which there are separate products
     walked    multiply-adds done over those counted as flop: of the places of a window also those in padding and holes
     images    of the left operand, those that count images
+    groups    of a convolution in groups: how many lie side by side along what is summed over or the rows, along the
+              columns, and along the images
     """
 
     summed: tuple[int, ...] = ()
@@ -156,6 +158,7 @@ class Sides(NamedTuple):
     batch: tuple[int, ...] = ()
     walked: float = 1.0
     images: tuple[int, ...] = ()
+    groups: tuple[int, int, int] = (1, 1, 1)
 
 
 @dataclass(frozen=True)

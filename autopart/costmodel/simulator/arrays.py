@@ -31,6 +31,12 @@ from autopart.costmodel.simulator.image_layouts import (
     written_images,
 )
 from autopart.costmodel.simulator.image_uses import image_uses
+from autopart.costmodel.simulator.joined_images import (
+    added_images,
+    joined_arrays,
+    joined_images,
+    split_images,
+)
 from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
@@ -38,6 +44,7 @@ from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.short_rows import short_rows
 from autopart.costmodel.simulator.sizes import size_ids
 from autopart.costmodel.simulator.softmax_rows import softmax_rows
+from autopart.costmodel.simulator.swapped_windows import reversed_arrays, swapped_windows
 
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
@@ -62,7 +69,7 @@ class ProgramArrays(NamedTuple):
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`), is_largest
              (`softmax_rows.py`), between_heads (`head_copies.py`), few_features, gradient_row (`image_layouts.py`),
-             changes, added (`added_updates.py`)
+             changes, added (`added_updates.py`), is_swapped (`swapped_windows.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -71,11 +78,12 @@ class ProgramArrays(NamedTuple):
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
              exponential (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up
              (wider than what it is computed from, element by element, and written for a look-up alone), is_cut
-             (written for slices and joints: `cut_arrays.py`), looked_up (a bit for each dim of indices:
-             `looked_up_windows.py`), short_row (`short_rows.py`)
+             (written for slices and joints: `cut_arrays.py`, and for convolutions: `swapped_windows.py`,
+             `joined_images.py`), looked_up (a bit for each dim of indices:
+             `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
-             reads (`image_uses.py`)
+             reads (`image_uses.py`), joined (`joined_images.py`)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
     outputs  output_value, output_use (a tied output's operand entry at its argument, else -1), output_argument (the
@@ -158,6 +166,10 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     looked_up = outside_windows(program, op_class, costs["spreads"][spec], costs["turns"][spec], chip.layout_tile[1])
     outer = np.where(outer > 0, outer, looked_up)
     few = few_features(program, rounded, costs["narrows"][spec])
+    swapped = swapped_windows(program) & chip.selects_updates
+    joined = joined_images(program) * chip.selects_updates
+    written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut_arrays(program)
+    written &= chip.selects_updates
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     places = output_places(program)
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
@@ -194,6 +206,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             few_features=few,
             gradient_row=gradient_rows(program),
             sums_windows=sums_windows(program, looked_up),
+            is_swapped=swapped,
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         spaces=images.spaces,
@@ -210,9 +223,10 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
             is_image=written_images(program, rounded, few),
-            is_cut=cut_arrays(program) & ~np.isin(program.value_op, spread) & chip.selects_updates,
+            is_cut=written & ~np.isin(program.value_op, spread),
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
             looked_up=looked_up,
+            split=split_images(program) * chip.selects_updates,
             short_row=short_rows(program, chip.layout_tile[1]) * chip.selects_updates,
         ),
         uses=records(
@@ -222,6 +236,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             use_scope=program.use_scope,
             use_position=program.use_position,
             reads=images.reads,
+            joined=np.maximum(joined, added_images(program) * chip.selects_updates),
         ),
         scopes=records(
             scope_parent=np.array([s.parent for s in program.scopes], np.int32),
@@ -307,7 +322,8 @@ class LocalArrays(NamedTuple):
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
              too; padded: rows that whole images are padded to over images; written: bytes of the copy that is made of
-             given images (`few_features.py`). Empty for a program without convolutions
+             given images (`few_features.py`), or of all tasks' for each task (`image_copies.py`). Empty for a program
+             without convolutions
     padding  of ops: walked: elements that it walks through, with those that pad images and parts, over elements;
              copies, copied_bytes: kernels that cut images into parts or put them together, and what they move. Empty
              where `images` is

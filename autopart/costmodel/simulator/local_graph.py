@@ -17,6 +17,7 @@ from autopart.costmodel.simulator.few_features import few_features
 from autopart.costmodel.simulator.few_images import cut_images
 from autopart.costmodel.simulator.few_rows import pad_images
 from autopart.costmodel.simulator.fusion import Fused, fuse
+from autopart.costmodel.simulator.image_copies import image_copies
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
     KERNEL,
@@ -97,6 +98,7 @@ def _build(
     cut_images(program, lowered, held)
     pad_images(program, lowered, held)
     few_features(program, lowered, held)
+    image_copies(program, lowered, held)
     fuse(program, held, lowered.at_def, able, duplicate, fused)
     nodes = list_nodes(program, held, lowered.at_def, lowered.by_position, graph, walk)
     defs = lowered.at_def.shape[0]

@@ -63,7 +63,7 @@ def plain_sizes(
         else:
             op = graph.nodes.subject[k]
             for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-                size[local.values.left_in[value]] = local.values.native_bytes[value]
+                size[local.values.left_in[value]] = local.values.native_bytes[value] + _beside(local, value)
                 maker[local.values.left_in[value]] = leader[k]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
@@ -80,6 +80,12 @@ def plain_sizes(
                     and program.values.element_bytes[value] == 4
                 ):
                     size[value] /= 2
+
+
+@kernel
+def _beside(local: LocalArrays, value: int) -> float:
+    """Bytes of the copy that is held as long as the value is (`image_copies.py`)."""
+    return local.images.written[value] if local.images.shape[0] > 0 else 0.0
 
 
 @kernel

@@ -96,6 +96,7 @@ class SpecCosts(NamedTuple):
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
     summed, columns, rows, taps, images   `Sides` of a product: bits by dim of its left operand, and of its result; of
                       columns those that lie side by side
+    inner_groups, column_groups, image_groups   its groups, where it is a convolution
     """
 
     op_class: np.ndarray
@@ -118,6 +119,9 @@ class SpecCosts(NamedTuple):
     rows: np.ndarray
     taps: np.ndarray
     images: np.ndarray
+    inner_groups: np.ndarray
+    column_groups: np.ndarray
+    image_groups: np.ndarray
 
 
 def spec_costs(program: Program, chip: Device) -> SpecCosts:
@@ -133,6 +137,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
     f32_matmul = [c in (MATMUL, CONV) and s.operands[0].dtype == "f32" for c, s in zip(classes, specs, strict=True)]
     passes = [_passes(s) if f32 else 1.0 for f32, s in zip(f32_matmul, specs, strict=True)]
     sides = [_sides(t, s) for t, s in zip(traits, specs, strict=True)]
+    groups = np.array([side.groups for side in sides], np.int64).reshape(-1, 3)
     return SpecCosts(
         op_class=np.array(classes, np.int8),
         matrix_dtype=np.array([_dtype(s) for s in specs], np.int8),
@@ -155,6 +160,9 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         rows=np.array([_bits(side.rows) for side in sides], np.int64),
         taps=np.array([side.taps for side in sides], np.int64),
         images=np.array([_bits(side.images) for side in sides], np.int64),
+        inner_groups=groups[:, 0],
+        column_groups=groups[:, 1],
+        image_groups=groups[:, 2],
     )
 
 

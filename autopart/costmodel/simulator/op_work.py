@@ -10,6 +10,7 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.grouped_tiles import share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.transform_copies import transform_copies
@@ -132,13 +133,18 @@ def _unfilled(
     """
     spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
     left, rows = program.uses.operands[program.operand_ptr[op]], program.specs.rows[spec]
-    columns = _beside(program, result, program.specs.columns[spec], native, axis_sizes)
-    images = _beside(program, left, program.specs.images[spec], required, axis_sizes)
+    of_inner, of_columns, of_images = _groups(program, spec)
+    columns = _beside(program, result, program.specs.columns[spec], native, axis_sizes, of_columns)
+    images = _beside(program, left, program.specs.images[spec], required, axis_sizes, of_images)
     if rows != 0:
-        inner = _beside(program, result, rows, native, axis_sizes)
+        inner = _beside(program, result, rows, native, axis_sizes, of_inner)
     else:
-        inner = _beside(program, left, program.specs.summed[spec], required, axis_sizes)
-    share = share_filled(inner, columns, images, program.specs.taps[spec], rows != 0, is_conv, tile)
+        inner = _beside(program, left, program.specs.summed[spec], required, axis_sizes, of_inner)
+    taps = program.specs.taps[spec]
+    if of_columns > 1:
+        share = share_of_group(inner, columns, images, taps, rows != 0, tile)
+    else:
+        share = share_filled(inner, columns, images, taps, rows != 0, is_conv, tile)
     return _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
 
 
@@ -161,14 +167,22 @@ def _few_rows(
 
 
 @kernel
-def _beside(program: ProgramArrays, value: int, dims: int, layout: int, axis_sizes: np.ndarray) -> float:
-    """Places along some dims of a value on one device, side by side; 0 where there are no dims."""
-    size = 1.0 if dims else 0.0
+def _groups(program: ProgramArrays, spec: int) -> tuple[int, int, int]:
+    """How many groups of a convolution lie side by side along its inner dims, its columns and its images."""
+    specs = program.specs
+    return specs.inner_groups[spec], specs.column_groups[spec], specs.image_groups[spec]
+
+
+@kernel
+def _beside(program: ProgramArrays, value: int, dims: int, layout: int, axis_sizes: np.ndarray, groups: int) -> float:
+    """Places along some dims of a value on one device, side by side; 0 where there are no dims. Of dims in groups those
+    of one group, which no device has a part of."""
+    size = 1.0 / groups if dims else 0.0
     for d in range(program.values.rank[value]):
         if dims >> d & 1:
             size *= program.shape[value, d]
             for axis in range(axis_sizes.shape[0]):
-                if action_of(layout, axis) == d + 1:
+                if groups == 1 and action_of(layout, axis) == d + 1:
                     size /= axis_sizes[axis]
     return size
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
+from autopart.costmodel.simulator.grouped_tiles import share_of_group
 from autopart.costmodel.simulator.op_classes import CONV
 from autopart.costmodel.simulator.op_work import share_filled
 from autopart.search.ilp.labels import Label, local_dims
@@ -22,12 +23,16 @@ def filled(
     sides, is_conv = arrays.specs[int(arrays.ops["spec"][op])], int(arrays.ops["op_class"][op]) == CONV
     operand, result = int(arrays.uses["operands"][arrays.operand_ptr[op]]), int(arrays.result_ptr[op])
 
-    def beside(value: int, dims: int, label: Label) -> float:
+    def beside(value: int, dims: int, label: Label, groups: int) -> float:
         shape = tuple(int(n) for n in arrays.shape[value, : arrays.values["rank"][value]])
-        local = local_dims(shape, label, sizes)
-        return float(math.prod(n for d, n in enumerate(local) if dims >> d & 1)) if dims else 0.0
+        local = local_dims(shape, label, sizes) if groups == 1 else shape
+        return math.prod(n for d, n in enumerate(local) if dims >> d & 1) / groups if dims else 0.0
 
-    in_rows = bool(sides["rows"])
-    inner = beside(result, int(sides["rows"]), left) if in_rows else beside(operand, int(sides["summed"]), read)
-    columns, images = beside(result, int(sides["columns"]), left), beside(operand, int(sides["images"]), read)
-    return share_filled(inner, columns, images, int(sides["taps"]), in_rows, is_conv, tile) or 1.0
+    in_rows, taps = bool(sides["rows"]), int(sides["taps"])
+    of_inner, of_columns, of_images = (int(sides[f"{part}_groups"]) for part in ("inner", "column", "image"))
+    rows_or_summed = (result, int(sides["rows"]), left) if in_rows else (operand, int(sides["summed"]), read)
+    inner, columns = beside(*rows_or_summed, of_inner), beside(result, int(sides["columns"]), left, of_columns)
+    images = beside(operand, int(sides["images"]), read, of_images)
+    if of_columns > 1:
+        return share_of_group(inner, columns, images, taps, in_rows, tile)
+    return share_filled(inner, columns, images, taps, in_rows, is_conv, tile) or 1.0

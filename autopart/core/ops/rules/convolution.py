@@ -82,9 +82,9 @@ def _sides(spec: OpSpec) -> Sides:
         return Sides(columns=(numbers["output_feature_dimension"],), taps=0, walked=_walked(windows_of(spec)))
     if _sums_each_feature(spec):
         return Sides(columns=(numbers["output_feature_dimension"],))
-    if spec.attributes["feature_group_count"] != 1 or spec.attributes["batch_group_count"] != 1:
-        return Sides()
     windows, columns = windows_of(spec), (numbers["output_feature_dimension"],)
+    if spec.attributes["feature_group_count"] != 1 or spec.attributes["batch_group_count"] != 1:
+        return _sides_of_groups(spec, windows, columns)
     if _of_kernel(spec):
         images, rows = (numbers["input_feature_dimension"],), numbers["output_batch_dimension"]
         if spec.results[0].shape[rows] < FEW_FEATURES:
@@ -94,6 +94,18 @@ def _sides(spec: OpSpec) -> Sides:
     taps = (math.prod(w.window for w in windows) if few else windows[-1].window) if windows else 1
     images = (numbers["input_batch_dimension"],)
     return Sides((numbers["input_feature_dimension"],), columns, taps=taps, images=images)
+
+
+def _sides_of_groups(spec: OpSpec, windows: list[Window], columns: tuple[int, ...]) -> Sides:
+    """The same of a convolution in groups: of features, which cut the left operand's features, or of its images."""
+    numbers, taps = spec.attributes["dimension_numbers"], windows[-1].out if windows else 1
+    features, images = numbers["input_feature_dimension"], numbers["input_batch_dimension"]
+    of_features, of_images = spec.attributes["feature_group_count"], spec.attributes["batch_group_count"]
+    if _of_kernel(spec):
+        groups, rows = (1, of_features * of_images, of_features), (numbers["output_batch_dimension"],)
+        return Sides(columns=columns, rows=rows, taps=taps, images=(features,), groups=groups)
+    groups = (of_features, of_features * of_images, of_images)
+    return Sides((features,), columns, images=(images,), groups=groups)
 
 
 def _of_kernel(spec: OpSpec) -> bool:
