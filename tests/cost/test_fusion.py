@@ -12,7 +12,7 @@ import pytest
 
 import autopart as ap
 from autopart.costmodel.hardware.devices import XLA_TPU
-from autopart.costmodel.simulator.fusion import LIMIT
+from autopart.costmodel.simulator.fusion import MOST_OPERANDS
 from tests.cost.programs import BYTES_PER_S, LAUNCH_S, f32, kernels, moves, plain_device, simulated
 
 N = 256
@@ -195,14 +195,36 @@ def test_what_is_redistributed_is_written_before_that():
     assert roots(found)[0] == "multiply"
 
 
-@pytest.mark.parametrize(("adds", "count"), [(LIMIT - 10, 1), (LIMIT + 10, 2), (3 * LIMIT - 10, 3)])
-def test_no_kernel_computes_more_than_so_many_ops(adds, count):
-    def function(x, y):
-        for _ in range(adds):
-            x = jnp.sin(x)
-        return x
+@pytest.mark.parametrize(("arrays", "count"), [(MOST_OPERANDS, 1), (MOST_OPERANDS + 4, 2), (2 * MOST_OPERANDS + 4, 3)])
+def test_no_kernel_reads_more_than_so_many_arrays(arrays, count):
+    def function(first, *others):
+        for other in others:
+            first = first * other + other
+        return first
 
-    assert len(roots(run(function))) == count
+    assert len(roots(run(function, *[f32(N, N)] * arrays))) == count
+
+
+def test_random_bits_are_one_kernel_that_computes_each_round_once():
+    """Both words of a round read both of the round before: 2 to the power of 20 ways lead to the first."""
+    found = run(lambda key: jax.random.bits(jax.random.wrap_key_data(key), (N, N)), jax.ShapeDtypeStruct((2,), "u4"))
+    large = [k for k in kernels(found) if found.graph.nodes["vector_flop"][k] > N * N]
+    assert len(large) == 1
+    assert 100 * N * N < found.graph.nodes["vector_flop"][large[0]] < 150 * N * N
+
+
+def test_a_mask_of_random_bits_is_an_operand_but_for_products():
+    def drop(key, x):
+        return jnp.where(jax.random.bernoulli(jax.random.wrap_key_data(key), 0.9, x.shape), x, 0.0)
+
+    def norm(key, x):
+        dropped = drop(key, x)
+        return dropped @ x, dropped.sum(-1)[:, None] * dropped
+
+    key = jax.ShapeDtypeStruct((2,), "u4")
+    assert "select" in roots(run(norm, key, f32(N, N), tpu=True))
+    products = run(lambda key, x: (drop(key, x) @ x, drop(key, x).T @ x), key, f32(N, N), tpu=True)
+    assert "select" not in roots(products)
 
 
 def label_gradient(logits, labels, w):

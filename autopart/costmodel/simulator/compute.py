@@ -16,6 +16,9 @@ Where the vector unit is fed at HBM's rate (`Device.fed_at_hbm_rate`), a kernel 
     a sum, a mask, a    as long again as if it also wrote, in f32, all that it walks through, or the result of its
     bf16 array          matrix product: only an f32 array that is left on the chip is free
 
+A reduction whose kernel computes nothing else, but for widening what it reads, takes a time for each number on top: the
+mean of a LayerNorm, the maximum of a softmax whose scores are written.
+
 What a kernel computes in f32 and leaves in bf16, since products alone read it, is a bf16 array, too: of 32,768 rows of
 256 on a v5e, `(%g . %w') (%h > 0)` takes 58 us with all arrays on the chip, a product left in f32 23 us; a sum of
 400 x 14 x 14 x 64 elements that a convolution reads takes 118,300 cycles, 18.9 for 8 x 128.
@@ -30,7 +33,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import FED, HBM, LAUNCH, ON_CHIP
+from autopart.costmodel.hardware.devices import FED, HBM, LAUNCH, ON_CHIP, SUMMED_S
 from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
 from autopart.costmodel.simulator.kernel_graph import KERNEL, LOOKED_UP, OVERWRITTEN, ROUNDED, STREAMED, KernelGraph
@@ -106,7 +109,7 @@ def kernel_seconds(
         program, local, graph, order, slot, leader, copied, buffers.bytes, row, times, assigns, held, room, elapsed,
         chip, nodes, cache,
     )  # fmt: skip
-    _rooflines(local, graph, leader, nodes, row)
+    _rooflines(program, local, graph, leader, nodes, row)
 
 
 @kernel
@@ -150,7 +153,9 @@ def _not_touched(plain: np.ndarray, last: np.ndarray, buffer: int, cache: Record
 
 
 @kernel
-def _rooflines(local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes: Records, row: np.ndarray) -> None:
+def _rooflines(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes: Records, row: np.ndarray
+) -> None:
     """Fills in the seconds of kernels that join no other."""
     for k in range(nodes.shape[0]):
         if graph.nodes.kind[k] == KERNEL and leader[k] == k:
@@ -164,10 +169,31 @@ def _rooflines(local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes
             nodes.seconds[k] = roofline_s(
                 nodes.work[k], dtype, is_conv, more * nodes.vector[k], more * fed_bytes, more * nodes.largest[k], row
             )
+            if nodes.work[k] == 0 and _sums_alone(program, local, op, nodes.vector[k]):
+                nodes.seconds[k] += row[SUMMED_S] * local.ops.in_step[op]
             if local.ops.copied_bytes[op] > 0:
                 nodes.seconds[k] += row[LAUNCH] + local.ops.copied_bytes[op] / row[HBM]
             if local.padding.shape[0] > 0:
                 nodes.seconds[k] += local.padding.copies[op] * row[LAUNCH] + local.padding.copied_bytes[op] / row[HBM]
+
+
+@kernel
+def _sums_alone(program: ProgramArrays, local: LocalArrays, op: int, vector_flop: float) -> bool:
+    """True if a kernel with so much vector work is one reduction, of what is there or of what is there widened.
+
+    A view of it is part of the kernel: then it is no reduction alone.
+    """
+    if program.ops.op_class[op] != REDUCE or program.result_ptr[op + 1] - program.result_ptr[op] != 1:
+        return False
+    operand, own = program.uses.operands[program.operand_ptr[op]], local.ops.vector_flop[op]
+    source = program.values.value_op[operand]
+    if program.ops.is_view[source]:
+        return False
+    if program.operand_ptr[source + 1] - program.operand_ptr[source] == 1:
+        given = program.uses.operands[program.operand_ptr[source]]
+        if program.values.element_bytes[given] < program.values.element_bytes[operand]:
+            own += local.ops.vector_flop[source]
+    return 0 < vector_flop <= own
 
 
 @kernel

@@ -19,6 +19,9 @@ the rounding, has one operand: the gradient of scores, in both dots that read it
 what is scaled last and read by matmuls alone: an operand that is spread out of fewer elements is none to XLA's rule
 (`EffectivelyAtMostUnary`), so that the gradient of scores in f32, `(%d - %r) %p 0.125`, is computed in both dots, too.
 
+Random bits are made of no buffer, so each reader computes them, some 120 ops for a number. A mask of them is an operand
+to XLA's rule: what is dropped and read by a norm and a product is written; products alone compute it.
+
     %x = add %y %z            written: two dots and a norm would read %y and %z each time
     %g = gelu %h              not written: forward and both backward dots read %h, and compute it
 """
@@ -36,12 +39,17 @@ from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramA
 from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
 from autopart.costmodel.simulator.room import Empty
 
-LIMIT = 200
-"""Most ops computed inside one kernel: XLA limits operands to a similar number; it also bounds our own time."""
+MOST_OPERANDS = 100
+"""Most arrays that one kernel reads: XLA makes one kernel of a sum of 100 on TPUs, two of one of 104. There is no limit
+to the ops computed inside it: 2,000 were one kernel."""
 
 LARGE_SHARE = 0.5
 """A buffer counts where a value reads it, if it has at least this share of the value's elements: XLA counts operands of
 the value's rank, so not what is spread along a dim."""
+
+
+MADE_HERE = 2**31 - 1
+"""The leaf of what is counted out (an iota), as random bits are: no buffer, but an operand to XLA's rule."""
 
 
 class Leaves(NamedTuple):
@@ -56,15 +64,15 @@ class Leaves(NamedTuple):
 
 
 class Fused(NamedTuple):
-    """What is found out of each value: whether it is computed inside its consumers; how many ops its expression has.
+    """What is found out of each value: whether its consumers compute it; how many arrays its expression reads.
 
     away       views of values that are computed inside their consumers are, too
-    members    0 where the op has several results
+    operands   0 where the op has several results; what several ops of one kernel read counts once where they meet
     others     scratch: bool[values] `able`, bool[values] `splits`, int32[values] `meets`, `leaves`; see the functions
     """
 
     away: np.ndarray
-    members: np.ndarray
+    operands: np.ndarray
     able: np.ndarray
     splits: np.ndarray
     meets: np.ndarray
@@ -121,24 +129,30 @@ def _find_most_fused(
 
 @kernel
 def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fused: Fused) -> None:
-    """Fills in `away` and `members`."""
-    able, splits, leaves, members, fused_away = fused.able, fused.splits, fused.leaves, fused.members, fused.away
+    """Fills in `away` and `operands`."""
+    able, splits, leaves, operands, fused_away = fused.able, fused.splits, fused.leaves, fused.operands, fused.away
     for op in range(program.ops.shape[0]):
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            members[value], leaves.buffer[value, 0], leaves.buffer[value, 1] = 0.0, -1, -1
+            operands[value], leaves.buffer[value, 0], leaves.buffer[value, 1] = 0.0, -1, -1
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
             continue
-        value, inside = program.result_ptr[op], 1.0
+        value, read = program.result_ptr[op], 0.0
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             operand = program.uses.operands[use]
-            if operand < value and fused_away[operand]:
-                if inside + members[operand] > LIMIT:
-                    fused_away[operand] = False
-                else:
-                    inside += members[operand]
-        members[value] = inside
+            share = 1.0 / (program.user_ptr[operand + 1] - program.user_ptr[operand])
+            here = operands[operand] * (1.0 if splits[operand] else share)
+            inside = operand < value and fused_away[operand]
+            if inside and read + here > MOST_OPERANDS:
+                inside = fused_away[operand] = False
+            if not inside:
+                here = 0.0 if program.values.is_splat[operand] else share
+            read += here
+        operands[value] = read
         if not able[value]:
             continue
+        if program.operand_ptr[op] == program.operand_ptr[op + 1] and not program.values.is_splat[value]:
+            counted, in_bytes = local.values.native_elements[value], local.values.native_bytes[value]
+            _add_leaf(local, leaves, value, MADE_HERE, counted, in_bytes)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             _add_leaves(program, local, leaves, fused_away, value, use)
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
@@ -211,6 +225,8 @@ def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: Leaves, valu
     rounded or scaled for products."""
     held = local.values.native_elements[value] * program.values.element_bytes[value]
     more = leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
+    if leaves.buffer[value, 0] == MADE_HERE or leaves.buffer[value, 1] == MADE_HERE:
+        more = more and not _only_products_read(program, value)
     return more and not _rounds_for_products(program, leaves, value) and not _scaled_for_products(program, value)
 
 

@@ -53,13 +53,13 @@ class DeviceGraph(NamedTuple):
 class LocalGraph(NamedTuple):
     """A device-local program as the simulator sees it.
 
-    members       per value: how many ops its expression has, those computed inside its op
+    operands      per value: how many arrays its expression reads, be they read inside its op
     plan_rows     int32[nodes]: the row of a node's plan in `KnownPlans.figures`; 0 for kernels
     """
 
     held: LocalArrays
     graph: KernelGraph
-    members: np.ndarray
+    operands: np.ndarray
     plan_rows: np.ndarray
 
 
@@ -77,7 +77,7 @@ def local_graph(
     while done < nodes:
         graph = with_more_reads(graph, ops, empty)
         done = fill_nodes(program, held, lowered.at_def, graph, done, nodes, walk)
-    return LocalGraph(held, cut_to(graph, nodes), fused.members, plan_rows[:nodes])
+    return LocalGraph(held, cut_to(graph, nodes), fused.operands, plan_rows[:nodes])
 
 
 @kernel

@@ -75,7 +75,7 @@ class Simulation:
     each_output_bytes        of each output that takes over no donated argument's memory; 0 for others
     node_beside_bytes        bytes of a node's arrays that pass HBM beside other kernels; node_hbm_bytes: in its own
     node_extra_bytes         what a node needs while it runs, besides the buffers that it reads and writes
-    members                  per value: how many ops its expression has, those computed inside its op
+    operands                 per value: how many arrays its expression reads, be they read inside its op
     plan_rows                rows of `known_plans`: of redistributions after ops, then of those before uses
     node_plan_rows           such a row per node; 0 for kernels
     """
@@ -101,7 +101,7 @@ class Simulation:
     buffers: Buffers = field(repr=False)
     live: np.ndarray = field(repr=False)
     each_output_bytes: np.ndarray = field(repr=False)
-    members: np.ndarray = field(repr=False)
+    operands: np.ndarray = field(repr=False)
     links: Links = field(repr=False)
     device_row: np.ndarray = field(repr=False)
     plan_rows: np.ndarray = field(repr=False)
@@ -211,7 +211,7 @@ class Simulator:
         `priced` where it is known already.
         """
         empty, rows = self.room.begun(), (priced := priced or self.priced(local)).rows
-        ran, members = self._graph(local, priced, empty)
+        ran, operands = self._graph(local, priced, empty)
         program, held, graph = ran.program, ran.held, ran.graph
         step = self._step(ran, self._own_seconds(held, graph), self.left_out, empty)
         device, known, node_rows = self.links.device, self.known_plans, ran.plan_rows
@@ -245,7 +245,7 @@ class Simulator:
             buffers=step.buffers,
             live=live,
             each_output_bytes=step.each_output_bytes,
-            members=members,
+            operands=operands,
             links=self.links,
             device_row=self.device_row,
             plan_rows=rows,
@@ -268,13 +268,13 @@ class Simulator:
         return Totals(serial_s, float(stays + step.live[:-2].max()))
 
     def _graph(self, local: DeviceLocal, priced: Priced, empty: Empty) -> tuple[DeviceGraph, np.ndarray]:
-        """The kernels of a lowering, and `Simulation.members`."""
+        """The kernels of a lowering, and `Simulation.operands`."""
         narrow = priced.asked.types[len(local.at_def) :] < 0
         lowered = self._lowered(local, priced.rows, narrow)
-        held, graph, members, node_rows = local_graph(
+        held, graph, operands, node_rows = local_graph(
             self.arrays, self.known_sizes, lowered, self.able, self.options.recompute, empty
         )
-        return DeviceGraph(self.arrays, held, graph, local.at_def, node_rows, narrow), members
+        return DeviceGraph(self.arrays, held, graph, local.at_def, node_rows, narrow), operands
 
     def _step(self, ran: DeviceGraph, own_s: np.ndarray, left_out: LeftOut, empty: Empty) -> Step:
         """One step of a graph; `own_s` as in `Moves`."""

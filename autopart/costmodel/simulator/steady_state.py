@@ -64,7 +64,7 @@ class Run(NamedTuple):
     node_extra_bytes: np.ndarray
     slot: np.ndarray
     leader: np.ndarray
-    members: np.ndarray
+    operands: np.ndarray
     buffers: Buffers
     live: np.ndarray
     plan_rows: np.ndarray
@@ -241,14 +241,14 @@ def _bytes(run: Run, b: int) -> float:
 
 
 @kernel
-def _members(layers: Layers, run: Run, b: int) -> float:
-    """How many ops the expression of a buffer that is a value has; else 0."""
-    return run.members[b] if b < layers.value_layer.shape[0] else 0.0
+def _operands(layers: Layers, run: Run, b: int) -> float:
+    """How many arrays the expression of a buffer that is a value reads; else 0."""
+    return run.operands[b] if b < layers.value_layer.shape[0] else 0.0
 
 
 @kernel
 def _buffers_agree(layers: Layers, run: Run, before: int, here: int, after: int) -> bool:
-    """True if three buffers take as much at corresponding times, and their expressions are as long.
+    """True if three buffers take as much at corresponding times, and their expressions read as many arrays.
 
     Of those that take nothing it does not matter which correspond: redistributions that only slice.
     """
@@ -258,7 +258,7 @@ def _buffers_agree(layers: Layers, run: Run, before: int, here: int, after: int)
         return False
     if not _bytes(run, before) == _bytes(run, here) == _bytes(run, after):
         return False
-    if not _members(layers, run, before) == _members(layers, run, here) == _members(layers, run, after):
+    if not _operands(layers, run, before) == _operands(layers, run, here) == _operands(layers, run, after):
         return False
     part = _buffer_part(layers, run, here)
     if _bytes(run, here) == 0:

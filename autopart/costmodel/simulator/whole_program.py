@@ -140,6 +140,6 @@ def _as_kernels_read_it(run: Simulation) -> Run:
     local, place = run.local, run.local.placement
     return Run(
         run.program_arrays, run.graph, local.at_def, place.value, place.position, run.node_s, run.node_hbm_bytes,
-        run.node_extra_bytes, run.slot, run.leader, run.members, run.buffers, run.live, run.node_plan_rows,
+        run.node_extra_bytes, run.slot, run.leader, run.operands, run.buffers, run.live, run.node_plan_rows,
         run.known_plans.figures, float(run.links.device.combine_bytes), float(LEAST_ON_CHIP * run.device_row[ON_CHIP]),
     )  # fmt: skip
