@@ -9,6 +9,7 @@ Each is a ratio of `estimated_cycles` of one compiled kernel, at the clock in `x
     matmul share   bf16 products of the sizes that models have, the geometric mean; of 8192-cubed, whose operands do not
                    fit on the chip, v5e reaches 0.88 of its peak, and 0.98 of [16384, 2048] . [2048, 8192]
     vector rate    256 against 128 multiply-adds on each element
+    sums alone     the largest of each row, against the largest of twice each number, which hides it
     weights        32 against 16 applications on each element, in units of an add
 """
 
@@ -42,6 +43,17 @@ FUNCTIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "rsqrt": lambda x: jax.lax.rsqrt(x + 1),
     "logistic": jax.lax.logistic,
 }
+
+
+ROWS = jax.ShapeDtypeStruct((4096, 1024), jnp.float32)
+
+
+def largest(x: jax.Array) -> jax.Array:
+    return x.max(-1)
+
+
+def of_twice(x: jax.Array) -> jax.Array:
+    return largest(2 * x)
 
 
 def cycles(device: Any, function: Callable, *shapes: jax.ShapeDtypeStruct) -> float:
@@ -85,6 +97,7 @@ def constants(name: str, topology: str) -> dict[str, float]:
         "stream_share": streaming / 2 / cycles(device, lambda x: jnp.exp(x).sum(axis=0), square),
         "matmul_efficiency": float(np.exp(np.mean(np.log([product_share(*sizes) for sizes in PRODUCTS])))),
         "vector_flop_per_s": clock / add,
+        "summed_alone_per_s": ROWS.size * clock / (cycles(device, largest, ROWS) - cycles(device, of_twice, ROWS)),
     }
     return found | {f"weight of {n}": per_element(f, 16) / add for n, f in FUNCTIONS.items()}
 

@@ -66,9 +66,10 @@ TURNED_BYTES = 4 * 128 * 2
 v5p, 1.85 on v5e, 2.15 on v6e [L]; v7 is taken to be as v6e."""
 
 SUMMED_TILE = 8 * 128
-"""Elements of a tile that a reduction takes apart from its bytes if its kernel computes nothing else: 0.9 cycles on v2,
-1.2 on v3, 3.6 on v4, 7.0 on v5p, 12.2 on v5e, 10.4 on v6e, as long in bf16, along either dim [L]; v7 is taken to be as
-v6e. The maximum of 4096 x 1024 numbers takes 126,368 cycles on a v5e, the maximum of twice the numbers 76,516."""
+"""Numbers that are added to a sum at once, or compared. If its kernel computes nothing else, a reduction takes besides
+its bytes, for so many, 0.9 cycles on v2, 1.2 on v3, 3.6 on v4, 7.0 on v5p, 12.2 on v5e, 10.4 on v6e [L], along either
+dim; as long in bf16, but 12.2 on v6e; v7 is taken to be as v6e. The maximum of 4096 x 1024 numbers takes 126,368 cycles
+on a v5e, the maximum of twice the numbers 76,516."""
 
 _ICI = "ICI per link, 1 us per hop, DCN [S]; rings [G]"
 _FITS = "vector rate, HBM and matmul efficiency [L]"
@@ -174,7 +175,7 @@ def _tpu_v4(name: str, cores: int) -> Device:
         vector_flop_per_s=4.3e12 * share,
         spreads_per_s=1.05e9 * 2 * share / SPREAD_CYCLES,
         turned_bytes_per_s=1.05e9 * share * TURNED_BYTES / 5.23,
-        summed_alone_per_s=1.05e9 * share * SUMMED_TILE / 3.6,
+        summed_alone_per_s=1.05e9 * 2 * share * SUMMED_TILE / 3.6,
         hbm_efficiency=0.79,
         matmul_efficiency={"": 0.91},
         matmul_tile=EARLY_TPU_TILE,

@@ -19,8 +19,8 @@ the rounding, has one operand: the gradient of scores, in both dots that read it
 what is scaled last and read by matmuls alone: an operand that is spread out of fewer elements is none to XLA's rule
 (`EffectivelyAtMostUnary`), so that the gradient of scores in f32, `(%d - %r) %p 0.125`, is computed in both dots, too.
 
-Random bits are made of no buffer, so each reader computes them, some 120 ops for a number. A mask of them is an operand
-to XLA's rule: what is dropped and read by a norm and a product is written; products alone compute it.
+Random bits are made of no buffer, so each reader computes them, some 120 ops for a number. They are an operand to
+XLA's rule all the same: what a mask of them drops is made from two, and is written where several kernels read it.
 
     %x = add %y %z            written: two dots and a norm would read %y and %z each time
     %g = gelu %h              not written: forward and both backward dots read %h, and compute it
@@ -46,7 +46,6 @@ to the ops computed inside it: 2,000 were one kernel."""
 LARGE_SHARE = 0.5
 """A buffer counts where a value reads it, if it has at least this share of the value's elements: XLA counts operands of
 the value's rank, so not what is spread along a dim."""
-
 
 MADE_HERE = 2**31 - 1
 """The leaf of what is counted out (an iota), as random bits are: no buffer, but an operand to XLA's rule."""
@@ -151,8 +150,8 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
         if not able[value]:
             continue
         if program.operand_ptr[op] == program.operand_ptr[op + 1] and not program.values.is_splat[value]:
-            counted, in_bytes = local.values.native_elements[value], local.values.native_bytes[value]
-            _add_leaf(local, leaves, value, MADE_HERE, counted, in_bytes)
+            counted = local.values.native_elements[value]
+            _add_leaf(local, leaves, value, MADE_HERE, counted, counted * program.values.element_bytes[value])
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             _add_leaves(program, local, leaves, fused_away, value, use)
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
@@ -225,8 +224,6 @@ def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: Leaves, valu
     rounded or scaled for products."""
     held = local.values.native_elements[value] * program.values.element_bytes[value]
     more = leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
-    if leaves.buffer[value, 0] == MADE_HERE or leaves.buffer[value, 1] == MADE_HERE:
-        more = more and not _only_products_read(program, value)
     return more and not _rounds_for_products(program, leaves, value) and not _scaled_for_products(program, value)
 
 
