@@ -239,8 +239,8 @@ def test_one_element_added_to_each_row_is_a_select_inside_the_gradient_where_the
     for selects in (False, True):
         name = plain_device(f"selects_updates_{selects}", around_matmul=XLA_TPU, selects_updates=selects)
         found = simulated(label_gradient, *args, device=name)
-        scatters[selects], gradients = roots(found).count("scatter"), roots(found).count("add")
-        assert gradients == (not selects), "a select is computed in both matmuls of the logits that they read"
+        scatters[selects] = roots(found).count("scatter")
+        assert "add" not in roots(found), "the gradient is computed in both matmuls that read it"
     assert scatters[False] == scatters[True] + 1
 
 

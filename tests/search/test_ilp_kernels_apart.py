@@ -54,16 +54,16 @@ def test_what_needs_another_product_on_the_way_does_not_run_with_the_first():
 
 def test_array_made_of_two_for_several_readers_is_written_and_one_with_a_bias_is_not():
     def scores(q, k, d, bias):
-        p = jnp.tanh(q @ k)
-        made = p * (q @ d) * 0.5
+        made = (q @ k) * (q @ d)
+        halved = jnp.tanh(q @ k.T) * (d @ q) * 0.5
         shown = q @ k.T + bias
-        return made @ k, made.sum(), shown @ d, shown.T @ q
+        return made @ k, made.sum(), halved @ k, halved.sum(), shown @ d, shown.T @ q
 
     start, _, parts = parts_of(scores, *(f32(512, 512),) * 3, f32(512))
-    product, halved = ops_of(start, "multiply")
+    product, _, halved = ops_of(start, "multiply")
     (biased,) = ops_of(start, "add")
     assert not parts.fusable[product]
-    assert parts.fusable[halved], "the kernel is that of the product, or the product's is inside this one"
+    assert parts.fusable[halved], "a kernel of several ops may be merged into both that read it"
     assert parts.fusable[biased], "a bias is spread: readers compute it from one large array"
 
 

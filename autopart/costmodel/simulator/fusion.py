@@ -15,9 +15,10 @@ The gradient of logits, `softmax - one element per row`, where an update is comp
 alone: both matmuls that read it compute it, and the logits, in f32, stay until then. A barrier has it written.
 
 What is computed in f32 and rounded to bf16 for matmuls alone is not written, whatever it is made from, as its last op,
-the rounding, has one operand: the gradient of scores, in both dots that read it. What ends a dot's kernel is. Nor is
-what is scaled last and read by matmuls alone: an operand that is spread out of fewer elements is none to XLA's rule
-(`EffectivelyAtMostUnary`), so that the gradient of scores in f32, `(%d - %r) %p 0.125`, is computed in both dots, too.
+the rounding, has one operand: the gradient of scores, in both dots that read it. What ends a dot's kernel is.
+
+A kernel of several ops is then merged into all that read its result, where that moves no more bytes
+(`merged_kernels.py`).
 
 Random bits are made of no buffer, so each reader computes them, some 120 ops for a number. They are an operand to
 XLA's rule all the same: what a mask of them drops is made from two, and is written where several kernels read it.
@@ -36,6 +37,16 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.merged_kernels import (
+    APART,
+    MADE_HERE,
+    MOST_KERNELS,
+    UNKNOWN,
+    Leaves,
+    merge,
+    read_leaves,
+    where_readers_meet,
+)
 from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
 from autopart.costmodel.simulator.room import Empty
 
@@ -43,30 +54,14 @@ MOST_OPERANDS = 100
 """Most arrays that one kernel reads: XLA makes one kernel of a sum of 100 on TPUs, two of one of 104. There is no limit
 to the ops computed inside it: 2,000 were one kernel."""
 
-LARGE_SHARE = 0.5
-"""A buffer counts where a value reads it, if it has at least this share of the value's elements: XLA counts operands of
-the value's rank, so not what is spread along a dim."""
-
-MADE_HERE = 2**31 - 1
-"""The leaf of what is counted out (an iota), as random bits are: no buffer, but an operand to XLA's rule."""
-
-
-class Leaves(NamedTuple):
-    """Two of the large buffers that the expression of a value reads, and what it reads of them; as [values, 2].
-
-    buffer is -1 where there is none. A buffer of few elements, as what is spread along a dim has, is not large.
-    """
-
-    buffer: np.ndarray
-    elements: np.ndarray
-    bytes: np.ndarray
-
 
 class Fused(NamedTuple):
     """What is found out of each value: whether its consumers compute it; how many arrays its expression reads.
 
     away       views of values that are computed inside their consumers are, too
     operands   0 where the op has several results; what several ops of one kernel read counts once where they meet
+    ends       it ends the kernel of a product
+    merges     it may be merged into the kernels that read it
     others     scratch: bool[values] `able`, bool[values] `splits`, int32[values] `meets`, `leaves`; see the functions
     """
 
@@ -74,15 +69,21 @@ class Fused(NamedTuple):
     operands: np.ndarray
     able: np.ndarray
     splits: np.ndarray
+    ends: np.ndarray
+    merges: np.ndarray
     meets: np.ndarray
     leaves: Leaves
+    ends_at: np.ndarray
+    behind: np.ndarray
 
     @staticmethod
     def empty(values: int, empty: Empty) -> Fused:
         """Room for so many values."""
-        able, splits, away = empty((3, values), np.bool_)
-        leaves = Leaves(empty((values, 2), np.int32), empty((values, 2)), empty((values, 2)))
-        return Fused(away, empty(values), able, splits, empty(values, np.int32), leaves)
+        able, splits, away, ends, merges = empty((5, values), np.bool_)
+        meets, leaves = empty(values, np.int32), Leaves.empty(values, empty)
+        return Fused(
+            away, empty(values), able, splits, ends, merges, meets, leaves, *empty((2, MOST_KERNELS), np.int32)
+        )
 
 
 @kernel
@@ -102,6 +103,8 @@ def fuse(
     _not_moved(program, local, def_values, fused.able)
     _splits(program, fused.able, fused.splits, fused.meets)
     _fuse_able(program, local, duplicate, fused)
+    merge(program, local, fused.leaves, fused.able, fused.meets, fused.merges, fused.away, fused.ends_at, fused.behind)
+    _count_operands(program, fused)
 
 
 def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -128,18 +131,42 @@ def _find_most_fused(
 
 @kernel
 def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fused: Fused) -> None:
-    """Fills in `away` and `operands`."""
-    able, splits, leaves, operands, fused_away = fused.able, fused.splits, fused.leaves, fused.operands, fused.away
+    """Fills in `away`, `leaves`, `ends`, and `merges`, as far as nothing is merged."""
+    able, splits, leaves, fused_away = fused.able, fused.splits, fused.leaves, fused.away
     for op in range(program.ops.shape[0]):
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            operands[value], leaves.buffer[value, 0], leaves.buffer[value, 1] = 0.0, -1, -1
+            leaves.filled[value], leaves.small[value] = UNKNOWN, 0.0
+            fused.ends[value] = fused.merges[value] = False
+        value = program.result_ptr[op]
+        if program.result_ptr[op + 1] - value != 1 or program.ops.is_argument[op] or not able[value]:
+            continue
+        read_leaves(program, local, leaves, fused_away, op)
+        fused.ends[value] = program.ops.fuses[op] and _ends_product(program, local, fused, op)
+        again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
+        more = splits[value] and _reads_more(program, local, fused, value)
+        wasteful = splits[value] and (program.values.exponential[value] or more)
+        fused_away[value] = not again and not wasteful
+        fused.merges[value] = more and not again and _may_be_merged(program, fused, value)
+        source = op
+        while wasteful and program.ops.is_view[source]:
+            behind = program.uses.operands[program.operand_ptr[source]]
+            fused_away[behind], source = False, program.values.value_op[behind]
+
+
+@kernel
+def _count_operands(program: ProgramArrays, fused: Fused) -> None:
+    """Fills in `operands`; what would be read by a kernel that reads too much already is written."""
+    operands, fused_away = fused.operands, fused.away
+    for op in range(program.ops.shape[0]):
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            operands[value] = 0.0
         if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
             continue
         value, read = program.result_ptr[op], 0.0
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             operand = program.uses.operands[use]
             share = 1.0 / (program.user_ptr[operand + 1] - program.user_ptr[operand])
-            here = operands[operand] * (1.0 if splits[operand] else share)
+            here = operands[operand] * (1.0 if fused.splits[operand] else share)
             inside = operand < value and fused_away[operand]
             if inside and read + here > MOST_OPERANDS:
                 inside = fused_away[operand] = False
@@ -147,20 +174,6 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
                 here = 0.0 if program.values.is_splat[operand] else share
             read += here
         operands[value] = read
-        if not able[value]:
-            continue
-        if program.operand_ptr[op] == program.operand_ptr[op + 1] and not program.values.is_splat[value]:
-            counted = local.values.native_elements[value]
-            _add_leaf(local, leaves, value, MADE_HERE, counted, counted * program.values.element_bytes[value])
-        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            _add_leaves(program, local, leaves, fused_away, value, use)
-        again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
-        wasteful = splits[value] and (program.values.exponential[value] or _reads_more(program, local, leaves, value))
-        fused_away[value] = not again and not wasteful
-        source = op
-        while wasteful and program.ops.is_view[source]:
-            behind = program.uses.operands[program.operand_ptr[source]]
-            fused_away[behind], source = False, program.values.value_op[behind]
 
 
 @kernel
@@ -170,112 +183,70 @@ def _splits(program: ProgramArrays, able: np.ndarray, splits: np.ndarray, meets:
     What several ops read is computed once where all of them meet in one op again: `x * sigmoid(x)` reads `x` once.
     `meets` is scratch: for each value its own number.
     """
-    roots = program.values.shape[0]
     for op in range(program.ops.shape[0] - 1, -1, -1):
-        if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
-            continue
-        value, met = program.result_ptr[op], -1
-        if not able[value]:
-            continue
-        for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
-            consumer = program.uses.use_op[program.user[i]]
-            end = roots + consumer
-            if program.result_ptr[consumer + 1] - program.result_ptr[consumer] == 1:
-                result = program.result_ptr[consumer]
-                end = meets[result] if able[result] else end
-            splits[value] = splits[value] or (met >= 0 and met != end)
-            met = end
-        if met >= 0 and not splits[value]:
-            meets[value] = met
+        value = program.result_ptr[op]
+        if program.result_ptr[op + 1] - value == 1 and able[value]:
+            met = where_readers_meet(program, able, meets, value)
+            splits[value] = splits[value] or met == APART
+            if met >= 0 and not splits[value]:
+                meets[value] = met
 
 
 @kernel
-def _add_leaves(
-    program: ProgramArrays, local: LocalArrays, leaves: Leaves, fused_away: np.ndarray, value: int, use: int
-) -> None:
-    """Adds what one use reads to the leaves of `value`."""
-    operand, elements = program.uses.operands[use], local.uses.use_elements[use]
-    if program.ops.op_class[program.values.value_op[value]] == SLICING:
-        elements = min(elements, local.values.native_elements[value])
-    if fused_away[operand] or program.values.is_splat[operand]:
-        for i in range(2):
-            if leaves.buffer[operand, i] >= 0:
-                read = min(elements, leaves.elements[operand, i])
-                _add_leaf(local, leaves, value, leaves.buffer[operand, i], read, leaves.bytes[operand, i])
-    else:
-        in_bytes = elements * program.values.element_bytes[operand]
-        _add_leaf(local, leaves, value, local.uses.use_buffer[use], elements, in_bytes)
-
-
-@kernel
-def _add_leaf(local: LocalArrays, leaves: Leaves, value: int, buffer: int, elements: float, in_bytes: float) -> None:
-    """Adds a buffer to the leaves of `value` if it is large, no leaf yet, and fewer than two are."""
-    if elements < LARGE_SHARE * local.values.native_elements[value] or leaves.buffer[value, 0] == buffer:
-        return
-    for i in range(2):
-        if leaves.buffer[value, i] < 0:
-            leaves.buffer[value, i], leaves.elements[value, i], leaves.bytes[value, i] = buffer, elements, in_bytes
-            break
-
-
-@kernel
-def _reads_more(program: ProgramArrays, local: LocalArrays, leaves: Leaves, value: int) -> bool:
+def _reads_more(program: ProgramArrays, local: LocalArrays, fused: Fused, value: int) -> bool:
     """True if the value's expression reads two large buffers or more, and more bytes than the value has; not what is
-    rounded or scaled for products."""
+    rounded for products."""
+    leaves = fused.leaves
+    if leaves.filled[value] < 2 or _rounds_for_products(program, fused, value):
+        return False
     held = local.values.native_elements[value] * program.values.element_bytes[value]
-    more = leaves.buffer[value, 1] >= 0 and leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
-    return more and not _rounds_for_products(program, leaves, value) and not _scaled_for_products(program, value)
+    return leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
 
 
 @kernel
-def _scaled_for_products(program: ProgramArrays, value: int) -> bool:
-    """True if only products read a value, and its last op reads one array and something that is spread along it."""
-    op = program.values.value_op[value]
-    while program.ops.is_view[op] or program.ops.turns[op]:
+def _may_be_merged(program: ProgramArrays, fused: Fused, value: int) -> bool:
+    """True if a value is made by several ops, no product, exponential that is kept or random bits among them."""
+    op, leaves = program.values.value_op[value], fused.leaves
+    if fused.ends[value] or program.values.exponential[value]:
+        return False
+    for i in range(leaves.filled[value]):
+        buffer = leaves.buffer[value, i]
+        if buffer == MADE_HERE or _is_exponential(program, buffer):
+            return False
+    while program.ops.is_view[op]:
         op = program.values.value_op[program.uses.operands[program.operand_ptr[op]]]
-    arrays = spread = 0
     for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
         operand = program.uses.operands[use]
-        if program.values.is_splat[operand] or _is_spread(program, operand):
-            spread += 1
-        else:
-            arrays += 1
-    return spread > 0 and arrays <= 1 and _only_products_read(program, value)
+        if fused.away[operand] and not program.values.is_splat[operand]:
+            return True
+    return False
 
 
 @kernel
-def _is_spread(program: ProgramArrays, value: int) -> bool:
-    """True for what an op makes of one smaller array."""
-    op = program.values.value_op[value]
-    first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
-    return end - first == 1 and program.values.elements[program.uses.operands[first]] < program.values.elements[value]
-
-
-def scaled_for_products(program: ProgramArrays) -> np.ndarray:
-    """bool[values]: only products read it, and compute it themselves, since its last op reads one array."""
-    found = np.zeros(len(program.values), np.bool_)
-    _find_scaled(program, found)
-    return found
-
-
-@kernel
-def _find_scaled(program: ProgramArrays, found: np.ndarray) -> None:
-    """Fills in `found`."""
-    for value in range(found.shape[0]):
-        found[value] = _scaled_for_products(program, value)
+def _ends_product(program: ProgramArrays, local: LocalArrays, fused: Fused, op: int) -> bool:
+    """True if an op reads what nothing else does and a product's kernel makes: that kernel makes its result, too."""
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        operand = program.uses.operands[use]
+        if operand >= program.result_ptr[op] or local.uses.use_buffer[use] != operand:
+            continue
+        kind = program.ops.op_class[program.values.value_op[operand]]
+        if kind in (MATMUL, CONV) and where_readers_meet(program, fused.able, fused.meets, operand) >= 0:
+            return True
+        if fused.ends[operand] and fused.away[operand] and not fused.splits[operand]:
+            return True
+    return False
 
 
 @kernel
-def _rounds_for_products(program: ProgramArrays, leaves: Leaves, value: int) -> bool:
+def _rounds_for_products(program: ProgramArrays, fused: Fused, value: int) -> bool:
     """True if only products read a value in bf16, it is not made of exponentials that are kept, and not what ends the
     kernel of a product."""
     if program.values.element_bytes[value] >= F32_BYTES or not _only_products_read(program, value):
         return False
-    if _is_exponential(program, leaves.buffer[value, 0]) or _is_exponential(program, leaves.buffer[value, 1]):
-        return False
-    return not (
-        _ends_product(program, leaves.buffer[value, 0], value) or _ends_product(program, leaves.buffer[value, 1], value)
-    )
+    for i in range(fused.leaves.filled[value]):
+        if _is_exponential(program, fused.leaves.buffer[value, i]):
+            return False
+    return not fused.ends[value]
 
 
 @kernel
@@ -298,23 +269,6 @@ def _only_products_read(program: ProgramArrays, value: int) -> bool:
         if program.ops.op_class[reader] != MATMUL and program.ops.op_class[reader] != CONV:
             return False
     return True
-
-
-@kernel
-def _ends_product(program: ProgramArrays, buffer: int, value: int) -> bool:
-    """True if a buffer is a matrix product's result that nothing reads on the way to `value`: its kernel makes both."""
-    if not 0 <= buffer < program.values.shape[0]:
-        return False
-    kind = program.ops.op_class[program.values.value_op[buffer]]
-    if kind != MATMUL and kind != CONV:
-        return False
-    made = buffer
-    while made < value and program.user_ptr[made + 1] - program.user_ptr[made] == 1:
-        reader = program.uses.use_op[program.user[program.user_ptr[made]]]
-        if program.result_ptr[reader + 1] - program.result_ptr[reader] != 1:
-            return False
-        made = int(program.result_ptr[reader])
-    return made == value
 
 
 @kernel

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import F32_BYTES, ProgramArrays
-from autopart.costmodel.simulator.fusion import LARGE_SHARE, most_fused, scaled_for_products
+from autopart.costmodel.simulator.fusion import most_fused
+from autopart.costmodel.simulator.merged_kernels import LARGE_SHARE
 from autopart.costmodel.simulator.op_classes import FREE
 
 MOST_BEHIND = 64
@@ -50,7 +51,6 @@ class _Walk:
         self.operand_ptr, self.result_ptr = arrays.operand_ptr.tolist(), arrays.result_ptr.tolist()
         self.operands, self.maker = arrays.uses["operands"].tolist(), values["value_op"].tolist()
         self.elements, self.element_bytes = values["elements"].tolist(), values["element_bytes"].tolist()
-        self.scaled = scaled_for_products(arrays).tolist()
         self.is_splat, self.uses = values["is_splat"].tolist(), np.diff(arrays.user_ptr).tolist()
 
     def fusable(self) -> np.ndarray:
@@ -103,8 +103,8 @@ class _Walk:
     def _reads_more(self, value: int) -> bool:
         """True if any two large arrays that the value may be computed from have more bytes than the value."""
         held, front, seen = self.element_bytes[value], [value], {value}
-        if held < F32_BYTES or self.scaled[value]:  # products may compute what is rounded or scaled for them
-            return False
+        if held < F32_BYTES or any(self.may[self.maker[o]] for o in self._inputs(self.maker[value])):
+            return False  # products may compute what is rounded for them, and what several ops make may be merged
         alike, partial = [held], list[float]()
         while front:
             at = front.pop()
