@@ -59,7 +59,8 @@ class Fused(NamedTuple):
     """What is found out of each value: whether its consumers compute it; how many arrays its expression reads.
 
     away       views of values that are computed inside their consumers are, too
-    operands   0 where the op has several results; what several ops of one kernel read counts once where they meet
+    operands   0 where the op has several results; what several ops of one kernel read counts once where they meet, and
+               what is merged as one
     ends       it ends the kernel of a product
     merges     it may be merged into the kernels that read it
     others     scratch: bool[values] `able`, bool[values] `splits`, int32[values] `meets`, `leaves`; see the functions
@@ -104,7 +105,6 @@ def fuse(
     _splits(program, fused.able, fused.splits, fused.meets)
     _fuse_able(program, local, duplicate, fused)
     merge(program, local, fused.leaves, fused.able, fused.meets, fused.merges, fused.away, fused.ends_at, fused.behind)
-    _count_operands(program, fused)
 
 
 def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -131,17 +131,32 @@ def _find_most_fused(
 
 @kernel
 def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fused: Fused) -> None:
-    """Fills in `away`, `leaves`, `ends`, and `merges`, as far as nothing is merged."""
-    able, splits, leaves, fused_away = fused.able, fused.splits, fused.leaves, fused.away
+    """Fills in all but what is merged."""
+    able, splits, leaves, operands, fused_away = fused.able, fused.splits, fused.leaves, fused.operands, fused.away
     for op in range(program.ops.shape[0]):
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            leaves.filled[value], leaves.small[value] = UNKNOWN, 0.0
+            operands[value], leaves.filled[value], leaves.small[value] = 0.0, UNKNOWN, 0.0
             fused.ends[value] = fused.merges[value] = False
-        value = program.result_ptr[op]
-        if program.result_ptr[op + 1] - value != 1 or program.ops.is_argument[op] or not able[value]:
+        value, read, near = program.result_ptr[op], 0.0, False
+        if program.result_ptr[op + 1] - value != 1 or program.ops.is_argument[op]:
+            continue
+        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+            operand = program.uses.operands[use]
+            share = 1.0 / (program.user_ptr[operand + 1] - program.user_ptr[operand])
+            here = operands[operand] * (1.0 if splits[operand] else share)
+            inside = operand < value and fused_away[operand]
+            if inside and read + here > MOST_OPERANDS:
+                inside = fused_away[operand] = False
+            if not inside:
+                here = 0.0 if program.values.is_splat[operand] else share
+            read += here
+            kind = program.ops.op_class[program.uses.producer[use]]
+            near = near or fused.ends[operand] or kind in (MATMUL, CONV)
+        operands[value] = read
+        if not able[value]:
             continue
         read_leaves(program, local, leaves, fused_away, op)
-        fused.ends[value] = program.ops.fuses[op] and _ends_product(program, local, fused, op)
+        fused.ends[value] = near and program.ops.fuses[op] and _ends_product(program, local, fused, op)
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
         more = splits[value] and _reads_more(program, local, fused, value)
         wasteful = splits[value] and (program.values.exponential[value] or more)
@@ -151,29 +166,6 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
         while wasteful and program.ops.is_view[source]:
             behind = program.uses.operands[program.operand_ptr[source]]
             fused_away[behind], source = False, program.values.value_op[behind]
-
-
-@kernel
-def _count_operands(program: ProgramArrays, fused: Fused) -> None:
-    """Fills in `operands`; what would be read by a kernel that reads too much already is written."""
-    operands, fused_away = fused.operands, fused.away
-    for op in range(program.ops.shape[0]):
-        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-            operands[value] = 0.0
-        if program.result_ptr[op + 1] - program.result_ptr[op] != 1 or program.ops.is_argument[op]:
-            continue
-        value, read = program.result_ptr[op], 0.0
-        for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-            operand = program.uses.operands[use]
-            share = 1.0 / (program.user_ptr[operand + 1] - program.user_ptr[operand])
-            here = operands[operand] * (1.0 if fused.splits[operand] else share)
-            inside = operand < value and fused_away[operand]
-            if inside and read + here > MOST_OPERANDS:
-                inside = fused_away[operand] = False
-            if not inside:
-                here = 0.0 if program.values.is_splat[operand] else share
-            read += here
-        operands[value] = read
 
 
 @kernel
