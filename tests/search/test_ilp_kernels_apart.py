@@ -22,7 +22,7 @@ from tests.search.test_ilp_least_costs import began
 def parts_of(fun, *args) -> tuple[Partitioning, ProgramArrays, Regions]:
     start = began(fun, args, "tpu_v3")
     arrays = program_arrays(start.program, device("tpu_v3"))
-    return start, arrays, regions(arrays, 8, into_matmul=True)
+    return start, arrays, regions(arrays, 8, device("tpu_v3"))
 
 
 def ops_of(start: Partitioning, kind: str) -> list[int]:

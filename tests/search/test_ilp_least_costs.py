@@ -253,7 +253,7 @@ def test_softmax_reads_its_products_twice_and_writes_them_once_however_it_is_fus
     start = began(*PROGRAMS["attention"], "tpu_v3")
     program = start.program
     arrays = program_arrays(program, chip("tpu_v3"))
-    traffic, _ = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
+    traffic, _ = certain_traffic(arrays, regions(arrays, 8, chip("tpu_v3")))
     scores, weighted = (op for op in range(program.op_count) if program.spec(op).kind == "dot_general")
     largest, total = (op for op in range(program.op_count) if program.spec(op).kind == "reduce")
     assert traffic.writes[int(program.result_ptr[scores])] == 4
@@ -266,7 +266,7 @@ def test_what_an_update_may_do_in_the_kernel_of_its_gradient_is_not_read_twice()
     start = began(*PROGRAMS["perceptron"], "tpu_v3")
     program = start.program
     arrays = program_arrays(program, chip("tpu_v3"))
-    traffic, _ = certain_traffic(arrays, regions(arrays, 8, into_matmul=True))
+    traffic, _ = certain_traffic(arrays, regions(arrays, 8, chip("tpu_v3")))
     for op in range(program.op_count):
         if program.spec(op).kind == "subtract" and program.type_of(int(program.result_ptr[op])).shape[0] != 8192:
             assert traffic.reads[program.operand_ptr[op]] == 4, "the parameter"
@@ -380,6 +380,6 @@ def test_value_that_a_kernel_reads_at_once_is_read_soon_and_one_that_is_read_at_
 
     start = began(fun, (f32(256, 256),) * 2, "tpu_v3")
     arrays = program_arrays(start.program, chip("tpu_v3"))
-    soon = read_soon(arrays, regions(arrays, 8, into_matmul=True))
+    soon = read_soon(arrays, regions(arrays, 8, chip("tpu_v3")))
     products = [op for op in range(start.program.op_count) if start.program.spec(op).kind == "dot_general"]
     assert [bool(soon[int(start.program.result_ptr[op])]) for op in products] == [False, *[True] * (len(products) - 1)]

@@ -252,12 +252,14 @@ class Opaque(Traits):
     flop        of the vector unit, or of the matrix unit if `matrix`; None for an op whose flop nobody knows
     read_bytes  what it reads of its operands, where that is not all of them
     by_products  what the compilers of TPUs make of it instead, if they make products
+    sorts       the dim along which it sorts, None if it does not
     """
 
     flop: Callable[[OpSpec], float | None]
     matrix: bool = False
     read_bytes: Count | None = None
     by_products: Callable[[OpSpec], Products] | None = None
+    sorts: Callable[[OpSpec], int | None] = lambda spec: None
 
 
 UNKNOWN_FLOP = Opaque(flop=lambda spec: None)

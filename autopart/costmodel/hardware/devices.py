@@ -72,12 +72,14 @@ class AroundMatmul:
     joins_results      computes ops that read the result, element by element, in the same kernel
     narrows_operands   stores as bf16 what only f32 matmuls at default precision read
     copies_updates     makes an update from a transposed collective on copies in another HBM layout
+    nests_products     computes a product inside the product that alone reads it (`simulator/nested_products.py`)
     """
 
     fuses_operands: bool = False
     joins_results: bool = False
     narrows_operands: bool = False
     copies_updates: bool = False
+    nests_products: bool = False
 
 
 _RATES = mapping(STRING, ANYTHING, 'numbers by dtype class, such as {"bf16": 500e12}')
@@ -111,7 +113,9 @@ _FIELDS = {
 
 _MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency", "spreads_per_s", "turned_bytes_per_s", "summed_alone_per_s")
 
-XLA_TPU = AroundMatmul(fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True)
+XLA_TPU = AroundMatmul(
+    fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True, nests_products=True
+)
 """XLA's TPU backend, as libtpu 0.0.51 compiles."""
 
 

@@ -38,6 +38,7 @@ from autopart.costmodel.simulator.joined_images import (
     split_images,
 )
 from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums_windows
+from autopart.costmodel.simulator.masked_products import masked_products
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_layouts import in_rows
@@ -80,7 +81,8 @@ class ProgramArrays(NamedTuple):
              (wider than what it is computed from, element by element, and written for a look-up alone), is_cut
              (written for slices and joints: `cut_arrays.py`, and for convolutions: `swapped_windows.py`,
              `joined_images.py`), looked_up (a bit for each dim of indices:
-             `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`)
+             `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`), is_masked
+             (`masked_products.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`), joined (`joined_images.py`)
@@ -176,6 +178,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     is_donated[places.argument[places.argument >= 0]] = True
     is_output[program.outputs] = True
     is_view, is_splat = costs["is_view"][spec], constant[program.value_op]
+    moves = is_view | ((op_class == ELEMENTWISE) & (costs["weight"][spec] == 0))
     made_of_splats = np.zeros(program.op_count, np.bool_)
     made_of_splats[program.value_op[is_splat]] = True
     spread = _spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec])
@@ -220,6 +223,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,
+            is_masked=masked_products(program, op_class, moves, is_splat) & chip.selects_updates,
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
             is_image=written_images(program, rounded, few),
@@ -308,7 +312,8 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
              side by side;
              at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a
-             view the buffer of the view's operand; left_in: the buffer into which its op writes it;
+             view the buffer of the view's operand; left_in: the buffer into which its op writes it; is_packed:
+             bits and a rounded array are kept of it (`packed_masks.py`)
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
@@ -316,7 +321,7 @@ class LocalArrays(NamedTuple):
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
              copied_bytes: moved by copies of its result for products of another kind (`head_copies.py`), or between
-             those of a transform (`transform_copies.py`); image_bytes: that it reads
+             those of a transform (`transform_copies.py`) or sort; image_bytes: that it reads
              of a copy of its images, not of these (`few_features.py`); tiled_flop: to walk through windows that were
              looked up, once in a kernel (`window_tiles.py`)
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
@@ -343,7 +348,7 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
-        ("left_in", np.int32),
+        ("left_in", np.int32), ("is_packed", np.bool_),
     ],
     align=True,
 )  # fmt: skip
@@ -392,6 +397,7 @@ class Lowered(NamedTuple):
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     cut_images     as in `Device`
+    nests_products   as in `AroundMatmul`
     spread_flop    as many operations as the vector unit could do while it puts one number along a row
     turn_passes    how often the bytes of given images could be read or written at HBM's rate while they are written
                    with features or images along the lanes; 0: they are not
@@ -418,6 +424,7 @@ class Lowered(NamedTuple):
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
     cut_images: int
+    nests_products: bool
     spread_flop: float
     turn_passes: float
     on_chip_bytes: float

@@ -254,7 +254,8 @@ def _count_bytes(
             buffer, taken = graph.reads.read_buffer[i], graph.reads.read_bytes[i]
             whole = cache.plain[buffer] if cache.plain[buffer] > 0 else taken
             taken = min(taken, whole)
-            if graph.reads.read_how[i] & OVERWRITTEN and cache.last[buffer] <= slot[k]:
+            changes = graph.reads.read_how[i] & OVERWRITTEN and not _is_kept(program, buffer)
+            if changes and cache.last[buffer] <= slot[k]:
                 in_place, maker = True, cache.written_by[buffer]
                 gone = _has_left(cache, buffer, slot[k], now + whole, window)
                 if maker >= 0 and gone:
@@ -423,3 +424,9 @@ def _walked(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: i
 def _in_f32(program: ProgramArrays, local: LocalArrays, value: int) -> float:
     """Bytes that a result takes in f32, padded as it is."""
     return local.values.native_bytes[value] * F32_BYTES / program.values.element_bytes[value]
+
+
+@kernel
+def _is_kept(program: ProgramArrays, buffer: int) -> bool:
+    """True for an argument that the caller still has: what changes it is made from a copy."""
+    return is_argument(program, buffer) and not program.values.is_donated[buffer]

@@ -54,6 +54,9 @@ MOST_OPERANDS = 100
 """Most arrays that one kernel reads: XLA makes one kernel of a sum of 100 on TPUs, two of one of 104. There is no limit
 to the ops computed inside it: 2,000 were one kernel."""
 
+MOST_BETWEEN = 64
+"""Values between two products of one kernel, at most (`nested_products.py`)."""
+
 
 class Fused(NamedTuple):
     """What is found out of each value: whether its consumers compute it; how many arrays its expression reads.
@@ -76,6 +79,7 @@ class Fused(NamedTuple):
     leaves: Leaves
     ends_at: np.ndarray
     behind: np.ndarray
+    between: np.ndarray
 
     @staticmethod
     def empty(values: int, empty: Empty) -> Fused:
@@ -83,7 +87,16 @@ class Fused(NamedTuple):
         able, splits, away, ends, merges = empty((5, values), np.bool_)
         meets, leaves = empty(values, np.int32), Leaves.empty(values, empty)
         return Fused(
-            away, empty(values), able, splits, ends, merges, meets, leaves, *empty((2, MOST_KERNELS), np.int32)
+            away,
+            empty(values),
+            able,
+            splits,
+            ends,
+            merges,
+            meets,
+            leaves,
+            *empty((2, MOST_KERNELS), np.int32),
+            between=empty(MOST_BETWEEN, np.int32),
         )
 
 
@@ -118,6 +131,23 @@ def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, n
     able, splits = np.zeros(values, np.bool_), np.zeros(values, np.bool_)
     _find_most_fused(program, into_matmul, able, splits, np.arange(values, dtype=np.int32))
     return able, splits
+
+
+def ends_of_readers(program: ProgramArrays) -> np.ndarray:
+    """int32[values]: the kernel that all readers of each value end in where nothing is moved and products take operands
+    (`where_readers_meet`)."""
+    values = len(program.values)
+    able, splits = np.zeros(values, np.bool_), np.zeros(values, np.bool_)
+    meets, ends = np.arange(values, dtype=np.int32), np.empty(values, np.int32)
+    _find_most_fused(program, True, able, splits, meets)
+    _find_ends(program, able, meets, ends)
+    return ends
+
+
+@kernel
+def _find_ends(program: ProgramArrays, able: np.ndarray, meets: np.ndarray, ends: np.ndarray) -> None:
+    for value in range(ends.shape[0]):
+        ends[value] = where_readers_meet(program, able, meets, value)
 
 
 @kernel

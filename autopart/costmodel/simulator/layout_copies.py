@@ -74,7 +74,8 @@ def transposed_nodes(
                 continue
             if moved[buffer] and how & TRANSPOSED:
                 transposed[k] = True
-            if buffer < values and (follows[buffer] or in_short_rows(program, local, buffer)):
+            by_rows = program.values.in_rows[program.result_ptr[op]] and buffer < values
+            if buffer < values and (follows[buffer] or (by_rows and in_short_rows(program, local, buffer))):
                 transposed[k] = True
         if transposed[k]:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):

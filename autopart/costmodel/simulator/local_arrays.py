@@ -59,7 +59,7 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
             in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
         held.values.settled_bytes[value] = row_bytes if by_rows else in_bytes
         held.values.settled_elements[value], held.values.row_bytes[value] = elements, row_bytes
-        held.values.at_def[value] = -1
+        held.values.at_def[value], held.values.is_packed[value] = -1, False
         held.values.shows[value] = held.values.left_in[value] = value
         op = program.values.value_op[value]
         inside_loop = program.ops.carry_body[op] >= 0 and value == program.result_ptr[op]

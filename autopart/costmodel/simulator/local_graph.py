@@ -30,6 +30,7 @@ from autopart.costmodel.simulator.kernel_graph import (
     with_more_reads,
 )
 from autopart.costmodel.simulator.local_arrays import local_arrays
+from autopart.costmodel.simulator.nested_products import nest_products
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.sizes import SizeTable
 
@@ -100,6 +101,7 @@ def _build(
     few_features(program, lowered, held)
     image_copies(program, lowered, held)
     fuse(program, held, lowered.at_def, able, duplicate, fused)
+    nest_products(program, held, lowered, fused)
     nodes = list_nodes(program, held, lowered.at_def, lowered.by_position, graph, walk)
     defs = lowered.at_def.shape[0]
     for k in range(nodes):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE
 from autopart.costmodel.simulator.kernel_graph import (
     DEF_MOVE,
@@ -24,6 +24,7 @@ from autopart.costmodel.simulator.kernel_graph import (
 )
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, UPDATE
+from autopart.costmodel.simulator.packed_masks import KEPT_SHARE
 from autopart.costmodel.simulator.slots import before
 
 
@@ -73,19 +74,24 @@ def plain_sizes(
         for k in range(graph.nodes.shape[0]):
             if graph.nodes.kind[k] == KERNEL:
                 value = program.result_ptr[graph.nodes.subject[k]]
+                packed = local.values.is_packed[value]
                 if (
-                    multiplied[value]
+                    (multiplied[value] or packed)
                     and structure[value] < 0
                     and local.values.at_def[value] < 0
                     and program.values.element_bytes[value] == 4
                 ):
-                    size[value] /= 2
+                    size[value] *= KEPT_SHARE if packed else NARROW_SHARE
 
 
 @kernel
 def _beside(local: LocalArrays, value: int) -> float:
     """Bytes of the copy that is held as long as the value is (`image_copies.py`)."""
     return local.images.written[value] if local.images.shape[0] > 0 else 0.0
+
+
+_TOGETHER = -2
+"""In place of the kernel that makes a buffer: it makes others, too."""
 
 
 @kernel
@@ -112,7 +118,8 @@ def live_ranges(
     _drop_unwritten(program, local, graph, slot, leader, reader, maker, buffers)
     for i in range(program.carries.shape[0]):
         _carry(program, local, buffers, program.carries[i])
-    _reuse(program, graph, slot, buffers)
+    _made_together(program, local, graph, leader, buffers, reader, maker)
+    _reuse(program, graph, slot, maker, buffers)
     for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] == DEF_MOVE:
             source = graph.reads.read_buffer[graph.read_ptr[k]]
@@ -160,9 +167,38 @@ def _drop_unwritten(
 
 
 @kernel
-def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, buffers: Buffers) -> None:
+def _made_together(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    leader: np.ndarray,
+    buffers: Buffers,
+    results: np.ndarray,
+    maker: np.ndarray,
+) -> None:
+    """Sets maker[buffer] of what kernels make: `_TOGETHER` if the kernel has other results. Scratch: results[node]."""
+    for k in range(graph.nodes.shape[0]):
+        results[k] = 0
+    for buffer in range(maker.shape[0]):
+        maker[buffer] = -1
+    for count in (True, False):
+        for k in range(graph.nodes.shape[0]):
+            if graph.nodes.kind[k] != KERNEL:
+                continue
+            op = graph.nodes.subject[k]
+            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+                left = local.values.left_in[value]
+                if count:
+                    results[leader[k]] += buffers.bytes[left] > 0
+                else:
+                    maker[left] = _TOGETHER if results[leader[k]] > 1 else leader[k]
+
+
+@kernel
+def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, maker: np.ndarray, buffers: Buffers) -> None:
     """Results of elementwise ops and updates are written where an operand of the same size dies, unless wider elements
-    are read beside it: libtpu 0.0.51 on v5e holds gradients of scores apart from those of a softmax in f32."""
+    are read beside it, or it is one of several that a kernel made (`_made_together`): libtpu 0.0.51 on v5e holds
+    gradients of scores apart from those of a softmax in f32, and what is left of logits from these."""
     for k in range(graph.nodes.shape[0]):
         op = graph.nodes.subject[k]
         if graph.nodes.kind[k] != KERNEL or (
@@ -176,6 +212,8 @@ def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, buffers
             buffer = graph.reads.read_buffer[i]
             wanted = OVERWRITTEN if is_update else STREAMED
             if not graph.reads.read_how[i] & wanted or buffers.last[buffer] > slot[k] or buffers.end[buffer] < slot[k]:
+                continue
+            if maker[buffer] == _TOGETHER and not is_update:
                 continue
             if buffer < program.values.shape[0] and program.ops.carry_body[program.values.value_op[buffer]] >= 0:
                 if is_update:

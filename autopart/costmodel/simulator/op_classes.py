@@ -91,11 +91,13 @@ class SpecCosts(NamedTuple):
     narrows           reads f32 as bf16
     turns             moves another dim into the minor place
     spreads           makes a row along the minor dim of each number
+    sorts_lanes       sorts along a minor dim that is longer than a row of lanes (`turned_sorts.py`)
     transforms        how often the numbers of an opaque op are copied, which is made of products; -1 for others
     read_share        share of its operands that an opaque op reads
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
     summed, columns, rows, taps, images   `Sides` of a product: bits by dim of its left operand, and of its result; of
                       columns those that lie side by side
+    batches           dims along which there are separate products
     inner_groups, column_groups, image_groups   its groups, where it is a convolution
     """
 
@@ -111,6 +113,7 @@ class SpecCosts(NamedTuple):
     narrows: np.ndarray
     turns: np.ndarray
     spreads: np.ndarray
+    sorts_lanes: np.ndarray
     transforms: np.ndarray
     read_share: np.ndarray
     repeats: np.ndarray
@@ -119,6 +122,7 @@ class SpecCosts(NamedTuple):
     rows: np.ndarray
     taps: np.ndarray
     images: np.ndarray
+    batches: np.ndarray
     inner_groups: np.ndarray
     column_groups: np.ndarray
     image_groups: np.ndarray
@@ -152,6 +156,9 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         & chip.around_matmul.narrows_operands,
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
         spreads=np.array([_spreads(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
+        sorts_lanes=np.array(
+            [writes and _sorts_lanes(t, s, chip) for t, s in zip(traits, specs, strict=True)], np.bool_
+        ),
         transforms=np.array([_transforms(t, s) if writes else -1.0 for t, s in zip(traits, specs, strict=True)], float),
         read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),
         repeats=np.array([_repeats(t, s) for t, s in zip(traits, specs, strict=True)], np.int64),
@@ -160,6 +167,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         rows=np.array([_bits(side.rows) for side in sides], np.int64),
         taps=np.array([side.taps for side in sides], np.int64),
         images=np.array([_bits(side.images) for side in sides], np.int64),
+        batches=np.array([len(side.batch) for side in sides], np.int64),
         inner_groups=groups[:, 0],
         column_groups=groups[:, 1],
         image_groups=groups[:, 2],
@@ -176,6 +184,13 @@ def _compiled_as(traits: Traits, spec: OpSpec, selects_updates: bool) -> Traits:
         flop = traits.by_products(spec).flop
         return replace(traits, flop=lambda _: flop, matrix=True)
     return SUMMED if selects_updates and isinstance(traits, Matmul) and _one_row_each(traits, spec) else traits
+
+
+def _sorts_lanes(traits: Traits, spec: OpSpec, chip: Device) -> bool:
+    if not isinstance(traits, Opaque):
+        return False
+    shape = spec.operands[0].shape if spec.operands else ()
+    return len(shape) > 1 and traits.sorts(spec) == len(shape) - 1 and shape[-1] >= chip.layout_tile[1]
 
 
 def _transforms(traits: Traits, spec: OpSpec) -> float:

@@ -13,7 +13,9 @@ from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArr
 from autopart.costmodel.simulator.grouped_tiles import share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
+from autopart.costmodel.simulator.packed_masks import UNPACKED_BYTES, makes_words
 from autopart.costmodel.simulator.transform_copies import transform_copies
+from autopart.costmodel.simulator.turned_sorts import sort_copies
 from autopart.costmodel.simulator.window_tiles import walked_windows
 
 SHORT = 2.0
@@ -36,6 +38,9 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
             )
+            if program.values.is_masked[result] and makes_words(program, lowered, result):
+                held.values.is_packed[result] = True
+                held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
         vector, in_step, update = 0.0, -1.0, 0.0
         if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
@@ -52,6 +57,10 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             if copies >= 0:
                 points = max(held.values.native_elements[result], held.uses.use_elements[first])
                 held.ops.copied_bytes[op] = transform_copies(points, copies, lowered.on_chip_bytes)
+            if program.specs.sorts_lanes[program.ops.spec[op]]:
+                sorted_ = held.uses.use_elements[first]
+                in_bytes = sorted_ * program.values.element_bytes[program.uses.operands[first]]
+                held.ops.copied_bytes[op] = sort_copies(sorted_, in_bytes, lowered.on_chip_bytes)
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
             if kind == REDUCE:
                 in_step = _largest(held, first, end, 0.0)

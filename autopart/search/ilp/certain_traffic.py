@@ -13,7 +13,8 @@ that the station's kernel reads at least as many bytes as the least on the path 
 wherever they are looked at, so unlike leaves have paths apart, and a kernel that reads two pays both.
 
     read once    stations that may run in one kernel read a leaf together: one of them counts, and more of them only
-                 where a reduction between two of them keeps their kernels apart. Products never share a kernel
+                 where a reduction between two of them keeps their kernels apart. Products never share a kernel,
+                 but for one that may run inside another: nothing is certain of what lies between them
     not at all   by what may run inside the kernel that makes the leaf, unless something is moved on the way
     written      what a kernel makes and a kernel apart reads, at the least on the path there; outputs
 
@@ -34,6 +35,10 @@ from autopart.search.ilp.padded_tiles import UNKNOWN, Shape
 
 NARROW_BYTES = 2.0
 """Bytes of an f32 element that only products read, where they read it as bf16."""
+
+
+_WRITING = (MATMUL, CONV, OPAQUE, SLICING, REDUCE, ELEMENTWISE)
+"""Classes of stations whose results are written if kernels apart read them."""
 
 
 class Traffic(NamedTuple):
@@ -123,7 +128,9 @@ class _Walk:
                 else:
                     alone.append(use)
         for place in {**shared, **products}:
-            by_products = products.get(place, [])
+            if self.maker[place[0]] in self.regions.nested:
+                continue
+            by_products = self._in_kernels_apart(products.get(place, []))
             kept = self._apart(place[0], shared.get(place, []), [self._reader(use) for use in by_products])
             for use in (*kept, *by_products):
                 reads[use] = self._read_bytes(use, kept)
@@ -141,6 +148,11 @@ class _Walk:
         read_as = [self.shapes[operand] for operand in self.operands]
         certain = Traffic(reads, writes, read_as, written_as)
         return certain, Traffic(np.maximum(reads, moved), np.maximum(writes, written), read_as, moved_as)
+
+    def _in_kernels_apart(self, by_products: list[int]) -> list[int]:
+        """Of uses by products, those of products that run inside none of the others."""
+        readers = {self._reader(use) for use in by_products}
+        return [use for use in by_products if self.regions.nested.get(self._reader(use)) not in readers]
 
     def _reader(self, use: int) -> int:
         return int(self.arrays.uses["use_op"][use])
@@ -230,7 +242,7 @@ class _Walk:
             for value in range(self.result_ptr[op], self.result_ptr[op + 1]):
                 if kind != UPDATE and is_output[value]:
                     writes[value], shapes[value] = self.element_bytes[value], frozenset({self.shape[value]})
-                elif kind in (MATMUL, CONV, OPAQUE, SLICING, REDUCE, ELEMENTWISE):
+                elif op not in self.regions.nested and kind in _WRITING:
                     writes[value] = on_path[value]
         return writes, shapes
 

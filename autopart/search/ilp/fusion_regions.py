@@ -26,11 +26,13 @@ from functools import cached_property
 
 import numpy as np
 
+from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, REDUCE, SLICING
 from autopart.search.ilp.certain_kernels import fusable_ops
 from autopart.search.ilp.disjoint_sets import DisjointSets
 from autopart.search.ilp.kernel_order import KernelOrder, kernel_order
+from autopart.search.ilp.nesting_products import nesting_products
 from autopart.search.ilp.product_hosts import Hosts, product_hosts
 
 
@@ -44,6 +46,7 @@ class Regions:
     computed[op]      a kernel op that some kernel runs
     of_op[op]         the region of a light op, else -1
     leaks[op]         a light op that kernels of other regions may compute, too
+    nested[op]        the product in which a product may run, by op (`nesting_products.py`)
     """
 
     arrays: ProgramArrays
@@ -53,6 +56,7 @@ class Regions:
     computed: np.ndarray
     of_op: np.ndarray
     leaks: np.ndarray
+    nested: dict[int, int]
 
     def read_from(self, op: int) -> set[int]:
         """The regions whose results an op reads."""
@@ -68,7 +72,9 @@ class Regions:
     @cached_property
     def order(self) -> KernelOrder:
         """Which stations' kernels have ended before an op's begins."""
-        return kernel_order(self.arrays, self.base, self.station)
+        apart = self.station.copy()
+        apart[list(self.nested)] = False
+        return kernel_order(self.arrays, self.base, apart)
 
     @cached_property
     def hosts(self) -> Hosts:
@@ -85,18 +91,19 @@ class Regions:
                 yield from self._readers(int(arrays.result_ptr[reader] + use - arrays.operand_ptr[reader]))
 
 
-def regions(arrays: ProgramArrays, devices: int, *, into_matmul: bool) -> Regions:
-    """The regions of a program, for any partitioning of it over so many devices; see `fusable_ops`."""
+def regions(arrays: ProgramArrays, devices: int, chip: Device) -> Regions:
+    """The regions of a program, for any partitioning of it over so many devices; on such devices."""
     ops, base = arrays.ops, _bases(arrays)
     is_view, op_class = ops["is_view"], ops["op_class"]
-    fusable = fusable_ops(arrays, base, devices, into_matmul=into_matmul)
+    fusable = fusable_ops(arrays, base, devices, into_matmul=chip.around_matmul.fuses_operands)
     station = (op_class != FREE) & ~fusable
     computed = _computed(arrays, station)
     light = ((op_class == ELEMENTWISE) | (op_class == REDUCE) | (op_class == SLICING)) & (
         fusable | (op_class != SLICING)
     )
     of_op, leaks = _joined(arrays, base, light, light & fusable, devices)
-    return Regions(arrays, base, fusable, station & ~is_view, computed, of_op, leaks)
+    nested = nesting_products(arrays, devices, float(chip.matmul_tile[2])) if chip.around_matmul.nests_products else {}
+    return Regions(arrays, base, fusable, station & ~is_view, computed, of_op, leaks, nested)
 
 
 def _bases(arrays: ProgramArrays) -> np.ndarray:

@@ -58,7 +58,8 @@ class Shares(NamedTuple):
     work, bytes    the shares of an op's computing and of its bytes' seconds that count
     either         1 where these may be 1 and u, or u and 1, whichever is more
     alone          1 where a station's kernel has no product, and no other station with certain traffic
-    launched       1 for a light op whose kernel is no product's, and no other such op's
+    launched       1 for a light op whose kernel is no product's, and no other such op's; and for a product that runs
+                   inside no other
     """
 
     work: np.ndarray
@@ -125,7 +126,7 @@ class _Kernels:
             vector_s=vector_s,
             work_s=work_s,
             moved_s=moved_s,
-            by_bytes=bytes_s > work_s + vector_s,
+            by_bytes=_alike(regions.nested, bytes_s, work_s + vector_s),
             around=around,
             light=sorted(regions.hosts.of),
             hidden=float(row[UNHIDDEN]),
@@ -147,6 +148,7 @@ class _Kernels:
         """`work`, `bytes` and `either` of `Shares`."""
         count, of_op, hosts = len(self.op_class), self.regions.of_op, self.regions.hosts.of
         either, of_bytes, hosting = np.zeros(count), np.full(count, self.hidden), self._hosting()
+        nested, outer = self.regions.nested, set(self.regions.nested.values())
         share_of = np.where(by_traffic, self.hidden, 1.0)
         if not self.in_turn:
             share_of[self._with_product()] *= self.hidden
@@ -155,7 +157,8 @@ class _Kernels:
         for op, around in self.around.items():
             if self.by_bytes[op]:
                 work[op], of_bytes[op] = self.hidden, 1.0
-            either[op] = by_traffic[around].all() and not (self.by_bytes[op] and op in hosting)
+            with_another = op in nested or op in outer
+            either[op] = by_traffic[around].all() and not (self.by_bytes[op] and op in hosting) and not with_another
         for op in self.light:
             in_full = all(self.by_bytes[product] and not either[product] for product in hosts[op])
             if by_traffic[of_op[op]] and in_full:
@@ -222,6 +225,9 @@ class _Kernels:
             if len(others) < MOST_STATIONS and all(self.regions.order.apart(op, other) for other in others):
                 others.append(op)
         found[[op for ops in launched.values() for op in ops]] = 1.0
+        products = self.regions.station & np.isin(self.op_class, (MATMUL, CONV))
+        found[products] = 1.0
+        found[list(self.regions.nested)] = 0.0
         return found
 
 
@@ -240,17 +246,29 @@ def _better_by_part(kernels: _Kernels) -> _Kernels:
         products[around] += 1
     for op, around in near.items():
         beside[op] += float((vector[around] / products[around]).sum())
-    together, part = replace(kernels, by_bytes=with_it > beside), _parts(of_op, near)
+    by_bytes = _alike(regions.nested, with_it, beside)
+    together, part = replace(kernels, by_bytes=by_bytes), _parts(of_op, near, regions.nested)
     gained = np.bincount(part, together.counted() - kernels.counted(), minlength=len(part))
     return replace(kernels, by_bytes=np.where(gained[part] > 0, together.by_bytes, kernels.by_bytes))
 
 
-def _parts(of_op: np.ndarray, around: dict[int, list[int]]) -> np.ndarray:
+def _alike(nested: dict[int, int], bytes_s: np.ndarray, work_s: np.ndarray) -> np.ndarray:
+    """bool[ops]: traffic takes longer than work; products that may run in one kernel are looked at together."""
+    sets = DisjointSets(len(bytes_s))
+    for inner, outer in nested.items():
+        sets.join(inner, outer)
+    of = np.array([sets.of(op) for op in range(len(bytes_s))])
+    return np.bincount(of, bytes_s, len(of))[of] > np.bincount(of, work_s, len(of))[of]
+
+
+def _parts(of_op: np.ndarray, around: dict[int, list[int]], nested: dict[int, int]) -> np.ndarray:
     """int64[ops]: the part of the program that an op is in; ops that may share kernels are in one."""
     sets = DisjointSets(len(of_op))
     for op, regions in around.items():
         for region in regions:
             sets.join(op, region)
+    for inner, outer in nested.items():
+        sets.join(*(int(of_op[op]) if of_op[op] >= 0 else op for op in (inner, outer)))
     return np.array([sets.of(region if region >= 0 else op) for op, region in enumerate(of_op.tolist())])
 
 

@@ -127,7 +127,7 @@ def least_seconds(
     streamed = largest / row[STREAM] if known.shares.alone[op] else 0.0
     seconds = _added(known.shares, op, computing, np.maximum(moved / row[HBM], streamed), float(row[UNHIDDEN]))
     if kind in (MATMUL, CONV):
-        return seconds + np.where(work > 0, row[MATMUL_LAUNCH], row[LAUNCH])
+        return seconds + np.where(work > 0, row[MATMUL_LAUNCH], row[LAUNCH]) * float(known.shares.launched[op])
     launches = known.station[op] if kind in (UPDATE, SLICING) else known.shares.launched[op]
     return seconds + row[LAUNCH] * float(launches)
 

@@ -78,7 +78,7 @@ class Model:
         ways = PendingWays.of(start, statics, rounded=task.options.sums_through_converts)
         nodes = Nodes.of(start, task.space.axes, arrays, statics, ways, grouped=grouped)
         narrow = narrow_uses(arrays)
-        parts = regions(arrays, int(np.prod(start.mesh.axis_sizes)), into_matmul=chip.around_matmul.fuses_operands)
+        parts = regions(arrays, int(np.prod(start.mesh.axis_sizes)), chip)
         soon = read_soon(arrays, parts)
         share = least_shares(nodes, statics, arrays.ops["matrix_flop"] > 0)
         flow = Flow.of(nodes, statics, ways.stands, share, narrow, soon)

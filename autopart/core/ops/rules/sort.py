@@ -15,6 +15,20 @@ from autopart.core.ops.rules.factors import common_dims
 from autopart.core.ops.traits import Opaque, elements, largest
 
 
+def _along(spec: OpSpec) -> int:
+    rank = len(spec.results[0].shape)
+    return spec.attributes["dimension"] % rank if rank else 0
+
+
+SORTED = 4_096
+"""Rows shorter than this are sorted whole where the largest few are wanted: libtpu 0.0.51."""
+
+
+def _along_short(spec: OpSpec) -> int | None:
+    shape = spec.operands[0].shape
+    return len(shape) - 1 if shape[-1] < SORTED else None
+
+
 def _comparisons(spec: OpSpec) -> float:
     """n log2 n per sorted line of n."""
     shape = spec.results[0].shape
@@ -29,6 +43,7 @@ def _comparisons(spec: OpSpec) -> float:
         flop=_comparisons,
         shown=("dimension",),
         flop_reason="comparisons of a line with itself; XLA's logarithm is that of the whole array",
+        sorts=_along,
     ),
     examples=(
         op("sort", "4x6xf32 -> 4x6xf32", "dimension = 1 : i64, is_stable = true", comparator("LT", "f32")),
@@ -42,9 +57,7 @@ def _comparisons(spec: OpSpec) -> float:
 )
 def sort(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim but the sorted one."""
-    rank = len(spec.results[0].shape)
-    along = spec.attributes["dimension"] % rank if rank else 0
-    return common_dims(spec, [d for d in range(rank) if d != along])
+    return common_dims(spec, [d for d in range(len(spec.results[0].shape)) if d != _along(spec)])
 
 
 @rule(
@@ -52,6 +65,7 @@ def sort(spec: OpSpec) -> Iterable[TileMapping]:
     traits=Opaque(
         flop=lambda spec: largest(spec.operands),
         flop_reason="one comparison per element, with the least that is kept; XLA counts none",
+        sorts=_along_short,
     ),
     examples=(op("chlo.top_k", "4x2x6xf32 -> 4x2x3xf32, 4x2x3xi32", "k = 3 : i64"),),
 )

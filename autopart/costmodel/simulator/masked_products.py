@@ -1,0 +1,102 @@
+"""Which products a ReLU alone reads; what the compiler keeps of them is in `packed_masks.py`.
+
+%y = dot %x %w
+%z = add %y (broadcast %b)     on the way, elementwise ops with what is the same along a dim
+%r = maximum %z 0              products alone read it, perhaps moved or rounded
+%m = compare %z > 0            elementwise ops alone choose by it
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.program import Program
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL
+
+TRUTH = "i1"
+"""The dtype of what is chosen by."""
+
+
+def masked_products(program: Program, op_class: np.ndarray, moves: np.ndarray, is_splat: np.ndarray) -> np.ndarray:
+    """bool[values]: a product's result of which nothing is read but a mask, and what is made of it for products.
+
+    op_class   of each op
+    moves      bool[ops]: views, and elementwise ops that compute nothing
+    is_splat   bool[values]: one number everywhere
+    """
+    found, masks = np.zeros(program.value_count, np.bool_), _masks(program, op_class)
+    if masks:
+        look = _Look(program, op_class, moves, is_splat)
+        for op in masks:
+            product = look.product_of(op)
+            if product >= 0:
+                found[product] = True
+    return found
+
+
+def _masks(program: Program, op_class: np.ndarray) -> list[int]:
+    """The elementwise ops that make truth values of others."""
+    made = np.array(
+        [
+            any(r.dtype == TRUTH for r in spec.results) and not any(t.dtype == TRUTH for t in spec.operands)
+            for spec in program.specs
+        ],
+        np.bool_,
+    )
+    return np.flatnonzero(made[program.op_spec] & (op_class == ELEMENTWISE)).tolist()
+
+
+class _Look:
+    """A look at one program."""
+
+    def __init__(self, program: Program, op_class: np.ndarray, moves: np.ndarray, is_splat: np.ndarray):
+        self.program, self.op_class, self.moves, self.is_splat = program, op_class, moves, is_splat
+        self.elements = program.value_shape.prod(axis=1)
+        self.readers: dict[int, list[int]] = {}
+        for value, op in zip(program.operands.tolist(), program.use_op.tolist(), strict=True):
+            self.readers.setdefault(value, []).append(op)
+
+    def product_of(self, op: int) -> int:
+        """The product's result of which `op` makes the mask; -1 if there is none."""
+        (mask,), read = self._results(op), self._arrays_of(op)
+        chooses = [self.op_class[reader] == ELEMENTWISE for reader in self.readers.get(mask, ())]
+        if len(read) != 1 or not chooses or not all(chooses):
+            return -1
+        others = [reader for reader in self.readers[read[0]] if reader != op]
+        if not others or not all(self._is_for_products(reader) for reader in others):
+            return -1
+        value = read[0]
+        while self.op_class[maker := int(self.program.value_op[value])] == ELEMENTWISE:
+            of = self._arrays_of(maker)
+            if len(of) != 1 or len(self.readers[of[0]]) != 1:
+                return -1
+            value = of[0]
+        return value if self.op_class[maker] in (MATMUL, CONV) else -1
+
+    def _is_for_products(self, op: int) -> bool:
+        """True if an op computes something of one array for products alone."""
+        computes = self.op_class[op] == ELEMENTWISE and not self.moves[op] and len(self._arrays_of(op)) == 1
+        return bool(computes) and all(self._only_products(value) for value in self._results(op))
+
+    def _only_products(self, value: int) -> bool:
+        """True if nothing but products reads a value, at once or as it is moved or rounded."""
+        for reader in self.readers.get(value, ()):
+            moved = self.moves[reader] and all(self._only_products(v) for v in self._results(reader))
+            if self.op_class[reader] not in (MATMUL, CONV) and not moved:
+                return False
+        return value in self.readers
+
+    def _arrays_of(self, op: int) -> list[int]:
+        """What an op reads that is not the same along a dim."""
+        return [value for value in self._operands(op) if not self.is_splat[value] and not self._is_spread(value)]
+
+    def _is_spread(self, value: int) -> bool:
+        """True for what a move makes longer."""
+        maker = int(self.program.value_op[value])
+        return bool(self.moves[maker]) and all(self.elements[v] < self.elements[value] for v in self._operands(maker))
+
+    def _operands(self, op: int) -> list[int]:
+        return self.program.operands[self.program.operand_ptr[op] : self.program.operand_ptr[op + 1]].tolist()
+
+    def _results(self, op: int) -> list[int]:
+        return list(range(int(self.program.result_ptr[op]), int(self.program.result_ptr[op + 1])))

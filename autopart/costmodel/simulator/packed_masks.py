@@ -1,0 +1,41 @@
+"""Products that a ReLU alone reads: what is kept for the backward pass is bits, and the rounded result.
+
+    %y = dot %x %w          f32[16,512,2048]     not written, where a dim but the last has 8 to 32 places on a device
+    %r = maximum %y 0       bf16, 34 MB          both products that read it take it so
+    %m = compare %y > 0     u16[512,2048]        2 MB: a word of bits for the 16 places; unpacked by a kernel of its own
+    %d = select %m %g 0
+
+Found with libtpu 0.0.51 on v5e: convolutions of 8 to 32 places along a dim of the image, feed-forward layers of
+transformers of 16 and 32 sequences a device, sets of 32; of 48 or 64 the f32 result is kept, as it is for SiLU and
+between norms (`masked_products.py`).
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import action_of
+from autopart.costmodel.simulator.arrays import Lowered, ProgramArrays
+
+KEPT_SHARE = 0.5 + 1 / 32
+"""What is kept of an f32: a bf16 and a bit."""
+
+UNPACKED_BYTES = 5.0
+"""Bytes of each element that take as long as to unpack its bit."""
+
+FEWEST, MOST = 8, 32
+"""Places along a dim that make a word."""
+
+
+@kernel
+def makes_words(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
+    """True if a dim of a value but the last has so few places on a device that its bits make words."""
+    for d in range(program.values.rank[value] - 1):
+        size = float(program.shape[value, d])
+        for axis in range(lowered.axis_sizes.shape[0]):
+            if action_of(lowered.native[value], axis) == d + 1:
+                size /= lowered.axis_sizes[axis]
+        if FEWEST <= size <= MOST:
+            return True
+    return False
