@@ -93,6 +93,18 @@ def test_bits_are_kept_of_a_relu_alone(activation, packed):
     assert values["is_packed"].any() == packed
 
 
+def test_what_is_an_output_is_kept_as_it_is():
+    def kept(x, a, b):
+        def loss(a, b):
+            y = x @ a
+            return (jax.nn.relu(y) @ b).sum(), y
+
+        return jax.grad(loss, (0, 1), has_aux=True)(a, b)
+
+    lowered = ap.jit(kept, V5E, []).lower(f32(16, 512, 512), f32(512, 2048), f32(2048, 512))
+    assert not lowered.estimate.simulation.arrays.values["is_packed"].any()
+
+
 def test_a_dim_that_devices_share_counts_as_long_as_it_is_on_each():
     def packed(sequences: int, devices: int) -> bool:
         mesh = ap.Mesh({"batch": devices}, device="tpu_v5e")

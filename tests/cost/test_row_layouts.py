@@ -50,6 +50,7 @@ SCALED = {
     "adamw": (135, 19.4, optax.adamw(1e-2)),
     "rmsprop": (141, 12.9, optax.rmsprop(1e-2)),
     "lion": (124, 12.9, optax.lion(1e-2)),
+    "adafactor": (187, 13.2, optax.adafactor(1e-2)),
     "lamb": (208, 19.7, optax.lamb(1e-2)),
 }
 """Microseconds and MB by libtpu 0.0.51 for v5e of one update of rows of 16."""

@@ -64,7 +64,7 @@ class Fused(NamedTuple):
     away       views of values that are computed inside their consumers are, too
     operands   0 where the op has several results; what several ops of one kernel read counts once where they meet, and
                what is merged as one
-    ends       it ends the kernel of a product
+    ends       it ends the kernel of a product; of a product's result, that another runs inside it
     merges     it may be merged into the kernels that read it
     others     scratch: bool[values] `able`, bool[values] `splits`, int32[values] `meets`, `leaves`; see the functions
     """
@@ -127,21 +127,25 @@ def most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, n
     into_matmul: whether matmuls and convolutions take elementwise operands (TPU; not cuBLAS). What is moved ends the
     ways to kernels sooner: ways that meet nowhere do not meet then either.
     """
-    values = len(program.values)
-    able, splits = np.zeros(values, np.bool_), np.zeros(values, np.bool_)
-    _find_most_fused(program, into_matmul, able, splits, np.arange(values, dtype=np.int32))
+    able, splits, _ = _most_fused(program, into_matmul)
     return able, splits
 
 
 def ends_of_readers(program: ProgramArrays) -> np.ndarray:
     """int32[values]: the kernel that all readers of each value end in where nothing is moved and products take operands
     (`where_readers_meet`)."""
-    values = len(program.values)
-    able, splits = np.zeros(values, np.bool_), np.zeros(values, np.bool_)
-    meets, ends = np.arange(values, dtype=np.int32), np.empty(values, np.int32)
-    _find_most_fused(program, True, able, splits, meets)
+    able, _, meets = _most_fused(program, into_matmul=True)
+    ends = np.empty_like(meets)
     _find_ends(program, able, meets, ends)
     return ends
+
+
+def _most_fused(program: ProgramArrays, into_matmul: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`Fused.able`, `Fused.splits` and `Fused.meets` where nothing is moved."""
+    values = len(program.values)
+    able, splits, meets = np.zeros(values, np.bool_), np.zeros(values, np.bool_), np.arange(values, dtype=np.int32)
+    _find_most_fused(program, into_matmul, able, splits, meets)
+    return able, splits, meets
 
 
 @kernel

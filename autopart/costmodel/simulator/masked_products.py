@@ -51,24 +51,23 @@ class _Look:
 
     def __init__(self, program: Program, op_class: np.ndarray, moves: np.ndarray, is_splat: np.ndarray):
         self.program, self.op_class, self.moves, self.is_splat = program, op_class, moves, is_splat
-        self.elements = program.value_shape.prod(axis=1)
-        self.readers: dict[int, list[int]] = {}
-        for value, op in zip(program.operands.tolist(), program.use_op.tolist(), strict=True):
-            self.readers.setdefault(value, []).append(op)
+        self.elements, self.users, self.outputs = program.value_shape.prod(axis=1), program.users, set(program.outputs)
 
     def product_of(self, op: int) -> int:
         """The product's result of which `op` makes the mask; -1 if there is none."""
         (mask,), read = self._results(op), self._arrays_of(op)
-        chooses = [self.op_class[reader] == ELEMENTWISE for reader in self.readers.get(mask, ())]
+        chooses = [self.op_class[reader] == ELEMENTWISE for reader in self._readers(mask)]
         if len(read) != 1 or not chooses or not all(chooses):
             return -1
-        others = [reader for reader in self.readers[read[0]] if reader != op]
+        others = [reader for reader in self._readers(read[0]) if reader != op]
         if not others or not all(self._is_for_products(reader) for reader in others):
             return -1
         value = read[0]
+        if value in self.outputs:
+            return -1
         while self.op_class[maker := int(self.program.value_op[value])] == ELEMENTWISE:
             of = self._arrays_of(maker)
-            if len(of) != 1 or len(self.readers[of[0]]) != 1:
+            if len(of) != 1 or len(self._readers(of[0])) != 1 or of[0] in self.outputs:
                 return -1
             value = of[0]
         return value if self.op_class[maker] in (MATMUL, CONV) else -1
@@ -80,11 +79,12 @@ class _Look:
 
     def _only_products(self, value: int) -> bool:
         """True if nothing but products reads a value, at once or as it is moved or rounded."""
-        for reader in self.readers.get(value, ()):
+        readers = self._readers(value)
+        for reader in readers:
             moved = self.moves[reader] and all(self._only_products(v) for v in self._results(reader))
             if self.op_class[reader] not in (MATMUL, CONV) and not moved:
                 return False
-        return value in self.readers
+        return len(readers) > 0 and value not in self.outputs
 
     def _arrays_of(self, op: int) -> list[int]:
         """What an op reads that is not the same along a dim."""
@@ -94,6 +94,10 @@ class _Look:
         """True for what a move makes longer."""
         maker = int(self.program.value_op[value])
         return bool(self.moves[maker]) and all(self.elements[v] < self.elements[value] for v in self._operands(maker))
+
+    def _readers(self, value: int) -> list[int]:
+        pointer, user = self.users
+        return self.program.use_op[user[pointer[value] : pointer[value + 1]]].tolist()
 
     def _operands(self, op: int) -> list[int]:
         return self.program.operands[self.program.operand_ptr[op] : self.program.operand_ptr[op + 1]].tolist()

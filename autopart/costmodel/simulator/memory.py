@@ -90,10 +90,6 @@ def _beside(local: LocalArrays, value: int) -> float:
     return local.images.written[value] if local.images.shape[0] > 0 else 0.0
 
 
-_TOGETHER = -2
-"""In place of the kernel that makes a buffer: it makes others, too."""
-
-
 @kernel
 def live_ranges(
     program: ProgramArrays,
@@ -118,8 +114,8 @@ def live_ranges(
     _drop_unwritten(program, local, graph, slot, leader, reader, maker, buffers)
     for i in range(program.carries.shape[0]):
         _carry(program, local, buffers, program.carries[i])
-    _made_together(program, local, graph, leader, buffers, reader, maker)
-    _reuse(program, graph, slot, maker, buffers)
+    _count_results(program, local, graph, leader, buffers, reader, maker)
+    _reuse(program, graph, slot, reader, maker, buffers)
     for k in range(graph.nodes.shape[0]):
         if graph.nodes.kind[k] == DEF_MOVE:
             source = graph.reads.read_buffer[graph.read_ptr[k]]
@@ -167,7 +163,7 @@ def _drop_unwritten(
 
 
 @kernel
-def _made_together(
+def _count_results(
     program: ProgramArrays,
     local: LocalArrays,
     graph: KernelGraph,
@@ -176,28 +172,31 @@ def _made_together(
     results: np.ndarray,
     maker: np.ndarray,
 ) -> None:
-    """Sets maker[buffer] of what kernels make: `_TOGETHER` if the kernel has other results. Scratch: results[node]."""
-    for k in range(graph.nodes.shape[0]):
-        results[k] = 0
+    """Fills in maker[buffer] of what kernels make, the first value of the kernel's leading op, -1 for others; and
+    results[that value], how many buffers the kernel makes."""
     for buffer in range(maker.shape[0]):
-        maker[buffer] = -1
-    for count in (True, False):
-        for k in range(graph.nodes.shape[0]):
-            if graph.nodes.kind[k] != KERNEL:
-                continue
-            op = graph.nodes.subject[k]
-            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-                left = local.values.left_in[value]
-                if count:
-                    results[leader[k]] += buffers.bytes[left] > 0
-                else:
-                    maker[left] = _TOGETHER if results[leader[k]] > 1 else leader[k]
+        results[buffer], maker[buffer] = 0, -1
+    for k in range(graph.nodes.shape[0]):
+        if graph.nodes.kind[k] != KERNEL:
+            continue
+        op, first = graph.nodes.subject[k], program.result_ptr[graph.nodes.subject[leader[k]]]
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            left = local.values.left_in[value]
+            maker[left] = first
+            results[first] += buffers.bytes[left] > 0
 
 
 @kernel
-def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, maker: np.ndarray, buffers: Buffers) -> None:
+def _reuse(
+    program: ProgramArrays,
+    graph: KernelGraph,
+    slot: np.ndarray,
+    results: np.ndarray,
+    maker: np.ndarray,
+    buffers: Buffers,
+) -> None:
     """Results of elementwise ops and updates are written where an operand of the same size dies, unless wider elements
-    are read beside it, or it is one of several that a kernel made (`_made_together`): libtpu 0.0.51 on v5e holds
+    are read beside it, or it is one of several that a kernel made (`_count_results`): libtpu 0.0.51 on v5e holds
     gradients of scores apart from those of a softmax in f32, and what is left of logits from these."""
     for k in range(graph.nodes.shape[0]):
         op = graph.nodes.subject[k]
@@ -213,7 +212,7 @@ def _reuse(program: ProgramArrays, graph: KernelGraph, slot: np.ndarray, maker: 
             wanted = OVERWRITTEN if is_update else STREAMED
             if not graph.reads.read_how[i] & wanted or buffers.last[buffer] > slot[k] or buffers.end[buffer] < slot[k]:
                 continue
-            if maker[buffer] == _TOGETHER and not is_update:
+            if maker[buffer] >= 0 and results[maker[buffer]] > 1 and not is_update:
                 continue
             if buffer < program.values.shape[0] and program.ops.carry_body[program.values.value_op[buffer]] >= 0:
                 if is_update:

@@ -43,15 +43,10 @@ FEW_ROWS = 512
 
 @kernel
 def nest_products(program: ProgramArrays, local: LocalArrays, lowered: Lowered, fused: Fused) -> None:
-    """Sets fused.away[value] of products that run inside others, and adds what is repeated to `local.ops.unfilled`.
-
-    fused.ends is scratch from here on: of a product's result, that another runs inside it.
-    """
+    """Sets fused.away[value] of products that run inside others, and fused.ends of these; adds what is repeated to
+    `local.ops.unfilled`."""
     if not lowered.nests_products:
         return
-    for op in range(program.ops.shape[0]):
-        if program.ops.op_class[op] == MATMUL:
-            fused.ends[program.result_ptr[op]] = False
     for op in range(program.ops.shape[0]):
         value = program.result_ptr[op]
         if program.ops.op_class[op] != MATMUL or fused.ends[value] or not _may_leave(program, local, value):
@@ -131,13 +126,26 @@ def _repeats(program: ProgramArrays, local: LocalArrays, inner: int, outer: int,
     )
     if made <= 0 or read <= 0 or beside <= 0 or written <= 0:
         return 0.0
-    summed = program.ops.matrix_flop[inner] / local.ops.ways[inner] / (2 * made)
-    along = program.ops.matrix_flop[outer] / local.ops.ways[outer] / (2 * written)
-    columns, rows = written * along / read, written * along / beside
-    held = summed * min(along, rows)
+    inner_flop = program.ops.matrix_flop[inner] / local.ops.ways[inner]
+    outer_flop = program.ops.matrix_flop[outer] / local.ops.ways[outer]
+    held, rows, columns = nested_sizes(inner_flop, made, outer_flop, written, read, beside)
     if rows <= 1 or not is_small(held, columns, tile):
         return 0.0
     return max(1.0, columns / COLUMNS) if rows > FEW_ROWS else 1.0
+
+
+@kernel
+def nested_sizes(
+    inner_flop: float, made: float, outer_flop: float, written: float, read: float, beside: float
+) -> tuple[float, float, float]:
+    """(what is multiplied again and again, rows and columns of the outer product), in elements.
+
+    made, written   by the inner product and the outer one; read, beside: the outer one's operands, that which the inner
+                    one makes first
+    """
+    summed, along = inner_flop / (2 * made), outer_flop / (2 * written)
+    rows = written * along / beside
+    return summed * min(along, rows), rows, written * along / read
 
 
 @kernel

@@ -15,8 +15,8 @@ between norms (`masked_products.py`).
 from __future__ import annotations
 
 from autopart.core.kernels import kernel
-from autopart.core.layout import action_of
 from autopart.costmodel.simulator.arrays import Lowered, ProgramArrays
+from autopart.costmodel.simulator.few_images import local_length
 
 KEPT_SHARE = 0.5 + 1 / 32
 """What is kept of an f32: a bf16 and a bit."""
@@ -32,10 +32,6 @@ FEWEST, MOST = 8, 32
 def makes_words(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
     """True if a dim of a value but the last has so few places on a device that its bits make words."""
     for d in range(program.values.rank[value] - 1):
-        size = float(program.shape[value, d])
-        for axis in range(lowered.axis_sizes.shape[0]):
-            if action_of(lowered.native[value], axis) == d + 1:
-                size /= lowered.axis_sizes[axis]
-        if FEWEST <= size <= MOST:
+        if FEWEST <= local_length(program, lowered, value, lowered.native[value], d) <= MOST:
             return True
     return False

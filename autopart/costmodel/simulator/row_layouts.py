@@ -2,8 +2,7 @@
 
     %g = scatter %zeros, %rows, %updates     f32[100000,16]     lies as rows of 16, in layout tiles of 128: 51 MB
     %p' = %p - 0.1 * %g                      in %g's layout: %p, 6.4 MB, is copied into it, and %p' is copied back
-    %m' = 0.9 * %m + 0.1 * %g                %m comes as it lies and is scaled so: %g is read across its rows, no more
-                                             lies in rows
+    %m' = 0.9 * %m + 0.1 * %g                in the layout of %m, which is scaled as it lies: %g alone lies in rows
 
 Where rows are as long as a layout tile it makes no difference. Of shorter ones any other array would lie the other way
 round and be padded little. Found with libtpu 0.0.51 on v5e: one update of such a table by Adagrad took 690 us and 115
@@ -52,21 +51,23 @@ def in_rows(program: Program, op_class: np.ndarray) -> np.ndarray:
 
 def _beside_scaled(program: Program, op_class: np.ndarray, found: np.ndarray, made: np.ndarray) -> np.ndarray:
     """Marks of which something is put together with what is computed of another array of its shape."""
-    result, use_op = program.result_ptr[:-1], program.use_op
-    of_result = found[result.clip(max=len(found) - 1)][use_op] * (op_class == ELEMENTWISE)[use_op]
-    among = np.zeros(len(found), np.bool_)
-    among[made] = True
-    operands, types = program.operands, program.value_type_id
-    follows = (of_result > 0) & (found[operands] == of_result) & ~among[operands]
-    is_computed = op_class[program.value_op[operands]] == ELEMENTWISE
-    alike = types[operands] == types[result.clip(max=len(found) - 1)][use_op]
-    other = (of_result > 0) & (found[operands] == 0) & alike & is_computed & _of_arrays(program)[operands]
-    return np.intersect1d(of_result[follows & np.isin(use_op, use_op[other])], of_result[other])
+    operands, use_op, types = program.operands, program.use_op, program.value_type_id
+    result = _results(program)[use_op]
+    mark = np.where(op_class[use_op] == ELEMENTWISE, found[result], 0)
+    follows = (mark > 0) & (found[operands] == mark) & ~np.isin(operands, made)
+    scaled = (op_class[program.value_op] == ELEMENTWISE) & _of_arrays(program)
+    beside = (mark > 0) & (found[operands] == 0) & (types[operands] == types[result]) & scaled[operands]
+    return np.intersect1d(mark[follows & np.isin(use_op, use_op[beside])], mark[beside])
 
 
 def _of_arrays(program: Program) -> np.ndarray:
     """bool[values]: an op made it that reads an array of its shape."""
     types, found = program.value_type_id, np.zeros(program.value_count, np.bool_)
-    result = program.result_ptr[:-1].clip(max=program.value_count - 1)[program.use_op]
+    result = _results(program)[program.use_op]
     found[result[types[program.operands] == types[result]]] = True
     return found
+
+
+def _results(program: Program) -> np.ndarray:
+    """The first result of each op; any value for an op without."""
+    return program.result_ptr[:-1].clip(max=program.value_count - 1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.fusion import ends_of_readers
-from autopart.costmodel.simulator.nested_products import is_small
+from autopart.costmodel.simulator.nested_products import is_small, nested_sizes
 from autopart.costmodel.simulator.op_classes import MATMUL
 
 
@@ -30,9 +30,9 @@ def nesting_products(arrays: ProgramArrays, devices: int, tile: float) -> dict[i
         if batches[outer] > batches[inner]:
             continue
         made, written = float(elements[value]), float(elements[arrays.result_ptr[outer]])
-        summed, along = ops["matrix_flop"][inner] / (2 * made), ops["matrix_flop"][outer] / (2 * written)
         sides = elements[arrays.uses["operands"][arrays.operand_ptr[outer] : arrays.operand_ptr[outer + 1]]]
-        rows, columns = written * along / sides.max(), written * along / sides.min()
-        if is_small(summed * min(along, rows) / devices, min(rows, columns), tile):
+        flop = float(ops["matrix_flop"][inner]), float(ops["matrix_flop"][outer])
+        held, fewest, _ = nested_sizes(flop[0], made, flop[1], written, float(sides.min()), float(sides.max()))
+        if is_small(held / devices, fewest, tile):
             found[inner] = outer
     return found

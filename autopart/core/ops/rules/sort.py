@@ -14,14 +14,13 @@ from autopart.core.ops.rules.example_text import comparator, op
 from autopart.core.ops.rules.factors import common_dims
 from autopart.core.ops.traits import Opaque, elements, largest
 
+SORTED = 4_096
+"""Rows shorter than this are sorted whole where the largest few are wanted: libtpu 0.0.51."""
+
 
 def _along(spec: OpSpec) -> int:
     rank = len(spec.results[0].shape)
     return spec.attributes["dimension"] % rank if rank else 0
-
-
-SORTED = 4_096
-"""Rows shorter than this are sorted whole where the largest few are wanted: libtpu 0.0.51."""
 
 
 def _along_short(spec: OpSpec) -> int | None:
