@@ -83,7 +83,7 @@ def able_by_all(state: Built) -> np.ndarray:
             continue
         value = program.result_ptr[op]
         facts = program.values[value]
-        ok = state.held.values["at_def"][value] < 0 and not facts["is_output"] and not facts["is_cut"]
+        ok = state.held.values["at_def"][value] < 0 and not facts["is_output"] and not facts["is_written"]
         for use in program.user[program.user_ptr[value] : program.user_ptr[value + 1]].tolist():
             reader = program.uses["use_op"][use]
             ok = ok and unmoved(state, use) and program.uses["use_scope"][use] == ops["op_scope"][op]

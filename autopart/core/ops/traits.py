@@ -103,6 +103,7 @@ class Elementwise(Traits):
     joins    lays what it reads beside other elements, in one array
     sums     adds up the two arrays that it reads
     reverses turns dims around, which a convolution that reads it does by its window
+    neutral  where one of its two operands is this number, it leaves the other as it is; None: no number is known
     """
 
     weight: float = 1.0
@@ -111,6 +112,7 @@ class Elementwise(Traits):
     joins: bool = False
     sums: bool = False
     reverses: bool = False
+    neutral: float | None = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from autopart.costmodel.simulator.added_updates import added_updates
 from autopart.costmodel.simulator.batch_layouts import beside_products, outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.cut_arrays import cut_arrays
+from autopart.costmodel.simulator.group_sums import group_sums
 from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.head_layouts import token_lanes
 from autopart.costmodel.simulator.image_layouts import (
@@ -45,6 +46,7 @@ from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.short_rows import short_rows
 from autopart.costmodel.simulator.sizes import size_ids
 from autopart.costmodel.simulator.softmax_rows import softmax_rows
+from autopart.costmodel.simulator.spread_results import spread_results
 from autopart.costmodel.simulator.swapped_windows import reversed_arrays, swapped_windows
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class ProgramArrays(NamedTuple):
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`), is_largest
              (`softmax_rows.py`), between_heads (`head_copies.py`), few_features, gradient_row (`image_layouts.py`),
-             changes, added (`added_updates.py`), is_swapped (`swapped_windows.py`)
+             changes, added (`added_updates.py`), is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -78,9 +80,9 @@ class ProgramArrays(NamedTuple):
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
              exponential (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up
-             (wider than what it is computed from, element by element, and written for a look-up alone), is_cut
-             (written for slices and joints: `cut_arrays.py`, and for convolutions: `swapped_windows.py`,
-             `joined_images.py`), looked_up (a bit for each dim of indices:
+             (wider than what it is computed from, element by element, and written for a look-up alone), is_written
+             (for slices and joints: `cut_arrays.py`, for convolutions: `swapped_windows.py`, `joined_images.py`, before
+             it is spread: `spread_results.py`), looked_up (a bit for each dim of indices:
              `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`), is_masked
              (`masked_products.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
@@ -179,6 +181,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     is_output[program.outputs] = True
     is_view, is_splat = costs["is_view"][spec], constant[program.value_op]
     moves = is_view | ((op_class == ELEMENTWISE) & (costs["weight"][spec] == 0))
+    computed = spread_results(program, op_class, moves)
     made_of_splats = np.zeros(program.op_count, np.bool_)
     made_of_splats[program.value_op[is_splat]] = True
     spread = _spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec])
@@ -209,6 +212,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             few_features=few,
             gradient_row=gradient_rows(program),
             sums_windows=sums_windows(program, looked_up),
+            sums_groups=group_sums(program, op_class) & chip.selects_updates,
             is_swapped=swapped,
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
@@ -227,7 +231,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
             is_image=written_images(program, rounded, few),
-            is_cut=written & ~np.isin(program.value_op, spread),
+            is_written=(written & ~np.isin(program.value_op, spread)) | (computed & chip.selects_updates),
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
             looked_up=looked_up,
             split=split_images(program) * chip.selects_updates,

@@ -175,6 +175,9 @@ def _rooflines(
                 nodes.seconds[k] += row[LAUNCH] + local.ops.copied_bytes[op] / row[HBM]
             if local.padding.shape[0] > 0:
                 nodes.seconds[k] += local.padding.copies[op] * row[LAUNCH] + local.padding.copied_bytes[op] / row[HBM]
+    for k in range(nodes.shape[0]):
+        if graph.nodes.kind[k] == KERNEL and program.ops.sums_groups[graph.nodes.subject[k]]:
+            nodes.seconds[leader[k]] += row[LAUNCH]
 
 
 @kernel

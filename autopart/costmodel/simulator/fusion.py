@@ -307,7 +307,7 @@ def _able(program: ProgramArrays, into_matmul: bool, able: np.ndarray) -> None:
         ):
             continue
         value = program.result_ptr[op]
-        ok = not program.values.is_output[value] and not program.values.is_cut[value]
+        ok = not program.values.is_output[value] and not program.values.is_written[value]
         for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
             use = program.user[i]
             consumer = program.uses.use_op[use]

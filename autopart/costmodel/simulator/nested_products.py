@@ -73,7 +73,7 @@ def _more_batches(program: ProgramArrays, outer: int, inner: int) -> bool:
 @kernel
 def _may_leave(program: ProgramArrays, local: LocalArrays, value: int) -> bool:
     """True if nothing but its readers needs a product's result in memory: no output, and nothing moves it."""
-    if program.values.is_output[value] or program.values.is_cut[value] or local.values.left_in[value] != value:
+    if program.values.is_output[value] or program.values.is_written[value] or local.values.left_in[value] != value:
         return False
     for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
         use = program.user[i]

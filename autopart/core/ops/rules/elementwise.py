@@ -11,6 +11,7 @@ dim on the narrow side, which is not sliced. The `chlo.broadcast_*` ops align tr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -99,6 +100,9 @@ _STOPS = {
     "map": "what its region computes is not looked at",
 }
 
+_NEUTRAL = {"add": 0.0, "multiply": 1.0, "maximum": -math.inf, "minimum": math.inf}
+"""XLA drops an op of which one operand is this number."""
+
 _SHOWN = {"compare": ("comparison_direction",), "map": ("dimensions",)}
 
 
@@ -117,6 +121,7 @@ def _traits(kind: str) -> Elementwise:
         stops_sums=_STOPS.get(name, ""),
         flop_reason="XLA drops a convert to the type that is there" if name == "convert" else "",
         sums=name == "add",
+        neutral=_NEUTRAL.get(name),
         cheap_to_regather=kind == "convert",
         shown=shown,
     )
