@@ -24,7 +24,7 @@ def nesting_products(arrays: ProgramArrays, devices: int, tile: float) -> dict[i
     for inner in np.flatnonzero(ops["op_class"] == MATMUL).tolist():
         value = int(arrays.result_ptr[inner])
         outer = int(ends[value]) - len(arrays.values)
-        fixed = arrays.values["is_output"][value] or arrays.values["is_cut"][value]
+        fixed = arrays.values["is_output"][value] or arrays.values["is_written"][value]
         if fixed or outer < 0 or ops["op_class"][outer] != MATMUL or ops["op_scope"][outer] != ops["op_scope"][inner]:
             continue
         if batches[outer] > batches[inner]:
