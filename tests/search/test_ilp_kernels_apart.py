@@ -134,7 +134,9 @@ def test_readers_of_a_vector_do_not_run_together_for_it_and_those_of_an_array_ma
     (made,) = ops_of(start, "exponential")
     assert parts.of_op[first] != parts.of_op[second]
     assert parts.of_op[first] == parts.of_op[largest]
-    assert parts.leaks[made], "each of their kernels may compute it"
+    assert not parts.leaks[made], "it is written before it is spread"
+    over_x, over_y = (op for op in ops_of(start, "broadcast_in_dim") if parts.leaks[op])
+    assert parts.of_op[over_x] == parts.of_op[over_y] == parts.of_op[made], "each of their kernels may spread it"
     few, _, together = parts_of(fun, f32(4, 1024), f32(4, 1024), f32(1024))
     first, second, _ = ops_of(few, "reduce")
     assert together.of_op[first] == together.of_op[second], "8 devices may walk through no more than the vector has"
