@@ -89,7 +89,9 @@ def able_by_all(state: Built) -> np.ndarray:
             ok = ok and unmoved(state, use) and program.uses["use_scope"][use] == ops["op_scope"][op]
             ok = ok and not ops["is_argument"][reader]
             if ops["is_view"][reader]:
-                ok = ok and ops["takes"][reader] and able[program.result_ptr[reader]]
+                shown = program.result_ptr[reader] + use - program.operand_ptr[reader]
+                if shown < program.result_ptr[reader + 1]:
+                    ok = ok and ops["takes"][reader] and able[shown]
             elif ops["op_class"][reader] in (MATMUL, CONV):
                 ok = ok and (state.into_matmul or program.values["is_splat"][value])
             else:

@@ -104,6 +104,7 @@ class Elementwise(Traits):
     sums     adds up the two arrays that it reads
     reverses turns dims around, which a convolution that reads it does by its window
     neutral  where one of its two operands is this number, it leaves the other as it is; None: no number is known
+    counts   the dim along which an op of no operands counts
     """
 
     weight: float = 1.0
@@ -113,6 +114,7 @@ class Elementwise(Traits):
     sums: bool = False
     reverses: bool = False
     neutral: float | None = None
+    counts: Callable[[OpSpec], int] | None = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.added_updates import added_updates
 from autopart.costmodel.simulator.batch_layouts import beside_products, outer_dims
 from autopart.costmodel.simulator.cache_layouts import caches
+from autopart.costmodel.simulator.counted_values import counted_shares
 from autopart.costmodel.simulator.cut_arrays import cut_arrays
 from autopart.costmodel.simulator.group_sums import group_sums
 from autopart.costmodel.simulator.head_copies import between_heads
@@ -84,7 +85,7 @@ class ProgramArrays(NamedTuple):
              (for slices and joints: `cut_arrays.py`, for convolutions: `swapped_windows.py`, `joined_images.py`, before
              it is spread: `spread_results.py`), looked_up (a bit for each dim of indices:
              `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`), is_masked
-             (`masked_products.py`)
+             (`masked_products.py`), counted (`counted_values.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`), joined (`joined_images.py`)
@@ -236,6 +237,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             looked_up=looked_up,
             split=split_images(program) * chip.selects_updates,
             short_row=short_rows(program, chip.layout_tile[1]) * chip.selects_updates,
+            counted=counted_shares(program, moves, is_splat),
         ),
         uses=records(
             operands=program.operands,

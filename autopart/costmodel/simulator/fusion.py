@@ -299,7 +299,8 @@ def _only_products_read(program: ProgramArrays, value: int) -> bool:
 
 @kernel
 def _able(program: ProgramArrays, into_matmul: bool, able: np.ndarray) -> None:
-    """Sets able[value] where every consumer could compute the value itself; through a view, all of the view's."""
+    """Sets able[value] where every consumer could compute the value itself; through a view, all of the view's. What a
+    sum over dims of size one begins with is shown by nothing."""
     for op in range(program.ops.shape[0] - 1, -1, -1):
         if (
             not (program.ops.fuses[op] or program.ops.is_view[op])
@@ -314,7 +315,9 @@ def _able(program: ProgramArrays, into_matmul: bool, able: np.ndarray) -> None:
             if program.uses.use_scope[use] != program.ops.op_scope[op] or program.ops.is_argument[consumer]:
                 ok = False
             elif program.ops.is_view[consumer]:
-                ok = ok and program.ops.takes[consumer] and able[program.result_ptr[consumer]]
+                shown = program.result_ptr[consumer] + use - program.operand_ptr[consumer]
+                if shown < program.result_ptr[consumer + 1]:
+                    ok = ok and program.ops.takes[consumer] and able[shown]
             elif program.ops.op_class[consumer] == MATMUL or program.ops.op_class[consumer] == CONV:
                 ok = ok and (into_matmul or program.values.is_splat[value]) and not program.values.is_image[value]
             else:
@@ -336,6 +339,6 @@ def _not_moved(program: ProgramArrays, local: LocalArrays, def_values: np.ndarra
             able[program.uses.operands[use]] = False
     for i in range(program.views.shape[0] - 1, -1, -1):
         op = program.views[i]
-        if not able[program.result_ptr[op]]:
-            for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-                able[program.uses.operands[use]] = False
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            if not able[value]:
+                able[program.uses.operands[program.operand_ptr[op] + value - program.result_ptr[op]]] = False

@@ -281,6 +281,7 @@ def _kernel(
     nodes.scope[k], nodes.matrix_dtype[k] = program.ops.op_scope[root], program.ops.matrix_dtype[root]
     walk.stack[0], depth = root, 1
     walk.root_of[root], walk.transposed[root], walk.share[root] = root, program.ops.turns[root], 1.0
+    changed = _changed_use(program, local, root, walk)
     while depth > 0:
         depth -= 1
         op = walk.stack[depth]
@@ -293,7 +294,7 @@ def _kernel(
             value = program.uses.operands[use]
             looked_up = program.values.is_looked_up[value] and not program.ops.takes[op]
             if walk.found[value] == _WRITTEN or looked_up or not _reads_through(local, use):
-                read = _add_read(program, local, root, op, use, again, reads, first_read, read, walk)
+                read = _add_read(program, local, root, op, use, changed, again, reads, first_read, read, walk)
                 continue
             source = program.uses.producer[use]
             if walk.found[value] != _INSIDE:
@@ -313,10 +314,28 @@ def _kernel(
 
 
 @kernel
+def _changed_use(program: ProgramArrays, local: LocalArrays, root: int, walk: Walk) -> int:
+    """The use of the array that an update changes in place, or of the product that it shows turned: that is written as
+    it is changed, -1 if there is none."""
+    if program.ops.op_class[root] != UPDATE:
+        return -1
+    shown = use = program.ops.changes[root]
+    while program.ops.turns[program.uses.producer[shown]]:
+        if walk.found[program.uses.operands[shown]] != _INSIDE or not _reads_through(local, shown):
+            return use
+        shown = program.operand_ptr[program.uses.producer[shown]]
+        if program.ops.matrix_flop[program.uses.producer[shown]] > 0:
+            return shown
+    return use
+
+
+@kernel
 def _share(program: ProgramArrays, local: LocalArrays, op: int, use: int, walk: Walk) -> float:
     """How much a kernel computes of what `use` reads: a slice keeps a part, any other op reads at most as many elements
     as are computed of it."""
-    result = program.result_ptr[op] + (use - program.operand_ptr[op] if program.ops.is_view[op] else 0)
+    result = program.result_ptr[op]
+    if program.ops.is_view[op]:
+        result = min(result + use - program.operand_ptr[op], program.result_ptr[op + 1] - 1)
     read, made = local.uses.use_elements[use], local.values.native_elements[result]
     if program.ops.op_class[op] == SLICING and use == program.operand_ptr[op] and made < read:
         return walk.share[op] * made / read
@@ -342,6 +361,7 @@ def _add_read(
     root: int,
     op: int,
     use: int,
+    changed: int,
     again: bool,
     reads: Records,
     first_read: int,
@@ -350,7 +370,8 @@ def _add_read(
 ) -> int:
     """Notes that a kernel reads the buffer of `use`, once however often it does; returns the number of reads so far.
 
-    `again`: it is noted, as a slice, and now more is computed of it.
+    `changed`: the use of what the kernel changes in place. `again`: it is noted, as a slice, and now more is computed
+    of it.
     """
     values = program.values.shape[0]
     buffer, moved = local.uses.use_buffer[use], local.uses.of_use[use]
@@ -370,7 +391,7 @@ def _add_read(
     how = (MULTIPLIED if program.ops.narrows[op] else 0) | (TRANSPOSED if walk.transposed[op] else 0)
     if taken == whole and elements == local.ops.in_step[root]:
         how |= STREAMED
-    if op == root and program.ops.op_class[op] == UPDATE and use == program.ops.changes[op]:
+    if use == changed:
         how |= OVERWRITTEN
     if program.ops.op_class[op] == SLICING and not program.ops.fuses[op] and use == program.operand_ptr[op]:
         how |= LOOKED_UP

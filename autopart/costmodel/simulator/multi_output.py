@@ -61,6 +61,7 @@ def join_kernels(
         maker[buffer] = reader[buffer] = -1
     for k in order:
         if graph.nodes.kind[k] != KERNEL:
+            _could_be_moved(graph, k, possible)
             continue
         op = graph.nodes.subject[k]
         kind, in_step = program.ops.op_class[op], local.ops.in_step[op]
@@ -97,6 +98,16 @@ def join_kernels(
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 if graph.reads.read_how[i] & STREAMED:
                     reader[graph.reads.read_buffer[i]] = head
+
+
+@kernel
+def _could_be_moved(graph: KernelGraph, k: int, possible: np.ndarray) -> None:
+    """A redistribution could be made when what it moves could be."""
+    ready = 0
+    for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+        ready = max(ready, possible[graph.reads.read_buffer[i]])
+    for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+        possible[graph.write_buffer[i]] = min(possible[graph.write_buffer[i]], ready)
 
 
 @kernel

@@ -32,7 +32,9 @@ def _localize_iota(local: LocalOp) -> list[Value]:
 
 @rule(
     "iota",
-    traits=Elementwise(0, cloned_per_use=True, shown=("iota_dimension",)),
+    traits=Elementwise(
+        0, cloned_per_use=True, shown=("iota_dimension",), counts=lambda spec: spec.attributes["iota_dimension"]
+    ),
     localize=_localize_iota,
     examples=(
         op("iota", "-> 4x6xi32", "iota_dimension = 0 : i64"),
