@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from autopart.costmodel.hardware.devices import XLA_TPU
-from tests.cost.programs import f32, plain_device, simulated
+from tests.cost.programs import f32, nodes_of, plain_device, simulated
 from tests.cost.test_fusion import roots
 
 N, ROWS = 256, 16
@@ -47,3 +47,20 @@ def test_what_is_scattered_into_other_numbers_or_read_again_is_an_array():
 
     for function in (into_ones, read_again):
         assert "scatter" in roots(found(function))
+
+
+def test_a_tied_embedding_is_scattered_into_the_gradient_that_its_logits_left_behind_transposes():
+    """As autodiff writes it: the product's result is transposed twice before the sum."""
+
+    def gradient(table, hidden, places):
+        def loss(table):
+            return jnp.sum((hidden + table[places]) @ table.T)
+
+        return jax.grad(loss)(table)
+
+    args = (f32(8 * N, N), f32(ROWS, N), jax.ShapeDtypeStruct((ROWS,), "i4"))
+    name = plain_device("added_updates_True", around_matmul=XLA_TPU, selects_updates=True)
+    tied = simulated(gradient, *args, device=name)
+    assert roots(tied).count("scatter") == 0
+    (added,) = [k for k in nodes_of(tied, "add") if tied.graph.nodes["written"][k] == 4.0 * 8 * N * N]
+    assert tied.node_hbm_bytes[added] <= 4 * ROW_BYTES, "the rows that are added, not the table"

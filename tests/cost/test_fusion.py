@@ -244,6 +244,36 @@ def test_one_element_added_to_each_row_is_a_select_inside_the_gradient_where_the
     assert scatters[False] == scatters[True] + 1
 
 
+@pytest.mark.parametrize(
+    ("mask", "written"),
+    [
+        (lambda: jax.lax.broadcasted_iota(jnp.int32, (N, N), 0) < N - 1, False),
+        (lambda: (jnp.arange(N) < N - 1)[:, None], False),
+        (lambda: jax.lax.broadcasted_iota(jnp.int32, (N, N), 0) < jax.lax.broadcasted_iota(jnp.int32, (N, N), 1), True),
+    ],
+)
+def test_a_mask_of_positions_along_one_dim_is_a_vector_and_no_array(mask, written):
+    """So libtpu 0.0.51 computes masked logits in both products that read them."""
+
+    def masked(x, w):
+        kept = jnp.where(mask(), jnp.tanh(x), 0.0)
+        return kept @ w, kept.T @ w
+
+    assert ("select" in roots(run(masked, tpu=True))) == written
+
+
+def test_what_a_sum_over_dims_of_one_begins_with_is_no_kernel_where_its_result_is_reduced():
+    shard = [ap.ManualPartition({"x": 0}, axis="x")]
+
+    def function(x):
+        wide = jnp.sum(x, axis=0, keepdims=True)[:, None]
+        return jax.lax.reduce(wide, 0.0, jax.lax.add, (0, 1))
+
+    found = run(function, f32(N, N), ways=2, schedule=shard)
+    assert len(moves(found)) == 1
+    assert "constant" not in roots(found)
+
+
 def test_rows_that_positions_name_or_that_get_two_elements_are_scattered():
     name = plain_device("selects_updates", selects_updates=True)
     labels = jax.ShapeDtypeStruct((N,), "i4")

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import autopart as ap
 from autopart.costmodel.hardware.devices import AroundMatmul
 from autopart.costmodel.simulator.multi_output import JOIN_WINDOW_OPS, MAX_RESULTS
-from tests.cost.programs import between, f32, kernels, launched, nodes_of, plain_device, simulated
+from tests.cost.programs import between, f32, kernels, launched, moves, nodes_of, plain_device, simulated
 
 N = 512
 SQUARE = 4.0 * N * N
@@ -146,3 +147,19 @@ def test_in_a_loop_a_correction_that_stands_behind_the_gradient_does_not_keep_it
     )  # fmt: skip
     (matmul,), subtract = nodes_of(found, "dot_general"), nodes_of(found, "subtract")[-1]
     assert (found.leader[subtract] == matmul) == (corrected_by == "a count")
+
+
+@pytest.mark.parametrize(("gathered", "together"), [("an argument", True), ("the product", False)])
+def test_what_waits_for_a_gather_joins_a_product_on_which_the_gather_does_not_depend(gathered, together):
+    """As a norm's scale is gathered for its gradient under FSDP, behind the product that makes this."""
+
+    def function(x, w, scale):
+        g = x @ w
+        row = scale if gathered == "an argument" else jnp.max(g, axis=0)
+        return jnp.sum(g * row, axis=1)
+
+    schedule = [ap.ManualPartition({"x": 0}, axis="x"), ap.ManualPartition({"scale": 0}, axis="x")]
+    found = simulated(function, f32(N, N), f32(N, N), f32(N), device="tpu_v5e", ways=2, schedule=schedule)
+    (product,), reductions = nodes_of(found, "dot_general"), nodes_of(found, "reduce")
+    assert len(moves(found)) == 1
+    assert (found.leader[reductions[-1]] == product) == together
