@@ -74,9 +74,16 @@ def _if_used(task: SearchTask, problem: Problem, axis: str, rows: list[tuple[str
             text += f": the best found that uses it takes {cost_text(state)}"
             moved = ", ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in _collectives(task, state).items() if n)
             text += (f", {moved}" if moved else "") + (f" ({name})" if name else "")
-            more = state.cost.step_s / best.cost.step_s - 1.0
-            return f"{text}, against {seconds_text(best.cost.step_s)} ({100 * more:+.2g} %)"
+            return f"{text}, against {seconds_text(best.cost.step_s)}{_more(state.cost.step_s, best.cost.step_s)}"
     return f"{text}: nothing that was tried uses it"
+
+
+def _more(seconds: float, least: float) -> str:
+    """By how much it is more, " (+3.7 %)" or " (24 times)": it may be less than what is written tells apart."""
+    if least <= 0:
+        return ""
+    ratio = seconds / least
+    return f" ({100 * (ratio - 1.0):+.2g} %)" if ratio < 2 else f" ({ratio:.2g} times)"
 
 
 def _collectives(task: SearchTask, state: State) -> Mapping[str, int]:

@@ -16,7 +16,6 @@ from autopart.search.baselines import MOST
 from autopart.search.optimizers.optimizer import optimizers
 from autopart.search.search import Search, SearchResult, search
 from tests.search.programs import MESH, PROGRAMS, program
-from tests.search.steps import decoder
 
 ALL = ap.Budget(MOST)
 
@@ -123,21 +122,24 @@ def test_the_report_says_that_the_result_is_a_named_schedule_and_what_comes_next
 
 
 def test_the_report_says_that_an_axis_is_not_used_and_what_using_it_would_cost():
-    result = search(
-        Partitioning(decoder(1), MESH_OF_DECODER),
-        Search(axes=("batch", "model"), optimizer="greedy", budget=ap.Budget(80), cache=False),
+    slow = ap.Device(
+        "slow_network", peak_flop_per_s={"f32": 1e10}, hbm_bytes=1e10, hbm_bytes_per_s=1e9, fast=Switch(4, 1e11, 1e-6),
+        network=Network(1e9, 5.0), source="made up for a test",
+    )  # fmt: skip
+    with DEVICES.temporarily(slow.name, slow):
+        result = found("perceptron", mesh=ap.Mesh({"across": 2, "within": 4}, device=slow.name))
+    assert result.report["unused_axes"] == ["across"]
+    (remark,) = result.report["remarks"][-1:]
+    assert remark.startswith('axis "across" is not used: the best found that uses it takes')
+    seconds = {unit: scale for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))}
+    with_it, without = (
+        float(number) * seconds[unit] for number, unit in re.findall(r"(?:takes|against) ([\d.]+) (\w+)", remark)
     )
-    report = result.report
-    assert report["unused_axes"] == ["model"]
-    (remark,) = report["remarks"]
-    assert remark.startswith('axis "model" is not used: the best found that uses it takes')
-    with_it, without = (float(number) for number in re.findall(r"([\d.]+) us", remark))
-    assert with_it >= without == pytest.approx(result.best.cost.step_s * 1e6, rel=0.01)
-    (more,) = (float(percent) for percent in re.findall(r"\(([-+\d.e]+) %\)$", remark))
-    assert more > 0, "where both round to the same"
-
-
-MESH_OF_DECODER = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
+    assert with_it >= without == pytest.approx(result.best.cost.step_s, rel=0.01)
+    ratio = re.search(r"\(([-+\d.e]+) (%|times)\)$", remark)
+    assert ratio
+    more = float(ratio[1]) if ratio[2] == "times" else 1 + float(ratio[1]) / 100
+    assert more == pytest.approx(with_it / without, rel=0.06)
 
 
 def test_the_metadata_prints_the_named_schedules_beside_the_result():

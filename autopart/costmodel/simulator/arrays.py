@@ -209,7 +209,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             carry_body=carry_body,
             is_gradient=images.gradient,
             is_largest=softmax.largest,
-            between_heads=between_heads(program, op_class) & chip.selects_updates,
+            between_heads=between_heads(program, op_class) * chip.selects_updates,
             few_features=few,
             gradient_row=gradient_rows(program),
             sums_windows=sums_windows(program, looked_up),
@@ -319,7 +319,8 @@ class LocalArrays(NamedTuple):
              side by side;
              at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a
              view the buffer of the view's operand; left_in: the buffer into which its op writes it; is_packed:
-             bits and a rounded array are kept of it (`packed_masks.py`)
+             bits and a rounded array are kept of it (`packed_masks.py`); is_rounded: a product's kernel leaves it as
+             bf16 (`rounded_once.py`)
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
@@ -329,7 +330,8 @@ class LocalArrays(NamedTuple):
              copied_bytes: moved by copies of its result for products of another kind (`head_copies.py`), or between
              those of a transform (`transform_copies.py`) or sort; image_bytes: that it reads
              of a copy of its images, not of these (`few_features.py`); tiled_flop: to walk through windows that were
-             looked up, once in a kernel (`window_tiles.py`)
+             looked up, once in a kernel (`window_tiles.py`); padded_copy: with what fills up the lanes, over elements,
+             of the copy of its result that heads keep (`head_copies.py`); 0 if they keep none
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
              too; padded: rows that whole images are padded to over images; written: bytes of the copy that is made of
@@ -354,7 +356,7 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
-        ("left_in", np.int32), ("is_packed", np.bool_),
+        ("left_in", np.int32), ("is_packed", np.bool_), ("is_rounded", np.bool_),
     ],
     align=True,
 )  # fmt: skip
@@ -373,7 +375,7 @@ OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
         ("update_bytes", np.float64), ("copied_bytes", np.float64), ("image_bytes", np.float64),
-        ("tiled_flop", np.float64),
+        ("tiled_flop", np.float64), ("padded_copy", np.float64),
     ],
     align=True,
 )  # fmt: skip

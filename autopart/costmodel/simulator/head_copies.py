@@ -31,6 +31,10 @@ PASSES = 7.0
 APART, TOGETHER = 1, 2
 """Kinds of products, as bits: for each image and head, and of all of them."""
 
+INTO_HEADS, OUT_OF_HEADS = 1, 2
+"""Of a product: its result goes on to products for each head, which keep a copy with features along the lanes; or it is
+for each head, and goes on to products of all."""
+
 
 def batch_dims(spec: OpSpec) -> int:
     """Of how many dims a product is a batch of products; 0 for any other op."""
@@ -39,9 +43,9 @@ def batch_dims(spec: OpSpec) -> int:
 
 
 def between_heads(program: Program, op_class: np.ndarray) -> np.ndarray:
-    """bool[ops]: products for each image and head whose results go on, element by element, to products of all of them,
-    and the other way round."""
-    found = np.zeros(program.op_count, np.bool_)
+    """int8[ops]: `OUT_OF_HEADS` for products for each image and head whose results go on, element by element, to
+    products of all of them, `INTO_HEADS` the other way round; 0 for all other ops."""
+    found = np.zeros(program.op_count, np.int8)
     batches = np.array([batch_dims(spec) for spec in program.specs], np.int32)
     if (batches > 1).any():
         users, use = program.users
@@ -76,4 +80,5 @@ def _between(
                 read_by[value] |= read_by[result_ptr[by]]
         if op_class[op] == MATMUL:
             sought = TOGETHER if batches[op] > 1 else 0 if batches[op] else APART
-            found[op] = read_by[value] & sought != 0
+            if read_by[value] & sought != 0:
+                found[op] = OUT_OF_HEADS if batches[op] > 1 else INTO_HEADS

@@ -32,6 +32,7 @@ from autopart.costmodel.simulator.kernel_graph import (
 from autopart.costmodel.simulator.local_arrays import local_arrays
 from autopart.costmodel.simulator.nested_products import nest_products
 from autopart.costmodel.simulator.room import Empty
+from autopart.costmodel.simulator.rounded_once import round_once
 from autopart.costmodel.simulator.sizes import SizeTable
 
 
@@ -102,6 +103,7 @@ def _build(
     image_copies(program, lowered, held)
     fuse(program, held, lowered.at_def, able, duplicate, fused)
     nest_products(program, held, lowered, fused)
+    round_once(program, held, fused)
     nodes = list_nodes(program, held, lowered.at_def, lowered.by_position, graph, walk)
     defs = lowered.at_def.shape[0]
     for k in range(nodes):

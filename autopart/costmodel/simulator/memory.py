@@ -81,7 +81,8 @@ def plain_sizes(
                     and local.values.at_def[value] < 0
                     and program.values.element_bytes[value] == 4
                 ):
-                    size[value] *= KEPT_SHARE if packed else NARROW_SHARE
+                    copy = local.ops.padded_copy[graph.nodes.subject[leader[k]]]
+                    size[value] *= KEPT_SHARE if packed else max(1.0, copy) * NARROW_SHARE
 
 
 @kernel

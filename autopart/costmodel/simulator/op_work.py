@@ -10,8 +10,9 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.few_images import local_length
 from autopart.costmodel.simulator.grouped_tiles import share_of_group
-from autopart.costmodel.simulator.head_copies import COPIED_BYTES, PASSES
+from autopart.costmodel.simulator.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.packed_masks import UNPACKED_BYTES, makes_words
 from autopart.costmodel.simulator.transform_copies import transform_copies
@@ -31,9 +32,11 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
         held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.image_bytes[op] = 1.0, 0.0, 0.0
-        held.ops.tiled_flop[op] = 0.0
+        held.ops.tiled_flop[op] = held.ops.padded_copy[op] = 0.0
         if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
             held.ops.copied_bytes[op] = PASSES * COPIED_BYTES * held.values.native_elements[result]
+            if program.ops.between_heads[op] == INTO_HEADS:
+                held.ops.padded_copy[op] = _padded_copy(program, lowered, result)
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
@@ -116,6 +119,18 @@ def _fills_lanes(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
         if action_of(lowered.native[value], axis) == 1:
             size /= lowered.axis_sizes[axis]
     return lanes > 1 and program.values.rank[value] > 2 and size >= lanes and size % lanes == 0
+
+
+@kernel
+def _padded_copy(program: ProgramArrays, lowered: Lowered, value: int) -> float:
+    """The dim that pads least along the lanes, but for the first, which counts images: with what fills these up, over
+    the dim."""
+    least, lanes = float(lowered.layout_tile[1]), lowered.layout_tile[1]
+    for dim in range(1, program.values.rank[value]):
+        size = local_length(program, lowered, value, lowered.native[value], dim)
+        if size > 0:
+            least = min(least, float(np.ceil(size / lanes) * lanes / size))
+    return least
 
 
 @kernel
