@@ -54,4 +54,4 @@ def test_heads_of_images_along_the_lanes_keep_copies_with_full_lanes():
         (queries,) = nodes_of(run, "add")
         return float(run.buffers.bytes[run.graph.write_buffer[run.graph.write_ptr[queries]]]) / images
 
-    assert most(128) == 2 * 2.0 * 64 * 256
+    assert most(4096) == 2 * 2.0 * 64 * 256, "268 MB, more than the chip has"
