@@ -87,7 +87,7 @@ def _empty(old: DeviceGraph, numbers: Numbers, outputs: int, empty: Empty) -> De
             user_ptr=np.zeros(values + 1, program.user_ptr.dtype), user=np.zeros(0, program.user.dtype),
             ops=empty(ops, program.ops.dtype), values=empty(values, program.values.dtype),
             uses=np.zeros(1, program.uses.dtype), outputs=empty(outputs, program.outputs.dtype),
-            structure=empty(structure, np.int32), carries=without, views=without, spread=without,
+            structure=empty(structure, np.int32), carries=without, ended=without, views=without, spread=without,
             place=numbers.whole[: ops + 1],
         ),
         LocalArrays(

@@ -98,6 +98,7 @@ class ProgramArrays(NamedTuple):
 
     structure   what runs nothing and yet holds or reads memory: loops, branches, constants that are no splats
     carries     of structure, what loops carry
+    ended       the same as their loops end
     views       what another name is given to
     fences      of views, the barriers: what reads through them runs no earlier than they stand
     spread      constants, and what is made of nothing but these without work: what is spread out of them
@@ -119,6 +120,7 @@ class ProgramArrays(NamedTuple):
     outputs: Records
     structure: np.ndarray
     carries: np.ndarray
+    ended: np.ndarray
     views: np.ndarray
     fences: np.ndarray
     spread: np.ndarray
@@ -142,6 +144,11 @@ def records(**fields: np.ndarray) -> Records:
     for name, array in fields.items():
         table[name] = array
     return table
+
+
+def _as_loops_end(carries: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """What loops carry, by the op before which each loop `ends`."""
+    return carries[np.argsort(ends, kind="stable")].astype(np.int32)
 
 
 def program_arrays(program: Program, chip: Device) -> ProgramArrays:
@@ -259,6 +266,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         outputs=records(output_value=places.value, output_use=places.use, output_argument=places.argument),
         structure=np.flatnonzero(structure | (carry_body >= 0)).astype(np.int32),
         carries=np.flatnonzero(carry_body >= 0).astype(np.int32),
+        ended=_as_loops_end(np.flatnonzero(carry_body >= 0), end[carry_body[carry_body >= 0]]),
         views=np.flatnonzero(is_view).astype(np.int32),
         fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
         spread=spread,

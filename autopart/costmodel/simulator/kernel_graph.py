@@ -177,9 +177,18 @@ def _list(
     nodes: Records,
     away: np.ndarray,
 ) -> int:
-    """Lists the nodes, without work yet; returns how many there are."""
-    count = moved = left = 0
+    """Lists the nodes, without work yet; returns how many there are.
+
+    What a loop leaves is redistributed where the loop ends.
+    """
+    count = moved = left = over = 0
     for op in range(program.ops.shape[0] + 1):
+        while over < program.ended.shape[0] and _ends(program, program.ended[over]) == op:
+            place = local.values.at_def[program.result_ptr[program.ended[over]] + 1]
+            if place >= 0:
+                _node(nodes, count, DEF_MOVE, place, before(op))
+                count += 1
+            over += 1
         while moved < by_position.shape[0] and local.moves.moved_position[by_position[moved]] == op:
             if not local.moves.moves_nothing[by_position[moved]]:
                 _node(nodes, count, USE_MOVE, by_position[moved], before(op))
@@ -193,9 +202,17 @@ def _list(
             _node(nodes, count, KERNEL, op, slot_of(op))
             count += 1
         while left < def_values.shape[0] and program.values.value_op[def_values[left]] == op:
-            _node(nodes, count, DEF_MOVE, left, after(op))
-            count, left = count + 1, left + 1
+            if program.ops.carry_body[op] < 0 or def_values[left] == first:
+                _node(nodes, count, DEF_MOVE, left, after(op))
+                count += 1
+            left += 1
     return count
+
+
+@kernel
+def _ends(program: ProgramArrays, carry: int) -> int:
+    """The op before which the loop of a carry ends."""
+    return int(program.scopes.scope_end[program.ops.carry_body[carry]])
 
 
 @kernel

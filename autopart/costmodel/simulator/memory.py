@@ -372,6 +372,20 @@ def caches_on_chip(program: ProgramArrays, local: LocalArrays, on_chip_bytes: fl
 
 
 @kernel
+def carries_on_chip(program: ProgramArrays, local: LocalArrays, held: np.ndarray, buffers: Buffers) -> None:
+    """Gives no memory to what turns hand on whole where all that a turn touches stays on the chip (`held_loops.py`):
+    sums of gradients. What is updated in place, part by part, is outside."""
+    for i in range(program.carries.shape[0]):
+        op = program.carries[i]
+        if held[program.ops.carry_body[op]] > 0:
+            following = local.uses.use_buffer[program.operand_ptr[op] + 1]
+            inside, values = program.result_ptr[op], program.values.shape[0]
+            in_parts = following < values and program.ops.op_class[program.values.value_op[following]] == UPDATE
+            if following != inside and not in_parts:
+                buffers.bytes[inside] = 0.0
+
+
+@kernel
 def _read_in(program: ProgramArrays, value: int, scope: int) -> bool:
     """True if the value is read in `scope`."""
     found = False

@@ -27,6 +27,7 @@ from autopart.costmodel.simulator.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.memory import (
     caches_on_chip,
+    carries_on_chip,
     live_bytes,
     live_ranges,
     place_outputs,
@@ -260,6 +261,7 @@ def run_step(
     if device.assigns:
         stay_on_chip(graph, scratch.cache, buffers)
         caches_on_chip(program, local, device.row[ON_CHIP], buffers)
+        carries_on_chip(program, local, scratch.held, buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
 
