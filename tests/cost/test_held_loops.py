@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import autopart as ap
 from autopart.costmodel.hardware.devices import XLA_TPU
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE
-from tests.cost.programs import f32, plain_device, simulated
+from tests.cost.programs import f32, kernels, moves, nodes_of, plain_device, simulated
 
 TURNS, ROWS, N = 32, 8, 1024
 WEIGHT_BYTES = 4.0 * N * N
@@ -146,3 +147,27 @@ def test_an_argument_stays_on_the_chip_if_what_runs_before_the_loop_takes_as_lon
     shapes = (N, N), (4 * N, 4 * N)
     there, again = (loop_bytes(f, *shapes, on_chip_bytes=100 * weight) for f in (before, after))
     assert there < again - 0.8 * TURNS * weight
+
+
+def accumulated(xs, w):
+    """A sum over turns of what devices hold parts of: it is reduced once, after the loop."""
+    return jax.lax.fori_loop(0, 4, lambda i, total: total + jnp.tanh(xs[i] @ w).T @ xs[i], jnp.zeros((N, N))) * 2
+
+
+def test_what_a_loop_leaves_is_reduced_where_the_loop_ends():
+    rows = [ap.ManualPartition({"xs": 1}, axis="x")]
+    found = simulated(accumulated, f32(4, 8 * N, N), f32(N, N), device="tpu_v3", ways=2, schedule=rows)
+    (reduced,) = moves(found)
+    turns = [k for k in kernels(found) if found.graph.nodes["scope"][k] > 0]
+    (scaled,) = [k for k in nodes_of(found, "multiply") if found.graph.nodes["scope"][k] == 0]
+    assert max(found.slot[turns]) < found.slot[reduced] <= found.slot[scaled]
+
+
+@pytest.mark.parametrize(("rows", "held"), [(N, True), (256 * N, False)])
+def test_sums_that_turns_hand_on_take_no_memory_where_all_that_a_turn_touches_stays_on_the_chip(rows, held):
+    found = simulated(accumulated, f32(4, rows, N), f32(N, N), device="tpu_v5e")
+    program = found.local.program
+    carried = [v for v in range(program.value_count) if program.spec(int(program.value_op[v])).kind == "carry"]
+    sums = [v for v in carried[::2] if program.type_of(v).shape == (N, N)]
+    assert len(sums) == 1
+    assert (found.buffers.bytes[sums[0]] == 0) == held
