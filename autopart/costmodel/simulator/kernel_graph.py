@@ -339,11 +339,11 @@ def _changed_use(program: ProgramArrays, local: LocalArrays, root: int, walk: Wa
     shown = use = program.ops.changes[root]
     while program.ops.turns[program.uses.producer[shown]]:
         if walk.found[program.uses.operands[shown]] != _INSIDE or not _reads_through(local, shown):
-            return use
+            return int(use)
         shown = program.operand_ptr[program.uses.producer[shown]]
         if program.ops.matrix_flop[program.uses.producer[shown]] > 0:
-            return shown
-    return use
+            return int(shown)
+    return int(use)
 
 
 @kernel
