@@ -263,7 +263,7 @@ def lower(
         statics.stored, options.sums_through_converts, partitioning.sharded_loops,
     )  # fmt: skip
     share_within = max(options.share_within, partitioning.share_within)
-    found = lowered_layouts(given, bool(partitioning.table.stretches), share_within == 0)
+    found = lowered_layouts(given, bool(partitioning.table.stretches), share_within)
     native, settled, required = found.native, found.settled, found.required
     grouping = Grouping(found.grows, share_within, partitioning.sharded_loops)
     return DeviceLocal(

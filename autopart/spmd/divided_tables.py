@@ -6,8 +6,8 @@
 The table is an argument, or one that was cast: parameters in f32 are looked up in bf16.
 Of 4,096 tokens in a vocabulary of 32,000 a device has 1,024 to look up. It is given the numbers of all, looks up those
 that are among its 8,000 rows, and the sums go to the devices that asked. Where as many rows are looked up as there are,
-the table is gathered. Decided by bytes on a device, times the runs of a loop, as `pending.py` decides where a sum is
-reduced.
+the table is gathered, and where another use is so near that both share the gather. Decided by bytes on a device, times
+the runs of a loop, as `pending.py` decides where a sum is reduced.
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -23,8 +23,11 @@ from autopart.spmd.undecided_ops import tile_read
 
 
 @kernel
-def divide_tables(given: Given) -> None:
-    """Has look-ups loop over the rows of their table where that moves less; changes `given.nests.state`, a copy."""
+def divide_tables(given: Given, share_within: int) -> None:
+    """Has look-ups loop over the rows of their table where that moves less; changes `given.nests.state`, a copy.
+
+    share_within   uses at most so many ops apart share a gather; 0 if none do
+    """
     graph, state = given.nests.graph, given.nests.state
     for table in range(graph.value_op.shape[0]):
         if not given.stored[table]:
@@ -35,9 +38,25 @@ def divide_tables(given: Given) -> None:
                 continue
             for i in range(graph.user_ptr[table], graph.user_ptr[table + 1]):
                 use = graph.user[i]
+                if _shares_a_gather(given, use, axis, share_within):
+                    continue
                 mapping = _over_rows(given, use, rows, axis)
                 if mapping >= 0 and _moves_less(given, use, axis):
                     state.mapping[graph.use_op[use], axis] = mapping
+
+
+@kernel
+def _shares_a_gather(given: Given, use: int, axis: int, share_within: int) -> bool:
+    """True if another op reads all of the table, so near that one gather is for both."""
+    graph, mapping = given.nests.graph, given.nests.state.mapping
+    op, table = graph.use_op[use], graph.operands[use]
+    for i in range(graph.user_ptr[table], graph.user_ptr[table + 1]):
+        other = graph.use_op[graph.user[i]]
+        if 0 < abs(other - op) <= share_within:
+            now, operand = mapping[other, axis], graph.user[i] - graph.operand_ptr[other]
+            if now < 0 or operand_entry(given.nests, other, now, operand) == WHOLE:
+                return True
+    return False
 
 
 @kernel

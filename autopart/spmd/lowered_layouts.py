@@ -43,10 +43,11 @@ class Layouts(NamedTuple):
     scratch: np.ndarray
 
 
-def lowered_layouts(given: Given, has_stretches: bool, gathers_apart: bool) -> Layouts:
+def lowered_layouts(given: Given, has_stretches: bool, share_within: int) -> Layouts:
     """The layouts of what is given. Changes loops in `given.nests.state`, as far as the lowering decides about them.
 
-    `has_stretches` as the table of mappings says; `gathers_apart`: each use of what is stored in parts gathers it anew.
+    `has_stretches` as the table of mappings says; `share_within`: uses of what is stored in parts that are at most so
+    many ops apart share a gather.
     """
     graph = given.nests.graph
     (ops, axes), uses, values = given.nests.state.mapping.shape, len(graph.operands), len(graph.value_op)
@@ -54,12 +55,12 @@ def lowered_layouts(given: Given, has_stretches: bool, gathers_apart: bool) -> L
         np.empty(ops, np.uint8), np.empty(values, np.uint64), np.empty(values, np.uint64), np.empty(uses, np.uint64),
         np.empty(uses, np.bool_), np.empty(uses, np.int64), np.empty((3, axes), np.int64),
     )  # fmt: skip
-    _lay_out(given, Ways.empty(ops, values, axes), has_stretches, gathers_apart, found)
+    _lay_out(given, Ways.empty(ops, values, axes), has_stretches, share_within, found)
     return found
 
 
 @kernel
-def _lay_out(given: Given, ways: Ways, has_stretches: bool, gathers_apart: bool, found: Layouts) -> None:
+def _lay_out(given: Given, ways: Ways, has_stretches: bool, share_within: int, found: Layouts) -> None:
     """Fills in `found`; see `lowered_layouts`."""
     nests, shapes = given.nests, given.shapes
     operands, sizes = nests.graph.operands, nests.sizes
@@ -67,8 +68,7 @@ def _lay_out(given: Given, ways: Ways, has_stretches: bool, gathers_apart: bool,
     if has_stretches:
         gather_sliced(given)
     gather_reversed(given)
-    if gathers_apart:
-        divide_tables(given)
+    divide_tables(given, share_within)
     divide_scatters(given)
     pass_reductions(given, ways, found.passing)
     layouts(

@@ -66,6 +66,27 @@ def test_gather_that_uses_share_is_not_undone():
     assert _collectives(fun, [BP, FSDP], TOKENS, options=options) == {"all_gather": 1}
 
 
+@pytest.mark.parametrize(("within", "shared"), [(0, False), (3, False), (100, True)])
+def test_gather_that_no_use_is_near_enough_to_share_is_undone(within: int, shared: bool):
+    def fun(table: jax.Array, tokens: jax.Array) -> jax.Array:
+        found = table[tokens]
+        for _ in range(8):
+            found = jnp.sin(found)
+        return found + table[tokens + 1]
+
+    found = _collectives(fun, [BP, FSDP], TOKENS, options=ap.LoweringOptions(share_within=within))
+    assert ("reduce_scatter" not in found) == shared
+
+
+@pytest.mark.parametrize("within", [0, 100])
+def test_product_that_gathers_the_table_turned_shares_no_gather_with_a_look_up(within: int):
+    def fun(table: jax.Array, tokens: jax.Array) -> jax.Array:
+        return table[tokens] @ table.T
+
+    found = _collectives(fun, [BP, FSDP], TOKENS, options=ap.LoweringOptions(share_within=within))
+    assert found == {"all_gather": 2, "reduce_scatter": 1}, "of the tokens, and of the table"
+
+
 @pytest.mark.parametrize("readers", [1, 3])
 def test_gradients_are_those_of_the_whole(readers: int):
     def fun(table: jax.Array, tokens: jax.Array) -> jax.Array:
