@@ -49,12 +49,20 @@ def test_what_is_scattered_into_other_numbers_or_read_again_is_an_array():
         assert "scatter" in roots(found(function))
 
 
-def test_a_tied_embedding_is_scattered_into_the_gradient_that_its_logits_left_behind_transposes():
-    """As autodiff writes it: the product's result is transposed twice before the sum."""
+@pytest.mark.parametrize(
+    "logits",
+    [
+        lambda hidden, table: hidden @ table.T,
+        lambda hidden, table: jnp.einsum("rhd,vhd->rv", hidden.reshape(ROWS, 4, -1), table.reshape(8 * N, 4, -1)),
+    ],
+    ids=["turned", "seen as heads"],
+)
+def test_a_tied_embedding_is_scattered_into_the_gradient_that_its_logits_left(logits):
+    """As autodiff writes it: the product's result is transposed twice before the sum, or seen in another shape."""
 
     def gradient(table, hidden, places):
         def loss(table):
-            return jnp.sum((hidden + table[places]) @ table.T)
+            return jnp.sum(logits(hidden + table[places], table))
 
         return jax.grad(loss)(table)
 

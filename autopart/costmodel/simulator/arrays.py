@@ -146,11 +146,6 @@ def records(**fields: np.ndarray) -> Records:
     return table
 
 
-def _as_loops_end(carries: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """What loops carry, by the op before which each loop `ends`."""
-    return carries[np.argsort(ends, kind="stable")].astype(np.int32)
-
-
 def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     """Collects them, for the device's compiler; milliseconds for a training step."""
     costs, spec = spec_costs(program, chip)._asdict(), program.op_spec
@@ -194,6 +189,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     made_of_splats[program.value_op[is_splat]] = True
     spread = _spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec])
     structure = (op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats
+    carries = np.flatnonzero(carry_body >= 0).astype(np.int32)
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
         result_ptr=program.result_ptr,
@@ -244,7 +240,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             looked_up=looked_up,
             split=split_images(program) * chip.selects_updates,
             short_row=short_rows(program, chip.layout_tile[1]) * chip.selects_updates,
-            counted=counted_shares(program, moves, is_splat),
+            counted=counted_shares(program, moves),
         ),
         uses=records(
             operands=program.operands,
@@ -265,8 +261,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         ),
         outputs=records(output_value=places.value, output_use=places.use, output_argument=places.argument),
         structure=np.flatnonzero(structure | (carry_body >= 0)).astype(np.int32),
-        carries=np.flatnonzero(carry_body >= 0).astype(np.int32),
-        ended=_as_loops_end(np.flatnonzero(carry_body >= 0), end[carry_body[carry_body >= 0]]),
+        carries=carries,
+        ended=carries[np.argsort(end[carry_body[carries]], kind="stable")],
         views=np.flatnonzero(is_view).astype(np.int32),
         fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
         spread=spread,

@@ -10,36 +10,46 @@ libtpu 0.0.51 on v5e: logits masked along positions, which products compute as i
 
 from __future__ import annotations
 
+import math
+from heapq import heappop, heappush
+
 import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise
 from autopart.core.program import Program
+from autopart.core.splats import splat_behind
 
 
-def counted_shares(program: Program, moves: np.ndarray, is_splat: np.ndarray) -> np.ndarray:
+def counted_shares(program: Program, moves: np.ndarray) -> np.ndarray:
     """float64[values]: how many numbers a value is made of, over its elements; 0 for what is made of anything else.
 
-    moves      bool[ops]: views, and elementwise ops that compute nothing
-    is_splat   bool[values]: one number everywhere
+    moves   bool[ops]: views, and elementwise ops that compute nothing
     """
-    dims = [_counts(spec) for spec in program.specs]
+    dims, (pointer, users) = [_counts(spec) for spec in program.specs], program.users
     elementwise = np.array([isinstance(traits_of(spec), Elementwise) for spec in program.specs], np.bool_)
-    elements = program.value_shape.prod(axis=1, dtype=np.float64)
+    follows = (elementwise[program.op_spec] | moves) & (np.diff(program.result_ptr) == 1)
+    counting = np.array([dim is not None for dim in dims], np.bool_)[program.op_spec]
     shares, along = np.zeros(program.value_count), dict[int, frozenset[tuple[int, int]]]()
-    along |= {value: frozenset() for value in np.flatnonzero(is_splat).tolist()}
-    for op in np.flatnonzero((elementwise[program.op_spec] | moves) & (np.diff(program.result_ptr) == 1)).tolist():
+    waiting = np.flatnonzero(counting & follows).tolist()
+    while waiting:
+        op = heappop(waiting)
         value, dim = int(program.result_ptr[op]), dims[program.op_spec[op]]
-        read = [along.get(operand) for operand in program.operands_of(op).tolist()]
+        if value in along:
+            continue
+        read = [operand for operand in program.operands_of(op).tolist() if splat_behind(program, operand) is None]
         if dim is not None:
             along[value] = frozenset({(dim, int(program.value_shape[value, dim]))})
-        elif read and all(dims is not None for dims in read):
-            along[value] = frozenset().union(*(dims for dims in read if dims is not None))
+        elif all(operand in along for operand in read):
+            along[value] = frozenset[tuple[int, int]]().union(*(along[operand] for operand in read))
         else:
             continue
-        numbers = np.prod([float(size) for _, size in along[value]])
-        shares[value] = min(1.0, numbers / elements[value]) if along[value] and elements[value] else 0.0
+        numbers, elements = math.prod(size for _, size in along[value]), math.prod(program.type_of(value).shape)
+        shares[value] = min(1.0, numbers / elements) if elements else 0.0
+        readers = program.use_op[users[pointer[value] : pointer[value + 1]]]
+        for reader in readers[follows[readers]].tolist():
+            heappush(waiting, reader)
     return shares
 
 

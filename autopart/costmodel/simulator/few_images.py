@@ -265,10 +265,16 @@ def local_length(program: ProgramArrays, lowered: Lowered, value: int, layout: i
 
 
 @kernel
-def _lanes(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
-    """Elements with those that fill up the lanes along which a dim lies, over elements."""
-    size = max(1.0, local_length(program, lowered, value, layout, dim))
+def filled_lanes(size: float) -> float:
+    """Elements with those that fill up the lanes along which a dim of `size` lies, over elements."""
+    size = max(1.0, size)
     return float(np.ceil(size / LANES) * LANES / size)
+
+
+@kernel
+def _lanes(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
+    """`filled_lanes` of a dim on one device."""
+    return filled_lanes(local_length(program, lowered, value, layout, dim))
 
 
 @kernel

@@ -14,7 +14,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.few_images import COPIED_BYTES, LANES, local_length
+from autopart.costmodel.simulator.few_images import COPIED_BYTES, filled_lanes, local_length
 from autopart.costmodel.simulator.joined_images import DIMS
 from autopart.costmodel.simulator.op_classes import CONV
 
@@ -52,8 +52,8 @@ def _window_along_lanes(program: ProgramArrays, lowered: Lowered, op: int) -> bo
     space, rhs = program.spaces[program.ops.spec[op]], program.operand_ptr[op] + 1
     value, layout = program.uses.operands[rhs], lowered.required[rhs]
     images, features = min(space.kernel_features, space.columns), max(space.kernel_features, space.columns)
-    padded = _lanes(local_length(program, lowered, value, layout, images))
-    return padded < _lanes(local_length(program, lowered, value, layout, features))
+    padded = filled_lanes(local_length(program, lowered, value, layout, images))
+    return padded < filled_lanes(local_length(program, lowered, value, layout, features))
 
 
 @kernel
@@ -101,12 +101,6 @@ def _padded(program: ProgramArrays, lowered: Lowered, tasks: int, dims: int) -> 
     """The elements of each task's images with those that fill up lanes, over elements, where images lie along these and
     do not fill them; 0 otherwise."""
     layout = lowered.settled[tasks]
-    images = _lanes(local_length(program, lowered, tasks, layout, dims // DIMS))
-    features = _lanes(local_length(program, lowered, tasks, layout, dims % DIMS))
+    images = filled_lanes(local_length(program, lowered, tasks, layout, dims // DIMS))
+    features = filled_lanes(local_length(program, lowered, tasks, layout, dims % DIMS))
     return images if 1.0 < images < features else 0.0
-
-
-@kernel
-def _lanes(size: float) -> float:
-    """Elements with those that fill up the lanes along which they lie, over elements."""
-    return float(np.ceil(size / LANES) * LANES / size) if size > 0 else 1.0

@@ -332,18 +332,19 @@ def _kernel(
 
 @kernel
 def _changed_use(program: ProgramArrays, local: LocalArrays, root: int, walk: Walk) -> int:
-    """The use of the array that an update changes in place, or of the product that it shows turned: that is written as
-    it is changed, -1 if there is none."""
+    """The use of the array that an update changes in place, behind views, or of the product that it shows turned: that
+    is written as it is changed; -1 if there is none."""
     if program.ops.op_class[root] != UPDATE:
         return -1
     shown = use = program.ops.changes[root]
-    while program.ops.turns[program.uses.producer[shown]]:
+    source, turned = program.uses.producer[shown], False
+    while program.ops.turns[source] or program.ops.is_view[source]:
         if walk.found[program.uses.operands[shown]] != _INSIDE or not _reads_through(local, shown):
-            return int(use)
-        shown = program.operand_ptr[program.uses.producer[shown]]
-        if program.ops.matrix_flop[program.uses.producer[shown]] > 0:
-            return int(shown)
-    return int(use)
+            break
+        shown = program.operand_ptr[source] + program.uses.operands[shown] - program.result_ptr[source]
+        turned = turned or program.ops.turns[source]
+        source = program.uses.producer[shown]
+    return int(use if turned and program.ops.matrix_flop[source] == 0 else shown)
 
 
 @kernel

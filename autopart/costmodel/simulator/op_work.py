@@ -10,7 +10,7 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.few_images import local_length
+from autopart.costmodel.simulator.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.grouped_tiles import share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
@@ -123,13 +123,10 @@ def _fills_lanes(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
 
 @kernel
 def _padded_copy(program: ProgramArrays, lowered: Lowered, value: int) -> float:
-    """The dim that pads least along the lanes, but for the first, which counts images: with what fills these up, over
-    the dim."""
-    least, lanes = float(lowered.layout_tile[1]), lowered.layout_tile[1]
+    """`filled_lanes` of the dim that pads least, but for the first, which counts images."""
+    least = float(lowered.layout_tile[1])
     for dim in range(1, program.values.rank[value]):
-        size = local_length(program, lowered, value, lowered.native[value], dim)
-        if size > 0:
-            least = min(least, float(np.ceil(size / lanes) * lanes / size))
+        least = min(least, filled_lanes(local_length(program, lowered, value, lowered.native[value], dim)))
     return least
 
 

@@ -26,19 +26,21 @@ def round_once(program: ProgramArrays, local: LocalArrays, fused: Fused) -> None
     """Takes fused.away[value] from such values, and sets `is_rounded` of those that are made in a row."""
     for value in range(fused.away.shape[0]):
         local.values.is_rounded[value] = False
-        if not (fused.away[value] and fused.ends[value]) or program.values.element_bytes[value] != F32_BYTES:
+        if not (fused.away[value] and fused.ends[value] and _only_products_round(program, value)):
             continue
-        if program.ops.op_class[program.values.value_op[value]] != ELEMENTWISE:
-            continue
-        in_a_row, rounds = _is_in_a_row(program, fused, value), _only_products_round(program, value)
-        if rounds and (fused.splits[value] or in_a_row) and not _is_nested(program, fused, value):
+        in_a_row = _is_in_a_row(program, fused, value)
+        if (fused.splits[value] or in_a_row) and not _is_nested(program, fused, value):
             fused.away[value] = False
             local.values.is_rounded[value] = in_a_row and fused.leaves.filled[value] == 1
 
 
 @kernel
 def _only_products_round(program: ProgramArrays, value: int) -> bool:
-    """True if all that reads a value reads it as bf16."""
+    """True for what an elementwise op makes in f32 and all that reads it reads as bf16."""
+    if program.values.element_bytes[value] != F32_BYTES:
+        return False
+    if program.ops.op_class[program.values.value_op[value]] != ELEMENTWISE:
+        return False
     for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
         if not program.ops.narrows[program.uses.use_op[program.user[i]]]:
             return False
