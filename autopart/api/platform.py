@@ -5,9 +5,10 @@
     lowered for tpu   custom_call @LuDecomposition        what estimates and texts are about
     on the devices    custom_call @lapack_sgetrf_ffi      lowered anew, the schedule's actions taken again
 
-Most programs are the same for every platform, and run as they are. Where one calls a library of its platform, the
-function is lowered for the devices that are there, and the actions are taken on the values of the same names. Arguments
-and outputs keep the shardings that the first lowering gave them; XLA moves what comes out in another.
+Most programs are the same for every platform, and run as they are. Where one calls a library of its platform, or has
+an op that XLA runs on some platforms only, the function is lowered for the devices that are there, and the actions
+are taken on the values of the same names. Arguments and outputs keep the shardings that the first lowering gave them;
+XLA moves what comes out in another.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from autopart.api.trace import Traced
 from autopart.core.actions import renumbered
 from autopart.core.errors import CallError, PartitionError
 from autopart.core.host_callbacks import TARGET
-from autopart.core.ops.rule import target_of
+from autopart.core.op import OpSpec
+from autopart.core.ops.rule import target_of, traits_of
 from autopart.core.program import Program
 
 _EVERYWHERE = frozenset({TARGET, "mhlo.erf", "mhlo.topk", "annotate_device_placement", "LayoutConstraint"})
@@ -39,11 +41,15 @@ _LIBRARIES = (
 
 
 @dataclass(frozen=True)
-class ForeignCall:
-    """A call into a library that may not be there; `platform` is where its name says that it runs, if it does."""
+class ForeignOp:
+    """An op that may not run everywhere, a call into a library for the most part.
 
-    target: str
-    platform: str | None
+    text        how the program's text has it
+    platforms   where its name or its traits say that it runs; empty if neither does
+    """
+
+    text: str
+    platforms: tuple[str, ...]
     where: str
 
 
@@ -54,54 +60,65 @@ def runnable(traced: Traced, scheduled: Scheduled, platform: str) -> tuple[Trace
     """
     if traced.platform == platform:
         return traced, scheduled
-    calls = list(_foreign_calls(traced.program))
+    foreign = list(_foreign_ops(traced.program, platform))
     if traced.again is None:
-        wrong = [call for call in calls if call.platform not in (None, platform)]
+        wrong = [op for op in foreign if op.platforms and platform not in op.platforms]
         if wrong:
-            raise _mismatch(wrong[0], wrong[0].platform, platform, "lower the module for the platform of the devices")
+            lowered_for = " or ".join(wrong[0].platforms)
+            raise _mismatch(wrong[0], lowered_for, platform, "lower the module for the platform of the devices")
         return traced, scheduled
-    if not calls:
+    if not foreign:
         return traced, scheduled
-    other = _lowered_anew(traced, calls[0], platform)
+    other = _lowered_anew(traced, foreign[0], platform)
     if other.program.fingerprint == traced.program.fingerprint:
         return traced, scheduled
     try:
         actions = [renumbered(a, lambda v: _same(v, traced.program, other.program)) for a in scheduled.actions]
         again = replayed(other.program, scheduled, actions)
     except PartitionError as error:
-        raise _mismatch(calls[0], traced.platform, platform, f"{_HINT}; {error.what}") from None
+        raise _mismatch(foreign[0], traced.platform, platform, f"{_HINT}; {error.what}") from None
     return other, again
 
 
 _HINT = "a mesh that names no device, or one of the platform that is here, to lower the schedule for it"
 
 
-def _lowered_anew(traced: Traced, call: ForeignCall, platform: str) -> Traced:
+def _lowered_anew(traced: Traced, foreign: ForeignOp, platform: str) -> Traced:
     assert traced.again is not None
     try:
         return traced.again(platform)
     except NotImplementedError as error:
-        raise _mismatch(call, traced.platform, platform, f"{_HINT}; jax says: {str(error)[:200]}") from None
+        raise _mismatch(foreign, traced.platform, platform, f"{_HINT}; jax says: {str(error)[:200]}") from None
 
 
-def _mismatch(call: ForeignCall, lowered_for: str | None, platform: str, hint: str) -> CallError:
+def _mismatch(foreign: ForeignOp, lowered_for: str | None, platform: str, hint: str) -> CallError:
     return CallError(
         f"the program was lowered for {lowered_for}, and the devices are {platform}",
-        why=f"custom_call @{call.target} {call.where}".rstrip(),
+        why=f"{foreign.text} {foreign.where}".rstrip(),
         hint=hint,
     )
 
 
-def _foreign_calls(program: Program) -> Iterator[ForeignCall]:
-    """One call for each library function that the program uses."""
-    targets = {n: target_of(spec) for n, spec in enumerate(program.specs) if spec.kind == "custom_call"}
+def _foreign_ops(program: Program, platform: str) -> Iterator[ForeignOp]:
+    """One op for each library function that the program uses, and for each kind that `platform` does not run."""
     seen = set()
-    for op, spec in enumerate(program.op_spec.tolist() if targets else ()):
-        target = targets.get(spec)
-        if target is not None and target not in _EVERYWHERE and target not in seen:
-            seen.add(target)
-            platform = next((name for name, pattern in _LIBRARIES if pattern.search(target)), None)
-            yield ForeignCall(target, platform, program.where(op))
+    foreign = {n: _foreign(spec, platform) for n, spec in enumerate(program.specs)}
+    for op, spec in enumerate(program.op_spec.tolist() if any(foreign.values()) else ()):
+        found = foreign[spec]
+        if found is not None and found[0] not in seen:
+            seen.add(found[0])
+            yield ForeignOp(*found, program.where(op))
+
+
+def _foreign(spec: OpSpec, platform: str) -> tuple[str, tuple[str, ...]] | None:
+    """(text, platforms) of an op that may not run everywhere."""
+    platforms = traits_of(spec).platforms
+    if platforms and platform not in platforms:
+        return spec.kind, platforms
+    target = target_of(spec)
+    if spec.kind != "custom_call" or target in _EVERYWHERE:
+        return None
+    return f"custom_call @{target}", tuple(name for name, pattern in _LIBRARIES if pattern.search(target))[:1]
 
 
 def _same(value: int, before: Program, after: Program) -> int:

@@ -6,7 +6,8 @@
         %b = all-reduce(%x), ...
 
 `OptimisedHlo(text).ran()` lists them: bodies of loops, the costliest branch of each conditional, what calls start. The
-inside of a fusion is no instruction of its own; `OptimisedHlo.inside` has it. Only XLA:TPU writes cycles.
+inside of a fusion is no instruction of its own; `OptimisedHlo.inside` has it. Only XLA:TPU writes cycles, and none for
+kernels that come with the program, of Pallas or of a ragged product: `OptimisedHlo.given_kernels` has what those do.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\(")
 _CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_GIVEN = 'custom_call_target="tpu_custom_call"'
+_WORK = re.compile(r'"cost_estimate":\{"flops":"(\d+)",.*?"bytes_accessed":"(\d+)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _BOUND = re.compile(r"= s32\[\]\S* constant\((\d+)\)")
 _CALLED = re.compile(r"(condition|body|calls|to_apply)=%?([\w.\-]+)")
@@ -46,6 +50,17 @@ class Instruction:
         return sum(map(int, _CYCLES.findall(self.line)))
 
 
+class GivenKernel(NamedTuple):
+    """A kernel of which the compiler estimates no cycles: `flop` and `bytes` each time, of `times` in a step.
+
+    They are what whoever wrote it states, zero if that is nothing.
+    """
+
+    flop: float
+    bytes: float
+    times: int
+
+
 class OptimisedHlo:
     """An optimised module, from its text.
 
@@ -71,6 +86,14 @@ class OptimisedHlo:
     def cycles(self) -> float:
         """The sum of estimated cycles, loops by trip count, the costliest branch of each case."""
         return self._cycles_of(self._entry)
+
+    @property
+    def given_kernels(self) -> Iterator[GivenKernel]:
+        """Kernels that come with the program and that run, in order."""
+        for instruction, times in self.ran():
+            if instruction.kind == "custom-call" and _GIVEN in instruction.line:
+                work = _WORK.search(instruction.line)
+                yield GivenKernel(float(work[1]), float(work[2]), times) if work else GivenKernel(0.0, 0.0, times)
 
     def inside(self, instruction: Instruction) -> list[Instruction]:
         """The instructions that a fusion holds; none of another kind's."""

@@ -26,7 +26,7 @@ from autopart.core.mesh import Mesh
 from autopart.costmodel.estimate import Estimate, estimate
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.libtpu_turn import take_turn
-from autopart.costmodel.optimised_hlo import estimated_cycles
+from autopart.costmodel.optimised_hlo import OptimisedHlo
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
@@ -36,6 +36,11 @@ CLOCK_HZ = {
     "tpu v6 lite": 1.75e9, "tpu7x": 2.2e9,
 }  # fmt: skip
 """Clock of a core by JAX device kind: v2 to v5p as published; v6e and v7 from peak flop over flop per cycle."""
+
+_DEVICES = {
+    "tpu v2": "tpu_v2", "tpu v3": "tpu_v3", "tpu v4": "tpu_v4", "tpu v5 lite": "tpu_v5e", "tpu v5": "tpu_v5p",
+    "tpu v6 lite": "tpu_v6e", "tpu7x": "tpu_v7",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,11 +81,25 @@ class XlaCompile:
 
 
 def _tpu_seconds(compiled: jax.stages.Compiled, ours: Estimate, compiled_for: Any) -> float:
-    """Seconds of compute: estimated cycles at the clock of the core."""
+    """Seconds of compute, by the text of what was compiled."""
     text = compiled.as_text()
     if text is None:
         raise CallError(f"the compiler for {compiled_for.device_kind} shows no text to count cycles in")
-    return estimated_cycles(text) / CLOCK_HZ[compiled_for.device_kind.lower()]
+    return compute_seconds(OptimisedHlo(text), compiled_for)
+
+
+def compute_seconds(module: OptimisedHlo, compiled_for: Any) -> float:
+    """Seconds of compute of a step that was compiled for a TPU: estimated cycles at the clock of the core.
+
+    Kernels that came with the program have no cycles. They take the seconds of the flop that they state, or of their
+    bytes if these take longer, at the device's peak and at the rate that a streaming kernel gets. What states neither
+    is in `Estimate.unknown_ops`.
+    """
+    kind = compiled_for.device_kind.lower()
+    of = device(_DEVICES[kind])
+    peak, rate = of.peak("bf16") * of.efficiency("bf16"), of.hbm_bytes_per_s * of.hbm_efficiency
+    given_s = sum(times * max(flop / peak, moved / rate) for flop, moved, times in module.given_kernels)
+    return module.cycles / CLOCK_HZ[kind] + given_s
 
 
 def _gpu_seconds(compiled: jax.stages.Compiled, ours: Estimate, compiled_for: Any) -> float:

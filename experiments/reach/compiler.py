@@ -17,7 +17,7 @@ from jax.sharding import NamedSharding
 
 import autopart as ap
 from autopart.costmodel.optimised_hlo import OptimisedHlo
-from autopart.costmodel.xla_compile import CLOCK_HZ, topology_devices
+from autopart.costmodel.xla_compile import compute_seconds, topology_devices
 from autopart.spmd.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
 from experiments.reach.bytes_moved import sent
@@ -53,7 +53,7 @@ def _account(lowered: Any, mesh: ap.Mesh, devices: list[Any]) -> dict[str, Any]:
     module, stats = OptimisedHlo(compiled.as_text()), compiled.memory_analysis()
     outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
     return {
-        "compute_s": module.cycles / CLOCK_HZ[devices[0].device_kind.lower()],
+        "compute_s": compute_seconds(module, devices[0]),
         "peak_bytes": stats.argument_size_in_bytes + outputs + stats.temp_size_in_bytes,
         **sent(module, mesh),
         "seconds": round(time.perf_counter() - began, 1),

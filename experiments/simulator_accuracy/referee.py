@@ -9,7 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local, estimated_cycles, topology_devices
+from autopart.costmodel.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla_compile import compile_device_local, compute_seconds, topology_devices
 from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
 from experiments.simulator_accuracy.pairs import PAIRS, Pair
 
@@ -26,7 +27,7 @@ def compile_pair(pair: Pair | OutsidePair) -> dict[str, Any]:
     return {
         "argument_bytes": stats.argument_size_in_bytes,
         "peak_bytes": stats.argument_size_in_bytes + outputs + stats.temp_size_in_bytes,
-        "compute_s": estimated_cycles(text) / CLOCK_HZ[devices[0].device_kind.lower()],
+        "compute_s": compute_seconds(OptimisedHlo(text), devices[0]),
         "rematerialised": text.count(".remat"),
         "compile_s": round(time.perf_counter() - started, 1),
     }

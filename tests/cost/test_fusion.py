@@ -46,6 +46,17 @@ def test_matmuls_take_elementwise_operands_on_tpus_only():
     assert run(function).hbm_bytes == run(function, tpu=True).hbm_bytes + 2 * SQUARE
 
 
+def test_a_product_in_groups_is_a_kernel_of_its_own_on_tpus_too():
+    def function(x, w, sizes):
+        return jax.lax.ragged_dot(x * 2, w, sizes) + 1
+
+    args = (f32(4 * N, N), f32(4, N, N), jax.ShapeDtypeStruct((4,), np.int32))
+    found = simulated(function, *args, device="tpu_v5e")
+    assert roots(found) == ["multiply", "chlo.ragged_dot", "add"]
+    dense = simulated(lambda x, w: (x * 2) @ w, f32(4 * N, N), f32(N, N), device="tpu_v5e")
+    assert roots(dense) == ["dot_general"]
+
+
 def test_a_constant_spread_out_is_written_for_no_one():
     found = run(lambda x, y: np.full((N, N), 3.0, "f4") @ y)
     assert roots(found) == ["dot_general"]

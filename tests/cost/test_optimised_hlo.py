@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import autopart as ap
 from autopart.costmodel import collective_seconds, mesh_links
+from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.optimised_hlo import OptimisedHlo
+from autopart.costmodel.xla_compile import compute_seconds
 from experiments.against_xla.hlo import collectives, cycles_by_class, seconds
 
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v5e")
@@ -122,3 +126,23 @@ def test_links_are_priced_by_the_simulators_formulas():
     ours = collective_seconds(mesh_links(MESH), "all_gather", 4e6, ("batch",))
     assert np.isclose(seconds(("all_gather", (("batch", 4),), 4e6), MESH), ours)
     assert seconds(("all_permute", (), 4e6), MESH) == 0
+
+
+def test_a_kernel_that_came_with_the_program_takes_the_seconds_of_the_flop_or_bytes_that_it_states():
+    given = """ENTRY %main (x: f32[8]) -> f32[8] {
+  %f = f32[8] fusion(%x), "estimated_cycles":"3000"
+  %a = f32[8] custom-call(), custom_call_target="tpu_custom_call", "cost_estimate":{"flops":"N","bytes_accessed":"B"}
+  %b = f32[8] custom-call(%a), custom_call_target="tpu_custom_call", backend_config={}
+  ROOT %c = f32[8] custom-call(%b), custom_call_target="ConcatBitcast"
+}
+"""  # fmt: skip
+
+    def taken_s(flop, moved):
+        module = OptimisedHlo(given.replace('"N"', f'"{flop}"').replace('"B"', f'"{moved}"'))
+        assert [(k.flop, k.bytes, k.times) for k in module.given_kernels] == [(flop, moved, 1), (0, 0, 1)]
+        return compute_seconds(module, SimpleNamespace(device_kind="TPU v5 lite"))
+
+    v5e = device("tpu_v5e")
+    assert taken_s(0, 0) == pytest.approx(2e-6)
+    assert taken_s(10**12, 8) == pytest.approx(2e-6 + 1e12 / (v5e.peak("bf16") * v5e.efficiency("bf16")))
+    assert taken_s(10, 10**9) == pytest.approx(2e-6 + 1e9 / (v5e.hbm_bytes_per_s * v5e.hbm_efficiency))

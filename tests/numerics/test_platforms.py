@@ -27,6 +27,7 @@ PROGRAMS = {
     "approximate top k": lambda x: jax.lax.approx_max_k(x, 2)[0],
     "top k": lambda x: jax.lax.top_k(x, 2)[0],
     "error function": jax.scipy.special.erf,
+    "product in groups": lambda x: jax.lax.ragged_dot(x.reshape(32, 4), x[:2], jnp.array([12, 20])).reshape(x.shape),
 }
 
 
@@ -74,4 +75,19 @@ def test_a_file_that_calls_a_library_that_is_not_here_is_refused_when_it_is_comp
     )
     lowered = ap.jit(ap.load(path), ap.Mesh({"batch": 4})).lower()
     with pytest.raises(ap.CallError, match=f"lowered for {platform}, and the devices are cpu"):
+        lowered.compile()
+
+
+def test_a_file_with_an_op_that_does_not_run_here_is_refused_when_it_is_compiled(tmp_path):
+    (path := tmp_path / "call.mlir").write_text(
+        """func.func @main(%a: tensor<8x4xf32>, %b: tensor<2x4x4xf32>, %n: tensor<2xi32>) -> tensor<8x4xf32> {
+        %0 = "chlo.ragged_dot"(%a, %b, %n) <{ragged_dot_dimension_numbers = #chlo.ragged_dot<
+          lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [1], lhs_ragged_dimensions = [0],
+          rhs_group_dimensions = [0]>}> : (tensor<8x4xf32>, tensor<2x4x4xf32>, tensor<2xi32>) -> tensor<8x4xf32>
+        return %0 : tensor<8x4xf32> }"""
+    )
+    lowered = ap.jit(ap.load(path), ap.Mesh({"batch": 4})).lower()
+    with pytest.raises(
+        ap.CallError, match=r"lowered for tpu or cuda or rocm, and the devices are cpu[\s\S]*ragged_dot"
+    ):
         lowered.compile()

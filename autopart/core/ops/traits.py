@@ -48,6 +48,7 @@ class Traits:
     shown              attributes that a reader of the program's text needs
     by_index           numbers known at run time only say which elements it touches
     flop_reason        why our flop are not XLA's, where they differ by more than 5 %
+    platforms          those whose XLA runs the op, for others jax writes it with other ops; empty: all
     """
 
     cheap_to_regather: bool = False
@@ -60,6 +61,7 @@ class Traits:
     shown: tuple[str, ...] = ()
     by_index: bool = False
     flop_reason: str = ""
+    platforms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -171,11 +173,14 @@ class Matmul(Traits):
 
     repeats  True for a mapping whose loop divides no work: each device still does all flop of what it holds
     sides    the dims that fill a tile of the matrix unit; without it every product is taken to fill them
+    alone    compilers call a kernel that is written for it: nothing is computed inside, nor it inside another, and
+             arrays are read and written as they are
     """
 
     flop: Count
     repeats: Callable[[OpSpec, TileMapping], bool] | None = None
     sides: Callable[[OpSpec], Sides] | None = None
+    alone: bool = False
 
 
 class LastSpace(NamedTuple):

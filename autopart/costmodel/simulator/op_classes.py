@@ -9,7 +9,8 @@
     matmul       Matmul                    flop of the matrix unit
     conv         Convolution               flop of the matrix unit
     update       Update                    weight x update elements, in place
-    opaque       Opaque, Collective        weight x operand elements, or flop of the matrix unit
+    opaque       Opaque, Collective,       weight x operand elements, or flop of the matrix unit
+                 Matmul of its own
 
 What an op is stands beside its rule (`core/ops/traits.py`); no kind of op is named here.
 """
@@ -161,7 +162,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         ),
         transforms=np.array([_transforms(t, s) if writes else -1.0 for t, s in zip(traits, specs, strict=True)], float),
         read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),
-        repeats=np.array([_repeats(t, s) for t, s in zip(traits, specs, strict=True)], np.int64),
+        repeats=np.array([_repeats(traits_of(s), s) for s in specs], np.int64),
         summed=np.array([_bits(side.summed) for side in sides], np.int64),
         columns=np.array([_columns(*row, chip) for row in zip(sides, specs, strict=True)], np.int64),
         rows=np.array([_bits(side.rows) for side in sides], np.int64),
@@ -176,6 +177,8 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
 
 def _compiled_as(traits: Traits, spec: OpSpec, selects_updates: bool) -> Traits:
     """The traits of what the compiler makes of an op."""
+    if isinstance(traits, Matmul) and traits.alone:
+        return Opaque(flop=traits.flop, matrix=True)
     if selects_updates and isinstance(traits, Update) and traits.one_per_row(spec):
         return SELECTED
     if selects_updates and isinstance(traits, Convolution) and (flop := traits.on_vector(spec)) is not None:

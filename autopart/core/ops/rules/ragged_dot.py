@@ -206,8 +206,10 @@ def _repeats(spec: OpSpec, mapping: TileMapping) -> bool:
     traits=Matmul(
         flop=_flop,
         repeats=_repeats,
+        alone=True,
         passes=linear_in(0, 1),
         flop_reason="each row meets one group; XLA counts a row too few times, or once per group",
+        platforms=("tpu", "cuda", "rocm"),
     ),
     localize=_localize,
     examples=(
