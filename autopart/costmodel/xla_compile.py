@@ -31,16 +31,15 @@ from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.run import jax_mesh, on_mesh
 
-CLOCK_HZ = {
-    "tpu v2": 0.70e9, "tpu v3": 0.94e9, "tpu v4": 1.05e9, "tpu v5 lite": 1.5e9, "tpu v5": 1.75e9,
-    "tpu v6 lite": 1.75e9, "tpu7x": 2.2e9,
+_CORES = {
+    "tpu v2": ("tpu_v2", 0.70e9), "tpu v3": ("tpu_v3", 0.94e9), "tpu v4": ("tpu_v4", 1.05e9),
+    "tpu v5 lite": ("tpu_v5e", 1.5e9), "tpu v5": ("tpu_v5p", 1.75e9), "tpu v6 lite": ("tpu_v6e", 1.75e9),
+    "tpu7x": ("tpu_v7", 2.2e9),
 }  # fmt: skip
-"""Clock of a core by JAX device kind: v2 to v5p as published; v6e and v7 from peak flop over flop per cycle."""
+"""By JAX device kind: the device and its clock, v2 to v5p as published, v6e and v7 from peak flop over flop per cycle."""
 
-_DEVICES = {
-    "tpu v2": "tpu_v2", "tpu v3": "tpu_v3", "tpu v4": "tpu_v4", "tpu v5 lite": "tpu_v5e", "tpu v5": "tpu_v5p",
-    "tpu v6 lite": "tpu_v6e", "tpu7x": "tpu_v7",
-}  # fmt: skip
+CLOCK_HZ = {kind: clock_hz for kind, (_, clock_hz) in _CORES.items()}
+"""Clock of a core by JAX device kind."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,11 @@ def compute_seconds(module: OptimisedHlo, compiled_for: Any) -> float:
     bytes if these take longer, at the device's peak and at the rate that a streaming kernel gets. What states neither
     is in `Estimate.unknown_ops`.
     """
-    kind = compiled_for.device_kind.lower()
-    of = device(_DEVICES[kind])
+    name, clock_hz = _CORES[compiled_for.device_kind.lower()]
+    of = device(name)
     peak, rate = of.peak("bf16") * of.efficiency("bf16"), of.hbm_bytes_per_s * of.hbm_efficiency
     given_s = sum(times * max(flop / peak, moved / rate) for flop, moved, times in module.given_kernels)
-    return module.cycles / CLOCK_HZ[kind] + given_s
+    return module.cycles / clock_hz + given_s
 
 
 def _gpu_seconds(compiled: jax.stages.Compiled, ours: Estimate, compiled_for: Any) -> float:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -140,7 +140,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
     classes = [FREE if view else _CLASSES[type(t)] for view, t in zip(views, traits, strict=True)]
     works = [_work(view, t, s) for view, t, s in zip(views, traits, specs, strict=True)]
     f32_matmul = [c in (MATMUL, CONV) and s.operands[0].dtype == "f32" for c, s in zip(classes, specs, strict=True)]
-    passes = [_passes(s) if f32 else 1.0 for f32, s in zip(f32_matmul, specs, strict=True)]
+    passes = [_passes(s) if f32 or _alone(traits_of(s)) else 1.0 for f32, s in zip(f32_matmul, specs, strict=True)]
     sides = [_sides(t, s) for t, s in zip(traits, specs, strict=True)]
     groups = np.array([side.groups for side in sides], np.int64).reshape(-1, 3)
     return SpecCosts(
@@ -177,7 +177,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
 
 def _compiled_as(traits: Traits, spec: OpSpec, selects_updates: bool) -> Traits:
     """The traits of what the compiler makes of an op."""
-    if isinstance(traits, Matmul) and traits.alone:
+    if _alone(traits):
         return Opaque(flop=traits.flop, matrix=True)
     if selects_updates and isinstance(traits, Update) and traits.one_per_row(spec):
         return SELECTED
@@ -295,7 +295,14 @@ def _spreads(traits: Traits, spec: OpSpec) -> bool:
     return isinstance(traits, Elementwise) and traits.spreads is not None and traits.spreads(spec)
 
 
+def _alone(traits: Traits) -> TypeGuard[Matmul]:
+    return isinstance(traits, Matmul) and traits.alone
+
+
 def _passes(spec: OpSpec) -> float:
+    """How often products of f32 pass through the matrix unit, as their precision asks; one of narrower types once."""
+    if spec.operands[0].dtype != "f32":
+        return 1.0
     asked = spec.attributes.get("precision_config") or ("DEFAULT",)
     return max({"HIGH": 3.0, "HIGHEST": 6.0}.get(str(a), 1.0) for a in asked)
 
