@@ -36,7 +36,7 @@ _CORES = {
     "tpu v5 lite": ("tpu_v5e", 1.5e9), "tpu v5": ("tpu_v5p", 1.75e9), "tpu v6 lite": ("tpu_v6e", 1.75e9),
     "tpu7x": ("tpu_v7", 2.2e9),
 }  # fmt: skip
-"""By JAX device kind: the device and its clock, v2 to v5p as published, v6e and v7 from peak flop over flop per cycle."""
+"""By JAX device kind: the device, and its clock, as published; v6e and v7 from peak flop over flop per cycle."""
 
 CLOCK_HZ = {kind: clock_hz for kind, (_, clock_hz) in _CORES.items()}
 """Clock of a core by JAX device kind."""
