@@ -8,6 +8,10 @@ wavenet     dilations of 1 to 8 along 2,048 places, gates                       
 unet3d      two levels of 3 x 3 x 3, group norm                                   volumes
 diffusion   residual blocks with group norm on two levels                         images from noise
 vgg         3 x 3 and max pooling                                                 classifier
+segmenter   three levels by steps of two and back, skips, batch norm              segmentation; volumes
+restyler    the same with a norm of each image                                    images from images
+
+What rewrites their parts was found on the last two (`image_uses.py`, arrays that are cut again).
 """
 
 from __future__ import annotations
@@ -134,6 +138,29 @@ def vgg(params: Params, x: jax.Array) -> jax.Array:
     return x.mean((1, 2)) @ params(x.shape[-1], 10)
 
 
+def segmenter(params: Params, x: jax.Array, norm: Callable[[Params, jax.Array], jax.Array] = _batch_norm) -> jax.Array:
+    features = 64 if x.ndim == 4 else 32
+
+    def up(x: jax.Array, features: int) -> jax.Array:
+        space = "DHW"[-(x.ndim - 2) :]
+        form = f"N{space}C", f"{space}IO", f"N{space}C"
+        kernel = params(*(2,) * (x.ndim - 2), x.shape[-1], features)
+        return jax.lax.conv_transpose(x, kernel, (2,) * (x.ndim - 2), "SAME", dimension_numbers=form)
+
+    first = jax.nn.relu(norm(params, _conv(params, x, features)))
+    high = jax.nn.relu(norm(params, _conv(params, first, features)))
+    down = _conv(params, high, 2 * features, 2, 2)
+    middle = jax.nn.relu(norm(params, _conv(params, down, 2 * features)))
+    down = _conv(params, middle, 4 * features, 2, 2)
+    x = jax.nn.relu(norm(params, _conv(params, down, 4 * features)))
+    x = up(up(x, 2 * features) + middle, features) + high
+    return _conv(params, x, 2, 1).mean(tuple(range(1, x.ndim - 1)))
+
+
+def restyler(params: Params, x: jax.Array) -> jax.Array:
+    return segmenter(params, x, lambda params, x: _scaled(params, normal(x, tuple(range(1, x.ndim - 1)))))
+
+
 @dataclass(frozen=True)
 class Net:
     """A net, and how many images of which size it is given."""
@@ -179,6 +206,11 @@ NETS = [
         (resnet, (128, 128, 3), (2,)),
         (unet3d, (32, 32, 32, 1), (2,)),
         (vgg, (64, 64, 3), (2,)),
+        (segmenter, (128, 128, 3), (2, 4)),
+        (segmenter, (256, 256, 3), (2,)),
+        (segmenter, (32, 32, 32, 1), (2,)),
+        (restyler, (128, 128, 3), (2,)),
+        (restyler, (256, 256, 3), (4,)),
     )
     for batch in batches
 ]

@@ -29,7 +29,7 @@ IMAGES, WEIGHTS = (4, 32, 32, 128), (3, 3, 128, 128)
 
 @pytest.mark.parametrize(
     ("name", "within", "least", "geomean"),
-    [("fitted", 0.8, 0.4, 0.9), ("held out", 0.5, 0.4, 0.85), ("nets", 0.3, 0.4, 0.65)],
+    [("fitted", 0.8, 0.4, 0.9), ("held out", 0.55, 0.55, 0.9), ("nets", 0.6, 0.5, 0.8)],
 )
 def test_estimates_are_as_near_the_compilers_as_the_page_says(name: str, within: float, least: float, geomean: float):
     programs = [p for p in groups()[name] if p.name in KEPT]
@@ -114,3 +114,32 @@ def test_seconds_of_many_images_are_as_they_were():
     few, many = (_simulation(conv, (n, 32, 32, 128), WEIGHTS) for n in (7, 8))
     assert few.compute_s > many.compute_s
     assert (many.simulation.arrays.padding["walked"] == 1).all()
+
+
+def _written(function, *shapes) -> int:
+    return int(_simulation(function, *shapes).simulation.arrays.images["is_written"].sum())
+
+
+def test_parts_that_meet_longer_ones_are_cut_again_and_only_then():
+    """Of 256 places a window of 3 x 3 leaves parts of 33; from half as many, two places for each, parts are even."""
+
+    def shortcut(x, w, down, stride: int):
+        high = jax.nn.relu(conv(x, w))
+        low = conv(high, down, stride)
+        form = ("NHWC", "HWIO", "NHWC")
+        up = jax.lax.conv_transpose(low, down, (stride, stride), "SAME", dimension_numbers=form)
+        return conv(up + high, w)
+
+    shapes = (2, 256, 256, 64), (3, 3, 64, 64), (2, 2, 64, 64)
+    assert _written(lambda *a: shortcut(*a, 2), *shapes) == 1
+    assert _written(lambda *a: shortcut(*a, 1), *shapes) == 0
+
+
+@pytest.mark.parametrize(("over", "written"), [((1, 2), 2), ((0, 1, 2), 0)])
+def test_what_differs_by_image_is_spread_out_for_its_parts(over: tuple[int, ...], written: int):
+    def normed(x, w):
+        y = conv(x, w)
+        y = y - y.mean(over, keepdims=True)
+        return conv(y * jax.lax.rsqrt((y * y).mean(over, keepdims=True) + 1.0), w)
+
+    assert _written(normed, IMAGES, WEIGHTS) == written

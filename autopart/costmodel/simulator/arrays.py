@@ -43,6 +43,7 @@ from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums
 from autopart.costmodel.simulator.masked_products import masked_products
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.room import Empty
+from autopart.costmodel.simulator.row_kernels import row_kernels
 from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.short_rows import short_rows
 from autopart.costmodel.simulator.sizes import size_ids
@@ -73,19 +74,20 @@ class ProgramArrays(NamedTuple):
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`), is_largest
              (`softmax_rows.py`), between_heads (`head_copies.py`), few_features, gradient_row (`image_layouts.py`),
-             changes, added (`added_updates.py`), is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`)
+             of_rows (`row_kernels.py`), changes, added (`added_updates.py`), is_swapped (`swapped_windows.py`),
+             sums_groups (`group_sums.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
              `image_layouts.py`; `LANES_BIT` of the dim along the lanes: `head_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
-             exponential (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up
-             (wider than what it is computed from, element by element, and written for a look-up alone), is_written
-             (for slices and joints: `cut_arrays.py`, for convolutions: `swapped_windows.py`, `joined_images.py`, before
-             it is spread: `spread_results.py`), looked_up (a bit for each dim of indices:
-             `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`), is_masked
-             (`masked_products.py`), counted (`counted_values.py`)
+             exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_image (written for convolutions:
+             `image_layouts.py`), is_looked_up (wider than what it is computed from, element by element, and written for
+             a look-up alone), is_written (for slices and joints: `cut_arrays.py`, for convolutions:
+             `swapped_windows.py`, `joined_images.py`, before it is spread: `spread_results.py`), looked_up (a bit for
+             each dim of indices: `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`),
+             is_masked (`masked_products.py`), counted (`counted_values.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`), joined (`joined_images.py`)
@@ -178,6 +180,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut_arrays(program)
     written &= chip.selects_updates
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
+    rows = row_kernels(program, op_class, costs["weight"][spec], chip.selects_updates)
     places = output_places(program)
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
     is_donated[places.argument[places.argument >= 0]] = True
@@ -212,6 +215,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             carry_body=carry_body,
             is_gradient=images.gradient,
             is_largest=softmax.largest,
+            of_rows=rows.inside,
             between_heads=between_heads(program, op_class) * chip.selects_updates,
             few_features=few,
             gradient_row=gradient_rows(program),
@@ -234,6 +238,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_masked=masked_products(program, op_class, moves, is_splat) & chip.selects_updates,
             in_rows=cached | in_rows(program, op_class),
             exponential=softmax.exponential,
+            shifted=rows.shifted,
             is_image=written_images(program, rounded, few),
             is_written=(written & ~np.isin(program.value_op, spread)) | (computed & chip.selects_updates),
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
@@ -338,9 +343,10 @@ class LocalArrays(NamedTuple):
              of the copy of its result that heads keep (`head_copies.py`); 0 if they keep none
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
-             too; padded: rows that whole images are padded to over images; written: bytes of the copy that is made of
-             given images (`few_features.py`), or of all tasks' for each task (`image_copies.py`). Empty for a program
-             without convolutions
+             too; is_written: they are cut again into longer parts, or it is spread over parts of images; padded: rows
+             that whole images are padded to over images; written: bytes of the copy that is made of given images
+             (`few_features.py`), or of all tasks' for each task (`image_copies.py`). Empty for a program without
+             convolutions
     padding  of ops: walked: elements that it walks through, with those that pad images and parts, over elements;
              copies, copied_bytes: kernels that cut images into parts or put them together, and what they move. Empty
              where `images` is
@@ -388,7 +394,7 @@ OP_FIELDS = np.dtype(
 IMAGE_FIELDS = np.dtype(
     [
         ("part", np.float64), ("padded", np.float64), ("written", np.float64), ("cut_by", np.int32),
-        ("is_copied", np.bool_),
+        ("is_copied", np.bool_), ("is_written", np.bool_),
     ],
     align=True,
 )  # fmt: skip

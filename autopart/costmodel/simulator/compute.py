@@ -41,6 +41,7 @@ from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.roofline import roofline_s
+from autopart.costmodel.simulator.row_kernels import ROW_PASSES, is_of_rows
 from autopart.costmodel.simulator.slots import before
 from autopart.costmodel.simulator.waits_on_chip import NOT_ASKED, waits_on_chip
 from autopart.costmodel.simulator.worth_on_chip import ChipRoom
@@ -160,11 +161,13 @@ def _rooflines(
     for k in range(nodes.shape[0]):
         if graph.nodes.kind[k] == KERNEL and leader[k] == k:
             dtype, is_conv, fed_bytes = nodes.matrix_dtype[k], nodes.is_conv[k], nodes.hbm[k]
-            if row[FED] > 0:
+            op = graph.nodes.subject[k]
+            if is_of_rows(program, local, op) and nodes.work[k] == 0:
+                fed_bytes *= ROW_PASSES
+            elif row[FED] > 0:
                 alone = nodes.work[k] == 0 and nodes.walked[k] > 0
                 walked = nodes.walked[k] if alone else nodes.product[k]
                 fed_bytes += max(0.0, walked - nodes.left_f32[k]) + (nodes.on_chip[k] if alone else 0.0)
-            op = graph.nodes.subject[k]
             more = local.padding.walked[op] if local.padding.shape[0] > 0 else 1.0
             nodes.seconds[k] = roofline_s(
                 nodes.work[k], dtype, is_conv, more * nodes.vector[k], more * fed_bytes, more * nodes.largest[k], row

@@ -22,7 +22,7 @@ from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.image_uses import ANY_PLACE, IN_PARTS, SUMMED_UP
+from autopart.costmodel.simulator.image_uses import ANY_PLACE, BY_IMAGE, IN_PARTS, SUMMED_UP
 from autopart.costmodel.simulator.op_classes import CONV
 
 PARTS = 8
@@ -40,19 +40,22 @@ MOST_LANES = 4.0
 COPIED_BYTES = 2.0
 """Of an element that is copied: products of f32 round their operands to bf16 before they are cut."""
 
+SAME_SHARE = 0.999
+"""Parts of lesser shares of an image are shorter."""
+
 WORD_BYTES = 4.0
 """Elements of fewer bytes share a place, and take longer to put together."""
 
-TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT, FEW = range(11)
+TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT, FEW, RECUT = range(12)
 """Copies: of an argument, into another order of dims; with the padding of all parts; with borders, of parts of an even
 or an odd number of places; borders alone; whole images of parts, in words or narrower elements; each operand of a
 gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`; parts of few features, so
 that parts lie along the lanes (five programs of patches and first convolutions)."""
 
-KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0)
+KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0, 3.0)
 """Kernels of each copy."""
 
-PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3)
+PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3, 8.0)
 """How often the bytes of each copy pass at HBM's rate: turning dims and shifting rows of tiles takes longer than
 reading and writing."""
 
@@ -64,7 +67,8 @@ FEW_PLACES = 3
 def cut_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
     """Fills in which values are in parts, what is copied for that, and the work that longer images are."""
     for value in range(held.images.shape[0]):
-        held.images.part[value], held.images.cut_by[value], held.images.is_copied[value] = 0.0, -1, False
+        held.images.part[value], held.images.cut_by[value] = 0.0, -1
+        held.images.is_copied[value] = held.images.is_written[value] = False
     for op in range(held.padding.shape[0]):
         held.padding.copies[op], held.padding.copied_bytes[op], held.padding.walked[op] = 0.0, 0.0, 1.0
         if lowered.cut_images == 0:
@@ -153,8 +157,10 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
     cut = _is_cut(program, lowered, held, lhs) | _is_cut(program, lowered, held, lhs + 1)
     if places == 1 or not cut:
         return
+    longest = max(held.images.part[program.uses.operands[lhs]], held.images.part[program.uses.operands[lhs + 1]])
     for use in range(lhs, lhs + 2):
         value, layout = program.uses.operands[use], lowered.required[use]
+        _cut_again(program, lowered, held, value, longest)
         features, rows = (space.images, space.rows) if use == lhs else (space.columns, space.kernel_rows)
         elements = held.uses.use_elements[use]
         if _is_cut(program, lowered, held, use):
@@ -180,8 +186,13 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
         in_parts = reads == IN_PARTS and _is_cut(program, lowered, held, use)
         if in_parts and held.images.part[value] > share:
             share, by = held.images.part[value], held.images.cut_by[value]
-        stays = stays and (reads == ANY_PLACE or in_parts)
+        stays = stays and (reads in (ANY_PLACE, BY_IMAGE) or in_parts)
     if stays and by >= 0:
+        for use in range(first, end):
+            if program.uses.reads[use] == IN_PARTS:
+                _cut_again(program, lowered, held, program.uses.operands[use], share)
+            elif program.uses.reads[use] == BY_IMAGE:
+                held.images.is_written[program.uses.operands[use]] = True
         _cut(program, lowered, held, op, share, by)
         return
     for use in range(first, end):
@@ -190,6 +201,18 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
             _leave(program, lowered, held, value)
         elif _is_cut(program, lowered, held, use):
             held.padding.walked[op] = max(held.padding.walked[op], _widened(program, lowered, held, value))
+
+
+@kernel
+def _cut_again(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int, share: float) -> None:
+    """Cuts parts that are shorter than others that they meet into parts as long as these; they are written first."""
+    by = held.images.cut_by[value]
+    if by < 0 or held.images.is_written[value] or held.images.part[value] > SAME_SHARE * share:
+        return
+    held.images.is_written[value] = True
+    space, result = program.spaces[program.ops.spec[by]], program.result_ptr[by]
+    lanes = _fewest_lanes(program, lowered, result, lowered.native[result], space.features_out, space.rows_out)
+    _copy(held, by, RECUT, held.values.native_elements[value] * lanes * share * PARTS)
 
 
 @kernel

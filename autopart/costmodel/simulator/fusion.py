@@ -49,6 +49,7 @@ from autopart.costmodel.simulator.merged_kernels import (
 )
 from autopart.costmodel.simulator.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
 from autopart.costmodel.simulator.room import Empty
+from autopart.costmodel.simulator.row_kernels import is_of_rows
 
 MOST_OPERANDS = 100
 """Most arrays that one kernel reads: XLA makes one kernel of a sum of 100 on TPUs, two of one of 104. There is no limit
@@ -112,6 +113,7 @@ def fuse(
     """
     for value in range(fused.away.shape[0]):
         is_written = local.values.native_elements[value] < program.values.short_row[value]
+        is_written = is_written or (local.images.shape[0] > 0 and local.images.is_written[value])
         fused.able[value], fused.meets[value] = able[value] and not is_written, value
         fused.splits[value] = fused.away[value] = False
     _not_moved(program, local, def_values, fused.able)
@@ -193,9 +195,11 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
         fused.ends[value] = near and program.ops.fuses[op] and _ends_product(program, local, fused, op)
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
         more = splits[value] and _reads_more(program, local, fused, value)
-        wasteful = splits[value] and (program.values.exponential[value] or more)
+        shifted = program.values.shifted[value]
+        of_rows = shifted >= 0 and (splits[value] or splits[shifted]) and is_of_rows(program, local, op)
+        wasteful = of_rows or (splits[value] and (program.values.exponential[value] or more))
         fused_away[value] = not again and not wasteful
-        fused.merges[value] = more and not again and _may_be_merged(program, fused, value)
+        fused.merges[value] = more and not (again or of_rows) and _may_be_merged(program, fused, value)
         source = op
         while wasteful and program.ops.is_view[source]:
             behind = program.uses.operands[program.operand_ptr[source]]

@@ -4,6 +4,7 @@
     %n = multiply %y, %scale                %scale is the same for all places of w: %n is cut as %y is
     %s = reduce %n over b, h, w             reads the parts; %s is whole
     %m = reduce %n over h, w                the parts of each image have to come together first
+    %d = subtract %n, %m spread over h, w   cut as %n is; %m, which differs by image, is written for every place
     %r = reshape %n to [b, h, w, 16, f/16]  cut along the same dim
 
 Tile mappings of an op say which dim of a result an operand's dim becomes. A window of a reduction that begins before
@@ -22,13 +23,17 @@ from autopart.core.ops.traits import Constant, Convolution, LastSpace, View
 from autopart.core.program import Program
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE, SLICING
 
-WHOLE_IMAGES, IN_PARTS, ANY_PLACE, SUMMED_UP = range(4)
+WHOLE_IMAGES, IN_PARTS, ANY_PLACE, SUMMED_UP, BY_IMAGE = range(5)
 """How an op reads an operand: as whole images; in parts, which makes its results parts; the same for all places along
-the dim that is cut; in parts, all of which it sums up."""
+the dim that is cut; in parts, all of which it sums up; the same for all places of an image, and not for all images."""
+
+
+SAME_STEPS = 12
+"""Ops back to which two values are compared: from what is spread to the sums that it is computed from."""
 
 
 class ImageUses(NamedTuple):
-    """reads int8[uses]: one of the four ways; spaces: `LastSpace` of convolutions, a row per distinct op, of which
+    """reads int8[uses]: one of the five ways; spaces: `LastSpace` of convolutions, a row per distinct op, of which
     `is_one` is false for others; gradient bool[ops]: a convolution that sums over images, the gradient of a kernel."""
 
     reads: np.ndarray
@@ -64,6 +69,8 @@ class _Walk:
 
     dims[value]   of values that come from a convolution
     same[value]   a bit for each dim along which all its elements are the same
+    spread        the first value that is computed so of those that are spread over images
+    computed      per value and steps back how it is computed, by its number in `numbers`
     """
 
     def __init__(self, program: Program, found: ImageUses):
@@ -72,6 +79,9 @@ class _Walk:
         self.same: dict[int, int] = {}
         self.mappings: dict[int, tuple[TileMapping, ...]] = {}
         self.known: dict[Any, tuple[int, list[int], ImageDims | None]] = {}
+        self.spread: dict[int, int] = {}
+        self.computed: dict[tuple[int, int], int] = {}
+        self.numbers: dict[tuple[int, ...], int] = {}
 
     def walk(self, op_class: np.ndarray) -> None:
         """Takes the ops in order."""
@@ -117,6 +127,22 @@ class _Walk:
         if left is not None:
             self.found.reads[first : first + len(given)] = reads
             self.dims[result] = left
+            for use, value in enumerate(given):
+                if reads[use] == BY_IMAGE and self.spread.setdefault(self._computed(value), value) != value:
+                    self.found.reads[first + use] = ANY_PLACE
+
+    def _computed(self, value: int, steps: int = SAME_STEPS) -> int:
+        """A number for how a value is computed, equal for those that the compiler computes once."""
+        if (value, steps) in self.computed:
+            return self.computed[value, steps]
+        program, how = self.program, (-1, value)
+        op = int(program.value_op[value])
+        first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
+        is_one = program.result_ptr[op + 1] - program.result_ptr[op] == 1
+        if steps and is_one and end > first and not self.found.spaces["is_one"][program.op_spec[op]]:
+            given = program.operands[first:end].tolist()
+            how = (int(program.op_spec[op]), *(self._computed(operand, steps - 1) for operand in given))
+        return self.computed.setdefault((value, steps), self.numbers.setdefault(how, len(self.numbers)))
 
     def _reduction(self, row: int, first: int, result: int, given: list[int]) -> None:
         """Windows leave parts, sums over images and space whole values."""
@@ -146,8 +172,13 @@ def _carried(
     reads = list(map(_reads, dims, same, along.operands)) if along is not None else [WHOLE_IMAGES]
     if along is None or WHOLE_IMAGES in reads:
         return equal, reads, None
-    kept = next((m.results[0] for m in mappings if _keeps(spec, m, i, known.images)), known.images)
-    return equal, reads, ImageDims(kept, along.results[0])
+    images = next((m for m in mappings if _keeps(spec, m, i, known.images)), None)
+    if images is None:
+        return equal, reads, ImageDims(known.images, along.results[0])
+    for j, dim in enumerate(images.operands):
+        if reads[j] == ANY_PLACE and not _is_same(same[j], dim):
+            reads[j] = BY_IMAGE
+    return equal, reads, ImageDims(images.results[0], along.results[0])
 
 
 def _is_same(same: int, dim: int) -> bool:
