@@ -1,5 +1,5 @@
 # make demo    partition a transformer's training step over 8 simulated devices and check every number
-# make test    the default tests (minutes)
+# make test    the default tests (minutes); make test-slow the others
 # make lint    formatting, linting, types
 # make docs    writes the pages that the code knows best: errors.md, ops.md
 # make site    builds the documentation with an API reference: build/site/index.html

@@ -25,8 +25,10 @@ class Promise:
     mark: str = ""
 
 
+ALL = "slow or not slow"
+
 PROMISES = (
-    Promise("Each tile mapping of each op is true, and none that is conceivable is missing", "tests/ops"),
+    Promise("Each tile mapping of each op is true, and none that is conceivable is missing", "tests/ops", ALL),
     Promise("Whole models keep their numbers on eight devices", "tests/numerics"),
     Promise(
         "Ops with indices keep their numbers before and behind slices: the smallest grid",
@@ -47,6 +49,7 @@ PROMISES = (
     Promise(
         "A bad argument of any public function is an error that says what is legal",
         "tests/errors/test_public_surface.py",
+        ALL,
     ),
     Promise(
         "A program file that is too large, too deep or too slow to read is an error",
@@ -56,7 +59,7 @@ PROMISES = (
     Promise("A name in a file never becomes code, nor a line of its own", "tests/errors/test_hostile_names.py"),
     Promise("A worker that dies, stops or is slow costs time, not the answer", "tests/search/test_faults.py"),
     Promise("The same, for every fault at every moment", "tests/search/test_faults.py", "slow"),
-    Promise("Ray that autopart starts listens on the loopback alone", "tests/search/test_ray.py"),
+    Promise("Ray that autopart starts listens on the loopback alone", "tests/search/test_ray.py", "slow"),
     Promise("Memory stays flat over thousands of evaluations", "tests/search/test_large_searches.py"),
     Promise(
         "Every optimizer keeps its promises, with any number of workers", "tests/search/test_optimizer_contract.py"

@@ -298,6 +298,7 @@ def test_unknown_device_lists_the_known():
         ap.jit(linear, ap.Mesh({"batch": 4}, device="tpu_v33"), [BP]).lower(X, W)
 
 
+@pytest.mark.slow
 def test_loaded_file_with_a_lapack_call_runs_in_a_fresh_process(tmp_path):
     path = tmp_path / "cholesky.mlir"
     path.write_text(jax.jit(jnp.linalg.cholesky).lower(jax.ShapeDtypeStruct((4, 3, 3), "float32")).as_text())

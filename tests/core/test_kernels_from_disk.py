@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from autopart.core.kernels_side_by_side import FOR_ANOTHER
 
 MODULE = """
@@ -31,6 +33,7 @@ print(total[0], doubled(np.ones(3)).tolist())
 """
 
 
+@pytest.mark.slow
 def test_one_that_makes_an_array_is_loaded_behind_one_that_calls_it(tmp_path):
     (tmp_path / "kernels_kept.py").write_text(MODULE)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])

@@ -11,6 +11,7 @@ from autopart.costmodel.simulator.image_uses import IN_PARTS, SUMMED_UP
 from experiments.convolution_grids import NEAR, estimated_us, kept_us, summed_up
 from experiments.few_images.__main__ import FOLDER, groups
 from experiments.few_images.cases import Case, conv
+from tests.prompt import slow
 
 KEPT = kept_us(FOLDER)
 
@@ -29,7 +30,7 @@ IMAGES, WEIGHTS = (4, 32, 32, 128), (3, 3, 128, 128)
 
 @pytest.mark.parametrize(
     ("name", "within", "least", "geomean"),
-    [("fitted", 0.8, 0.4, 0.9), ("held out", 0.55, 0.55, 0.9), ("nets", 0.6, 0.5, 0.8)],
+    [slow("fitted", 0.8, 0.4, 0.9), ("held out", 0.55, 0.55, 0.9), slow("nets", 0.6, 0.5, 0.8)],
 )
 def test_estimates_are_as_near_the_compilers_as_the_page_says(name: str, within: float, least: float, geomean: float):
     programs = [p for p in groups()[name] if p.name in KEPT]

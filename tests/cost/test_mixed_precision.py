@@ -111,10 +111,12 @@ def rows():
     return [row(pair, KEPT[pair.name]) for pair in pairs() if pair.name in KEPT]
 
 
+@pytest.mark.slow
 def test_models_in_bf16_compute_about_as_long_as_the_compiler_says(rows):
     assert [found["pair"] for found in rows if not NEAR[0] <= found["compute_ratio"] <= NEAR[1]] == []
 
 
+@pytest.mark.slow
 def test_models_in_bf16_take_about_the_memory_that_it_says(rows):
     """But one (0.80) whose hidden features, 39 MB, the compiler leaves in HBM though there is room on the chip."""
     off = [found["pair"] for found in rows if not 0.85 <= found["peak_ratio"] <= 1.4]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
+from tests.prompt import slow
 
 V5E = ap.Mesh({"x": 1}, device="tpu_v5e")
 GPU = ap.Mesh({"x": 1}, device="h100")
@@ -55,7 +56,7 @@ GRADIENT = [
 """The same of `gradient`, for inputs of 8, 256, 1,024 and 2,048."""
 
 
-@pytest.mark.parametrize("table", [FORWARD, GRADIENT], ids=["forward", "gradient"])
+@pytest.mark.parametrize("table", [FORWARD, slow(GRADIENT)], ids=["forward", "gradient"])
 def test_products_run_inside_others_where_the_compiler_has_them(table):
     shapes = [8, 256, 1024, 4096 if table is FORWARD else 2048]
     wrong = []

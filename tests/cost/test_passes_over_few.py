@@ -22,6 +22,7 @@ from autopart.costmodel.simulator.op_classes import CONV, FREE, MATMUL, SLICING
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
 from autopart.spmd.device_local import DeviceLocal
+from tests.prompt import only
 from tests.search.state_walks import states_of_walks
 
 MESH = ap.Mesh({"a": 4, "b": 2}, device="tpu_v3")
@@ -54,7 +55,7 @@ def built(simulator: Simulator, local: DeviceLocal) -> Built:
     return Built(program, held, fused, lowered.at_def, bool(simulator.links.device.around_matmul.fuses_operands))
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=only(["mixture_of_experts", "kv_cache_decoding"], MODELS))
 def found(request: Any) -> list[Built]:
     every = list(states(request.param))
     simulator = Simulator.of(every[0].program, MESH)

@@ -77,6 +77,7 @@ def test_damaged_text_is_read_or_refused():
     assert not needs_child(text())
 
 
+@pytest.mark.slow
 def test_damaged_bytecode_is_read_or_refused_or_dies_in_a_child():
     found = check(list(damaged(bytecode(), FEW, seed=2)))
     assert found["refused"] + found["killed"] > FEW / 4
@@ -108,6 +109,7 @@ def killer() -> bytes:
     return out.getvalue().replace(b"aXq", b"a\xffq").replace(b"bXq", b"a\xffq")
 
 
+@pytest.mark.slow
 def test_bytecode_that_kills_the_process_that_parses_it_is_a_program_error(tmp_path):
     ((code, _, _),) = tried([killer()])
     assert code < 0
@@ -117,6 +119,7 @@ def test_bytecode_that_kills_the_process_that_parses_it_is_a_program_error(tmp_p
         ap.load(path)
 
 
+@pytest.mark.slow
 def test_sound_bytecode_is_loaded_by_way_of_a_child(tmp_path):
     path = tmp_path / "m.mlirbc"
     path.write_bytes(bytecode())

@@ -24,6 +24,7 @@ from jax.sharding import PartitionSpec as P
 import autopart as ap
 from autopart.costmodel import Device
 from autopart.costmodel.hardware.devices import DEVICES
+from tests.prompt import slow
 
 MESH = ap.Mesh({"a": 4, "b": 2}, device="tpu_v3")
 X = np.ones((8, 8), "f4")
@@ -281,10 +282,14 @@ def test_every_public_callable_and_parameter_has_a_row():
         assert parameters == set(arguments), f"{name}: {parameters ^ set(arguments)} has no value"
 
 
+LONG = ("Compiled.__call__", "filter_jit", "FilteredFunction.__call__", "sweep", "named_schedules")
+"""Rows that take long, and beside which there are others like them."""
+
+
 @pytest.mark.filterwarnings("ignore::autopart.SearchWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::autopart.search.storage.records.RecordWarning")
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [slow(name) if name in LONG else name for name in ROWS])
 def test_nonsense_meets_an_error_that_says_what_is_legal(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments, call, use = ROWS[name]

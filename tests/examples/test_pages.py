@@ -14,14 +14,11 @@ import pytest
 
 from tests.examples.pages import KINDS, PAGES, ROOT, Block, blocks, name, prose
 
-LONG = {
-    "docs/frameworks.md", "docs/fitting-in-memory.md", "docs/search.md", "docs/optimizers.md", "docs/composing.md",
-    "docs/inference.md", "docs/sweeps.md", "docs/training-loop.md",
-}  # fmt: skip
-"""Pages whose examples take eight seconds or more and that nobody reads first."""
+READ_FIRST = {"README.md", "docs/getting-started.md", "docs/schedules.md"}
+"""Pages whose examples run in the default tests. Those of the other pages run with the slow ones."""
 
 WITH_PYTHON = [
-    pytest.param(page, id=name(page), marks=[pytest.mark.slow] if name(page) in LONG else [])
+    pytest.param(page, id=name(page), marks=[] if name(page) in READ_FIRST else [pytest.mark.slow])
     for page in PAGES
     if any(block.kind == "python" for block in blocks(page))
 ]

@@ -16,8 +16,8 @@ FILES = sorted(FOLDER.glob("*.mlir.gz"))
 assert FILES, f"{FOLDER} holds no programs"
 
 
-LONG = ("sd_unet_train", "hf_gpt2_multisteps_train", "hf_gpt2_xl_train", "brax_ppo_train")
-"""Programs that take five seconds or more."""
+LONG = ("sd_unet_train", "hf_gpt2_multisteps_train", "hf_gpt2_xl_train", "hf_bart_large_beam", "brax_ppo_train")
+"""Programs that take long."""
 
 
 def case(path: Path):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
+from tests.prompt import in_turn
 
 MESH = ap.Mesh({"b": 2, "c": 2, "m": 2})
 
@@ -43,8 +44,7 @@ def arguments() -> tuple[jax.Array, jax.Array]:
     return jnp.asarray(rng.normal(size=(16, 32, 8)), jnp.float32), jnp.asarray(h, jnp.complex64)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize(("transform", "schedule"), in_turn(TRANSFORMS, SCHEDULES))
 def test_only_parts_are_scattered_and_laid_out(transform: str, schedule: str):
     def descent(x: jax.Array, h: jax.Array) -> jax.Array:
         def loss(h: jax.Array) -> jax.Array:

@@ -9,6 +9,7 @@ import pytest
 import autopart as ap
 from tests.models import decoder_unrolled
 from tests.models.case import MESH
+from tests.prompt import slow
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def case():
     return decoder_unrolled.case()
 
 
-@pytest.mark.parametrize("schedule", ["BP+MP", "BP+MP+Z3"])
+@pytest.mark.parametrize("schedule", [slow("BP+MP"), "BP+MP+Z3"])
 def test_new_state_has_the_layout_of_the_old_and_takes_its_memory(case, schedule):
     step = ap.jit(case.step, MESH, case.schedules[schedule], donate_argnums=(0, 1))
     params, opt_state, batch = jax.tree.map(jnp.array, case.args)

@@ -10,6 +10,7 @@ from jax.experimental import io_callback
 from jax.experimental.custom_partitioning import custom_partitioning
 
 import autopart as ap
+from tests.prompt import in_turn
 
 MESH = ap.Mesh({"batch": 4, "model": 2})
 BP = ap.ManualPartition({"x": 0}, axis="batch")
@@ -110,8 +111,11 @@ def heard_by(call) -> tuple[list, list]:
     return [np.asarray(r) for r in jax.tree.leaves(results)], sorted(HEARD, key=str)
 
 
-@pytest.mark.parametrize("device", [None, "tpu_v3", "h100"])
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("program", "device"),
+    in_turn(PROGRAMS, [None, "tpu_v3", "h100"]),
+    ids=lambda value: getattr(value, "__name__", None),
+)
 def test_callbacks_hear_whole_values_once_and_results_are_those_of_plain_jit(program, device):
     step = ap.jit(program, ap.Mesh(MESH.shape, device=device), [BP])
     expected, said = heard_by(lambda: jax.jit(program)(X))

@@ -19,6 +19,7 @@ import pytest
 from jax import lax
 
 import autopart as ap
+from tests.prompt import slow
 
 ROWS, COLUMNS = 8, 16
 X = np.random.default_rng(0).permutation(ROWS * COLUMNS).reshape(ROWS, COLUMNS).astype("f4") - 40
@@ -110,7 +111,7 @@ WHERE = {
     ],
 }
 
-QUICK = ("result", "both")
+QUICK = ("both",)
 
 
 def program(positions: tuple[int, ...], indexed: int, divides: Callable[[tuple[int, ...]], bool]) -> Callable:
@@ -174,7 +175,7 @@ NOTHING_TO_COMBINE: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 @pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.slow), 3])
-@pytest.mark.parametrize("devices", [2, 4])
+@pytest.mark.parametrize("devices", [2, slow(4)])
 def test_what_has_nothing_to_combine_does_not_hide_a_slice(devices: int, level: int):
     def fun(x):
         found = {}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
+from tests.prompt import in_turn
 
 X = np.random.default_rng(0).normal(size=(8, 4, 4)).astype("f4")
 BP = ap.ManualPartition({"x": 0}, axis="batch")
@@ -31,8 +32,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("device", ["tpu_v3", "h100", "cpu_like_no_other"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "device"), in_turn(PROGRAMS, ["tpu_v3", "h100", "cpu_like_no_other"]))
 def test_programs_for_other_platforms_run_here(name, device):
     def program(x):
         return PROGRAMS[name](ap.tag("inside", x * 1))

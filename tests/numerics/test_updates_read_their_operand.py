@@ -18,6 +18,7 @@ import pytest
 from jax import lax
 
 import autopart as ap
+from tests.prompt import slow
 
 ROWS, COLUMNS = 8, 4
 X = np.random.default_rng(0).permutation(ROWS * COLUMNS).reshape(ROWS, COLUMNS).astype("i4")
@@ -63,7 +64,7 @@ def program(view: Op) -> Callable[[jax.Array], dict[str, jax.Array]]:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("devices", [1, 8])
+@pytest.mark.parametrize("devices", [slow(1), 8])
 def test_a_row_is_read_before_it_is_overwritten(devices: int, view: str):
     fun = program(VIEWS[view])
     dim = 0 if view == "copies" else ap.UNKNOWN

@@ -65,13 +65,16 @@ def subject_without(example: Example, name: str) -> Subject:
 
 
 def distinct() -> list:
-    """One case per kind, attribute and region: enough to run."""
-    seen, found = set(), []
+    """One case per kind, attribute and region: enough to run. By default one per kind and attribute."""
+    seen, prompt, found = set(), set(), []
     for (kind, _, example, name), label in zip(CASES, IDS, strict=True):
         key = (kind, name, example_op(example).spec.region)
         if key not in seen and NOT_RUN not in kind and NOT_RUN not in example.text:
             seen.add(key)
-            found.append(pytest.param(example, name, id=label))
+            found.append(
+                pytest.param(example, name, id=label, marks=[pytest.mark.slow] if (kind, name) in prompt else [])
+            )
+            prompt.add((kind, name))
     return found
 
 

@@ -30,8 +30,12 @@ from tests.ops.oracle import (
 )
 
 EXAMPLES = [
-    pytest.param(rule, example, id=f"{rule.kind}-{i}") for rule in rules() for i, example in enumerate(rule.examples)
+    pytest.param(rule, example, id=f"{rule.kind}-{i}", marks=[pytest.mark.slow] if i else [])
+    for rule in rules()
+    for i, example in enumerate(rule.examples)
 ]
+"""By default the first example of each rule."""
+
 SEARCHED = [p for p in EXAMPLES if "custom_call" not in p.values[1].text]
 """A custom call's code trusts the shapes that it was compiled for; running it on others is not safe."""
 

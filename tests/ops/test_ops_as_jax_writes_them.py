@@ -16,6 +16,7 @@ from autopart.core.op_spec_import import SpecTable
 from autopart.core.ops.rule import Example, describe, rule_of
 from tests.ops.oracle import subject_of
 from tests.ops.test_mappings_are_true_and_complete import declared_by, prove
+from tests.prompt import slow
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:
@@ -140,7 +141,7 @@ def _generic(op: ir.Operation) -> str:
     return re.sub(r'^("[\w.]+")\([^)]*\)', rf"\1({operands})", text).strip()
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", [slow(name) if name.endswith("gradient") else name for name in PROGRAMS])
 def test_every_op_of_a_jax_program_computes_the_same_on_slices(name: str):
     found = list(ops_of(*PROGRAMS[name]))
     assert found

@@ -22,12 +22,12 @@ from autopart.spmd.local_op import MlirLocalOp
 from tests.ops.oracle import Subject, Unsound, Workbench, check, subject_of
 
 EXAMPLES = [
-    pytest.param(rule, example, id=f"{rule.kind}-{i}")
+    pytest.param(rule, example, id=f"{rule.kind}-{i}", marks=[pytest.mark.slow] if i else [])
     for rule in rules()
     for i, example in enumerate(rule.examples)
     if "custom_call" not in example.text
 ]
-"""A custom call's code is not run on operands that it may not be made for."""
+"""By default the first of each rule. A custom call's code is not run on operands that it may not be made for."""
 
 
 @dataclass(frozen=True)

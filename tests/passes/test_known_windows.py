@@ -11,6 +11,7 @@ import pytest
 from jax import lax
 
 import autopart as ap
+from tests.prompt import every, slow
 
 MESH = ap.Mesh({"a": 2, "b": 4})
 R = np.random.default_rng(0)
@@ -46,7 +47,7 @@ LEFT: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*WRITTEN, *LEFT])
+@pytest.mark.parametrize("name", every(2, [*WRITTEN, *LEFT]))
 def test_the_numbers_are_the_same(name: str):
     fun = (WRITTEN | LEFT)[name]
     np.testing.assert_allclose(ap.jit(fun, MESH, TILED)(X), jax.jit(fun)(X), rtol=1e-6, atol=1e-6)
@@ -61,7 +62,7 @@ def test_tiles_of_the_window_stay_tiles(name: str):
     assert min(low.metadata.flop_divided.values()) > 0.99
 
 
-@pytest.mark.parametrize("name", ["set", "added", "twice", "in a loop", "padded in two dims"])
+@pytest.mark.parametrize("name", ["set", slow("added"), slow("twice"), "in a loop", slow("padded in two dims")])
 def test_gradients_too(name: str):
     fun = jax.grad(lambda x: jnp.sum(jnp.sin(WRITTEN[name](x))))
     np.testing.assert_allclose(ap.jit(fun, MESH, TILED)(X), jax.jit(fun)(X), rtol=1e-5, atol=1e-5)

@@ -13,6 +13,7 @@ from jax import lax
 
 import autopart as ap
 from autopart.spmd.verify_local import verify
+from tests.prompt import in_turn
 
 MESH = ap.Mesh({"a": 4, "b": 2})
 RANDOM = np.random.default_rng(0)
@@ -100,8 +101,7 @@ def _is_folded(patches: Patches, schedule: str) -> bool:
     return shapes != {x.shape}
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("name", FOLDED)
+@pytest.mark.parametrize(("name", "schedule"), in_turn(FOLDED, SCHEDULES))
 def test_rows_of_patches_become_features(name: str, schedule: str) -> None:
     assert _is_folded(FOLDED[name], schedule)
 

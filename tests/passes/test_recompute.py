@@ -13,6 +13,7 @@ from jax import lax
 import autopart as ap
 from autopart.core.errors import ArgumentError, UnknownNameError
 from autopart.core.passes import Recomputation, verify_program
+from tests.prompt import slow
 
 MESH = ap.Mesh({"d": 4}, device="tpu_v3")
 BP = ap.ManualPartition({"x": 0}, axis="d")
@@ -79,13 +80,13 @@ def assert_same(found, expected, rtol=0.0, atol=0.0):
 
 
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.parametrize("keep", ["blocks", "nothing"])
+@pytest.mark.parametrize("keep", ["blocks", slow("nothing")])
 def test_numbers_are_bit_by_bit_those_of_the_step_that_keeps_everything(name, keep):
     assert_same(run(lower(name, ap.Recompute(keep)), name), run(lower(name), name))
 
 
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.parametrize("keep", ["matmuls", ["mixed", "blocks"]], ids=str)
+@pytest.mark.parametrize("keep", [slow("matmuls"), ["mixed", "blocks"]], ids=str)
 def test_where_the_compiler_fuses_otherwise_numbers_are_the_same_but_for_rounding(name, keep):
     assert_same(run(lower(name, ap.Recompute(keep)), name), run(lower(name), name), 2e-5, 1e-6)
 
@@ -139,6 +140,7 @@ def test_a_function_is_given_the_op_its_bytes_and_its_flop():
     assert seen["tanh"][0] == 64 * 32 * 4
 
 
+@pytest.mark.slow
 def test_a_program_whose_scan_stacks_more_is_emitted_after_all_garbage_is_gone():
     lowered = lower("scan", ap.Recompute(["mixed", "blocks"]))
     gc.collect()
@@ -161,7 +163,7 @@ def test_copies_are_behind_barriers_that_wait_for_late_values():
         assert len(made) > 1, "what is kept, and what the copies wait for"
 
 
-@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("order", [0, slow(1)])
 def test_with_microbatches_in_either_order(order):
     both = [ap.Microbatch({"x": 0}, 2), ap.Recompute("blocks")]
     lowered = lower("chain", *(both if order else both[::-1]))

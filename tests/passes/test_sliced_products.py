@@ -11,6 +11,7 @@ import pytest
 
 import autopart as ap
 from autopart.spmd.verify_local import verify
+from tests.prompt import in_turn
 
 MESH = ap.Mesh({"a": 4, "b": 2})
 X = np.random.default_rng(0).integers(-2, 3, (512, 8)).astype(np.float32)
@@ -79,8 +80,7 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("case", DIVIDED)
+@pytest.mark.parametrize(("case", "schedule"), in_turn(DIVIDED, SCHEDULES))
 def test_is_divided_and_the_numbers_stay(case: str, schedule: str):
     fun, count = DIVIDED[case]
     assert products(lambda x, w: fun(x, w), SCHEDULES[schedule]) == count

@@ -10,6 +10,7 @@ import pytest
 
 import autopart as ap
 from experiments.models import gns, t32, tactics, unet
+from tests.prompt import slow
 
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
 AUTO = ap.AutomaticPartition(["batch", "model"], budget=ap.Budget(12), cache=False, progress=False)
@@ -36,14 +37,14 @@ def check_same(step, args, schedule, path, **options):
     "schedule",
     [
         [],
-        [tactics.BP, tactics.MP],
-        [tactics.BP, tactics.MP, tactics.Z2],
+        slow([tactics.BP, tactics.MP]),
+        slow([tactics.BP, tactics.MP, tactics.Z2]),
         [tactics.BP, tactics.MP, tactics.Z3, tactics.EMB],
         [tactics.BP, tactics.Z3, ap.SharedGathers(200)],
         [ap.Microbatch({"batch": 0}, steps=2), tactics.BP, tactics.Z3],
         [ap.Recompute("blocks"), tactics.BP, tactics.Z3],
         [tactics.BP, AUTO],
-        [ap.Parallelism("FSDP(batch)+Megatron(model)")],
+        slow([ap.Parallelism("FSDP(batch)+Megatron(model)")]),
     ],
     ids=lambda schedule: "+".join(tactic.name for tactic in schedule) or "replicated",
 )

@@ -12,6 +12,7 @@ import dataclasses
 import warnings
 
 import jax
+import pytest
 
 import autopart as ap
 from tests.property.batches import PROGRAMS_PER_MODULE, Batch, difference, judge
@@ -27,6 +28,7 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("number", range(max(1, cases // PROGRAMS_PER_MODULE)))
 
 
+@pytest.mark.slow
 def test_loop_nests_in_sequence_compute_what_devices_and_plain_jax_compute(number):
     batch = Batch.numbered(number)
     programs = tuple(program for program in batch.programs if program.seed not in ENDS_THE_PROCESS)

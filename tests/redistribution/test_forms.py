@@ -17,6 +17,7 @@ from autopart.spmd.redistribution import Plan, plan, verify
 from autopart.spmd.redistribution.emission import emission
 from autopart.spmd.redistribution.forms import cheapest_form, forms, other_ways
 from autopart.spmd.redistribution.local_copies import MOVING, local_copies
+from tests.prompt import slow
 from tests.redistribution.cases import lines, planned
 from tests.redistribution.on_devices import redistributed
 from tests.redistribution.simulated_devices import COMBINE, run, tiles_of
@@ -83,7 +84,7 @@ EACH = {
 }
 
 
-@pytest.mark.parametrize("case", EACH)
+@pytest.mark.parametrize("case", [slow(case) if "three dims" in case else case for case in EACH])
 def test_every_form_leaves_the_same_array_on_eight_devices(case):
     steps = planned(*EACH[case], CUBE)
     step = steps.steps[-1]

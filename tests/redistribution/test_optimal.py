@@ -10,19 +10,19 @@ import pytest
 
 from autopart.core.op import SUM
 from autopart.spmd.redistribution import AlphaBeta, DistributedType, plan, verify, weak_shortest_path
+from tests.prompt import slow
 from tests.redistribution.brute_force import Node, cheapest, layouts, with_pending
 from tests.redistribution.simulated_devices import run, tiles_of
 
 CUBE = {"x": 2, "y": 2, "z": 2}
-SHAPES = [(8, 8), (8, 2), (4, 4), (2, 2, 2), (2, 4, 2)]
-THREE_LONG_DIMS = pytest.param((8, 8, 8), marks=pytest.mark.slow)
+SHAPES = [(8, 8), (8, 2), (4, 4), (2, 2, 2), slow((2, 4, 2)), slow((8, 8, 8))]
 
 
 def used(node: Node) -> frozenset[str]:
     return frozenset(a for dim in node[0] for a in dim) | node[1]
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, THREE_LONG_DIMS], ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_pair_of_layouts_on_2x2x2_costs_the_optimum_at_height_1_and_arrives(shape):
     """Well-typed, within the height, at brute-force cost, and every device ends with its tile."""
     every = layouts(CUBE, len(shape), shape)
@@ -51,9 +51,9 @@ def test_plans_on_one_prime_never_cost_more_than_the_paper_guarantees():
     ("mesh", "cuts", "shape"),
     [
         ({"x": 4, "y": 6}, {"x": [(2, 2)], "y": [(2, 3), (3, 2)]}, (12, 12)),
-        ({"x": 4, "y": 6}, {"x": [(2, 2)], "y": [(2, 3), (3, 2)]}, (24, 24)),
-        ({"x": 6, "y": 6}, {"x": [(2, 3), (3, 2)], "y": [(2, 3), (3, 2)]}, (36, 36)),
-        ({"x": 4, "y": 2, "z": 2}, {"x": [(2, 2)], "y": [(2,)], "z": [(2,)]}, (16, 16)),
+        slow({"x": 4, "y": 6}, {"x": [(2, 2)], "y": [(2, 3), (3, 2)]}, (24, 24)),
+        slow({"x": 6, "y": 6}, {"x": [(2, 3), (3, 2)], "y": [(2, 3), (3, 2)]}, (36, 36)),
+        slow({"x": 4, "y": 2, "z": 2}, {"x": [(2, 2)], "y": [(2,)], "z": [(2,)]}, (16, 16)),
     ],
     ids=str,
 )
@@ -96,7 +96,7 @@ def test_costs_in_seconds_are_close_to_the_optimum(link_bytes_per_s):
     assert np.mean(np.array(ratios) < 1 + 1e-9) > 0.9
 
 
-@pytest.mark.parametrize("shape", [(8,), (4, 2)], ids=str)
+@pytest.mark.parametrize("shape", [(8,), slow((4, 2))], ids=str)
 def test_pending_sums_on_2x2x2_cost_the_optimum_over_the_axes_in_use(shape):
     """Every layout with sums pending to every layout; only axes of source and target, so that a sum is one sum."""
     nodes = [n for layout in layouts(CUBE, len(shape), shape) for n in with_pending(CUBE, layout)]

@@ -21,6 +21,7 @@ from autopart.search.storage import cache
 from autopart.search.storage.records import Recorder, RecordWarning, read_records
 from autopart.search.storage.sealed_json import digest_of, seal, unseal
 from tests.errors.damage import damaged
+from tests.prompt import slow
 
 BUDGET = Budget(30)
 DEEP = b"[" * 100_000
@@ -76,7 +77,7 @@ ACTIONS = {
 
 
 @pytest.mark.parametrize("row", ACTIONS.values(), ids=ACTIONS)
-@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("sealed", [True, slow(False)])
 def test_an_action_that_cannot_be_is_reported_and_searched_again(tmp_path, known, row, sealed):
     data = json.loads(known[0])
     data["actions"] = [row]
@@ -163,7 +164,7 @@ STATES = {
 
 
 @pytest.mark.parametrize("change", STATES.values(), ids=STATES)
-@pytest.mark.parametrize("sealed", [True, False])
+@pytest.mark.parametrize("sealed", [True, slow(False)])
 def test_states_that_cannot_be_are_reported_and_costed_again(tmp_path, known, change, sealed):
     header, *lines = known[1].splitlines()
     of = unseal(header)
@@ -245,6 +246,7 @@ def test_two_writers_of_one_records_file_tear_no_line(tmp_path):
     assert len(read_records(path, {"program": "p"})) == 200
 
 
+@pytest.mark.slow
 def test_two_writers_of_one_cache_file_leave_one_whole(tmp_path):
     in_two_processes(_write_cache, (tmp_path, 1, 100), (tmp_path, 2, 100))
     actions, report = cache.load(tmp_path, {"program": "p"})

@@ -13,6 +13,7 @@ from experiments.models import gns, it32, t32, unet
 from experiments.models.tactics import BP, Z3
 from tests.models.case import Case
 from tests.numerics.test_partitioned_equals_unpartitioned import assert_same, run
+from tests.prompt import slow
 from tests.search.steps import MEGATRON, MESH, PeakBytes, decoder, lowered
 
 
@@ -82,6 +83,7 @@ def test_seeds_bound_the_result_from_above():
     assert result.peak_bytes <= bound
 
 
+@pytest.mark.slow
 def test_found_schedule_is_at_least_as_good_as_known_ones():
     best = (
         lowered([automatic(evaluations=300, optimizer=ap.MCTS(seeded=False), baselines=False)])
@@ -115,9 +117,8 @@ MIXES = {
     "AutoBP+MP": lambda: [automatic("batch"), MEGATRON],
     "AutoMP+Z3": lambda: [automatic("model"), Z3],
 }
-QUICK = [("t32", "AllAuto"), ("it32", "AllAuto")]
-LONG = [*(("t32", mix) for mix in MIXES if mix != "AllAuto"), ("gns", "AllAuto"), ("unet", "AllAuto")]
-RUNS = [*QUICK, *[pytest.param(*run, marks=pytest.mark.slow) for run in LONG]]
+LONG = [*(("t32", mix) for mix in MIXES), ("gns", "AllAuto"), ("unet", "AllAuto")]
+RUNS = [("it32", "AllAuto"), *[slow(*run) for run in LONG]]
 
 
 @pytest.mark.parametrize(("model", "mix"), RUNS)

@@ -120,6 +120,7 @@ def test_ctrl_c_returns_the_best_so_far():
     assert found.actions
 
 
+@pytest.mark.slow
 def test_a_seed_may_be_automatic_itself_and_is_named_where_it_fails():
     found = lowered([automatic(seeds=[[automatic()]])]).metadata.tactics[-1]
     assert found.report["best"]["step_s"] <= found.report["start"]["step_s"]

@@ -15,9 +15,11 @@ from autopart.costmodel.hardware.devices import DEVICES
 from autopart.search.baselines import MOST
 from autopart.search.optimizers.optimizer import optimizers
 from autopart.search.search import Search, SearchResult, search
+from tests.prompt import only
 from tests.search.programs import MESH, PROGRAMS, program
 
 ALL = ap.Budget(MOST)
+QUICK = ("inference", "cached", "stacked", "adapters")
 
 
 def found(name: str, optimizer="random", budget=ALL, mesh=MESH, **settings) -> SearchResult:
@@ -34,7 +36,7 @@ def rank(result: SearchResult) -> list[float]:
     return list(result.best.cost.rank[:2])
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", only(QUICK, PROGRAMS))
 def test_an_evaluation_per_named_schedule_is_enough_to_be_no_worse_than_any(name):
     all_of_them = found(name).report["baselines"]
     count = len(all_of_them) - 1
@@ -49,12 +51,12 @@ BUDGETS = [
         name,
         budget,
         id=f"{name}-{budget}",
-        marks=[pytest.mark.slow] if name in ("hybrid", "ilp") and budget.evaluations else [],
+        marks=[pytest.mark.slow] if name not in ("greedy", "mcts") and budget.evaluations else [],
     )
     for name in sorted(optimizers())
     for budget in [ap.Budget(MOST), ap.Budget(90), ap.Budget(None, 0.01)]
 ]
-"""An integer program takes a second for each plan: with many plans it is slow."""
+"""An integer program takes a second for each plan: with many plans it is slow. Of the others, two are prompt enough."""
 
 
 @pytest.mark.parametrize(("optimizer", "budget"), BUDGETS)
@@ -81,6 +83,7 @@ def test_state_in_parts_comes_first_where_whole_state_fills_the_memory():
     assert names[1] == "FSDP(a,b)"
 
 
+@pytest.mark.slow
 def test_named_schedules_are_few_and_each_costed_once():
     for name in PROGRAMS:
         for mesh in (MESH, ap.Mesh({"x": 2, "y": 2, "z": 2}, device="h100")):

@@ -41,6 +41,7 @@ def seconds_and_actions(cost: Cost) -> float:
     return cost.step_s * (1 + cost.actions)
 
 
+@pytest.mark.slow
 def test_how_many_states_an_evaluator_keeps_changes_no_result(task, monkeypatch):
     jobs = [Job((), rollout=4, seed=s) for s in range(8)]
     jobs += [Job(states[-1].decisions, rollout=1, seed=9) for states in map(Evaluator(task).run, jobs)]
@@ -93,6 +94,7 @@ def beside_twins(task: SearchTask) -> list[Job]:
     return [Job((*pair, option.decision)) for pair in pairs for option in options[pair]]
 
 
+@pytest.mark.slow
 def test_states_that_run_alike_cost_what_each_does_alone(task):
     worn = Evaluator(task)
     for job in beside_twins(task):
@@ -100,6 +102,7 @@ def test_states_that_run_alike_cost_what_each_does_alone(task):
     assert len(worn._ran) < len(worn._known)
 
 
+@pytest.mark.slow
 def test_what_another_worker_ran_is_not_run_again(task, monkeypatch):
     states, told = [Evaluator(task).run(job)[0] for job in beside_twins(task)], Evaluator(task)
     one, other = next((a, b) for a, b in itertools.combinations(states, 2) if a.runs == b.runs and a.key != b.key)

@@ -30,6 +30,7 @@ from experiments.automatic.cases import traced
 from experiments.models import gns
 from experiments.search_quality.programs import MESHES as LARGE
 from experiments.search_quality.programs import programs
+from tests.prompt import only, slow
 from tests.search.steps import decoder
 
 LAYERS = 12
@@ -107,6 +108,7 @@ def test_layers_that_stay_on_the_chip_are_simulated_all():
     assert lengths == [short.whole.fewer.program.op_count, task.partitioning.program.op_count]
 
 
+@pytest.mark.slow
 def test_steps_of_a_graph_network_are_left_out_though_all_read_at_the_same_indices():
     small = dataclasses.replace(gns.Config(), steps=16, mlp_layers=2, hidden=128, latent=64)
     short = Evaluator(task_of(traced(gns, small), MESHES[0]))._fewer
@@ -120,7 +122,14 @@ def test_steps_of_a_graph_network_are_left_out_though_all_read_at_the_same_indic
 
 @pytest.mark.parametrize(
     ("kib", "together"),
-    [(40, (2, 0, 20)), (80, (3, 0, 20)), (110, (2, 0, 20)), (160, (3, 0, 20)), (640, (1, 10, 20)), (900, (1, 6, 20))],
+    [
+        slow(40, (2, 0, 20)),
+        (80, (3, 0, 20)),
+        slow(110, (2, 0, 20)),
+        slow(160, (3, 0, 20)),
+        (640, (1, 10, 20)),
+        slow(900, (1, 6, 20)),
+    ],
 )
 def test_layers_whose_gradients_are_reduced_together_count_as_one(kib, together):
     """In the last two, one collective fills amid the layers: only those on one side of it are left out."""
@@ -227,7 +236,7 @@ def test_a_decision_about_one_layer_is_costed_by_the_whole_program():
     assert short.run(job) == whole_of(task).run(job)
 
 
-@pytest.mark.parametrize(("place", "by_fewer_layers"), [(0, False), (1, False), (-1, True)])
+@pytest.mark.parametrize(("place", "by_fewer_layers"), [(0, False), slow(1, False), slow(-1, True)])
 def test_gathers_that_some_layers_share_are_placed_in_the_whole_program(place, by_fewer_layers):
     task, gathers_twice = task_of(decoder(LAYERS), MESHES[0]), ()
     short, whole = Evaluator(task), whole_of(task)
@@ -275,6 +284,7 @@ def test_a_kind_that_offers_decisions_by_values_leaves_the_whole_program_to_be_c
     assert Evaluator(task_of(decoder(LAYERS), MESHES[0]))._fewer is not None
 
 
+@pytest.mark.slow
 def test_a_search_with_fewer_layers_finds_what_it_finds_with_all(monkeypatch):
     mesh = MESHES[0]
     step = ap.AutomaticPartition(axes=mesh.axis_names, budget=ap.Budget(40), cache=False)
@@ -286,7 +296,7 @@ def test_a_search_with_fewer_layers_finds_what_it_finds_with_all(monkeypatch):
     assert list(short.actions) == list(whole.actions)
 
 
-@pytest.mark.parametrize("mesh", MESHES, ids=lambda mesh: f"{len(mesh.axis_names)} axes")
+@pytest.mark.parametrize("mesh", only(MESHES[:1], MESHES), ids=lambda mesh: f"{len(mesh.axis_names)} axes")
 def test_probes_and_named_schedules_are_those_of_the_whole_program(mesh, monkeypatch):
     program = decoder(LAYERS)
     short = DecisionSpace.of(Partitioning(program, mesh), mesh.axis_names)

@@ -23,7 +23,8 @@ def test_tree_search_has_all_evaluations_and_the_bound_comes_after_them(optimize
     assert 0 < found.report["lower_bound"] <= found.report["best"]["score"]
 
 
-@pytest.mark.parametrize("optimizer", [OPTIMIZERS[0], pytest.param(ap.Hybrid(), id="hybrid", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_search_that_finds_nothing_better_has_plans_and_the_bound_before_its_seconds_end(optimizer, monkeypatch):
     for share in ("IDLE", "IDLE_BOUND", "LEAST_SEARCHED"):
         monkeypatch.setattr(answer_first, share, 0.0)

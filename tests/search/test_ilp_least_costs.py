@@ -32,6 +32,7 @@ from autopart.search.ilp.shared_moves import share_moves
 from autopart.search.ilp.soon_read import read_soon
 from experiments.ilp.small import SMALL, f32
 from experiments.models import gns, t32
+from tests.prompt import in_turn
 from tests.property.random_programs import RandomProgram
 from tests.search.test_ilp import WALKED, model_of, task_of
 
@@ -218,8 +219,7 @@ PROMPT = (
 )
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", PROMPT)
+@pytest.mark.parametrize(("name", "device"), in_turn(PROMPT, DEVICES))
 def test_choice_that_is_a_random_state_costs_no_more_than_the_state(name, device):
     assert shares_of_states(began(*PROGRAMS[name], device), 12).max() <= 1 + 1e-9
 

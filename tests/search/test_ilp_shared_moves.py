@@ -16,6 +16,7 @@ from autopart.search.ilp.shared_moves import share_moves
 from autopart.search.ilp.solver import PairwiseProblem, solve
 from autopart.search.ilp.solver.network import finite_network
 from autopart.search.ilp.solver.shared_costs import Shared, raise_parts
+from tests.prompt import slow
 from tests.search.test_ilp import model_of, task_of
 from tests.search.test_ilp_least_costs import PROGRAMS, began
 
@@ -35,7 +36,7 @@ def paid_and_made(model: Model, choice: np.ndarray) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize("name", ["layer", "messages", "scanned", "accumulated_gradients"])
+@pytest.mark.parametrize("name", [slow("layer"), "messages", "scanned", "accumulated_gradients"])
 def test_no_choice_pays_more_than_its_moves_each_once(name, grouped):
     model, random = model_of(task_of(began(*PROGRAMS[name], "tpu_v3")), grouped=grouped), np.random.default_rng(0)
     share_moves(model, 20.0)

@@ -13,6 +13,7 @@ from autopart.search.execution.executor import Executor
 from autopart.search.jobs import Job
 from autopart.search.search import Search, SearchResult, search
 from autopart.search.space.decisions import Decision
+from tests.prompt import only, slow
 from tests.search.programs import MESH, PROGRAMS, program
 from tests.search.steps import decoder
 
@@ -34,12 +35,13 @@ def check_beginnings(of: Program, mesh: ap.Mesh, seed: int) -> None:
         assert report["history"] == [row for row in largest["history"] if row[0] <= evaluations]
 
 
-@pytest.mark.parametrize("seed", [0, 3])
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("seed", [slow(0), 3])
+@pytest.mark.parametrize("name", only(["graph_attention"], SOME))
 def test_small_programs(name, seed):
     check_beginnings(program(name), MESH, seed)
 
 
+@pytest.mark.slow
 def test_a_stack_of_layers():
     check_beginnings(decoder(12), ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3"), seed=1)
 
@@ -50,6 +52,7 @@ def test_other_small_programs(name):
     check_beginnings(program(name), MESH, seed=0)
 
 
+@pytest.mark.slow
 def test_by_two_processes():
     run = functools.partial(found, program("perceptron"), MESH, seed=0)
     largest, smaller = run(LARGEST).report, run(230, executor=ap.Processes(2)).report

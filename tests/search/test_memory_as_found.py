@@ -12,6 +12,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.space import DecisionSpace
+from tests.prompt import in_turn
 from tests.search.programs import PROGRAMS, program
 
 FOUND = ((np.nan, -1), (1e12, 0))
@@ -51,8 +52,7 @@ def states(name: str, mesh: ap.Mesh):
         yield lower_for_device(state)
 
 
-@pytest.mark.parametrize("device", ["tpu_v3", "tpu_v5e", "h100"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "device"), in_turn(PROGRAMS, ["tpu_v3", "tpu_v5e", "h100"]))
 def test_estimates_do_not_depend_on_what_was_in_memory(name, device):
     mesh = ap.Mesh({"a": 4, "b": 2}, device=device)
     simulators = [Simulator.of(program(name), mesh, room=Filled(*found)) for found in FOUND]

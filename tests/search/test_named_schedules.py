@@ -10,6 +10,7 @@ from autopart.search.space import DecisionSpace
 from autopart.search.space.named.graphs import row_indices
 from autopart.search.space.named_schedules import Named, found_schedules
 from autopart.search.space.several_axes import combined, label_of
+from tests.prompt import every, slow
 from tests.search.programs import MESH, PROGRAMS, program, tiled
 
 
@@ -51,7 +52,7 @@ def test_data_parallelism_tiles_the_batch_of_all_data_and_no_weight(name):
     assert tiles(name, "DP") == DATA[name]
 
 
-@pytest.mark.parametrize("name", sorted(set(DATA) - {"cached"}))
+@pytest.mark.parametrize("name", every(3, sorted(set(DATA) - {"cached"})))
 def test_a_step_that_donates_nothing_has_the_same_data(name):
     assert tiles(name, "DP", donate=False) == DATA[name]
 
@@ -197,7 +198,7 @@ def listed(name: str):
     return ap.named_schedules(fun, MESH, args, donate_argnums=donated)
 
 
-@pytest.mark.parametrize("name", ["perceptron", "gated", "graph", "cached", "stacked"])
+@pytest.mark.parametrize("name", ["perceptron", slow("gated"), slow("graph"), "cached", slow("stacked")])
 def test_each_named_schedule_is_a_tactic_that_costs_what_the_list_says(name):
     fun, args, donated = PROGRAMS[name]()
     found = listed(name)

@@ -10,6 +10,7 @@ from autopart.core.program import Program
 from autopart.search.search import Search, SearchResult, search
 from experiments.search_quality.programs import MESHES as LARGE_MESHES
 from experiments.search_quality.programs import programs
+from tests.prompt import only
 from tests.search.programs import MESH, PROGRAMS, program
 from tests.search.steps import decoder
 
@@ -36,11 +37,12 @@ def check_all_budgets(of: Program, mesh: ap.Mesh) -> None:
         assert list(result.best.cost.rank[:2]) <= bound
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", only(["inference"], SMALL))
 def test_small_programs(name):
     check_all_budgets(program(name), MESH)
 
 
+@pytest.mark.slow
 def test_a_stack_of_layers():
     check_all_budgets(decoder(12), ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3"))
 

@@ -12,6 +12,7 @@ from autopart.search.budget import Budget
 from autopart.search.contract import run
 from autopart.search.cost import Cost, ObjectiveError
 from autopart.search.execution.processes import Processes
+from tests.prompt import slow
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def test_infinity_means_never_and_other_numbers_are_numbers():
     assert run("greedy", Budget(20), objective=Returns(np.float32(2))).report["best"]["score"] == 2.0
 
 
-@pytest.mark.parametrize("objective", [Returns(None), Raises(), NaNLater()], ids=str)
+@pytest.mark.parametrize("objective", [slow(Returns(None)), Raises(), slow(NaNLater())], ids=str)
 def test_on_workers_the_error_is_the_same(objective):
     with pytest.raises(ObjectiveError) as here:
         run("mcts", objective=objective)

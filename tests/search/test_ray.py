@@ -74,6 +74,7 @@ def is_loopback(address: str) -> bool:
     return is_mapped or address == "0" * 24 + "01000000"
 
 
+@pytest.mark.slow
 def test_a_ray_of_our_own_listens_on_the_loopback_only_and_ends_with_the_session(monkeypatch):
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
     session = Ray(1).start(Doubles())

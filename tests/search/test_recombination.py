@@ -21,6 +21,7 @@ from autopart.search.optimizers.exhaustive import Exhaustive
 from autopart.search.problem import Problem
 from autopart.search.space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions
+from tests.prompt import slow
 from tests.search import programs
 
 
@@ -48,7 +49,7 @@ def test_a_search_goes_on_from_the_start_where_nothing_given_is_better():
     assert problem.evaluations > 1
 
 
-@pytest.mark.parametrize("name", ["perceptron", "graph_attention"])
+@pytest.mark.parametrize("name", ["perceptron", slow("graph_attention")])
 def test_what_is_climbed_to_is_kept_once_the_best_first(name):
     problem = problem_of(programs.program(name), programs.MESH, 10**6)
     later = Recombination(problem, Tree(problem, MCTS()), [])

@@ -118,18 +118,21 @@ class Throughput:
         return -1 / cost.step_s
 
 
+@pytest.mark.slow
 def test_an_objective_below_zero_leaves_no_schedule_out():
     said = verdict(judged(Bytes(), finalists=1, objective=Throughput()))
     assert said["left_out"] == []
     assert "FSDP(batch)" in {label for f in said["finalists"] for label in f["labels"]}
 
 
+@pytest.mark.slow
 def test_schedules_that_were_given_are_always_costed():
     said = verdict(judged(Bytes(), finalists=1, optimizer=ap.MCTS(seeded=False), seeds=[[BP, MP], [MP]]))
     labels = [label for f in said["finalists"] for label in f["labels"]]
     assert {"given 1", "given 2"} <= set(labels)
 
 
+@pytest.mark.slow
 def test_a_referee_that_raises_costs_that_finalist_and_is_reported(by_bytes):
     sizes = sorted({f["estimate"]["peak_bytes"] for f in verdict(by_bytes)["finalists"]})
     with pytest.warns(ap.SearchWarning, match=r"the referee did not cost .*refused"):
@@ -174,7 +177,8 @@ def test_what_does_not_fit_by_the_referee_is_warned_of():
         judged(TooLarge())
 
 
-@pytest.mark.parametrize("executor", [ap.Processes(2), pytest.param(Ray(workers=2), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", [ap.Processes(2), Ray(workers=2)])
 def test_executors_change_nothing_and_never_run_the_referee(by_bytes, executor):
     again = verdict(judged(Bytes(), executor=executor))
     plain = verdict(by_bytes)
@@ -184,6 +188,7 @@ def test_executors_change_nothing_and_never_run_the_referee(by_bytes, executor):
     assert again == plain
 
 
+@pytest.mark.slow
 def test_a_judged_search_is_cached_by_its_referee_and_failures_are_not(tmp_path):
     first, again = (judged(Bytes(), cache=tmp_path).metadata.tactics[-1].report for _ in range(2))
     assert (first["cached"], again["cached"]) == (False, True)

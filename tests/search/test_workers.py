@@ -23,6 +23,7 @@ from autopart.search.execution.executor import Lost, Serial, WorkerError
 from autopart.search.execution.processes import Processes
 from autopart.search.interrupts import interrupts_kept
 from autopart.search.jobs import Job, states_of_lost
+from tests.prompt import slow
 from tests.search.steps import lowered
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +70,7 @@ class Hungry:
         return was
 
 
-@pytest.mark.parametrize("executor", [Serial(), Processes(2)], ids=str)
+@pytest.mark.parametrize("executor", [Serial(), slow(Processes(2))], ids=str)
 def test_a_job_that_is_out_of_memory_runs_once_more_and_nothing_is_lost(executor, tmp_path):
     session = executor.start(Hungry(str(tmp_path), always=False))
     try:
@@ -78,7 +79,7 @@ def test_a_job_that_is_out_of_memory_runs_once_more_and_nothing_is_lost(executor
         session.close()
 
 
-@pytest.mark.parametrize("executor", [Serial(), pytest.param(Processes(2), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("executor", [Serial(), slow(Processes(2))], ids=str)
 def test_a_job_that_is_out_of_memory_twice_is_lost_and_the_others_are_done(executor, tmp_path):
     session = executor.start(Hungry(str(tmp_path), always=True))
     try:

@@ -94,6 +94,7 @@ def test_loops_and_branches_run_as_often_as_the_data_say():
         jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
+@pytest.mark.slow
 def test_keys_halves_and_named_arguments_come_and_go_as_under_jit():
     def program(key, *, h):
         key, other = jax.random.split(key)

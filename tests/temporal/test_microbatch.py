@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 import autopart as ap
+from tests.prompt import slow
 
 MESH = ap.Mesh({"d": 4})
 BP = ap.ManualPartition({"x": 0, "y": 0}, axis="d")
@@ -36,8 +37,11 @@ def loops_of(lowered) -> list[int]:
     return [s.trips for s in lowered.traced.program.scopes[1:] if s.kind == "body" and s.parent == 0]
 
 
-@pytest.mark.parametrize("steps", [2, 4, 8])
-@pytest.mark.parametrize("schedule", [[], [BP]], ids=["alone", "BP"])
+SCHEDULES = [pytest.param([], id="alone", marks=pytest.mark.slow), pytest.param([BP], id="BP")]
+
+
+@pytest.mark.parametrize("steps", [slow(2), 4, slow(8)])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_step_in_microbatches_gives_the_numbers_of_the_whole_step(steps, schedule):
     lowered = ap.jit(step, MESH, [*schedule, ap.Microbatch({"x": 0, "y": 0}, steps)]).lower(W, X, Y)
     assert loops_of(lowered) == [steps]
@@ -62,7 +66,7 @@ def tied(w, x, y):
     return jax.tree.map(lambda p, g: p - 0.1 * g, w, gradients)
 
 
-@pytest.mark.parametrize("schedule", [[], [BP]], ids=["alone", "BP"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_sums_that_are_only_added_to_each_other_share_an_accumulator(schedule):
     lowered = ap.jit(tied, MESH, [*schedule, ap.Microbatch({"x": 0, "y": 0}, 4)]).lower(W, X, Y)
     program = lowered.traced.program
