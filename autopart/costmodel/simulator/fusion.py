@@ -196,7 +196,8 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
         more = splits[value] and _reads_more(program, local, fused, value)
         shifted = program.values.shifted[value]
-        of_rows = shifted >= 0 and (splits[value] or splits[shifted]) and is_of_rows(program, local, op)
+        again_read = shifted >= 0 and (splits[value] or _ends_apart(fused, shifted))
+        of_rows = again_read and is_of_rows(program, local, op)
         wasteful = of_rows or (splits[value] and (program.values.exponential[value] or more))
         fused_away[value] = not again and not wasteful
         fused.merges[value] = more and not (again or of_rows) and _may_be_merged(program, fused, value)
@@ -231,6 +232,14 @@ def _reads_more(program: ProgramArrays, local: LocalArrays, fused: Fused, value:
         return False
     held = local.values.native_elements[value] * program.values.element_bytes[value]
     return leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
+
+
+@kernel
+def _ends_apart(fused: Fused, value: int) -> bool:
+    """True if a value, or what alone is computed of it, is computed in several kernels."""
+    while fused.able[value] and not fused.splits[value] and fused.meets[value] != value:
+        value = fused.meets[value]
+    return bool(fused.able[value] and fused.splits[value])
 
 
 @kernel

@@ -37,7 +37,8 @@ ROW_PASSES = 1.75
 class RowKernels(NamedTuple):
     """What is found in a program.
 
-    shifted   int32[values]: its exponentials, if it is written where several kernels read it or them, else -1
+    shifted   int32[values]: its exponentials, or these over their sum; it is written where several kernels compute it
+              or that. -1 for other values
     inside    int32[ops]: of an op of such a kernel what the reduction leaves, else -1
     """
 
@@ -89,7 +90,16 @@ def _follow(program: Program, op_class: np.ndarray, expensive: np.ndarray, op: i
         summed = _users(program, int(program.result_ptr[user]))
         for total in summed[op_class[summed] == REDUCE].tolist():
             found.inside[by] = found.inside[user] = found.inside[total] = row
-            found.shifted[taken] = program.result_ptr[user]
+            found.shifted[taken] = _probabilities(program, op_class, int(program.result_ptr[user]), total)
+
+
+def _probabilities(program: Program, op_class: np.ndarray, exponentials: int, total: int) -> int:
+    """What exponentials over their sum are, if nothing else reads these, else the exponentials."""
+    by, _ = _taken_by(
+        program, op_class, np.zeros_like(op_class), int(program.result_ptr[total]), np.array([exponentials])
+    )
+    users = set(_users(program, exponentials).tolist())
+    return int(program.result_ptr[by]) if users == {by, total} else exponentials
 
 
 def _taken_by(
