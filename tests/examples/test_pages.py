@@ -14,7 +14,7 @@ import pytest
 
 from tests.examples.pages import KINDS, PAGES, ROOT, Block, blocks, name, prose
 
-READ_FIRST = {"README.md", "docs/getting-started.md", "docs/schedules.md"}
+READ_FIRST = {"README.md", "docs/getting-started.md"}
 """Pages whose examples run in the default tests. Those of the other pages run with the slow ones."""
 
 WITH_PYTHON = [

@@ -119,6 +119,7 @@ def test_ray_finds_what_one_process_finds_and_survives_a_death(ray, task):
             session.close()
 
 
+@pytest.mark.slow
 def test_a_deadline_leaves_out_the_jobs_that_were_not_begun(task):
     for executor in (Serial(), Processes(1)):
         session = executor.start(task)

@@ -127,7 +127,7 @@ def test_steps_of_a_graph_network_are_left_out_though_all_read_at_the_same_indic
         (80, (3, 0, 20)),
         slow(110, (2, 0, 20)),
         slow(160, (3, 0, 20)),
-        (640, (1, 10, 20)),
+        slow(640, (1, 10, 20)),
         slow(900, (1, 6, 20)),
     ],
 )

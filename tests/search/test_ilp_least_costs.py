@@ -72,6 +72,16 @@ def mixed(params, x, labels):
     return jax.tree.map(lambda p, g: p - 1e-3 * g, params, jax.grad(loss)(params))
 
 
+def chosen(x, w, labels):
+    """Losses of two policies by log-softmaxes over rows of logits, of which one is trained."""
+
+    def loss(w, x):
+        picked = [jnp.take_along_axis(jax.nn.log_softmax(x @ v), labels[..., None], -1) for v in (w[0], w[1])]
+        return (picked[0] - jax.lax.stop_gradient(picked[1])).mean()
+
+    return jax.grad(loss, (0, 1))(w, x)
+
+
 def scanned(x, weights):
     return jax.lax.scan(lambda h, w: (jax.nn.gelu(h @ w) + h, h.sum()), x, weights)
 
@@ -130,6 +140,7 @@ PROGRAMS |= {
         jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, "bfloat16"), (LAYER, f32(16, 256, 128))),
     ),
     "mixed": (mixed, (MIXED, TOKENS, TOKENS)),
+    "chosen": (chosen, (f32(16, 128, 256), f32(2, 256, 4096), jax.ShapeDtypeStruct((16, 128), jnp.int32))),
     "scanned": (scanned, (f32(512, 256), f32(4, 256, 256))),
     "windows": (windows, WINDOWED),
     "windows_backwards": (
@@ -209,6 +220,7 @@ PROMPT = (
     "layer_bf16",
     "mixed",
     "scanned",
+    "chosen",
     "residual",
     "windows",
     "depthwise",
