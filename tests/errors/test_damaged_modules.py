@@ -77,7 +77,6 @@ def test_damaged_text_is_read_or_refused():
     assert not needs_child(text())
 
 
-@pytest.mark.slow
 def test_damaged_bytecode_is_read_or_refused_or_dies_in_a_child():
     found = check(list(damaged(bytecode(), FEW, seed=2)))
     assert found["refused"] + found["killed"] > FEW / 4

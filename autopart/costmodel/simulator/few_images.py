@@ -5,6 +5,7 @@
     enter    %x is padded and cut, and each part gets a border: the places of its neighbours that windows read
     stay     the next convolution of %y adds the border alone; ops element by element take the parts as they are
     leave    for any other reader the parts are put together
+    again    what meets longer parts is written, and cut again into parts as long as these
     sum      the gradient of %w is summed over parts, of which it gets a copy shifted to each place of the window
 
 Found with libtpu 0.0.51: v4, v5e, v5p, v6e and v7 cut up to 7 images, v2 and v3 one, if the border is no longer than a
@@ -50,7 +51,8 @@ TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT
 """Copies: of an argument, into another order of dims; with the padding of all parts; with borders, of parts of an even
 or an odd number of places; borders alone; whole images of parts, in words or narrower elements; each operand of a
 gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`; parts of few features, so
-that parts lie along the lanes (five programs of patches and first convolutions)."""
+that parts lie along the lanes (five programs of patches and first convolutions); parts that are cut again, for which
+an element of one byte takes as long as one of four (segmentation nets)."""
 
 KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0, 3.0)
 """Kernels of each copy."""
@@ -210,9 +212,7 @@ def _cut_again(program: ProgramArrays, lowered: Lowered, held: LocalArrays, valu
     if by < 0 or held.images.is_written[value] or held.images.part[value] > SAME_SHARE * share:
         return
     held.images.is_written[value] = True
-    space, result = program.spaces[program.ops.spec[by]], program.result_ptr[by]
-    lanes = _fewest_lanes(program, lowered, result, lowered.native[result], space.features_out, space.rows_out)
-    _copy(held, by, RECUT, held.values.native_elements[value] * lanes * share * PARTS)
+    _copy(held, by, RECUT, held.values.native_elements[value] * _left_lanes(program, lowered, by) * share * PARTS)
 
 
 @kernel
@@ -246,11 +246,10 @@ def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: i
     if by < 0 or held.images.is_copied[value]:
         return
     held.images.is_copied[value] = True
-    space, result, share = program.spaces[program.ops.spec[by]], program.result_ptr[by], held.images.part[value]
-    if space.rows_out >= 0 or share * PARTS != 1.0:
-        lanes = _fewest_lanes(program, lowered, result, lowered.native[result], space.features_out, space.rows_out)
+    share = held.images.part[value]
+    if program.spaces[program.ops.spec[by]].rows_out >= 0 or share * PARTS != 1.0:
         how = LEAVE if program.values.element_bytes[value] >= WORD_BYTES else LEAVE_NARROW
-        _copy(held, by, how, held.values.native_elements[value] * lanes * share * PARTS)
+        _copy(held, by, how, held.values.native_elements[value] * _left_lanes(program, lowered, by) * share * PARTS)
 
 
 @kernel
@@ -298,6 +297,13 @@ def filled_lanes(size: float) -> float:
 def _lanes(program: ProgramArrays, lowered: Lowered, value: int, layout: int, dim: int) -> float:
     """`filled_lanes` of a dim on one device."""
     return filled_lanes(local_length(program, lowered, value, layout, dim))
+
+
+@kernel
+def _left_lanes(program: ProgramArrays, lowered: Lowered, op: int) -> float:
+    """`_fewest_lanes` of what a convolution leaves."""
+    space, result = program.spaces[program.ops.spec[op]], program.result_ptr[op]
+    return _fewest_lanes(program, lowered, result, lowered.native[result], space.features_out, space.rows_out)
 
 
 @kernel

@@ -49,12 +49,13 @@ class RowKernels(NamedTuple):
 def row_kernels(program: Program, op_class: np.ndarray, weight: np.ndarray, in_one: bool) -> RowKernels:
     """Those of a program; `op_class` and `weight` are of its ops. None are found unless `in_one`."""
     found = RowKernels(np.full(program.value_count, -1, np.int32), np.full(program.op_count, -1, np.int32))
+    expensive = (op_class == ELEMENTWISE) & (weight >= EXPENSIVE)
     rows = np.flatnonzero(in_one & (op_class == REDUCE) & (np.diff(program.result_ptr) == 1))
     array = program.operands[program.operand_ptr[rows]]
     long = program.value_shape[array].max(axis=1, initial=0) <= LONGEST_ROW
     one = program.value_rank[program.result_ptr[rows]] == program.value_rank[array] - 1
     for op in rows[(program.value_rank[array] >= LEAST_DIMS) & one & long].tolist():
-        _follow(program, op_class, (op_class == ELEMENTWISE) & (weight >= EXPENSIVE), op, found)
+        _follow(program, op_class, expensive, op, found)
     return found
 
 
@@ -74,10 +75,10 @@ def _follow(program: Program, op_class: np.ndarray, expensive: np.ndarray, op: i
     array, row = int(_reads(program, op)[0]), int(program.result_ptr[op])
     maker = int(program.value_op[array])
     source = _reads(program, maker)
-    if _of_heads(program, op_class, array) or (program.element_bytes[source] < program.element_bytes[array]).any():
+    if (program.element_bytes[source] < program.element_bytes[array]).any():
         return
     by, changed = _taken_by(program, op_class, expensive, row, source if expensive[maker] else np.array([array]))
-    if by < 0 or changed != expensive[maker]:
+    if by < 0 or changed != expensive[maker] or _of_heads(program, op_class, array):
         return
     taken = int(program.result_ptr[by])
     if expensive[maker]:
@@ -90,14 +91,12 @@ def _follow(program: Program, op_class: np.ndarray, expensive: np.ndarray, op: i
         summed = _users(program, int(program.result_ptr[user]))
         for total in summed[op_class[summed] == REDUCE].tolist():
             found.inside[by] = found.inside[user] = found.inside[total] = row
-            found.shifted[taken] = _probabilities(program, op_class, int(program.result_ptr[user]), total)
+            found.shifted[taken] = _probabilities(program, op_class, expensive, int(program.result_ptr[user]), total)
 
 
-def _probabilities(program: Program, op_class: np.ndarray, exponentials: int, total: int) -> int:
+def _probabilities(program: Program, op_class: np.ndarray, expensive: np.ndarray, exponentials: int, total: int) -> int:
     """What exponentials over their sum are, if nothing else reads these, else the exponentials."""
-    by, _ = _taken_by(
-        program, op_class, np.zeros_like(op_class), int(program.result_ptr[total]), np.array([exponentials])
-    )
+    by, _ = _taken_by(program, op_class, expensive, int(program.result_ptr[total]), np.array([exponentials]))
     users = set(_users(program, exponentials).tolist())
     return int(program.result_ptr[by]) if users == {by, total} else exponentials
 
