@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -171,6 +173,19 @@ def topology_devices(topology: str, wait_s: float = 600.0) -> list[Any]:
         ) from error
 
 
+@contextmanager
+def _without_cpu_flags() -> Iterator[None]:
+    """Hides XLA's flags for CPUs: libtpu, which reads flags when it first compiles, ends the process at an unknown one."""
+    given = os.environ.get("XLA_FLAGS")
+    if given is not None:
+        os.environ["XLA_FLAGS"] = " ".join(flag for flag in given.split() if not flag.startswith("--xla_cpu_"))
+    try:
+        yield
+    finally:
+        if given is not None:
+            os.environ["XLA_FLAGS"] = given
+
+
 def compile_device_local(local: DeviceLocal, devices: list[Any], where: str) -> jax.stages.Compiled:
     """The device-local program compiled for the first of `devices`; raises `CallError` where there are too few."""
     mesh = local.mesh
@@ -179,7 +194,9 @@ def compile_device_local(local: DeviceLocal, devices: list[Any], where: str) -> 
             f"{where} has {len(devices)} devices, the mesh {mesh} needs {mesh.size}",
             hint="XLA_FLAGS=--xla_force_host_platform_device_count=N for CPU; a larger topology for TPU",
         )
-    return on_mesh(local, export(local), jax_mesh(mesh, devices)).compile()
+    ready = on_mesh(local, export(local), jax_mesh(mesh, devices))
+    with _without_cpu_flags() if devices[0].platform == "tpu" else nullcontext():
+        return ready.compile()
 
 
 _TEMPORARIES = re.compile(r"HLO temporaries \(([\d.]+)([MGT])\)")
