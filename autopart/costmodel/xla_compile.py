@@ -175,7 +175,7 @@ def topology_devices(topology: str, wait_s: float = 600.0) -> list[Any]:
 
 @contextmanager
 def _without_cpu_flags() -> Iterator[None]:
-    """Hides XLA's flags for CPUs: libtpu, which reads flags when it first compiles, ends the process at an unknown one."""
+    """Hides XLA's flags for CPUs: libtpu reads all when it first compiles, and ends the process at an unknown one."""
     given = os.environ.get("XLA_FLAGS")
     if given is not None:
         os.environ["XLA_FLAGS"] = " ".join(flag for flag in given.split() if not flag.startswith("--xla_cpu_"))
