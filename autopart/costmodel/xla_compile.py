@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -174,7 +174,7 @@ def topology_devices(topology: str, wait_s: float = 600.0) -> list[Any]:
 
 
 @contextmanager
-def _without_cpu_flags() -> Iterator[None]:
+def _without_cpu_flags() -> Generator[None]:
     """Hides XLA's flags for CPUs: libtpu reads all when it first compiles, and ends the process at an unknown one."""
     given = os.environ.get("XLA_FLAGS")
     if given is not None:
