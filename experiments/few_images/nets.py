@@ -74,6 +74,42 @@ def resnet(params: Params, x: jax.Array) -> jax.Array:
     return x.mean((1, 2)) @ params(x.shape[-1], 1000)
 
 
+def resnet18(params: Params, x: jax.Array) -> jax.Array:
+    """With pools that pad both sides of an image, as a port of PyTorch's."""
+    x = jax.nn.relu(_batch_norm(params, _conv(params, x, 64, 7, 2)))
+    x = jax.lax.reduce_window(
+        x, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), ((0, 0), (1, 1), (1, 1), (0, 0))
+    )  # fmt: skip
+    for features, stride in ((64, 1), (128, 2), (256, 2)):
+        y = jax.nn.relu(_batch_norm(params, _conv(params, x, features, 3, stride)))
+        y = _batch_norm(params, _conv(params, y, features))
+        x = jax.nn.relu(y + (x if x.shape == y.shape else _batch_norm(params, _conv(params, x, features, 1, stride))))
+    return x.mean((1, 2)) @ params(x.shape[-1], 1000)
+
+
+def mobilenet(params: Params, x: jax.Array) -> jax.Array:
+    x = jax.nn.relu6(_batch_norm(params, _conv(params, x, 32, 3, 2)))
+    for features, stride in ((16, 1), (24, 2), (24, 1), (32, 2), (32, 1)):
+        wide = 6 * x.shape[-1]
+        y = jax.nn.relu6(_batch_norm(params, _conv(params, x, wide, 1)))
+        y = jax.nn.relu6(_batch_norm(params, conv(y, params(3, 3, 1, wide), stride, groups=wide)))
+        y = _batch_norm(params, _conv(params, y, features, 1))
+        x = x + y if x.shape == y.shape else y
+    return x.mean((1, 2)) @ params(x.shape[-1], 1000)
+
+
+def squeezing(params: Params, x: jax.Array) -> jax.Array:
+    """Blocks of which each feature is weighed by what all places of an image say."""
+    x = jax.nn.silu(_batch_norm(params, _conv(params, x, 32, 3, 2)))
+    for features, stride in ((48, 2), (48, 1), (96, 2), (96, 1)):
+        y = jax.nn.silu(_batch_norm(params, _conv(params, x, 4 * x.shape[-1], 3, stride)))
+        seen = jax.nn.silu(y.mean((1, 2)) @ params(y.shape[-1], 16))
+        y = y * jax.nn.sigmoid(seen @ params(16, y.shape[-1]))[:, None, None]
+        y = _batch_norm(params, _conv(params, y, features, 1))
+        x = x + y if x.shape == y.shape else y
+    return x.mean((1, 2)) @ params(x.shape[-1], 1000)
+
+
 def basic(params: Params, x: jax.Array) -> jax.Array:
     x = jax.nn.relu(_batch_norm(params, _conv(params, x, 64)))
     for features, stride in ((64, 1), (128, 2)):

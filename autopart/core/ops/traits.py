@@ -262,6 +262,7 @@ class Opaque(Traits):
     read_bytes  what it reads of its operands, where that is not all of them
     by_products  what the compilers of TPUs make of it instead, if they make products
     sorts       the dim along which it sorts, None if it does not
+    slides      a window over its first operand: an element of the others for each place of it
     """
 
     flop: Callable[[OpSpec], float | None]
@@ -269,6 +270,7 @@ class Opaque(Traits):
     read_bytes: Count | None = None
     by_products: Callable[[OpSpec], Products] | None = None
     sorts: Callable[[OpSpec], int | None] = lambda spec: None
+    slides: bool = False
 
 
 UNKNOWN_FLOP = Opaque(flop=lambda spec: None)

@@ -72,10 +72,10 @@ class ProgramArrays(NamedTuple):
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
-             carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient (`image_uses.py`), is_largest
-             (`softmax_rows.py`), between_heads (`head_copies.py`), few_features, gradient_row (`image_layouts.py`),
-             of_rows (`row_kernels.py`), changes, added (`added_updates.py`), is_swapped (`swapped_windows.py`),
-             sums_groups (`group_sums.py`)
+             carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient, image_stride
+             (`image_uses.py`), is_largest (`softmax_rows.py`), between_heads (`head_copies.py`), few_features,
+             gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
+             is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -214,6 +214,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             op_scope=program.op_scope,
             carry_body=carry_body,
             is_gradient=images.gradient,
+            image_stride=images.strides,
             is_largest=softmax.largest,
             of_rows=rows.inside,
             between_heads=between_heads(program, op_class) * chip.selects_updates,

@@ -24,7 +24,7 @@ from autopart.core.layout import action_of
 from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.image_uses import ANY_PLACE, BY_IMAGE, IN_PARTS, SUMMED_UP
-from autopart.costmodel.simulator.op_classes import CONV
+from autopart.costmodel.simulator.op_classes import CONV, REDUCE
 
 PARTS = 8
 """Parts of each image."""
@@ -41,23 +41,29 @@ MOST_LANES = 4.0
 COPIED_BYTES = 2.0
 """Of an element that is copied: products of f32 round their operands to bf16 before they are cut."""
 
+FEW_ROWS = 4
+"""Few features lie in tiles of so many rows."""
+
+RECUT_SHARE = 1 / 12
+"""Images of so much of the chip's memory are cut again on the chip."""
+
 SAME_SHARE = 0.999
 """Parts of lesser shares of an image are shorter."""
 
 WORD_BYTES = 4.0
 """Elements of fewer bytes share a place, and take longer to put together."""
 
-TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT, FEW, RECUT = range(12)
+TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT, FEW, RECUT, MASK, LARGE_RECUT, FEW_SHIFT = range(15)
 """Copies: of an argument, into another order of dims; with the padding of all parts; with borders, of parts of an even
 or an odd number of places; borders alone; whole images of parts, in words or narrower elements; each operand of a
 gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`; parts of few features, so
 that parts lie along the lanes (five programs of patches and first convolutions); parts that are cut again, for which
 an element of one byte takes as long as one of four (segmentation nets)."""
 
-KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0, 3.0)
+KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0, 3.0, 2.0, 3.0, 0.0)
 """Kernels of each copy."""
 
-PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3, 8.0)
+PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3, 4.5, 8.0, 12.0, 12.0)
 """How often the bytes of each copy pass at HBM's rate: turning dims and shifting rows of tiles takes longer than
 reading and writing."""
 
@@ -134,9 +140,11 @@ def _part(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) 
     if not few or space.halo > np.ceil(seen / PARTS) or seen < least * PARTS:
         return 0.0
     out = local_length(program, lowered, result, lowered.native[result], space.space_out)
-    part = np.ceil(np.ceil(out / PARTS) / space.holes) * space.stride
+    windows = 1 if cut else program.ops.image_stride[op]
+    step = space.stride * windows
+    part = np.ceil(np.ceil(out / PARTS) / space.holes / windows) * step
     while part * PARTS + (space.halo if cut else 0) < seen:
-        part += space.stride
+        part += step
     return part
 
 
@@ -157,7 +165,15 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
         _leave(program, lowered, held, program.uses.operands[lhs + 1])
         return
     cut = _is_cut(program, lowered, held, lhs) | _is_cut(program, lowered, held, lhs + 1)
-    if places == 1 or not cut:
+    if not cut:
+        return
+    if places == 1:
+        value = program.uses.operands[lhs + 1]
+        share = PARTS * held.images.part[value]
+        if held.images.cut_by[value] >= 0 and share > 1.0 / SAME_SHARE:
+            held.images.is_written[value] = True
+            lanes = _fewest_lanes(program, lowered, value, lowered.required[lhs + 1], space.columns, space.kernel_rows)
+            _copy(held, op, MASK, held.uses.use_elements[lhs + 1] * share * lanes)
         return
     longest = max(held.images.part[program.uses.operands[lhs]], held.images.part[program.uses.operands[lhs + 1]])
     for use in range(lhs, lhs + 2):
@@ -175,8 +191,14 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
         if use == lhs:
             lanes = _lanes(program, lowered, value, layout, features)
             shifted = elements * (lanes if lanes <= MOST_LANES else fewest)
-            _copy(held, op, SHIFT, shifted * places)
-            _copy(held, op, LONG_SHIFT, shifted * max(0, places - FEW_PLACES))
+            length = local_length(program, lowered, value, layout, features)
+            if places > FEW_PLACES and length < FEW_FEATURES:
+                parts = PARTS * local_length(program, lowered, value, layout, space.features)
+                in_rows = elements * np.ceil(length / FEW_ROWS) * FEW_ROWS / length * filled_lanes(parts)
+                _copy(held, op, FEW_SHIFT, in_rows * places)
+            else:
+                _copy(held, op, SHIFT, shifted * places)
+                _copy(held, op, LONG_SHIFT, shifted * max(0, places - FEW_PLACES))
 
 
 @kernel
@@ -189,6 +211,9 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
         if in_parts and held.images.part[value] > share:
             share, by = held.images.part[value], held.images.cut_by[value]
         stays = stays and (reads in (ANY_PLACE, BY_IMAGE) or in_parts)
+    if stays and by >= 0 and program.ops.image_stride[op] > 1:
+        share = _windows(program, lowered, held, op, share, by)
+        stays = share > 0.0
     if stays and by >= 0:
         for use in range(first, end):
             if program.uses.reads[use] == IN_PARTS:
@@ -206,13 +231,45 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
 
 
 @kernel
+def _windows(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int, share: float, by: int) -> float:
+    """The share of an image in each part that windows leave, where one begins with each part.
+
+    Into parts that they do not fit into the image is cut again; what is spread over windows leaves whole images then.
+    """
+    space, result, stride = program.spaces[program.ops.spec[by]], program.result_ptr[by], program.ops.image_stride[op]
+    length = local_length(program, lowered, result, lowered.native[result], space.space_out)
+    fits = np.round(share * length) % stride == 0.0
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        if program.uses.reads[use] == IN_PARTS:
+            fits = fits and held.images.part[program.uses.operands[use]] > SAME_SHARE * share
+    if fits:
+        return share
+    if program.ops.op_class[op] != REDUCE:
+        return 0.0
+    again = np.ceil(length / PARTS / stride) * stride / length
+    _recut(program, lowered, held, program.uses.operands[program.operand_ptr[op]], again)
+    return again
+
+
+@kernel
 def _cut_again(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int, share: float) -> None:
     """Cuts parts that are shorter than others that they meet into parts as long as these; they are written first."""
+    if (
+        held.images.cut_by[value] >= 0
+        and not held.images.is_written[value]
+        and held.images.part[value] <= SAME_SHARE * share
+    ):
+        _recut(program, lowered, held, value, share)
+
+
+@kernel
+def _recut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int, share: float) -> None:
+    """Counts the copies of a value into parts of another length."""
     by = held.images.cut_by[value]
-    if by < 0 or held.images.is_written[value] or held.images.part[value] > SAME_SHARE * share:
-        return
     held.images.is_written[value] = True
-    _copy(held, by, RECUT, held.values.native_elements[value] * _left_lanes(program, lowered, by) * share * PARTS)
+    elements = held.values.native_elements[value] * _left_lanes(program, lowered, by) * share * PARTS
+    fits = WORD_BYTES * elements <= RECUT_SHARE * lowered.on_chip_bytes
+    _copy(held, by, RECUT if fits else LARGE_RECUT, elements)
 
 
 @kernel

@@ -13,13 +13,14 @@ the images, in their padding, reads whole images.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import mappings_of, traits_of
-from autopart.core.ops.traits import Constant, Convolution, LastSpace, View
+from autopart.core.ops.traits import Constant, Convolution, LastSpace, Opaque, View
 from autopart.core.program import Program
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE, SLICING
 
@@ -34,11 +35,13 @@ SAME_STEPS = 12
 
 class ImageUses(NamedTuple):
     """reads int8[uses]: one of the five ways; spaces: `LastSpace` of convolutions, a row per distinct op, of which
-    `is_one` is false for others; gradient bool[ops]: a convolution that sums over images, the gradient of a kernel."""
+    `is_one` is false for others; gradient bool[ops]: a convolution that sums over images, the gradient of a kernel;
+    strides int16[ops]: of windows along the dim that is cut; of a convolution, of windows over what comes from it."""
 
     reads: np.ndarray
     spaces: np.ndarray
     gradient: np.ndarray
+    strides: np.ndarray
 
 
 class ImageDims(NamedTuple):
@@ -58,7 +61,12 @@ def image_uses(program: Program, op_class: np.ndarray) -> ImageUses:
         traits = traits_of(spec)
         if isinstance(traits, Convolution) and traits.last_space is not None and (space := traits.last_space(spec)):
             spaces[row] = (True, *space)
-    found = ImageUses(np.zeros(len(program.operands), np.int8), spaces, np.zeros(program.op_count, np.bool_))
+    found = ImageUses(
+        np.zeros(len(program.operands), np.int8),
+        spaces,
+        np.zeros(program.op_count, np.bool_),
+        np.ones(program.op_count, np.int16),
+    )
     if spaces["is_one"].any():
         _Walk(program, found).walk(op_class)
     return found
@@ -96,7 +104,11 @@ class _Walk:
             elif given and (kind in (ELEMENTWISE, SLICING) or (isinstance(traits, View) and not traits.fence)):
                 self._in_step(row, ptr[op], result, given)
             elif kind == REDUCE and given[0] in self.dims:
-                self._reduction(row, ptr[op], result, given)
+                self._reduction(op, row, ptr[op], result, given)
+            elif isinstance(traits, Opaque) and traits.slides:
+                self._spread_windows(op, row, ptr[op], result, given)
+        if (self.found.strides > 1).any():
+            self._ahead_of_windows(ptr, results, operands)
 
     def _traits(self, row: int) -> object:
         return traits_of(self.program.specs[row])
@@ -144,7 +156,7 @@ class _Walk:
             how = (int(program.op_spec[op]), *(self._computed(operand, steps - 1) for operand in given))
         return self.computed.setdefault((value, steps), self.numbers.setdefault(how, len(self.numbers)))
 
-    def _reduction(self, row: int, first: int, result: int, given: list[int]) -> None:
+    def _reduction(self, op: int, row: int, first: int, result: int, given: list[int]) -> None:
         """Windows leave parts, sums over images and space whole values."""
         spec, (images, space), summed = self.program.specs[row], self.dims[given[0]], set[int]()
         slides = len(spec.results[0].shape) == len(spec.operands[0].shape)
@@ -154,8 +166,37 @@ class _Walk:
             elif slides and m.operands[0] == m.results[0] == space and _begins_inside(m):
                 self.found.reads[first : first + len(given)] = [IN_PARTS] + [ANY_PLACE] * (len(given) - 1)
                 self.dims[result] = ImageDims(images, space)
+                self.found.strides[op] = spec.operands[0].shape[space] // spec.results[0].shape[space]
         if space in summed and (images in summed or spec.operands[0].shape[images] == 1):
             self.found.reads[first] = SUMMED_UP
+
+
+    def _spread_windows(self, op: int, row: int, first: int, result: int, given: list[int]) -> None:
+        """What is spread over windows of an array leaves parts like it, if both are in parts."""
+        spec, dims = self.program.specs[row], tuple(map(self.dims.get, given))
+        reads = [IN_PARTS if operand.shape else ANY_PLACE for operand in spec.operands]
+        if (known := dims[0]) is None or any(
+            of_use == IN_PARTS and other != known for of_use, other in zip(reads, dims, strict=True)
+        ):
+            return
+        if any(m.operands[0] == m.results[0] == known.space and _begins_inside(m) for m in self._mappings(row)):
+            self.found.reads[first : first + len(given)] = reads
+            self.dims[result] = known
+            self.found.strides[op] = spec.operands[0].shape[known.space] // spec.operands[1].shape[known.space]
+
+    def _ahead_of_windows(self, ptr: list[int], results: list[int], operands: list[int]) -> None:
+        """Convolutions leave parts that windows over what comes from them fit into."""
+        wanted: dict[int, int] = {}
+        for op in reversed(range(len(results) - 1)):
+            stride, result = int(self.found.strides[op]), results[op]
+            if self.found.spaces["is_one"][self.program.op_spec[op]]:
+                self.found.strides[op] = wanted.get(result, 1)
+            elif stride > 1:
+                wanted[operands[ptr[op]]] = math.lcm(stride, wanted.get(operands[ptr[op]], 1))
+            elif result in wanted:
+                for use in range(ptr[op], ptr[op + 1]):
+                    if self.found.reads[use] == IN_PARTS:
+                        wanted[operands[use]] = math.lcm(wanted[result], wanted.get(operands[use], 1))
 
 
 def _carried(
@@ -198,6 +239,7 @@ def _keeps(spec: OpSpec, mapping: TileMapping, operand: int, dim: int) -> bool:
 
 
 def _begins_inside(mapping: TileMapping) -> bool:
-    """True for windows of which the first begins at the first element."""
-    stretch = mapping.stretch(0)
-    return stretch is None or stretch.low == 0
+    """True for windows of which the first begins at the first element: what a tile reads begins as many windows ahead
+    as it needs of what is spread over them."""
+    stretch, spread = mapping.stretch(0), mapping.stretch(1) if len(mapping.operands) > 1 else None
+    return stretch is None or stretch.low == (0 if spread is None else stretch.stride * spread.low)

@@ -116,7 +116,7 @@ def _example(types: str, sizes: str, strides: str, padding: str = "") -> Example
 
 @rule(
     "select_and_scatter",
-    traits=Opaque(flop=_flop, passes=lambda spec: combined_by_reducer(spec, whole=(0,))),
+    traits=Opaque(flop=_flop, passes=lambda spec: combined_by_reducer(spec, whole=(0,)), slides=True),
     localize=_localize,
     examples=(
         _example("4x4x8xf32, 4x2x4xf32, f32 -> 4x4x8xf32", "1, 2, 3", "1, 2, 2", "[[0, 0], [0, 0], [1, 0]]"),
