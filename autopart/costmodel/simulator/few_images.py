@@ -106,7 +106,11 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     place = held.uses.use_elements[lhs] / length
     in_lanes = place * _fewest_lanes(program, lowered, value, layout, space.features, space.rows)
     if _is_cut(program, lowered, held, lhs) and part <= _known_part(held, value, length):
-        part = np.ceil(_known_part(held, value, length) / space.stride) * space.stride
+        known = _known_part(held, value, length)
+        if known % space.stride == 0.0:
+            part = known
+        else:
+            _recut(program, lowered, held, value, part / length)
         if space.halo > 0:
             features = _lanes(program, lowered, value, layout, space.features)
             _copy(held, op, STAY, place * features * PARTS * space.halo)
