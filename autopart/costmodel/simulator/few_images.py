@@ -108,7 +108,7 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     if _is_cut(program, lowered, held, lhs) and part <= _known_part(held, value, length):
         known = _known_part(held, value, length)
         if known % space.stride == 0.0:
-            part = known
+            part = known if space.holes == 1 else part
         else:
             _recut(program, lowered, held, value, part / length)
         if space.halo > 0:
