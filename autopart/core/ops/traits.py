@@ -194,6 +194,7 @@ class LastSpace(NamedTuple):
     halo        places of the left operand beyond its own that a stretch of it needs
     padding     places around the left operand; of one with holes only those after it
     stride      of the window
+    dilation    places from one element of the window to the next
     holes       one element and holes in so many places of the left operand; 1: no holes
     least       places that a stretch must have
     """
@@ -212,6 +213,7 @@ class LastSpace(NamedTuple):
     halo: int
     padding: int
     stride: int
+    dilation: int
     holes: int
     least: int
 

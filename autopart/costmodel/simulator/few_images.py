@@ -163,23 +163,24 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
     """The gradient of a kernel: if one operand is in parts, both are, and the first is shifted to each place of the
     window. Of a window with holes both are put together."""
     lhs, space = program.operand_ptr[op], program.spaces[program.ops.spec[op]]
-    places = program.shape[program.result_ptr[op], space.space_out]
+    places, given = program.shape[program.result_ptr[op], space.space_out], program.uses.operands[lhs]
+    spread = program.uses.operands[lhs + 1]
     if space.stride > 1:
-        _leave(program, lowered, held, program.uses.operands[lhs])
-        _leave(program, lowered, held, program.uses.operands[lhs + 1])
+        _leave(program, lowered, held, given)
+        _leave(program, lowered, held, spread)
         return
-    cut = _is_cut(program, lowered, held, lhs) | _is_cut(program, lowered, held, lhs + 1)
-    if not cut:
+    is_cut, is_spread_cut = _is_cut(program, lowered, held, lhs), _is_cut(program, lowered, held, lhs + 1)
+    if not (is_cut or is_spread_cut):
         return
     if places == 1:
-        value = program.uses.operands[lhs + 1]
-        share = PARTS * held.images.part[value]
-        if held.images.cut_by[value] >= 0 and share > 1.0 / SAME_SHARE:
-            held.images.is_written[value] = True
-            lanes = _fewest_lanes(program, lowered, value, lowered.required[lhs + 1], space.columns, space.kernel_rows)
-            _copy(held, op, MASK, held.uses.use_elements[lhs + 1] * share * lanes)
+        _mask(program, lowered, held, op)
         return
-    longest = max(held.images.part[program.uses.operands[lhs]], held.images.part[program.uses.operands[lhs + 1]])
+    longest = max(held.images.part[given], held.images.part[spread])
+    shorter = is_cut and is_spread_cut and held.images.part[spread] <= SAME_SHARE * longest
+    if space.dilation > 1 and shorter:
+        _leave(program, lowered, held, given)
+        _leave(program, lowered, held, spread)
+        return
     for use in range(lhs, lhs + 2):
         value, layout = program.uses.operands[use], lowered.required[use]
         _cut_again(program, lowered, held, value, longest)
@@ -203,6 +204,18 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
             else:
                 _copy(held, op, SHIFT, shifted * places)
                 _copy(held, op, LONG_SHIFT, shifted * max(0, places - FEW_PLACES))
+
+
+@kernel
+def _mask(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """What a window of one place is multiplied by is written, and zero where parts are longer than images."""
+    use, space = program.operand_ptr[op] + 1, program.spaces[program.ops.spec[op]]
+    value = program.uses.operands[use]
+    share = PARTS * held.images.part[value]
+    if held.images.cut_by[value] >= 0 and share > 1.0 / SAME_SHARE:
+        held.images.is_written[value] = True
+        lanes = _fewest_lanes(program, lowered, value, lowered.required[use], space.columns, space.kernel_rows)
+        _copy(held, op, MASK, held.uses.use_elements[use] * share * lanes)
 
 
 @kernel

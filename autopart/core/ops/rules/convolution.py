@@ -162,6 +162,7 @@ def _last_space(spec: OpSpec) -> LastSpace | None:
         halo=last.size if spread or grouped else (reach - (0 if ahead else 1)) // holes,
         padding=last.high + (last.low if holes == 1 else 0),
         stride=last.stride,
+        dilation=last.window_dilation,
         holes=holes,
         least=3 if ahead else 0,
     )
