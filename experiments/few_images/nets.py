@@ -247,6 +247,10 @@ NETS = [
         (segmenter, (32, 32, 32, 1), (2,)),
         (restyler, (128, 128, 3), (2,)),
         (restyler, (256, 256, 3), (4,)),
+        (resnet, (224, 224, 3), (4,)),
+        (resnet18, (160, 160, 3), (2, 5)),
+        (mobilenet, (128, 128, 3), (3,)),
+        (squeezing, (192, 192, 3), (3,)),
     )
     for batch in batches
 ]

@@ -122,11 +122,10 @@ def _written(function, *shapes) -> int:
 
 
 def test_parts_that_meet_longer_ones_are_cut_again_and_only_then():
-    """Of 256 places a window of 3 x 3 leaves parts of 33; from half as many, two places for each, parts are even."""
+    """Of 256 places a window of 3 x 3 leaves parts of 33; what comes from half as many places has parts of 34."""
 
     def shortcut(x, w, down, stride: int):
-        high = jax.nn.relu(conv(x, w))
-        low = conv(high, down, stride)
+        high, low = jax.nn.relu(conv(x, w)), conv(x, down, stride)
         form = ("NHWC", "HWIO", "NHWC")
         up = jax.lax.conv_transpose(low, down, (stride, stride), "SAME", dimension_numbers=form)
         return conv(up + high, w)
@@ -134,6 +133,58 @@ def test_parts_that_meet_longer_ones_are_cut_again_and_only_then():
     shapes = (2, 256, 256, 64), (3, 3, 64, 64), (2, 2, 64, 64)
     assert _written(lambda *a: shortcut(*a, 2), *shapes) == 1
     assert _written(lambda *a: shortcut(*a, 1), *shapes) == 0
+
+
+def _places(function, *shapes) -> list[list[int]]:
+    """Of all ops that leave four dims, in order: the third, and the places of a part along it; 0 for whole images."""
+    estimate = _simulation(function, *shapes)
+    program, images = estimate.simulation.local.program, estimate.simulation.arrays.images
+    found = []
+    for op in range(program.op_count):
+        value, shape = int(program.result_ptr[op]), program.spec(op).results[0].shape
+        if len(shape) == 4 and shape[3] == WEIGHTS[3] and shape[0] == IMAGES[0]:
+            part = images["part"][value] if images["cut_by"][value] >= 0 else 0.0
+            found.append([int(shape[2]), round(part * shape[2])])
+    return found
+
+
+def _pooled(x, window: int, padding):
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, window, window, 1), (1, 2, 2, 1), padding)
+
+
+AROUND = ((0, 0), (1, 1), (1, 1), (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("window", "padding", "ahead", "pooled", "back"),
+    [(2, "VALID", 6, 3, 6), (3, "SAME", 6, 3, 6), (3, AROUND, 5, 0, 0)],
+)
+def test_pools_and_their_gradients_are_in_parts_if_they_begin_with_the_image(window, padding, ahead, pooled, back):
+    """Of 32 places 34 are seen: 5 for each part without a pool, 6 ahead of one that begins with each part."""
+
+    def net(x, w):
+        return (_pooled(conv(x, w), window, padding) ** 2).sum()
+
+    found = _places(jax.grad(net, 1), IMAGES, WEIGHTS)
+    assert [32, ahead] in found
+    assert [16, pooled] in found
+    assert found[-1] == [32, back]
+
+
+@pytest.mark.parametrize(("size", "down"), [(32, [16, 2]), (30, [15, 2])])
+def test_windows_with_strides_cut_again_what_is_in_parts_of_no_whole_strides(size: int, down: list[int]):
+    shapes = (4, size, size, 128), WEIGHTS
+    assert _places(lambda x, w: conv(conv(x, w), w, 2), *shapes)[-1] == down
+    assert _written(lambda x, w: conv(conv(x, w), w, 2), *shapes) == (size == 32)
+
+
+@pytest.mark.parametrize(("window", "masked"), [(3, 1), (1, 0)])
+def test_the_gradient_of_1x1_is_masked_where_parts_are_longer_than_images(window: int, masked: int):
+    def net(x, w, last):
+        return (conv(jnp.tanh(conv(x, w)), last) ** 2).sum()
+
+    shapes = IMAGES, (window, window, 128, 128), (1, 1, 128, 128)
+    assert _written(jax.grad(net, 2), *shapes) == masked
 
 
 @pytest.mark.parametrize(("over", "written"), [((1, 2), 2), ((0, 1, 2), 0)])

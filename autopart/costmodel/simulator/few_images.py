@@ -5,12 +5,12 @@
     enter    %x is padded and cut, and each part gets a border: the places of its neighbours that windows read
     stay     the next convolution of %y adds the border alone; ops element by element take the parts as they are
     leave    for any other reader the parts are put together
-    again    what meets longer parts is written, and cut again into parts as long as these
+    again    what meets longer parts, or windows that do not begin anew with each, is written, and cut again
     sum      the gradient of %w is summed over parts, of which it gets a copy shifted to each place of the window
 
 Found with libtpu 0.0.51: v4, v5e, v5p, v6e and v7 cut up to 7 images, v2 and v3 one, if the border is no longer than a
 part and there are two places for each part. Which ops take parts is in `image_uses.py`. What it costs was fitted on
-v5e, on 130 programs of a few convolutions (`python -m experiments.few_images`).
+v5e, on 130 programs of a few convolutions and on nets (`python -m experiments.few_images`).
 """
 
 # pyright: reportArgumentType=false
@@ -53,17 +53,19 @@ SAME_SHARE = 0.999
 WORD_BYTES = 4.0
 """Elements of fewer bytes share a place, and take longer to put together."""
 
-TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT, FEW, RECUT, MASK, LARGE_RECUT, FEW_SHIFT = range(15)
+TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT = range(10)
+FEW, FEW_SHIFT, MASK, RECUT, LONG_RECUT = range(10, 15)
 """Copies: of an argument, into another order of dims; with the padding of all parts; with borders, of parts of an even
 or an odd number of places; borders alone; whole images of parts, in words or narrower elements; each operand of a
-gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`; parts of few features, so
-that parts lie along the lanes (five programs of patches and first convolutions); parts that are cut again, for which
-an element of one byte takes as long as one of four (segmentation nets)."""
+gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`. Of few features, so that
+parts lie along the lanes (five programs of patches and first convolutions); for each place of a window of more than
+`FEW_PLACES` (a ResNet's first). With zeros beyond the image (ResNets). Parts that are cut again, for which an element
+of one byte takes as long as one of four, on the chip or through memory (segmentation nets)."""
 
-KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0, 3.0, 2.0, 3.0, 0.0)
+KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0, 0.0, 2.0, 3.0, 3.0)
 """Kernels of each copy."""
 
-PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3, 4.5, 8.0, 12.0, 12.0)
+PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3, 12.0, 8.0, 4.5, 12.0)
 """How often the bytes of each copy pass at HBM's rate: turning dims and shifting rows of tiles takes longer than
 reading and writing."""
 
@@ -107,10 +109,10 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     in_lanes = place * _fewest_lanes(program, lowered, value, layout, space.features, space.rows)
     if _is_cut(program, lowered, held, lhs) and part <= _known_part(held, value, length):
         known = _known_part(held, value, length)
-        if known % space.stride == 0.0:
-            part = known if space.holes == 1 else part
-        else:
+        if known % space.stride > 0.0:
             _recut(program, lowered, held, value, part / length)
+        elif space.holes == 1:
+            part = known
         if space.halo > 0:
             features = _lanes(program, lowered, value, layout, space.features)
             _copy(held, op, STAY, place * features * PARTS * space.halo)
@@ -161,7 +163,7 @@ def _known_part(held: LocalArrays, value: int, length: float) -> float:
 @kernel
 def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
     """The gradient of a kernel: if one operand is in parts, both are, and the first is shifted to each place of the
-    window. Of a window with holes both are put together."""
+    window. Of a window with holes both are put together, and of one with a stride if the second's parts are shorter."""
     lhs, space = program.operand_ptr[op], program.spaces[program.ops.spec[op]]
     places, given = program.shape[program.result_ptr[op], space.space_out], program.uses.operands[lhs]
     spread = program.uses.operands[lhs + 1]
@@ -259,10 +261,8 @@ def _windows(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
     for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
         if program.uses.reads[use] == IN_PARTS:
             fits = fits and held.images.part[program.uses.operands[use]] > SAME_SHARE * share
-    if fits:
-        return share
-    if program.ops.op_class[op] != REDUCE:
-        return 0.0
+    if fits or program.ops.op_class[op] != REDUCE:
+        return share if fits else 0.0
     again = np.ceil(length / PARTS / stride) * stride / length
     _recut(program, lowered, held, program.uses.operands[program.operand_ptr[op]], again)
     return again
@@ -286,7 +286,7 @@ def _recut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: i
     held.images.is_written[value] = True
     elements = held.values.native_elements[value] * _left_lanes(program, lowered, by) * share * PARTS
     fits = WORD_BYTES * elements <= RECUT_SHARE * lowered.on_chip_bytes
-    _copy(held, by, RECUT if fits else LARGE_RECUT, elements)
+    _copy(held, by, RECUT if fits else LONG_RECUT, elements)
 
 
 @kernel

@@ -170,7 +170,6 @@ class _Walk:
         if space in summed and (images in summed or spec.operands[0].shape[images] == 1):
             self.found.reads[first] = SUMMED_UP
 
-
     def _spread_windows(self, op: int, row: int, first: int, result: int, given: list[int]) -> None:
         """What is spread over windows of an array leaves parts like it, if both are in parts."""
         spec, dims = self.program.specs[row], tuple(map(self.dims.get, given))
