@@ -44,6 +44,10 @@ COPIED_BYTES = 2.0
 FEW_ROWS = 4
 """Few features lie in tiles of so many rows."""
 
+SPREAD_ROWS, SPREAD_FEATURES = 4.75, 1.75
+"""How often what is spread over the places of an image passes with rows, and with features along the lanes: a broadcast
+takes three times its bytes, a copy between both 1.75 times (a 3-d U-Net, DeepLab)."""
+
 RECUT_SHARE = 1 / 12
 """Images of so much of the chip's memory are cut again on the chip."""
 
@@ -54,18 +58,19 @@ WORD_BYTES = 4.0
 """Elements of fewer bytes share a place, and take longer to put together."""
 
 TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT = range(10)
-FEW, FEW_SHIFT, MASK, RECUT, LONG_RECUT = range(10, 15)
+FEW, FEW_SHIFT, MASK, RECUT, LONG_RECUT, SPREAD = range(10, 16)
 """Copies: of an argument, into another order of dims; with the padding of all parts; with borders, of parts of an even
 or an odd number of places; borders alone; whole images of parts, in words or narrower elements; each operand of a
 gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`. Of few features, so that
 parts lie along the lanes (five programs of patches and first convolutions); for each place of a window of more than
 `FEW_PLACES` (a ResNet's first). With zeros beyond the image (ResNets). Parts that are cut again, for which an element
-of one byte takes as long as one of four, on the chip or through memory (segmentation nets)."""
+of one byte takes as long as one of four, on the chip or through memory (segmentation nets). What is spread over the
+places of an image by groups of features, in words."""
 
-KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0, 0.0, 2.0, 3.0, 3.0)
+KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0, 0.0, 2.0, 3.0, 3.0, 2.0)
 """Kernels of each copy."""
 
-PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3, 12.0, 8.0, 4.5, 12.0)
+PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3, 12.0, 8.0, 4.5, 12.0, 2.0)
 """How often the bytes of each copy pass at HBM's rate: turning dims and shifting rows of tiles takes longer than
 reading and writing."""
 
@@ -238,7 +243,7 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
             if program.uses.reads[use] == IN_PARTS:
                 _cut_again(program, lowered, held, program.uses.operands[use], share)
             elif program.uses.reads[use] == BY_IMAGE:
-                held.images.is_written[program.uses.operands[use]] = True
+                _spread(program, lowered, held, program.uses.operands[use], share, by)
         _cut(program, lowered, held, op, share, by)
         return
     for use in range(first, end):
@@ -266,6 +271,21 @@ def _windows(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
     again = np.ceil(length / PARTS / stride) * stride / length
     _recut(program, lowered, held, program.uses.operands[program.operand_ptr[op]], again)
     return again
+
+
+@kernel
+def _spread(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int, share: float, by: int) -> None:
+    """What differs by image is written for every place; by groups of features with rows along the lanes, and turned,
+    where features fill fewer of them."""
+    if held.images.is_written[value]:
+        return
+    held.images.is_written[value] = True
+    space, result = program.spaces[program.ops.spec[by]], program.result_ptr[by]
+    by_rows = _left_lanes(program, lowered, by)
+    by_features = _lanes(program, lowered, result, lowered.native[result], space.features_out)
+    if by_rows < by_features <= MOST_LANES and program.values.rank[value] > program.values.rank[result]:
+        elements = held.values.native_elements[value] * share * PARTS * program.values.element_bytes[value] / WORD_BYTES
+        _copy(held, by, SPREAD, elements * (SPREAD_ROWS * by_rows + SPREAD_FEATURES * by_features))
 
 
 @kernel

@@ -6,9 +6,10 @@
     %m = reduce %n over h, w                the parts of each image have to come together first
     %d = subtract %n, %m spread over h, w   cut as %n is; %m, which differs by image, is written for every place
     %r = reshape %n to [b, h, w, 16, f/16]  cut along the same dim
+    %p = reduce_window %n                   cut, if the first window begins with the image; its gradient too
 
-Tile mappings of an op say which dim of a result an operand's dim becomes. A window of a reduction that begins before
-the images, in their padding, reads whole images.
+Tile mappings of an op say which dim of a result an operand's dim becomes. A window that begins before the images, in
+their padding, reads whole images.
 """
 
 from __future__ import annotations
