@@ -173,8 +173,8 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
     places, given = program.shape[program.result_ptr[op], space.space_out], program.uses.operands[lhs]
     spread = program.uses.operands[lhs + 1]
     if space.stride > 1:
-        _leave(program, lowered, held, given)
-        _leave(program, lowered, held, spread)
+        _leave(program, lowered, held, given, True)
+        _leave(program, lowered, held, spread, True)
         return
     is_cut, is_spread_cut = _is_cut(program, lowered, held, lhs), _is_cut(program, lowered, held, lhs + 1)
     if not (is_cut or is_spread_cut):
@@ -331,17 +331,18 @@ def _is_cut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, use: in
 
 
 @kernel
-def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int) -> None:
+def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int, turned: bool = False) -> None:
     """Puts the parts of a value together, once for all who read it; counted to the convolution that it comes from.
 
-    Parts of rows that pad nothing lie in memory as the rows do.
+    Parts of rows that pad nothing lie in memory as the rows do, except for who needs places next to each other: the
+    gradient of a window with holes.
     """
     by = held.images.cut_by[value]
     if by < 0 or held.images.is_copied[value]:
         return
     held.images.is_copied[value] = True
     share = held.images.part[value]
-    if program.spaces[program.ops.spec[by]].rows_out >= 0 or share * PARTS != 1.0:
+    if turned or program.spaces[program.ops.spec[by]].rows_out >= 0 or share * PARTS != 1.0:
         how = LEAVE if program.values.element_bytes[value] >= WORD_BYTES else LEAVE_NARROW
         _copy(held, by, how, held.values.native_elements[value] * _left_lanes(program, lowered, by) * share * PARTS)
 
