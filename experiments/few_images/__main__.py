@@ -15,7 +15,7 @@ from autopart.costmodel.optimised_hlo import estimated_cycles
 from autopart.costmodel.xla_compile import CLOCK_HZ
 from experiments.convolution_grids import Program, compiled, run
 from experiments.few_images.cases import fitted, held_out
-from experiments.few_images.nets import NETS
+from experiments.few_images.nets import FORWARD, NETS
 
 FOLDER = Path(__file__).parent
 
@@ -31,6 +31,7 @@ def groups() -> dict[str, Sequence[Program]]:
         "as many as are not cut": [case for case in fit if case.batch >= FEW],
         "held out": held,
         "nets": NETS,
+        "nets, forward": FORWARD,
     }
 
 

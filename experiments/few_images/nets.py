@@ -204,14 +204,16 @@ class Net:
     model: Callable[[Params, jax.Array], jax.Array]
     size: tuple[int, ...]
     batch: int
+    forward: bool = False
     topology: str = "v5e:2x4"
 
     @property
     def name(self) -> str:
-        return f"{self.model.__name__}, {self.batch} of {'x'.join(map(str, self.size))}, {self.topology}"
+        forward = ", forward" if self.forward else ""
+        return f"{self.model.__name__}, {self.batch} of {'x'.join(map(str, self.size))}{forward}, {self.topology}"
 
     def program(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """A step of gradient descent; the shapes of its parameters, and of the images."""
+        """A step of gradient descent, or what the net says; the shapes of its parameters, and of the images."""
         images = jax.ShapeDtypeStruct((self.batch, *self.size), jnp.float32)
         shapes: list[jax.ShapeDtypeStruct] = []
 
@@ -221,14 +223,15 @@ class Net:
 
         jax.eval_shape(lambda x: self.model(noted, x), images)
 
+        def said(params: list[jax.Array], x: jax.Array) -> jax.Array:
+            rest = iter(params)
+            return self.model(lambda *_: next(rest), x)
+
         def step(params: list[jax.Array], x: jax.Array) -> list[jax.Array]:
-            def loss(params: list[jax.Array]) -> jax.Array:
-                rest = iter(params)
-                return (jax.nn.log_softmax(self.model(lambda *_: next(rest), x)) ** 2).mean()
+            gradients = jax.grad(lambda params: (jax.nn.log_softmax(said(params, x)) ** 2).mean())(params)
+            return [p - 1e-3 * g for p, g in zip(params, gradients, strict=True)]
 
-            return [p - 1e-3 * g for p, g in zip(params, jax.grad(loss)(params), strict=True)]
-
-        return step, (shapes, images)
+        return said if self.forward else step, (shapes, images)
 
 
 NETS = [
@@ -253,4 +256,17 @@ NETS = [
         (squeezing, (192, 192, 3), (3,)),
     )
     for batch in batches
+]
+
+FORWARD = [
+    Net(model, size, batch, forward=True)
+    for model, size, batch in (
+        (resnet, (224, 224, 3), 2),
+        (resnet18, (224, 224, 3), 1),
+        (mobilenet, (224, 224, 3), 1),
+        (squeezing, (224, 224, 3), 4),
+        (vgg, (224, 224, 3), 4),
+        (segmenter, (256, 256, 3), 1),
+        (deeplab, (512, 512, 3), 1),
+    )
 ]

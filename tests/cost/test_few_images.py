@@ -30,7 +30,12 @@ IMAGES, WEIGHTS = (4, 32, 32, 128), (3, 3, 128, 128)
 
 @pytest.mark.parametrize(
     ("name", "within", "least", "geomean"),
-    [slow("fitted", 0.8, 0.4, 0.9), ("held out", 0.55, 0.55, 0.9), slow("nets", 0.6, 0.5, 0.8)],
+    [
+        slow("fitted", 0.8, 0.4, 0.9),
+        ("held out", 0.55, 0.55, 0.9),
+        slow("nets", 0.75, 0.5, 0.8),
+        ("nets, forward", 0.95, 0.8, 0.85),
+    ],
 )
 def test_estimates_are_as_near_the_compilers_as_the_page_says(name: str, within: float, least: float, geomean: float):
     programs = [p for p in groups()[name] if p.name in KEPT]

@@ -358,7 +358,7 @@ def _copy(held: LocalArrays, op: int, how: int, elements: float) -> None:
 def _widened(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int) -> float:
     """The elements of the parts, with those that fill lanes, over those of the images as they are held otherwise.
 
-    Some kernels have features along the lanes and some have rows: the geometric mean of both.
+    Features lie along the lanes, or parts where they are more.
     """
     plain = held.values.native_elements[value] * program.values.element_bytes[value]
     if plain == 0.0:
@@ -366,9 +366,9 @@ def _widened(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value:
     by = held.images.cut_by[value]
     result, space = program.result_ptr[by], program.spaces[program.ops.spec[by]]
     layout = lowered.native[result]
-    lanes = _lanes(program, lowered, result, layout, space.features_out)
-    lanes *= _fewest_lanes(program, lowered, result, layout, space.features_out, space.rows_out)
-    return max(1.0, PARTS * held.images.part[value] * np.sqrt(lanes) * plain / held.values.native_bytes[value])
+    parts = PARTS * local_length(program, lowered, result, layout, space.images_out)
+    lanes = filled_lanes(max(parts, local_length(program, lowered, result, layout, space.features_out)))
+    return max(1.0, PARTS * held.images.part[value] * lanes * plain / held.values.native_bytes[value])
 
 
 @kernel
