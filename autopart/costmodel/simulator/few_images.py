@@ -9,8 +9,8 @@
     sum      the gradient of %w is summed over parts, of which it gets a copy shifted to each place of the window
 
 Found with libtpu 0.0.51: v4, v5e, v5p, v6e and v7 cut up to 7 images, v2 and v3 one, if the border is no longer than a
-part and there are two places for each part. Which ops take parts is in `image_uses.py`. What it costs was fitted on
-v5e, on 130 programs of a few convolutions and on nets (`python -m experiments.few_images`).
+part and there are two places for each part. Which ops take parts is in `image_uses.py`, what copies cost in
+`part_copies.py`.
 """
 
 # pyright: reportArgumentType=false
@@ -25,6 +25,28 @@ from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.image_uses import ANY_PLACE, BY_IMAGE, IN_PARTS, SUMMED_UP
 from autopart.costmodel.simulator.op_classes import CONV, REDUCE
+from autopart.costmodel.simulator.part_copies import (
+    BORDER,
+    FEW,
+    FEW_PLACES,
+    FEW_SHIFT,
+    LEAVE,
+    LEAVE_NARROW,
+    LONG_RECUT,
+    LONG_SHIFT,
+    MASK,
+    ODD_BORDER,
+    PAD,
+    RECUT,
+    SHIFT,
+    SPREAD,
+    SPREAD_FEATURES,
+    SPREAD_ROWS,
+    STAY,
+    SUM,
+    TURN,
+    count_copy,
+)
 
 PARTS = 8
 """Parts of each image."""
@@ -38,15 +60,8 @@ LANES = 128
 MOST_LANES = 4.0
 """Where parts are shifted, rows lie along the lanes if features would be padded to more than so many times as many."""
 
-COPIED_BYTES = 2.0
-"""Of an element that is copied: products of f32 round their operands to bf16 before they are cut."""
-
 FEW_ROWS = 4
 """Few features lie in tiles of so many rows."""
-
-SPREAD_ROWS, SPREAD_FEATURES = 4.75, 1.75
-"""How often what is spread over the places of an image passes with rows, and with features along the lanes: a broadcast
-takes three times its bytes, a copy between both 1.75 times (a 3-d U-Net, DeepLab)."""
 
 RECUT_SHARE = 1 / 12
 """Images of so much of the chip's memory are cut again on the chip."""
@@ -56,26 +71,6 @@ SAME_SHARE = 0.999
 
 WORD_BYTES = 4.0
 """Elements of fewer bytes share a place, and take longer to put together."""
-
-TURN, PAD, BORDER, ODD_BORDER, STAY, LEAVE, LEAVE_NARROW, SUM, SHIFT, LONG_SHIFT = range(10)
-FEW, FEW_SHIFT, MASK, RECUT, LONG_RECUT, SPREAD = range(10, 16)
-"""Copies: of an argument, into another order of dims; with the padding of all parts; with borders, of parts of an even
-or an odd number of places; borders alone; whole images of parts, in words or narrower elements; each operand of a
-gradient; of one operand for each place of a window; the same for those beyond `FEW_PLACES`. Of few features, so that
-parts lie along the lanes (five programs of patches and first convolutions); for each place of a window of more than
-`FEW_PLACES` (a ResNet's first). With zeros beyond the image (ResNets). Parts that are cut again, for which an element
-of one byte takes as long as one of four, on the chip or through memory (segmentation nets). What is spread over the
-places of an image by groups of features, in words."""
-
-KERNELS = (1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 1.0, 3.5, 0.0, 0.0, 1.0, 0.0, 2.0, 3.0, 3.0, 2.0)
-"""Kernels of each copy."""
-
-PASSES = (4.5, 5.3, 2.1, 4.2, 2.3, 3.9, 7.9, 10.5, 3.7, 5.3, 2.3, 12.0, 8.0, 4.5, 12.0, 2.0)
-"""How often the bytes of each copy pass at HBM's rate: turning dims and shifting rows of tiles takes longer than
-reading and writing."""
-
-FEW_PLACES = 3
-"""Copies shifted to so many places of a window are made at once."""
 
 
 @kernel
@@ -120,17 +115,17 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
             part = known
         if space.halo > 0:
             features = _lanes(program, lowered, value, layout, space.features)
-            _copy(held, op, STAY, place * features * PARTS * space.halo)
+            count_copy(held, op, STAY, place * features * PARTS * space.halo)
     else:
         _leave(program, lowered, held, value)
         if space.rows >= 0 and program.ops.is_argument[program.values.value_op[value]]:
-            _copy(held, op, TURN, in_lanes * length)
+            count_copy(held, op, TURN, in_lanes * length)
         if space.halo > 0 or part * PARTS > length:
-            _copy(held, op, PAD, in_lanes * PARTS * part)
+            count_copy(held, op, PAD, in_lanes * PARTS * part)
         if space.halo > 0:
-            _copy(held, op, ODD_BORDER if part % 2 == 1 else BORDER, in_lanes * PARTS * (part + space.halo))
+            count_copy(held, op, ODD_BORDER if part % 2 == 1 else BORDER, in_lanes * PARTS * (part + space.halo))
             if local_length(program, lowered, value, layout, space.features) < FEW_FEATURES:
-                _copy(held, op, FEW, in_lanes * PARTS * (part + space.halo))
+                count_copy(held, op, FEW, in_lanes * PARTS * (part + space.halo))
         held.images.is_copied[value] = True
     left = part * space.holes / space.stride
     share = left / local_length(program, lowered, result, lowered.native[result], space.space_out)
@@ -198,8 +193,8 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
         fewest = _fewest_lanes(program, lowered, value, layout, features, rows)
         in_lanes = elements * fewest
         if not _is_cut(program, lowered, held, use) and not held.images.is_copied[value]:
-            _copy(held, op, PAD, in_lanes)
-        _copy(held, op, SUM, in_lanes)
+            count_copy(held, op, PAD, in_lanes)
+        count_copy(held, op, SUM, in_lanes)
         if use == lhs:
             lanes = _lanes(program, lowered, value, layout, features)
             shifted = elements * (lanes if lanes <= MOST_LANES else fewest)
@@ -207,10 +202,10 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
             if places > FEW_PLACES and length < FEW_FEATURES:
                 parts = PARTS * local_length(program, lowered, value, layout, space.features)
                 in_rows = elements * np.ceil(length / FEW_ROWS) * FEW_ROWS / length * filled_lanes(parts)
-                _copy(held, op, FEW_SHIFT, in_rows * places)
+                count_copy(held, op, FEW_SHIFT, in_rows * places)
             else:
-                _copy(held, op, SHIFT, shifted * places)
-                _copy(held, op, LONG_SHIFT, shifted * max(0, places - FEW_PLACES))
+                count_copy(held, op, SHIFT, shifted * places)
+                count_copy(held, op, LONG_SHIFT, shifted * max(0, places - FEW_PLACES))
 
 
 @kernel
@@ -222,7 +217,7 @@ def _mask(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) 
     if held.images.cut_by[value] >= 0 and share > 1.0 / SAME_SHARE:
         held.images.is_written[value] = True
         lanes = _fewest_lanes(program, lowered, value, lowered.required[use], space.columns, space.kernel_rows)
-        _copy(held, op, MASK, held.uses.use_elements[use] * share * lanes)
+        count_copy(held, op, MASK, held.uses.use_elements[use] * share * lanes)
 
 
 @kernel
@@ -285,7 +280,7 @@ def _spread(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: 
     by_features = _lanes(program, lowered, result, lowered.native[result], space.features_out)
     if by_rows < by_features <= MOST_LANES and program.values.rank[value] > program.values.rank[result]:
         elements = held.values.native_elements[value] * share * PARTS * program.values.element_bytes[value] / WORD_BYTES
-        _copy(held, by, SPREAD, elements * (SPREAD_ROWS * by_rows + SPREAD_FEATURES * by_features))
+        count_copy(held, by, SPREAD, elements * (SPREAD_ROWS * by_rows + SPREAD_FEATURES * by_features))
 
 
 @kernel
@@ -306,7 +301,7 @@ def _recut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: i
     held.images.is_written[value] = True
     elements = held.values.native_elements[value] * _left_lanes(program, lowered, by) * share * PARTS
     fits = WORD_BYTES * elements <= RECUT_SHARE * lowered.on_chip_bytes
-    _copy(held, by, RECUT if fits else LONG_RECUT, elements)
+    count_copy(held, by, RECUT if fits else LONG_RECUT, elements)
 
 
 @kernel
@@ -344,14 +339,9 @@ def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: i
     share = held.images.part[value]
     if turned or program.spaces[program.ops.spec[by]].rows_out >= 0 or share * PARTS != 1.0:
         how = LEAVE if program.values.element_bytes[value] >= WORD_BYTES else LEAVE_NARROW
-        _copy(held, by, how, held.values.native_elements[value] * _left_lanes(program, lowered, by) * share * PARTS)
-
-
-@kernel
-def _copy(held: LocalArrays, op: int, how: int, elements: float) -> None:
-    """Counts a copy to an op."""
-    held.padding.copies[op] += KERNELS[how]
-    held.padding.copied_bytes[op] += PASSES[how] * COPIED_BYTES * elements
+        count_copy(
+            held, by, how, held.values.native_elements[value] * _left_lanes(program, lowered, by) * share * PARTS
+        )
 
 
 @kernel

@@ -14,9 +14,10 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.few_images import COPIED_BYTES, filled_lanes, local_length
+from autopart.costmodel.simulator.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.joined_images import DIMS
 from autopart.costmodel.simulator.op_classes import CONV
+from autopart.costmodel.simulator.part_copies import COPIED_BYTES
 
 REVERSED, JOINED = 5.7, 9.6
 """How often the bytes of each copy pass at HBM's rate."""
