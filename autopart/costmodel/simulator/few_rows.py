@@ -29,8 +29,6 @@ def pad_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> N
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         if kind == CONV:
             held.images.padded[result] = _images(program, lowered, held, op)
-            if not program.ops.is_gradient[op]:
-                held.padding.walked[op] = max(held.padding.walked[op], held.images.padded[result])
             continue
         if result == program.result_ptr[op + 1]:
             continue
