@@ -61,5 +61,6 @@ def test_what_is_missing_is_compiled_by_several_processes(tmp_path: Path):
 
 
 if __name__ == "__main__":
+    FILE.unlink(missing_ok=True)  # else a kernel whose types have changed has both
     ap.warmup()
     FILE.write_text(signatures_in_use())

@@ -37,7 +37,7 @@ SAME_STEPS = 12
 class ImageUses(NamedTuple):
     """reads int8[uses]: one of the five ways; spaces: `LastSpace` of convolutions, a row per distinct op, of which
     `is_one` is false for others; gradient bool[ops]: a convolution that sums over images, the gradient of a kernel;
-    strides int16[ops]: of windows along the dim that is cut; of a convolution, of windows over what comes from it."""
+    strides int64[ops]: of windows along the dim that is cut; of a convolution, of windows over what comes from it."""
 
     reads: np.ndarray
     spaces: np.ndarray
@@ -66,7 +66,7 @@ def image_uses(program: Program, op_class: np.ndarray) -> ImageUses:
         np.zeros(len(program.operands), np.int8),
         spaces,
         np.zeros(program.op_count, np.bool_),
-        np.ones(program.op_count, np.int16),
+        np.ones(program.op_count, np.int64),
     )
     if spaces["is_one"].any():
         _Walk(program, found).walk(op_class)
