@@ -53,6 +53,19 @@ def test_short_rows_lie_along_the_lanes():
     assert 0.85 < taken / 76e6 < 1.4
 
 
+def test_rows_that_fill_the_lanes_do_not_where_they_are_divided():
+    """A device has 32 of 128 features of each edge, and an edge takes a row of lanes: 164 MB, as if it had all."""
+
+    def summed(nodes, senders, receivers):
+        return jnp.zeros_like(nodes).at[receivers].add((2 * nodes)[senders])
+
+    edges, nodes = jax.ShapeDtypeStruct((320_000,), "i4"), jax.ShapeDtypeStruct((20_000, 128), "f4")
+    features = ap.ManualPartition({"nodes": 1}, axis="f")
+    lowered = ap.jit(summed, ap.Mesh({"f": 4}, device="tpu_v5e"), [features]).lower(nodes, edges, edges)
+    assert not any(lowered.metadata.tactics[-1].collectives.values())
+    assert 160e6 < lowered.estimate.peak_bytes < 200e6
+
+
 @pytest.mark.parametrize("window", [(16,), (8, 16)])
 def test_without_layout_tiles_a_window_takes_its_bytes(window):
     elements = LOOK_UPS + ROWS

@@ -50,6 +50,7 @@ from autopart.costmodel.simulator.sizes import size_ids
 from autopart.costmodel.simulator.softmax_rows import softmax_rows
 from autopart.costmodel.simulator.spread_results import spread_results
 from autopart.costmodel.simulator.swapped_windows import reversed_arrays, swapped_windows
+from autopart.costmodel.simulator.taken_apart import taken_apart
 
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
@@ -75,7 +76,7 @@ class ProgramArrays(NamedTuple):
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient, image_stride
              (`image_uses.py`), is_largest (`softmax_rows.py`), between_heads (`head_copies.py`), few_features,
              gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
-             is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`)
+             is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -85,9 +86,10 @@ class ProgramArrays(NamedTuple):
              exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_image (written for convolutions:
              `image_layouts.py`), is_looked_up (wider than what it is computed from, element by element, and written for
              a look-up alone), is_written (for slices and joints: `cut_arrays.py`, for convolutions:
-             `swapped_windows.py`, `joined_images.py`, before it is spread: `spread_results.py`), looked_up (a bit for
-             each dim of indices: `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`),
-             is_masked (`masked_products.py`), counted (`counted_values.py`)
+             `swapped_windows.py`, `joined_images.py`, for products: `taken_apart.py`, before it is spread:
+             `spread_results.py`), looked_up (a bit for each dim of indices: `looked_up_windows.py`), split
+             (`joined_images.py`), short_row (`short_rows.py`), is_masked (`masked_products.py`), counted
+             (`counted_values.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`), joined (`joined_images.py`)
@@ -177,7 +179,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     few = few_features(program, rounded, costs["narrows"][spec])
     swapped = swapped_windows(program) & chip.selects_updates
     joined = joined_images(program) * chip.selects_updates
-    written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut_arrays(program)
+    apart = taken_apart(program)
+    written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut_arrays(program) | apart.written
     written &= chip.selects_updates
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     rows = row_kernels(program, op_class, costs["weight"][spec], chip.selects_updates)
@@ -223,6 +226,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             sums_windows=sums_windows(program, looked_up),
             sums_groups=group_sums(program, op_class) & chip.selects_updates,
             is_swapped=swapped,
+            copied=apart.copied,
+            features=apart.features,
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         spaces=images.spaces,
@@ -337,11 +342,12 @@ class LocalArrays(NamedTuple):
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
-             copied_bytes: moved by copies of its result for products of another kind (`head_copies.py`), or between
-             those of a transform (`transform_copies.py`) or sort; image_bytes: that it reads
-             of a copy of its images, not of these (`few_features.py`); tiled_flop: to walk through windows that were
-             looked up, once in a kernel (`window_tiles.py`); padded_copy: with what fills up the lanes, over elements,
-             of the copy of its result that heads keep (`head_copies.py`); 0 if they keep none
+             copied_bytes: moved by copies of its result for products of another kind (`head_copies.py`), of what is
+             taken apart (`taken_apart.py`), or between those of a transform (`transform_copies.py`) or sort;
+             image_bytes: that it reads of a copy of its images, not of these (`few_features.py`); tiled_flop: to
+             walk through windows that were looked up, once in a kernel (`window_tiles.py`); padded_copy: with what
+             fills up the lanes, over elements, of the copy of its result that heads keep (`head_copies.py`); 0 if they
+             keep none
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
              too; is_written: they are cut again into longer parts, or it is spread over parts of images; padded: rows

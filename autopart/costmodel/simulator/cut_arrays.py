@@ -17,7 +17,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Elementwise, Matmul, Slicing, Traits
+from autopart.core.ops.traits import Elementwise, Matmul, Slicing, Traits, View
 from autopart.core.program import Program
 
 
@@ -38,6 +38,10 @@ def _joins(traits: Traits) -> bool:
     return isinstance(traits, Elementwise) and traits.joins
 
 
+def _is_view(spec: OpSpec) -> bool:
+    return isinstance(traits_of(spec), View) and len(spec.operands) == len(spec.results) == 1
+
+
 def cut_arrays(program: Program) -> np.ndarray:
     """bool[values]: what is written for slices, pads and concatenations."""
     slices, written = (
@@ -55,6 +59,9 @@ def cut_arrays(program: Program) -> np.ndarray:
     )
     multiplied = np.zeros(program.value_count, np.bool_)
     multiplied[program.operands[multiplies[program.use_op]]] = True
+    views = np.array([_is_view(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    for op in np.flatnonzero(views)[::-1].tolist():
+        multiplied[program.operands[program.operand_ptr[op]]] |= multiplied[program.result_ptr[op]]
     multiplied &= joins[program.value_op]
     written[program.value_op[multiplied]] = False
     found[program.operands[written[program.use_op]]] = True

@@ -17,7 +17,7 @@ from autopart.core.ops.rule import mappings_of, traits_of
 from autopart.core.ops.traits import Elementwise, View
 from autopart.core.program import Program
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
-from autopart.costmodel.simulator.sizes import ALONE_BIT, LANES_BIT
+from autopart.costmodel.simulator.sizes import ALONE_BIT, LANES_BIT, SHORT_BIT
 
 ONE_DIM = LANES_BIT | 1
 """What a mark of a value's first dim may have."""
@@ -71,7 +71,7 @@ def _follow(
         result = result_ptr[op]
         if stays[op] and not marks[result]:
             value, at = operands[operand_ptr[op]], 0
-            marks[result] = marks[value] & ALONE_BIT
+            marks[result] = marks[value] & (ALONE_BIT | SHORT_BIT)
             for d in range(rank[value]):
                 if shape[value, d] > 1:
                     while shape[result, at] == 1:

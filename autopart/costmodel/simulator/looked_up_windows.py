@@ -7,6 +7,8 @@
 Any other array of this shape would have 131072 along the lanes and take 17 MB. Found with libtpu 0.0.51 on v5e and v3:
 64 small programs with windows of 2 to 256 elements, in one dim and in two, that leave what was looked up, scale it, sum
 its rows, or add it to a table. Windows of one dim, f32[131072,16], lie along the lanes as well, 8 to a tile.
+Windows that fill the lanes lie as any array does, unless they are divided: f32[320000,128] in parts of 32 features
+takes as much memory as if it were whole.
 What is transposed at once, such as a bias looked up by relative places, is written anew, and lies as any array does.
 """
 
@@ -20,7 +22,7 @@ from autopart.core.ops.traits import Reduction, Slicing
 from autopart.core.program import Program
 from autopart.costmodel.simulator.followed_layouts import follow_layouts
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
-from autopart.costmodel.simulator.sizes import ALONE_BIT
+from autopart.costmodel.simulator.sizes import ALONE_BIT, SHORT_BIT
 
 
 def outside_windows(
@@ -60,16 +62,17 @@ def _mark_spread(program: Program, op_class: np.ndarray, spreads: np.ndarray, ma
 
 
 def _indices(spec: OpSpec, lanes: int) -> int:
-    """A bit for each dim of a gather's result that stands for its indices, and `ALONE_BIT`; 0 where windows are rows
-    that fill the lanes."""
+    """A bit for each dim of a gather's result that stands for its indices, and `ALONE_BIT`; `SHORT_BIT` where windows
+    are rows that fill the lanes, unless they are divided."""
     traits = traits_of(spec)
     if not isinstance(traits, Slicing) or not traits.indexed:
         return 0
     shape, given = spec.results[0].shape, spec.attributes["dimension_numbers"]["offset_dims"]
     window = [d for d in given if shape[d] > 1]
-    if not window or (len(window) == 1 and shape[window[0]] >= lanes):
+    if not window:
         return 0
-    return ALONE_BIT | sum(1 << d for d in range(len(shape)) if d not in given)
+    short = SHORT_BIT if len(window) == 1 and shape[window[0]] >= lanes else 0
+    return ALONE_BIT | short | sum(1 << d for d in range(len(shape)) if d not in given)
 
 
 def sums_windows(program: Program, looked_up: np.ndarray) -> np.ndarray:

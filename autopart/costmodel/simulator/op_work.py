@@ -15,9 +15,10 @@ from autopart.costmodel.simulator.grouped_tiles import share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.packed_masks import UNPACKED_BYTES, makes_words
+from autopart.costmodel.simulator.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
 from autopart.costmodel.simulator.transform_copies import transform_copies
 from autopart.costmodel.simulator.turned_sorts import sort_copies
-from autopart.costmodel.simulator.window_tiles import walked_windows
+from autopart.costmodel.simulator.window_tiles import lies_in_windows, walked_windows
 
 SHORT = 2.0
 """Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
@@ -37,6 +38,8 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             held.ops.copied_bytes[op] = PASSES * COPIED_BYTES * held.values.native_elements[result]
             if program.ops.between_heads[op] == INTO_HEADS:
                 held.ops.padded_copy[op] = _padded_copy(program, lowered, result)
+        if program.ops.copied[op] >= 0:
+            held.ops.copied_bytes[op] += _apart_bytes(program, lowered, held, op)
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
@@ -53,17 +56,17 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 vector += lowered.spread_flop * each
                 held.ops.tiled_flop[op] = lowered.spread_flop * once
                 by_rows = held.values.row_bytes[result] < SHORT * held.values.settled_bytes[result]
-                if by_rows and program.values.looked_up[result] == 0:
+                if by_rows and not lies_in_windows(program, lowered, result, native[result]):
                     vector += lowered.spread_flop * held.uses.use_elements[first]
         elif kind in (REDUCE, OPAQUE, CONV):
             copies = program.specs.transforms[program.ops.spec[op]]
             if copies >= 0:
                 points = max(held.values.native_elements[result], held.uses.use_elements[first])
-                held.ops.copied_bytes[op] = transform_copies(points, copies, lowered.on_chip_bytes)
+                held.ops.copied_bytes[op] += transform_copies(points, copies, lowered.on_chip_bytes)
             if program.specs.sorts_lanes[program.ops.spec[op]]:
                 sorted_ = held.uses.use_elements[first]
                 in_bytes = sorted_ * program.values.element_bytes[program.uses.operands[first]]
-                held.ops.copied_bytes[op] = sort_copies(sorted_, in_bytes, lowered.on_chip_bytes)
+                held.ops.copied_bytes[op] += sort_copies(sorted_, in_bytes, lowered.on_chip_bytes)
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
             if kind == REDUCE:
                 in_step = _largest(held, first, end, 0.0)
@@ -109,6 +112,24 @@ def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: 
             elements *= held.values.row_bytes[value] / plain
         largest = max(largest, elements)
     return largest
+
+
+@kernel
+def _apart_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
+    """Bytes that pass at HBM's rate as what is taken apart, or put together, is copied behind an op's kernel."""
+    value, others, longest = program.ops.copied[op], 0, 1.0
+    if lowered.layout_tile[1] == 1 or _fills_lanes(program, lowered, value):
+        return 0.0
+    for dim in range(np.int64(program.values.rank[value])):
+        length = local_length(program, lowered, value, lowered.native[value], dim)
+        longest = max(longest, length)
+        others += length > 1.0 and not program.ops.features[op] >> dim & 1
+    if others < 2:
+        return 0.0
+    moved = COPIED_BYTES * held.values.native_elements[value] * filled_lanes(longest)
+    if 2.0 * moved > lowered.on_chip_bytes:
+        return THROUGH_HBM * moved
+    return 0.0 if program.ops.features[op] & FREE_ON_CHIP else ON_CHIP * moved
 
 
 @kernel

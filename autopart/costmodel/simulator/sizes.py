@@ -28,6 +28,9 @@ one, they lie as the one dim that they were (`feature_groups.py`)."""
 ALONE_BIT = LANES_BIT >> 1
 """Beside the bits of dims outside the tiles: where one dim alone lies inside, it lies along the lanes."""
 
+SHORT_BIT = ALONE_BIT >> 1
+"""Beside `ALONE_BIT`: only where a device holds fewer of that dim than fill the lanes; else it lies as any array."""
+
 TABLE_ROWS = 2048
 """Rows of a `SizeTable`, a power of two: a table that is half full is emptied. So many stay in a core's cache."""
 
@@ -150,9 +153,10 @@ def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int
     Its dims are the first `rank` of `dims`. Rows below a full tile are padded to a power of two, as the TPU compiler
     does. Tiles are not along dims of which `outer` has a bit, where two others have more than one element; the dim of
     which it has `LANES_BIT` is the minor one, if it has more than one element; so is the only other one, if it has
-    `ALONE_BIT`.
+    `ALONE_BIT`, and if it has `SHORT_BIT` where it is shorter than `minor`.
     """
-    lanes, alone, outer, plain = outer // LANES_BIT, outer & ALONE_BIT, outer % ALONE_BIT, 1.0
+    lanes, alone, short, plain = outer // LANES_BIT, outer & ALONE_BIT, outer & SHORT_BIT, 1.0
+    outer %= SHORT_BIT
     for d in range(rank):
         plain *= dims[d]
         if lanes == 1 << d and dims[d] == 1:
@@ -163,7 +167,7 @@ def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int
     for d in range(rank):
         if not outer >> d & 1 and dims[d] > 1:
             inner += 1
-            lanes = 1 << d if alone and inner == 1 else lanes
+            lanes = 1 << d if alone and inner == 1 and not (short and dims[d] >= minor) else lanes
     if inner > 1:
         lanes = 0 if alone else lanes
     else:

@@ -18,10 +18,24 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import Lowered, ProgramArrays
 from autopart.costmodel.simulator.few_images import local_length
+from autopart.costmodel.simulator.sizes import SHORT_BIT
 
 TILE, ROW, SPREAD, SUM = 8.0, 0.6, 6.0, 4.0
 """A layout tile and each of its rows, once in a kernel; numbers that are spread over it, and a sum within it: each
 takes as long as so many numbers that are spread along the lanes."""
+
+
+@kernel
+def lies_in_windows(program: ProgramArrays, lowered: Lowered, value: int, layout: int) -> bool:
+    """True for what was looked up by index, in windows that fill no row of lanes on one device."""
+    indices = program.values.looked_up[value]
+    if not indices & SHORT_BIT:
+        return indices != 0
+    elements = 1.0
+    for d in range(np.int64(program.values.rank[value])):
+        if not indices >> d & 1:
+            elements *= local_length(program, lowered, value, layout, d)
+    return elements < lowered.layout_tile[1]
 
 
 @kernel
@@ -35,7 +49,7 @@ def walked_windows(
     """
     indices, rank = program.values.looked_up[value], np.int64(program.values.rank[value])
     rows, lanes = lowered.layout_tile
-    if indices == 0 or lanes == 1:
+    if lanes == 1 or not lies_in_windows(program, lowered, value, layout):
         return 0.0, 0.0
     windows = elements = 1.0
     inner = 0
