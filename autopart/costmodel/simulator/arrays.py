@@ -82,10 +82,10 @@ class ProgramArrays(NamedTuple):
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
              `image_layouts.py`; `LANES_BIT` of the dim along the lanes: `head_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output, in_rows (its rows lie side by side: `row_layouts.py`, `cache_layouts.py`),
-             exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_image (written for convolutions:
-             `image_layouts.py`), is_looked_up (wider than what it is computed from, element by element, and written for
-             a look-up alone), is_written (for slices and joints: `cut_arrays.py`, for convolutions:
+             takes over), is_output, in_rows (its rows may lie side by side), row_arrays (`row_layouts.py`,
+             `cache_layouts.py`), exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_image (written for
+             convolutions: `image_layouts.py`), is_looked_up (wider than what it is computed from, element by element,
+             and written for a look-up alone), is_written (for slices and joints: `cut_arrays.py`, for convolutions:
              `swapped_windows.py`, `joined_images.py`, for products: `taken_apart.py`, before it is spread:
              `spread_results.py`), looked_up (a bit for each dim of indices: `looked_up_windows.py`), split
              (`joined_images.py`), short_row (`short_rows.py`), is_masked (`masked_products.py`), counted
@@ -179,7 +179,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     few = few_features(program, rounded, costs["narrows"][spec])
     swapped = swapped_windows(program) & chip.selects_updates
     joined = joined_images(program) * chip.selects_updates
-    apart = taken_apart(program)
+    apart, (by_row, row_arrays) = taken_apart(program), in_rows(program, op_class, updates)
     written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut_arrays(program) | apart.written
     written &= chip.selects_updates
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
@@ -242,7 +242,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_donated=is_donated,
             is_output=is_output,
             is_masked=masked_products(program, op_class, moves, is_splat) & chip.selects_updates,
-            in_rows=cached | in_rows(program, op_class),
+            in_rows=cached | by_row,
+            row_arrays=np.where(cached, 0, row_arrays).astype(np.int32),
             exponential=softmax.exponential,
             shifted=rows.shifted,
             is_image=written_images(program, rounded, few),
@@ -331,11 +332,10 @@ class LocalArrays(NamedTuple):
 
     values   native_bytes, native_elements: size of the value in the layout in which its op computes it;
              settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
-             side by side;
-             at_def: its place in `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a
-             view the buffer of the view's operand; left_in: the buffer into which its op writes it; is_packed:
-             bits and a rounded array are kept of it (`packed_masks.py`); is_rounded: a product's kernel leaves it as
-             bf16 (`rounded_once.py`)
+             side by side; in_rows: so it settles (`row_layouts.py`); at_def: its place in `DeviceLocal.at_def`, else
+             -1; shows: the buffer from which the value is read, for a view the buffer of the view's operand; left_in:
+             the buffer into which its op writes it; is_packed: bits and a rounded array are kept of it
+             (`packed_masks.py`); is_rounded: a product's kernel leaves it as bf16 (`rounded_once.py`)
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
@@ -373,7 +373,8 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
-        ("left_in", np.int32), ("is_packed", np.bool_), ("is_rounded", np.bool_),
+        ("left_in", np.int32), ("in_rows", np.bool_), ("is_packed", np.bool_),
+        ("is_rounded", np.bool_),
     ],
     align=True,
 )  # fmt: skip

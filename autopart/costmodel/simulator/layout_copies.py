@@ -74,7 +74,7 @@ def transposed_nodes(
                 continue
             if moved[buffer] and how & TRANSPOSED:
                 transposed[k] = True
-            by_rows = program.values.in_rows[program.result_ptr[op]] and buffer < values
+            by_rows = local.values.in_rows[program.result_ptr[op]] and buffer < values
             if buffer < values and (follows[buffer] or (by_rows and in_short_rows(program, local, buffer))):
                 transposed[k] = True
         if transposed[k]:
@@ -86,7 +86,7 @@ def transposed_nodes(
 def in_short_rows(program: ProgramArrays, local: LocalArrays, value: int) -> bool:
     """True for an array whose rows lie side by side and are padded for it; it is as large as `settled_bytes` says."""
     plain = local.values.settled_elements[value] * program.values.element_bytes[value]
-    return program.values.in_rows[value] and local.values.row_bytes[value] > WIDER * plain
+    return local.values.in_rows[value] and local.values.row_bytes[value] > WIDER * plain
 
 
 @kernel
@@ -104,7 +104,7 @@ def copied_bytes(
             is_argument = buffer < program.values.shape[0] and program.ops.is_argument[program.values.value_op[buffer]]
             if is_argument and graph.reads.read_how[i] & STREAMED:
                 result = program.result_ptr[graph.nodes.subject[k]]
-                rows = program.values.in_rows[result]
+                rows = local.values.in_rows[result]
                 copied[k] += local.values.row_bytes[buffer] if rows else local.values.settled_bytes[buffer]
 
 
@@ -115,7 +115,7 @@ def copy_traffic(program: ProgramArrays, local: LocalArrays, op: int, copied: fl
     Rows that are padded in one of the two layouts are not in the other.
     """
     result, plain_share = program.result_ptr[op], 1.0
-    if program.values.in_rows[result] and local.values.native_bytes[result] > 0:
+    if local.values.in_rows[result] and local.values.native_bytes[result] > 0:
         plain = local.values.native_elements[result] * program.values.element_bytes[result]
         plain_share = plain / local.values.native_bytes[result]
     return copied * (1.0 + plain_share)

@@ -8,7 +8,9 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.op_classes import UPDATE
 from autopart.costmodel.simulator.op_work import op_work
+from autopart.costmodel.simulator.row_layouts import WORTH_A_COPY
 from autopart.costmodel.simulator.sizes import SizeTable, size_row
 
 
@@ -34,7 +36,9 @@ def _moves(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Loc
         held.moves.moves_nothing[r] = lowered.moves_nothing[lowered.plan_rows[defs + r]]
         row = size_row(program, known, value, lowered.target[r], lowered.axis_sizes, lowered.layout_tile)
         share = lowered.shares[r] if lowered.shares.shape[0] > 0 else 1.0
-        size = known.sizes.row_bytes[row] if program.values.in_rows[value] else known.sizes.in_bytes[row]
+        size, in_rows = known.sizes.in_bytes[row], known.sizes.row_bytes[row]
+        if lies_in_rows(program, value, in_rows, size):
+            size = in_rows
         held.moves.moved_bytes[r] = size * share * (NARROW_SHARE if lowered.narrow[r] else 1.0)
         held.moves.moved_elements[r] = known.sizes.elements[row] * share
 
@@ -45,25 +49,38 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
     native, settled, axis_sizes, layout_tile = lowered.native, lowered.settled, lowered.axis_sizes, lowered.layout_tile
     in_bytes = row_bytes = elements = 0.0
     for value in range(native.shape[0]):
-        last, by_rows = value - 1, program.values.in_rows[value]
-        size_id, layout = program.values.size_id[value], native[value]
+        last, size_id, layout = value - 1, program.values.size_id[value], native[value]
         if value == 0 or size_id != program.values.size_id[last] or layout != settled[last]:
             row = size_row(program, known, value, layout, axis_sizes, layout_tile)
             size = known.sizes[row]
             in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
-        held.values.native_bytes[value] = row_bytes if by_rows else in_bytes
+        op = program.values.value_op[value]
+        by_rows = lies_in_rows(program, value, row_bytes, in_bytes)
+        adds_rows = program.values.in_rows[value] and program.ops.op_class[op] == UPDATE
+        held.values.native_bytes[value] = row_bytes if by_rows or adds_rows else in_bytes
         held.values.native_elements[value] = elements
-        if settled[value] != layout:
+        if settled[value] == layout:
+            by_rows = by_rows or adds_rows
+        else:
             row = size_row(program, known, value, settled[value], axis_sizes, layout_tile)
             size = known.sizes[row]
             in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
+            by_rows = lies_in_rows(program, value, row_bytes, in_bytes)
         held.values.settled_bytes[value] = row_bytes if by_rows else in_bytes
+        held.values.in_rows[value] = by_rows
         held.values.settled_elements[value], held.values.row_bytes[value] = elements, row_bytes
         held.values.at_def[value], held.values.is_packed[value] = -1, False
         held.values.shows[value] = held.values.left_in[value] = value
-        op = program.values.value_op[value]
         inside_loop = program.ops.carry_body[op] >= 0 and value == program.result_ptr[op]
         held.home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]
+
+
+@kernel
+def lies_in_rows(program: ProgramArrays, value: int, in_rows: float, any_way: float) -> bool:
+    """True for an array whose rows lie side by side on one device, where it takes `in_rows` bytes for `any_way`."""
+    arrays = float(program.values.row_arrays[value])
+    copied = arrays > 0 and arrays**2 * (in_rows - any_way) >= WORTH_A_COPY * any_way
+    return program.values.in_rows[value] and not copied
 
 
 @kernel

@@ -107,7 +107,7 @@ def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: 
     largest = 0.0
     for use in range(first, end):
         value, elements = program.uses.operands[use], held.uses.use_elements[use]
-        if program.values.in_rows[value] and held.values.settled_elements[value] > 0:
+        if held.values.in_rows[value] and held.values.settled_elements[value] > 0:
             plain = held.values.settled_elements[value] * program.values.element_bytes[value]
             elements *= held.values.row_bytes[value] / plain
         largest = max(largest, elements)
