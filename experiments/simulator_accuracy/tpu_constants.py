@@ -98,7 +98,7 @@ def constants(name: str, topology: str) -> dict[str, float]:
         "stream_share": streaming / 2 / cycles(device, lambda x: jnp.exp(x).sum(axis=0), square),
         "matmul_efficiency": float(np.exp(np.mean(np.log([product_share(*sizes) for sizes in PRODUCTS])))),
         "vector_flop_per_s": clock / add,
-        "summed_alone_per_s": ROWS.size * clock / (cycles(device, largest, ROWS) - cycles(device, of_twice, ROWS)),
+        "alone_per_s": ROWS.size * clock / (cycles(device, largest, ROWS) - cycles(device, of_twice, ROWS)),
     }
     return found | {f"weight of {n}": per_element(f, 16) / add for n, f in FUNCTIONS.items()}
 

@@ -111,7 +111,7 @@ _FIELDS = {
 }
 """What each field of a device may be, besides numbers, which must be positive."""
 
-_MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency", "spreads_per_s", "turned_bytes_per_s", "summed_alone_per_s")
+_MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency", "spreads_per_s", "turned_bytes_per_s", "alone_per_s")
 
 XLA_TPU = AroundMatmul(
     fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True, nests_products=True
@@ -136,8 +136,8 @@ class Device:
                        spread before it meets them; None: that takes no time
     turned_bytes_per_s  at which its compiler writes given images with features or images along the lanes, and rounded,
                        for convolutions; None: it does not (`costmodel/simulator/few_features.py`)
-    summed_alone_per_s  numbers that a reduction takes, besides bytes, if its kernel computes nothing else; None:
-                       it takes no longer than others
+    alone_per_s        numbers that a reduction, or an elementwise op, takes besides bytes if its kernel computes
+                       nothing else; None: it takes no longer than others
     matmul_efficiency  share of peak a large matmul reaches, by dtype class ("" for every other)
     conv_efficiency    the same for convolutions; None: as matmul
     units_in_turn      its compiler does a kernel's vector work before and after the matrix unit's, not beside it
@@ -182,7 +182,7 @@ class Device:
     vector_flop_per_s: float | None = None
     spreads_per_s: float | None = None
     turned_bytes_per_s: float | None = None
-    summed_alone_per_s: float | None = None
+    alone_per_s: float | None = None
     hbm_efficiency: float = DEFAULT_HBM_EFFICIENCY
     stream_share: float = 1.0
     matmul_efficiency: Mapping[str, float] = field(default_factory=lambda: {"": DEFAULT_MATMUL_EFFICIENCY})
@@ -312,7 +312,7 @@ def device(name: str) -> Device:
     IN_TURN,
     UNHIDDEN,
     FED,
-    SUMMED_S,
+    ALONE_S,
 ) = range(len(DTYPE_CLASSES), len(DTYPE_CLASSES) + 17)
 
 
@@ -323,5 +323,5 @@ def device_row(d: Device) -> np.ndarray:
     hbm_rate, tiles = d.hbm_bytes_per_s * d.hbm_efficiency, (*d.matmul_tile, *d.layout_tile)
     rest = (d.vector_rate, hbm_rate, d.launch_s, d.matmul_launch_s, conv_share, *tiles, d.hbm_bytes, d.on_chip_bytes)
     flags = (d.units_in_turn, d.unhidden_share, d.fed_at_hbm_rate)
-    summed_s = 0.0 if d.summed_alone_per_s is None else 1.0 / d.summed_alone_per_s
-    return np.array([*rates, *rest, hbm_rate * d.stream_share, *flags, summed_s], np.float64)
+    alone_s = 0.0 if d.alone_per_s is None else 1.0 / d.alone_per_s
+    return np.array([*rates, *rest, hbm_rate * d.stream_share, *flags, alone_s], np.float64)

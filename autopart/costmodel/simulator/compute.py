@@ -17,7 +17,8 @@ Where the vector unit is fed at HBM's rate (`Device.fed_at_hbm_rate`), a kernel 
     bf16 array          matrix product: only an f32 array that is left on the chip is free
 
 A reduction whose kernel computes nothing else, but for widening what it reads, takes a time for each number on top: the
-mean of a LayerNorm, the maximum of a softmax whose scores are written.
+mean of a LayerNorm, the maximum of a softmax whose scores are written. So does an elementwise op of arrays by itself,
+as weights that are rounded before a step, which takes as long on the chip as in HBM, and what fills an array.
 
 What a kernel computes in f32 and leaves in bf16, since products alone read it, is a bf16 array, too: of 32,768 rows of
 256 on a v5e, `(%g . %w') (%h > 0)` takes 58 us with all arrays on the chip, a product left in f32 23 us; a sum of
@@ -33,7 +34,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import FED, HBM, LAUNCH, ON_CHIP, SUMMED_S
+from autopart.costmodel.hardware.devices import ALONE_S, FED, HBM, LAUNCH, ON_CHIP
 from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
 from autopart.costmodel.simulator.kernel_graph import KERNEL, LOOKED_UP, OVERWRITTEN, ROUNDED, STREAMED, KernelGraph
@@ -53,7 +54,8 @@ BESIDE_SHARE = 0.125
 NODE_FIELDS = np.dtype(
     [
         ("seconds", np.float64), ("hbm", np.float64), ("beside", np.float64), ("work", np.float64),
-        ("vector", np.float64), ("largest", np.float64), ("on_chip", np.float64), ("walked", np.float64),
+        ("vector", np.float64), ("largest", np.float64), ("read", np.float64), ("on_chip", np.float64),
+        ("walked", np.float64),
         ("left_f32", np.float64), ("product", np.float64), ("began", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_),
     ],
@@ -127,7 +129,7 @@ def _begin(
             _not_touched(plain, last, program.uses.operands[use], cache)
     for k in range(nodes.shape[0]):
         nodes.seconds[k] = nodes.hbm[k] = nodes.beside[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
-        nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.product[k] = 0.0
+        nodes.read[k] = nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.product[k] = 0.0
         nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             if buffers.made[graph.reads.read_buffer[i]] == 0:
@@ -162,8 +164,14 @@ def _rooflines(
         if graph.nodes.kind[k] == KERNEL and leader[k] == k:
             dtype, is_conv, fed_bytes = nodes.matrix_dtype[k], nodes.is_conv[k], nodes.hbm[k]
             op = graph.nodes.subject[k]
+            numbers = 0.0
+            if nodes.work[k] == 0:
+                numbers = _computed_alone(program, local, graph, k, nodes.vector[k], nodes.hbm[k], row[ON_CHIP])
             if is_of_rows(program, local, op) and nodes.work[k] == 0:
                 fed_bytes *= ROW_PASSES
+            elif row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == ELEMENTWISE:
+                narrow = program.values.element_bytes[program.result_ptr[op]] < F32_BYTES
+                fed_bytes = nodes.read[k] + (1.0 + NARROW_SHARE if narrow else 1.0) * nodes.walked[k]
             elif row[FED] > 0:
                 alone = nodes.work[k] == 0 and nodes.walked[k] > 0
                 walked = nodes.walked[k] if alone else nodes.product[k]
@@ -172,8 +180,7 @@ def _rooflines(
             nodes.seconds[k] = roofline_s(
                 nodes.work[k], dtype, is_conv, more * nodes.vector[k], more * fed_bytes, more * nodes.largest[k], row
             )
-            if nodes.work[k] == 0 and _sums_alone(program, local, op, nodes.vector[k]):
-                nodes.seconds[k] += row[SUMMED_S] * local.ops.in_step[op]
+            nodes.seconds[k] += row[ALONE_S] * numbers
             if local.ops.copied_bytes[op] > 0:
                 nodes.seconds[k] += row[LAUNCH] + local.ops.copied_bytes[op] / row[HBM]
             if local.padding.shape[0] > 0:
@@ -184,13 +191,44 @@ def _rooflines(
 
 
 @kernel
+def _computed_alone(
+    program: ProgramArrays,
+    local: LocalArrays,
+    graph: KernelGraph,
+    k: int,
+    vector_flop: float,
+    on_hbm: float,
+    on_chip_bytes: float,
+) -> float:
+    """Numbers that a kernel with so much vector work walks through if it is one reduction, one elementwise op of arrays
+    or fills an array in bf16, or in HBM; 0 for any other, as an op of an array and a constant."""
+    op = graph.nodes.subject[k]
+    if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
+        return 0.0
+    if program.ops.op_class[op] == REDUCE:
+        return local.ops.in_step[op] if _sums_alone(program, local, op, vector_flop) else 0.0
+    if program.ops.op_class[op] != ELEMENTWISE or vector_flop > local.ops.vector_flop[op]:
+        return 0.0
+    if vector_flop == 0.0:
+        narrow = program.values.element_bytes[program.result_ptr[op]] < F32_BYTES
+        leaves = on_hbm > 0 or graph.nodes.written[k] > CARRIED_SHARE * on_chip_bytes
+        fills = graph.read_ptr[k] == graph.read_ptr[k + 1] and (narrow or leaves)
+        return _in_f32(program, local, program.result_ptr[op]) / F32_BYTES if fills else 0.0
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        is_read = False
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            is_read = is_read or graph.reads.read_buffer[i] == local.uses.use_buffer[use]
+        if not is_read:
+            return 0.0
+    return _in_f32(program, local, program.result_ptr[op]) / F32_BYTES
+
+
+@kernel
 def _sums_alone(program: ProgramArrays, local: LocalArrays, op: int, vector_flop: float) -> bool:
     """True if a kernel with so much vector work is one reduction, of what is there or of what is there widened.
 
     A view of it is part of the kernel: then it is no reduction alone.
     """
-    if program.ops.op_class[op] != REDUCE or program.result_ptr[op + 1] - program.result_ptr[op] != 1:
-        return False
     operand, own = program.uses.operands[program.operand_ptr[op]], local.ops.vector_flop[op]
     source = program.values.value_op[operand]
     if program.ops.is_view[source]:
@@ -225,10 +263,10 @@ def _count_bytes(
     """Fills in the work of every kernel, and the bytes that pass HBM.
 
     nodes  hbm, largest: bytes that pass HBM, and those of one array; beside: that pass it beside other kernels;
-           on_chip: bytes of reads that do not; walked: f32 bytes of the largest array that it walks through;
-           product: of the results of its matrix products; left_f32: bytes of such arrays that it writes; began: what
-           had elapsed before it, or the product it runs with; work, vector, matrix_dtype, is_conv: of all that runs in
-           the kernel
+           read: bytes of reads; on_chip: of those that do not; walked: f32 bytes of the largest array that it walks
+           through; product: of the results of its matrix products; left_f32: bytes of such arrays that it writes;
+           began: what had elapsed before it, or the product it runs with; work, vector, matrix_dtype, is_conv: of all
+           that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it;
            rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16; until: the last slot
@@ -270,6 +308,7 @@ def _count_bytes(
             if cache.seen[buffer] == head:
                 continue
             cache.seen[buffer] = head
+            nodes.read[head] += taken
             rounding = NARROW_SHARE if graph.reads.read_how[i] & ROUNDED else 1.0
             if rounding < 1.0 and not cache.rounded[buffer]:
                 cache.rounded[buffer] = True
