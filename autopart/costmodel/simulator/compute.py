@@ -171,7 +171,7 @@ def _rooflines(
                 fed_bytes *= ROW_PASSES
             elif row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == ELEMENTWISE:
                 narrow = program.values.element_bytes[program.result_ptr[op]] < F32_BYTES
-                fed_bytes = nodes.read[k] + (1.0 + NARROW_SHARE if narrow else 1.0) * nodes.walked[k]
+                fed_bytes = nodes.read[k] + (1.0 + NARROW_SHARE if narrow else 1.0) * F32_BYTES * numbers
             elif row[FED] > 0:
                 alone = nodes.work[k] == 0 and nodes.walked[k] > 0
                 walked = nodes.walked[k] if alone else nodes.product[k]
@@ -214,13 +214,16 @@ def _computed_alone(
         leaves = on_hbm > 0 or graph.nodes.written[k] > CARRIED_SHARE * on_chip_bytes
         fills = graph.read_ptr[k] == graph.read_ptr[k + 1] and (narrow or leaves)
         return _in_f32(program, local, program.result_ptr[op]) / F32_BYTES if fills else 0.0
+    given = 0.0
     for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
         is_read = False
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            is_read = is_read or graph.reads.read_buffer[i] == local.uses.use_buffer[use]
+            if graph.reads.read_buffer[i] == local.uses.use_buffer[use]:
+                is_read = True
+                given = max(given, graph.reads.read_bytes[i] / program.values.element_bytes[program.uses.operands[use]])
         if not is_read:
             return 0.0
-    return _in_f32(program, local, program.result_ptr[op]) / F32_BYTES
+    return min(given, _in_f32(program, local, program.result_ptr[op]) / F32_BYTES)
 
 
 @kernel

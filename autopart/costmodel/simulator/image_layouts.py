@@ -18,7 +18,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import FEW_FEATURES, Convolution
+from autopart.core.ops.traits import FEW_FEATURES, Convolution, Elementwise
 from autopart.core.program import Program
 from autopart.costmodel.simulator.feature_groups import split_features
 from autopart.costmodel.simulator.followed_layouts import follow_layouts
@@ -73,8 +73,12 @@ def few_features(program: Program, rounded: np.ndarray, narrows: np.ndarray) -> 
 
 
 def written_images(program: Program, rounded: np.ndarray, few: np.ndarray) -> np.ndarray:
-    """bool[values]: `rounded_images`, and rounded rows of images as features; `few` is of `few_features`."""
+    """bool[values]: `rounded_images`, and rounded rows of images as features; images of few features that are computed
+    of given ones, as these lie. `few` is of `few_features`."""
     written = rounded.copy()
+    for op in np.flatnonzero(few & FEW > 0).tolist():
+        image = int(program.operands[program.operand_ptr[op]])
+        written[image] |= _is_scaled(program, image)
     for op in np.flatnonzero((few & ROWS > 0) & (few & ROUNDED > 0)).tolist():
         written[program.operands[program.operand_ptr[op]]] = True
     return written
@@ -130,6 +134,31 @@ def rounded_images(program: Program) -> np.ndarray:
         narrower = len(read) == 1 and program.element_bytes[read[0]] > program.element_bytes[image]
         found[image] = narrower and _is_given(program, int(read[0]))
     return found
+
+
+def _is_scaled(program: Program, value: int) -> bool:
+    """True for what is computed, element by element, of one argument of its shape and of less: pixels as numbers."""
+    if _is_given(program, value):
+        return False
+    while not _is_given(program, value):
+        maker = int(program.value_op[value])
+        read = program.operands[program.operand_ptr[maker] : program.operand_ptr[maker + 1]]
+        if not isinstance(traits_of(program.spec(maker)), Elementwise):
+            return False
+        shape = program.type_of(value).shape
+        alike = [
+            int(each) for each in read if program.type_of(int(each)).shape == shape and not _is_spread(program, each)
+        ]
+        if len(alike) != 1:
+            return False
+        value = alike[0]
+    return True
+
+
+def _is_spread(program: Program, value: int) -> bool:
+    """True for what has fewer elements before it is broadcast."""
+    source = _only_operand(program, value)
+    return source >= 0 and _elements(program, source) < _elements(program, value)
 
 
 def outside_images(program: Program, op_class: np.ndarray, rounded: np.ndarray) -> np.ndarray:
