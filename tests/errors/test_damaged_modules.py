@@ -77,6 +77,12 @@ def test_damaged_text_is_read_or_refused():
     assert not needs_child(text())
 
 
+def test_marks_for_the_compiler_of_another_kind_name_nothing():
+    marked = text().replace(b"mhlo.frontend_attributes = {", b'mhlo.frontend_attributes = "x", other = {', 1)
+    assert marked != text()
+    assert check([marked])["read"] == 1
+
+
 def test_damaged_bytecode_is_read_or_refused_or_dies_in_a_child():
     found = check(list(damaged(bytecode(), FEW, seed=2)))
     assert found["refused"] + found["killed"] > FEW / 4

@@ -13,7 +13,7 @@ between `to_local` and `to_global` (`core/manual_regions.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from autopart.core.errors import ProgramError
 from autopart.core.importer.constraints import tag_of_constraint
@@ -253,5 +253,7 @@ def _tag_of(op: ir.Operation) -> str:
     attributes = op.attributes
     if "mhlo.frontend_attributes" not in attributes:
         return ""
-    frontend = cast(ir.DictAttr, attributes["mhlo.frontend_attributes"])
+    frontend = attributes["mhlo.frontend_attributes"]
+    if not isinstance(frontend, ir.DictAttr):
+        return ""
     return quoted_text(frontend[TAG_ATTRIBUTE]) if TAG_ATTRIBUTE in frontend else ""

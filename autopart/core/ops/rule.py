@@ -233,8 +233,9 @@ def rule_of(spec: OpSpec) -> Rule | None:
 
 def batch_dims_of(spec: OpSpec) -> int:
     """How many leading dims of all operands and results a custom call declares to be a batch, as jax writes it."""
-    declared = spec.attributes.get("mhlo.frontend_attributes", {})
-    return int(declared.get("num_batch_dims", 0))
+    declared = spec.attributes.get("mhlo.frontend_attributes")
+    number = declared.get("num_batch_dims") if isinstance(declared, Mapping) else None
+    return int(number) if isinstance(number, str) and number.isdecimal() else 0
 
 
 def default_attributes(kind: str) -> Mapping[str, Any]:

@@ -91,17 +91,17 @@ def cut_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> N
             _convolution(program, lowered, held, op)
     for value in range(held.images.shape[0]):
         if program.values.is_output[value]:
-            _leave(program, lowered, held, value)
+            _leave(program, lowered, held, value, False)
 
 
 @kernel
 def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
     """Decides whether a convolution's images are cut."""
     lhs, result = program.operand_ptr[op], program.result_ptr[op]
-    _leave(program, lowered, held, program.uses.operands[lhs + 1])
+    _leave(program, lowered, held, program.uses.operands[lhs + 1], False)
     part = _part(program, lowered, held, op)
     if part == 0.0:
-        _leave(program, lowered, held, program.uses.operands[lhs])
+        _leave(program, lowered, held, program.uses.operands[lhs], False)
         return
     space, value, layout = program.spaces[program.ops.spec[op]], program.uses.operands[lhs], lowered.required[lhs]
     length = local_length(program, lowered, value, layout, space.space)
@@ -117,7 +117,7 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
             features = _lanes(program, lowered, value, layout, space.features)
             count_copy(held, op, STAY, place * features * PARTS * space.halo)
     else:
-        _leave(program, lowered, held, value)
+        _leave(program, lowered, held, value, False)
         if space.rows >= 0 and program.ops.is_argument[program.values.value_op[value]]:
             count_copy(held, op, TURN, in_lanes * length)
         if space.halo > 0 or part * PARTS > length:
@@ -180,8 +180,8 @@ def _gradient(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: i
     longest = max(held.images.part[given], held.images.part[spread])
     shorter = is_cut and is_spread_cut and held.images.part[spread] <= SAME_SHARE * longest
     if space.dilation > 1 and shorter:
-        _leave(program, lowered, held, given)
-        _leave(program, lowered, held, spread)
+        _leave(program, lowered, held, given, False)
+        _leave(program, lowered, held, spread, False)
         return
     for use in range(lhs, lhs + 2):
         value, layout = program.uses.operands[use], lowered.required[use]
@@ -244,7 +244,7 @@ def _in_step(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: in
     for use in range(first, end):
         value = program.uses.operands[use]
         if program.uses.reads[use] != SUMMED_UP:
-            _leave(program, lowered, held, value)
+            _leave(program, lowered, held, value, False)
         elif _is_cut(program, lowered, held, use):
             held.padding.walked[op] = max(held.padding.walked[op], _widened(program, lowered, held, value))
 
@@ -311,7 +311,7 @@ def _cut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int, s
     held.images.part[result], held.images.cut_by[result] = share, by
     held.padding.walked[op] = _widened(program, lowered, held, result)
     if held.values.at_def[result] >= 0:
-        _leave(program, lowered, held, result)
+        _leave(program, lowered, held, result, False)
         held.images.cut_by[result] = -1
 
 
@@ -320,13 +320,13 @@ def _is_cut(program: ProgramArrays, lowered: Lowered, held: LocalArrays, use: in
     """True if a use reads parts."""
     value = program.uses.operands[use]
     if held.images.cut_by[value] >= 0 and held.uses.of_use[use] >= 0:
-        _leave(program, lowered, held, value)
+        _leave(program, lowered, held, value, False)
         return False
     return held.images.cut_by[value] >= 0
 
 
 @kernel
-def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int, turned: bool = False) -> None:
+def _leave(program: ProgramArrays, lowered: Lowered, held: LocalArrays, value: int, turned: bool) -> None:
     """Puts the parts of a value together, once for all who read it; counted to the convolution that it comes from.
 
     Parts of rows that pad nothing lie in memory as the rows do, except for who needs places next to each other: the
