@@ -76,7 +76,8 @@ class ProgramArrays(NamedTuple):
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient, image_stride
              (`image_uses.py`), is_largest (`softmax_rows.py`), between_heads (`head_copies.py`), few_features,
              gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
-             is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`)
+             is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
+             operands (how many it has, each counted once)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -228,6 +229,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_swapped=swapped,
             copied=apart.copied,
             features=apart.features,
+            operands=_distinct_operands(program),
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         spaces=images.spaces,
@@ -301,6 +303,12 @@ def output_places(program: Program) -> OutputPlaces:
         if argument in program.donated and argument in passed:
             taken[output] = value
     return OutputPlaces(np.array(program.outputs, np.int32), use, taken)
+
+
+def _distinct_operands(program: Program) -> np.ndarray:
+    """`ProgramArrays.ops.operands`."""
+    pairs = np.unique(program.use_op.astype(np.int64) * program.value_count + program.operands)
+    return np.bincount(pairs // max(1, program.value_count), minlength=program.op_count).astype(np.int32)
 
 
 def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.ndarray:

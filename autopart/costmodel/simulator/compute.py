@@ -37,7 +37,15 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import ALONE_S, FED, HBM, LAUNCH, ON_CHIP
 from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
-from autopart.costmodel.simulator.kernel_graph import KERNEL, LOOKED_UP, OVERWRITTEN, ROUNDED, STREAMED, KernelGraph
+from autopart.costmodel.simulator.kernel_graph import (
+    KERNEL,
+    LOOKED_UP,
+    OVERWRITTEN,
+    ROUNDED,
+    STREAMED,
+    TRANSPOSED,
+    KernelGraph,
+)
 from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
@@ -215,15 +223,19 @@ def _computed_alone(
         fills = graph.read_ptr[k] == graph.read_ptr[k + 1] and (narrow or leaves)
         return _in_f32(program, local, program.result_ptr[op]) / F32_BYTES if fills else 0.0
     given = 0.0
-    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-        is_read = False
-        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            if graph.reads.read_buffer[i] == local.uses.use_buffer[use]:
-                is_read = True
-                given = max(given, graph.reads.read_bytes[i] / program.values.element_bytes[program.uses.operands[use]])
-        if not is_read:
+    if graph.read_ptr[k + 1] - graph.read_ptr[k] != program.ops.operands[op]:
+        return 0.0
+    for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+        if graph.reads.read_how[i] & (STREAMED | TRANSPOSED) != STREAMED:
             return 0.0
+        given = max(given, graph.reads.read_bytes[i] / _element_bytes(program, local, graph.reads.read_buffer[i]))
     return min(given, _in_f32(program, local, program.result_ptr[op]) / F32_BYTES)
+
+
+@kernel
+def _element_bytes(program: ProgramArrays, local: LocalArrays, buffer: int) -> float:
+    values = program.values.shape[0]
+    return program.values.element_bytes[buffer if buffer < values else local.moves.moved_value[buffer - values]]
 
 
 @kernel
@@ -459,12 +471,11 @@ def _walked(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: i
     if program.ops.op_class[op] == ELEMENTWISE:
         return _in_f32(program, local, program.result_ptr[op])
     if program.ops.op_class[op] == REDUCE:
-        most, values = F32_BYTES * local.ops.in_step[op], program.values.shape[0]
+        most = F32_BYTES * local.ops.in_step[op]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             if graph.reads.read_how[i] & STREAMED:
-                buffer = graph.reads.read_buffer[i]
-                value = buffer if buffer < values else local.moves.moved_value[buffer - values]
-                most = max(most, graph.reads.read_bytes[i] * F32_BYTES / program.values.element_bytes[value])
+                of_one = _element_bytes(program, local, graph.reads.read_buffer[i])
+                most = max(most, graph.reads.read_bytes[i] * F32_BYTES / of_one)
     return most
 
 

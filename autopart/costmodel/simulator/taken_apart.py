@@ -16,6 +16,7 @@ copy takes 14.7 ps for each element, with those that fill up the lanes, and 9 to
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,9 @@ from autopart.core.program import Program
 
 ON_CHIP, THROUGH_HBM = 4.8, 3.5
 """How often the bytes of a copy pass at HBM's rate: of one between two places on the chip, and of any other."""
+
+MOST_PARTS = 32
+"""Of a sum that is followed back, with the sums in between."""
 
 FREE_ON_CHIP = 1 << 15
 """Beside the bits of `TakenApart.features`: rows lie as the product has them, and move on the chip at no cost."""
@@ -90,7 +94,7 @@ def _merged(spec: OpSpec, split: bool = False) -> list[list[int]]:
     if not isinstance(traits_of(spec), View) or len(spec.operands) != 1 or len(spec.results) != 1:
         return []
     one, several = (of[0].shape for of in ((spec.operands, spec.results) if split else (spec.results, spec.operands)))
-    if 0 in one:
+    if 0 in one or math.prod(one) != math.prod(several):
         return []
     found = [(here, there) for here, there in groups(several, one) if len(there) == 1]
     return [here for here, _ in found if sum(several[d] > 1 for d in here) > 1]
@@ -164,15 +168,21 @@ def _is_multiplied(program: Program, value: int) -> bool:
 
 
 def _laid_along(program: Program, value: int) -> int:
-    """Along which dim a value is put together of parts that have one element each; -1 for any other value."""
-    op = int(program.value_op[value])
-    spec = program.spec(op)
-    traits = traits_of(spec)
-    if not isinstance(traits, Elementwise) or not (traits.joins or traits.sums):
-        return -1
-    read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]].tolist()
-    if traits.sums:
-        along = {_laid_along(program, each) for each in read}
-    else:
-        along = {_only(each.shape, spec.results[0].shape) for each in spec.operands if each.shape}
-    return along.pop() if len(along) == 1 else -1
+    """Along which dim a value is put together of parts that have one element each, laid out or padded and added up; -1
+    for any other value."""
+    parts, along = [value], -1
+    for part in parts:
+        op = int(program.value_op[part])
+        traits = traits_of(program.spec(op))
+        if not isinstance(traits, Elementwise) or not (traits.joins or traits.sums) or len(parts) > MOST_PARTS:
+            return -1
+        read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]].tolist()
+        if traits.sums:
+            parts += read
+            continue
+        shapes = [program.type_of(each).shape for each in read]
+        dims = {_only(shape, program.type_of(part).shape) for shape in shapes if shape}
+        if len(dims) != 1 or -1 in dims or (along >= 0 and along not in dims):
+            return -1
+        (along,) = dims
+    return along
