@@ -69,8 +69,7 @@ ALONE_TILE = 8 * 128
 """Numbers that are added to a sum at once, or compared. If its kernel computes nothing else, a reduction takes besides
 its bytes, for so many, 0.9 cycles on v2, 1.2 on v3, 3.6 on v4, 7.0 on v5p, 12.2 on v5e, 10.4 on v6e [L], along either
 dim; as long in bf16, but 12.2 on v6e; v7 is taken to be as v6e. So does an elementwise op, within 5 %, but 14.4 on v6e.
-The maximum of 4096 x 1024 numbers takes 126,368 cycles
-on a v5e, the maximum of twice the numbers 76,516."""
+The maximum of 4096 x 1024 numbers takes 126,368 cycles on a v5e, the maximum of twice the numbers 76,516."""
 
 _ICI = "ICI per link, 1 us per hop, DCN [S]; rings [G]"
 _FITS = "vector rate, HBM and matmul efficiency [L]"

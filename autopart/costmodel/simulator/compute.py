@@ -63,8 +63,7 @@ NODE_FIELDS = np.dtype(
     [
         ("seconds", np.float64), ("hbm", np.float64), ("beside", np.float64), ("work", np.float64),
         ("vector", np.float64), ("largest", np.float64), ("read", np.float64), ("on_chip", np.float64),
-        ("walked", np.float64),
-        ("left_f32", np.float64), ("product", np.float64), ("began", np.float64),
+        ("walked", np.float64), ("left_f32", np.float64), ("product", np.float64), ("began", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_),
     ],
     align=True,
@@ -173,7 +172,7 @@ def _rooflines(
             dtype, is_conv, fed_bytes = nodes.matrix_dtype[k], nodes.is_conv[k], nodes.hbm[k]
             op = graph.nodes.subject[k]
             numbers = 0.0
-            if nodes.work[k] == 0:
+            if nodes.work[k] == 0 and row[ALONE_S] > 0:
                 numbers = _computed_alone(program, local, graph, k, nodes.vector[k], nodes.hbm[k], row[ON_CHIP])
             if is_of_rows(program, local, op) and nodes.work[k] == 0:
                 fed_bytes *= ROW_PASSES

@@ -38,7 +38,7 @@ def _tokens(spec: OpSpec) -> Iterator[tuple[int, int]]:
             yield place, max(others, key=lambda d: operand.shape[d])
 
 
-def _source(spec: OpSpec, dim: int) -> tuple[int, int] | None:
+def source_dim(spec: OpSpec, dim: int) -> tuple[int, int] | None:
     """Which operand, and which of its dims, a dim of the result of an op is that only moves or computes elements."""
     traits = traits_of(spec)
     moves = isinstance(traits, Elementwise) or (isinstance(traits, View) and not traits.fence)
@@ -71,7 +71,7 @@ def token_lanes(program: Program) -> np.ndarray:
                     break
                 marks[value] = LANES_BIT << dim
                 if key not in sources:
-                    sources[key] = _source(program.specs[key[0]], dim)
+                    sources[key] = source_dim(program.specs[key[0]], dim)
                 if (source := sources[key]) is None:
                     break
                 value, dim = int(program.operands[program.operand_ptr[maker] + source[0]]), source[1]

@@ -138,8 +138,7 @@ def rounded_images(program: Program) -> np.ndarray:
 
 def _is_scaled(program: Program, value: int) -> bool:
     """True for what is computed, element by element, of one argument of its shape and of less: pixels as numbers."""
-    if _is_given(program, value):
-        return False
+    found = False
     while not _is_given(program, value):
         maker = int(program.value_op[value])
         read = program.operands[program.operand_ptr[maker] : program.operand_ptr[maker + 1]]
@@ -151,8 +150,8 @@ def _is_scaled(program: Program, value: int) -> bool:
         ]
         if len(alike) != 1:
             return False
-        value = alike[0]
-    return True
+        value, found = alike[0], True
+    return found
 
 
 def _is_spread(program: Program, value: int) -> bool:

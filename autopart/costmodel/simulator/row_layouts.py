@@ -26,8 +26,8 @@ from autopart.costmodel.simulator.followed_layouts import follow_layouts
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE
 
 WORTH_A_COPY = 100.0
-"""What is added to by row is copied, for n arrays that are computed of it, where n^2 times what rows take more is less
-than this many times their bytes: 4, 8 and 13 of a mean, RMSProp and Adam, from 16, 48 and 64 in a row down."""
+"""What is added to by row is copied, for n arrays that are computed of it, where n^2 times what rows take more is no
+less than so many times their bytes: 4, 8 and 13 of a mean, RMSProp and Adam, from 16, 48 and 64 in a row down."""
 
 WIDER = 1.25
 """From so many times its bytes on, an array that lies in rows is copied for it."""
@@ -48,7 +48,7 @@ def _adds_rows(spec: OpSpec) -> bool:
 
 def in_rows(program: Program, op_class: np.ndarray, updates: AddedUpdates) -> tuple[np.ndarray, np.ndarray]:
     """bool[values]: what may lie in rows; int32[values]: 0 where it does, else of how many arrays the layout is to be
-    decided, see `lies_in_rows`. `op_class` is that of each op."""
+    decided on a device (`local_arrays.lies_in_rows`). `op_class` is that of each op."""
     adds = np.array([_adds_rows(spec) for spec in program.specs], np.bool_)[program.op_spec]
     sums = np.flatnonzero(updates.added >= 0)
     adds[sums] = adds[program.value_op[program.operands[updates.added[sums]]]]

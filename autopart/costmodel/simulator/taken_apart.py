@@ -22,10 +22,11 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import OpSpec
-from autopart.core.ops.rule import mappings_of, traits_of
+from autopart.core.ops.rule import traits_of
 from autopart.core.ops.rules.reshape import groups
 from autopart.core.ops.traits import Elementwise, Matmul, Slicing, Structural, View
 from autopart.core.program import Program
+from autopart.costmodel.simulator.head_layouts import source_dim
 
 ON_CHIP, THROUGH_HBM = 4.8, 3.5
 """How often the bytes of a copy pass at HBM's rate: of one between two places on the chip, and of any other."""
@@ -123,12 +124,8 @@ def _moved_from(spec: OpSpec, dim: int) -> int:
     moves = (isinstance(traits, Elementwise) and traits.weight == 0 and not traits.joins) or isinstance(traits, View)
     if not moves or len(spec.operands) != 1 or len(spec.results) != 1:
         return -1
-    sizes = spec.operands[0].shape, spec.results[0].shape
-    for m in mappings_of(spec) or ():
-        at = m.operands[0]
-        if m.results[0] == dim and at >= 0 and sizes[0][at] == sizes[1][dim]:
-            return at
-    return -1
+    source = source_dim(spec, dim)
+    return -1 if source is None else source[1]
 
 
 def _put_together(program: Program, reshape: int, found: TakenApart) -> None:
