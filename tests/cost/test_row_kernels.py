@@ -84,3 +84,10 @@ def test_rows_that_are_tiled_have_no_such_kernels():
     vocabulary = ap.ManualPartition({"w": 0}, axis="x", name="vocabulary")
     run = lowered(jax.grad(cross_entropy), X, W, mesh=mesh, schedule=[vocabulary]).estimate.simulation
     assert max(run.node_s[nodes_of(run, "subtract", "reduce")]) > 12 * US, "25.9 for all that is left of each row"
+
+
+def test_what_is_left_of_rows_is_not_followed_round_a_loop():
+    def doubled(x):
+        return jax.lax.fori_loop(0, 3, lambda i, rows: rows * 2 + 1, (x * 2).max(-1))
+
+    assert kernels_of_rows(doubled, f32(4, 8, 16)) == 0

@@ -105,11 +105,11 @@ def _taken_by(
     program: Program, op_class: np.ndarray, expensive: np.ndarray, row: int, arrays: np.ndarray
 ) -> tuple[int, bool]:
     """The op that takes what is left of each row from one of the arrays, -1 if others read it, too; whether what is
-    expensive is computed of it before."""
+    expensive is computed of it before. The way ends where a loop's carry is set, which an op before it reads."""
     changed = False
     while True:
         users = _users(program, row)
-        if len(users) != 1 or op_class[users[0]] not in (ELEMENTWISE, FREE):
+        if len(users) != 1 or users[0] <= program.value_op[row] or op_class[users[0]] not in (ELEMENTWISE, FREE):
             return -1, False
         op = int(users[0])
         if np.isin(arrays, _reads(program, op)).any():
