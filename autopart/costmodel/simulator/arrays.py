@@ -19,9 +19,10 @@ from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.added_updates import added_updates
 from autopart.costmodel.simulator.batch_layouts import beside_products, outer_dims
+from autopart.costmodel.simulator.behind_reshapes import behind_reshapes
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.counted_values import counted_shares
-from autopart.costmodel.simulator.cut_arrays import cut_arrays
+from autopart.costmodel.simulator.cut_arrays import BY_PARTS, cut_arrays
 from autopart.costmodel.simulator.group_sums import group_sums
 from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.head_layouts import token_lanes
@@ -77,7 +78,7 @@ class ProgramArrays(NamedTuple):
              (`image_uses.py`), is_largest (`softmax_rows.py`), between_heads (`head_copies.py`), few_features,
              gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
              is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
-             operands (how many it has, each counted once)
+             operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -88,9 +89,9 @@ class ProgramArrays(NamedTuple):
              convolutions: `image_layouts.py`), is_looked_up (wider than what it is computed from, element by element,
              and written for a look-up alone), is_written (for slices and joints: `cut_arrays.py`, for convolutions:
              `swapped_windows.py`, `joined_images.py`, for products: `taken_apart.py`, before it is spread:
-             `spread_results.py`), looked_up (a bit for each dim of indices: `looked_up_windows.py`), split
-             (`joined_images.py`), short_row (`short_rows.py`), is_masked (`masked_products.py`), counted
-             (`counted_values.py`)
+             `spread_results.py`, or reshaped: `behind_reshapes.py`), laid (`cut_arrays.py`), looked_up (a bit for each
+             dim of indices: `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`), is_masked
+             (`masked_products.py`), counted (`counted_values.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`), joined (`joined_images.py`)
@@ -181,8 +182,6 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     swapped = swapped_windows(program) & chip.selects_updates
     joined = joined_images(program) * chip.selects_updates
     apart, (by_row, row_arrays) = taken_apart(program), in_rows(program, op_class, updates)
-    written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut_arrays(program) | apart.written
-    written &= chip.selects_updates
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     rows = row_kernels(program, op_class, costs["weight"][spec], chip.selects_updates)
     places = output_places(program)
@@ -194,9 +193,14 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     computed = spread_results(program, op_class, moves)
     made_of_splats = np.zeros(program.op_count, np.bool_)
     made_of_splats[program.value_op[is_splat]] = True
-    spread = _spread(program, ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec])
-    structure = (op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats
+    idle = ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec]
+    spread, moved = _spread(program, idle & ~is_argument), _spread(program, idle)
+    structure = ((op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats) | (carry_body >= 0)
     carries = np.flatnonzero(carry_body >= 0).astype(np.int32)
+    cut = cut_arrays(program, is_argument | structure | (op_class == UPDATE), chip.layout_tile[1])
+    written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut.written | apart.written
+    behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
+    written = (written & ~moved[program.value_op]) | (cut.laid == BY_PARTS) | behind.written | computed
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
         result_ptr=program.result_ptr,
@@ -228,6 +232,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             sums_groups=group_sums(program, op_class) & chip.selects_updates,
             is_swapped=swapped,
             copied=apart.copied,
+            reshapes=behind.reshapes & chip.selects_updates,
+            mixes=behind.mixes,
             features=apart.features,
             operands=_distinct_operands(program),
         ),
@@ -249,7 +255,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             exponential=softmax.exponential,
             shifted=rows.shifted,
             is_image=written_images(program, rounded, few),
-            is_written=(written & ~np.isin(program.value_op, spread)) | (computed & chip.selects_updates),
+            is_written=written & chip.selects_updates,
+            laid=cut.laid * chip.selects_updates,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
             looked_up=looked_up,
             split=split_images(program) * chip.selects_updates,
@@ -274,12 +281,12 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             scope_trips=program.scope_trips.astype(np.float64),
         ),
         outputs=records(output_value=places.value, output_use=places.use, output_argument=places.argument),
-        structure=np.flatnonzero(structure | (carry_body >= 0)).astype(np.int32),
+        structure=np.flatnonzero(structure).astype(np.int32),
         carries=carries,
         ended=carries[np.argsort(end[carry_body[carries]], kind="stable")],
         views=np.flatnonzero(is_view).astype(np.int32),
         fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
-        spread=spread,
+        spread=np.flatnonzero(spread).astype(np.int32),
         place=np.arange(program.op_count + 1, dtype=np.int32),
     )
 
@@ -324,14 +331,14 @@ def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.
 
 
 def _spread(program: Program, idle: np.ndarray) -> np.ndarray:
-    """`ProgramArrays.spread`; `idle` are the ops without work."""
+    """bool[ops]: which of the ops without work read nothing but each other."""
     producer, reads = program.value_op[program.operands], np.diff(program.operand_ptr)
     idle = idle & (np.diff(program.result_ptr) == 1)
     spread = idle & (reads == 0)
     while True:
         more = idle & (np.bincount(program.use_op[spread[producer]], minlength=len(idle)) == reads)
         if (more == spread).all():
-            return np.flatnonzero(spread).astype(np.int32)
+            return spread
         spread = more
 
 

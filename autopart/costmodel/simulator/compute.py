@@ -36,8 +36,10 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import ALONE_S, FED, HBM, LAUNCH, ON_CHIP
 from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.cut_arrays import NESTED
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
 from autopart.costmodel.simulator.kernel_graph import (
+    APART,
     KERNEL,
     LOOKED_UP,
     OVERWRITTEN,
@@ -188,13 +190,15 @@ def _rooflines(
                 nodes.work[k], dtype, is_conv, more * nodes.vector[k], more * fed_bytes, more * nodes.largest[k], row
             )
             nodes.seconds[k] += row[ALONE_S] * numbers
-            if local.ops.copied_bytes[op] > 0:
-                nodes.seconds[k] += row[LAUNCH] + local.ops.copied_bytes[op] / row[HBM]
             if local.padding.shape[0] > 0:
                 nodes.seconds[k] += local.padding.copies[op] * row[LAUNCH] + local.padding.copied_bytes[op] / row[HBM]
     for k in range(nodes.shape[0]):
-        if graph.nodes.kind[k] == KERNEL and program.ops.sums_groups[graph.nodes.subject[k]]:
-            nodes.seconds[leader[k]] += row[LAUNCH]
+        if graph.nodes.kind[k] == KERNEL:
+            op = graph.nodes.subject[k]
+            if program.ops.sums_groups[op]:
+                nodes.seconds[leader[k]] += row[LAUNCH]
+            if local.ops.copied_bytes[op] > 0:
+                nodes.seconds[leader[k]] += row[LAUNCH] + local.ops.copied_bytes[op] / row[HBM]
 
 
 @kernel
@@ -208,7 +212,7 @@ def _computed_alone(
     on_chip_bytes: float,
 ) -> float:
     """Numbers that a kernel with so much vector work walks through if it is one reduction, one elementwise op of arrays
-    or fills an array in bf16, or in HBM; 0 for any other, as an op of an array and a constant."""
+    or fills an array in bf16, or in HBM; 0 for any other, as an op of an array and a constant, or behind a reshape."""
     op = graph.nodes.subject[k]
     if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
         return 0.0
@@ -225,7 +229,7 @@ def _computed_alone(
     if graph.read_ptr[k + 1] - graph.read_ptr[k] != program.ops.operands[op]:
         return 0.0
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-        if graph.reads.read_how[i] & (STREAMED | TRANSPOSED) != STREAMED:
+        if graph.reads.read_how[i] & (STREAMED | TRANSPOSED | APART) != STREAMED:
             return 0.0
         given = max(given, graph.reads.read_bytes[i] / _element_bytes(program, local, graph.reads.read_buffer[i]))
     return min(given, _in_f32(program, local, program.result_ptr[op]) / F32_BYTES)
@@ -241,11 +245,13 @@ def _element_bytes(program: ProgramArrays, local: LocalArrays, buffer: int) -> f
 def _sums_alone(program: ProgramArrays, local: LocalArrays, op: int, vector_flop: float) -> bool:
     """True if a kernel with so much vector work is one reduction, of what is there or of what is there widened.
 
-    A view of it is part of the kernel: then it is no reduction alone.
+    A view of it is part of the kernel, unless groups of features are summed (`group_sums.py`), and so is what lays
+    parts beside each other: then it is no reduction alone.
     """
     operand, own = program.uses.operands[program.operand_ptr[op]], local.ops.vector_flop[op]
     source = program.values.value_op[operand]
-    if program.ops.is_view[source]:
+    is_view = program.ops.is_view[source] and not program.ops.sums_groups[op]
+    if is_view or program.values.laid[operand] == NESTED:
         return False
     if program.operand_ptr[source + 1] - program.operand_ptr[source] == 1:
         given = program.uses.operands[program.operand_ptr[source]]

@@ -4,21 +4,44 @@
     %e = slice %y [:, ::2]             XLA:TPU writes %y: it computes nothing inside a slice with strides, nor inside a
     %o = slice %y [:, 1::2]            pad or a concatenation
     %h = slice %y [:, :128]            one slice without strides, and nothing else, is computed of %x
-    %z = concatenate %y, %b            both are written, then put beside each other
-    %p = dot %z, %w                    %z is written for a product, part by part: %y is computed where it comes to lie
 
-What an associative scan combines is written at each of its levels so. Found with libtpu 0.0.51 on v5e, in such scans
-of a model of states and in programs of two ops; for products in two networks of graphs.
+    %z = concatenate %y, %b            laid out inside whatever reads it, however many do, be they products:
+    %p = dot %z, %w                    %y and %b are read there, and %y is written
+    %q = dot %z, %v
+
+    %j = concatenate %a, %b            of arguments alone: inside one reader; written for two, part by part
+    %k = pad %a                        inside all that read it
+
+What is looked up in whole rows of lanes and what a scatter or a loop leaves goes for an argument: there is nothing that
+could be computed where it comes to lie. What an associative scan combines is written at each of its levels so. Found
+with libtpu 0.0.51 on v5e, in such scans of a model of states and in a hundred programs of two to four ops.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Elementwise, Matmul, Slicing, Traits, View
+from autopart.core.ops.traits import Convolution, Elementwise, Slicing
 from autopart.core.program import Program
+from autopart.costmodel.simulator.behind_reshapes import is_view
+
+NESTED, BY_PARTS = 1, 2
+"""How parts are laid beside each other: inside each reader, or written one by one."""
+
+
+class CutArrays(NamedTuple):
+    """What is written for slices, pads, concatenations and readers of these; how parts are laid beside each other.
+
+    written  bool[values]
+    laid     int8[values]: NESTED, BY_PARTS, 0 for what is no concatenation or pad, or which a convolution reads
+    """
+
+    written: np.ndarray
+    laid: np.ndarray
 
 
 def _is_slice(spec: OpSpec) -> bool:
@@ -26,44 +49,54 @@ def _is_slice(spec: OpSpec) -> bool:
     return isinstance(traits, Slicing) and not traits.indexed
 
 
+def _joins(spec: OpSpec) -> bool:
+    traits = traits_of(spec)
+    return isinstance(traits, Elementwise) and traits.joins
+
+
 def _reads_written(spec: OpSpec) -> bool:
     """True for an op whose operands are written, whoever else reads them."""
     traits = traits_of(spec)
     if isinstance(traits, Slicing):
         return traits.strided is not None and traits.strided(spec)
-    return _joins(traits)
+    return _joins(spec)
 
 
-def _joins(traits: Traits) -> bool:
-    return isinstance(traits, Elementwise) and traits.joins
+def _convolves(spec: OpSpec) -> bool:
+    return isinstance(traits_of(spec), Convolution)
 
 
-def _is_view(spec: OpSpec) -> bool:
-    return isinstance(traits_of(spec), View) and len(spec.operands) == len(spec.results) == 1
+def cut_arrays(program: Program, given: np.ndarray, lanes: int) -> CutArrays:
+    """Those of a program; given: bool[ops], arguments and whatever else has results that no reader can compute."""
 
+    def looks_up_lanes(spec: OpSpec) -> bool:
+        traits = traits_of(spec)
+        return isinstance(traits, Slicing) and traits.indexed and sum(spec.results[0].shape[-1:]) % lanes == 0
 
-def cut_arrays(program: Program) -> np.ndarray:
-    """bool[values]: what is written for slices, pads and concatenations."""
-    slices, written = (
+    slices, joins, reads_written, views, convolves, looked_up = (
         np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]
-        for test in (_is_slice, _reads_written)
+        for test in (_is_slice, _joins, _reads_written, is_view, _convolves, looks_up_lanes)
     )
+    written = np.zeros(program.value_count, np.bool_)
     readers = np.bincount(program.operands, minlength=program.value_count)
-    found = np.zeros(program.value_count, np.bool_)
     first = np.zeros(len(program.operands), np.bool_)
     first[program.operand_ptr[:-1][slices]] = True
-    found[program.operands[first & (readers[program.operands] > 1)]] = True
-    joins, multiplies = (
-        np.array([test(traits_of(spec)) for spec in program.specs], np.bool_)[program.op_spec]
-        for test in (_joins, lambda traits: isinstance(traits, Matmul))
-    )
-    multiplied = np.zeros(program.value_count, np.bool_)
-    multiplied[program.operands[multiplies[program.use_op]]] = True
-    views = np.array([_is_view(spec) for spec in program.specs], np.bool_)[program.op_spec]
-    for op in np.flatnonzero(views)[::-1].tolist():
-        multiplied[program.operands[program.operand_ptr[op]]] |= multiplied[program.result_ptr[op]]
-    multiplied &= joins[program.value_op]
-    written[program.value_op[multiplied]] = False
-    found[program.operands[written[program.use_op]]] = True
-    found |= multiplied
-    return found
+    written[program.operands[first & (readers[program.operands] > 1)]] = True
+    written[program.operands[reads_written[program.use_op]]] = True
+    by_views = views[program.use_op]
+    readers -= np.bincount(program.operands[by_views], minlength=program.value_count)
+    readers += np.bincount(program.outputs, minlength=program.value_count)
+    of_images = np.zeros(program.value_count, np.bool_)
+    of_images[program.operands[convolves[program.use_op]]] = True
+    behind, shown = program.operands[by_views], program.result_ptr[:-1][program.use_op[by_views]]
+    for value, view in zip(behind[::-1], shown[::-1], strict=True):
+        readers[value] += readers[view]
+        of_images[value] |= of_images[view]
+    given = (given | looked_up)[program.value_op]
+    for value, view in zip(behind, shown, strict=True):
+        given[view] = given[value]
+    computes = np.bincount(program.use_op[~given[program.operands]], minlength=program.op_count) > 0
+    joined = joins[program.value_op] & ~of_images
+    nested = computes[program.value_op] | (readers == 1)
+    laid = (np.where(nested, NESTED, BY_PARTS) * joined).astype(np.int8)
+    return CutArrays(written | (laid == BY_PARTS), laid)

@@ -37,6 +37,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.cut_arrays import NESTED
 from autopart.costmodel.simulator.merged_kernels import (
     APART,
     MADE_HERE,
@@ -192,7 +193,8 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
         if not able[value]:
             continue
         read_leaves(program, local, leaves, fused_away, op)
-        fused.ends[value] = near and program.ops.fuses[op] and _ends_product(program, local, fused, op)
+        fuses = program.ops.fuses[op] and program.values.laid[value] != NESTED
+        fused.ends[value] = near and fuses and _ends_product(program, local, fused, op)
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
         more = splits[value] and _reads_more(program, local, fused, value)
         shifted = program.values.shifted[value]
@@ -226,9 +228,9 @@ def _splits(program: ProgramArrays, able: np.ndarray, splits: np.ndarray, meets:
 @kernel
 def _reads_more(program: ProgramArrays, local: LocalArrays, fused: Fused, value: int) -> bool:
     """True if the value's expression reads two large buffers or more, and more bytes than the value has; not what is
-    rounded for products."""
+    rounded for products, nor what is laid out inside its readers."""
     leaves = fused.leaves
-    if leaves.filled[value] < 2 or _rounds_for_products(program, fused, value):
+    if leaves.filled[value] < 2 or program.values.laid[value] == NESTED or _rounds_for_products(program, fused, value):
         return False
     held = local.values.native_elements[value] * program.values.element_bytes[value]
     return leaves.bytes[value, 0] + leaves.bytes[value, 1] > held

@@ -21,6 +21,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, NARROW_SHARE, LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.cut_arrays import NESTED
 from autopart.costmodel.simulator.op_classes import CONV, FREE, OPAQUE, SLICING, UPDATE
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import after, before, slot_of
@@ -28,11 +29,12 @@ from autopart.costmodel.simulator.slots import after, before, slot_of
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
 """Kinds of node."""
 
-STREAMED, OVERWRITTEN, MULTIPLIED, TRANSPOSED, ROUNDED, LOOKED_UP = 1, 2, 4, 8, 16, 32
+STREAMED, OVERWRITTEN, MULTIPLIED, TRANSPOSED, ROUNDED, LOOKED_UP, LAID, APART = 1, 2, 4, 8, 16, 32, 64, 128
 """How a kernel reads a buffer. STREAMED: whole, one element for each element of the result. OVERWRITTEN: it is the
 array that an update changes. MULTIPLIED: only matmuls read it, as bf16. TRANSPOSED: through a transpose. ROUNDED:
 a matmul in a loop reads what does not change there; it is rounded to bf16 before the loop. LOOKED_UP: some rows of it,
-which is not then on the chip."""
+which is not then on the chip. LAID: whole, as a part of an array that lies beside others in step with the result.
+APART: behind a reshape that ends kernels (`behind_reshapes.py`)."""
 
 
 class KernelGraph(NamedTuple):
@@ -61,7 +63,7 @@ NODE_FIELDS = np.dtype(
     align=True,
 )  # fmt: skip
 
-READ_FIELDS = np.dtype([("read_buffer", np.int32), ("read_bytes", np.float64), ("read_how", np.int8)], align=True)
+READ_FIELDS = np.dtype([("read_buffer", np.int32), ("read_bytes", np.float64), ("read_how", np.int16)], align=True)
 
 
 class Walk(NamedTuple):
@@ -73,6 +75,8 @@ class Walk(NamedTuple):
     stack            ops still to visit, of what a root computes inside itself; -1 - op: only for what it reads, again
     root_of[op]      the last root whose walk came to the op
     transposed[op]   in that walk, a transpose stands between the op and the root
+    multiplied[op]   in that walk, a product reads its result, be it cut or laid beside others before
+    mixed[op]        in that walk, several arrays are mixed of what it reads; apart[op]: behind a reshape of its result
     share[op]        of its result, how much is computed there: what slices keep
     place[buffer]    where in `reads` the last kernel that read the buffer has it
     """
@@ -82,6 +86,9 @@ class Walk(NamedTuple):
     stack: np.ndarray
     root_of: np.ndarray
     transposed: np.ndarray
+    multiplied: np.ndarray
+    mixed: np.ndarray
+    apart: np.ndarray
     share: np.ndarray
     place: np.ndarray
 
@@ -89,9 +96,10 @@ class Walk(NamedTuple):
     def empty(program: ProgramArrays, away: np.ndarray, buffers: int, empty: Empty) -> Walk:
         """Room for a program with so many buffers."""
         ops = len(program.ops)
+        transposed, multiplied, mixed, apart = empty((4, ops), np.bool_)
         return Walk(
             away, empty(len(program.values), np.int8), empty(2 * ops + 1, np.int32), empty(ops, np.int32),
-            empty(ops, np.bool_), empty(ops), empty(buffers, np.int32),
+            transposed, multiplied, mixed, apart, empty(ops), empty(buffers, np.int32),
         )  # fmt: skip
 
 
@@ -298,6 +306,8 @@ def _kernel(
     nodes.scope[k], nodes.matrix_dtype[k] = program.ops.op_scope[root], program.ops.matrix_dtype[root]
     walk.stack[0], depth = root, 1
     walk.root_of[root], walk.transposed[root], walk.share[root] = root, program.ops.turns[root], 1.0
+    walk.multiplied[root] = walk.apart[root] = False
+    walk.mixed[root] = program.ops.mixes[root]
     changed = _changed_use(program, local, root, walk)
     while depth > 0:
         depth -= 1
@@ -322,6 +332,11 @@ def _kernel(
                 if slices and program.ops.matrix_flop[root] == 0:
                     walk.share[source] = _share(program, local, op, use, walk)
                 walk.transposed[source] = walk.transposed[op] or program.ops.turns[source]
+                slices = program.ops.op_class[source] == SLICING
+                moves = slices or program.values.laid[value] == NESTED or program.ops.is_view[source]
+                walk.mixed[source] = walk.mixed[op] or program.ops.mixes[source]
+                walk.apart[source] = walk.apart[op] or (walk.mixed[op] and program.ops.reshapes[source])
+                walk.multiplied[source] = moves and (program.ops.narrows[op] or walk.multiplied[op])
                 walk.stack[depth] = source
                 depth += 1
             elif walk.share[source] < 1.0:
@@ -406,16 +421,20 @@ def _add_read(
         taken *= program.specs.read_share[program.ops.spec[op]]
     if walk.share[op] < 1.0 and elements >= local.values.native_elements[program.result_ptr[op]]:
         taken *= walk.share[op]
-    how = (MULTIPLIED if program.ops.narrows[op] else 0) | (TRANSPOSED if walk.transposed[op] else 0)
+    how = MULTIPLIED if program.ops.narrows[op] or walk.multiplied[op] else 0
+    how |= (TRANSPOSED if walk.transposed[op] else 0) | (APART if walk.apart[op] else 0)
+    result = program.result_ptr[op]
     if taken == whole and elements == local.ops.in_step[root]:
         how |= STREAMED
+    elif program.values.laid[result] == NESTED and local.values.native_elements[result] == local.ops.in_step[root]:
+        how |= LAID
     if use == changed:
         how |= OVERWRITTEN
     if program.ops.op_class[op] == SLICING and not program.ops.fuses[op] and use == program.operand_ptr[op]:
         how |= LOOKED_UP
     scope = program.ops.op_scope[root]
     if (
-        how & MULTIPLIED
+        program.ops.narrows[op]
         and buffer < values
         and local.home[buffer] != scope
         and program.scopes.scope_kind[scope] == BODY

@@ -18,7 +18,8 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
-from autopart.costmodel.simulator.kernel_graph import KERNEL, STREAMED, KernelGraph
+from autopart.costmodel.simulator.cut_arrays import BY_PARTS
+from autopart.costmodel.simulator.kernel_graph import APART, KERNEL, LAID, STREAMED, KernelGraph
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.slots import before, slots_between
 
@@ -52,8 +53,8 @@ def join_kernels(
     possible     when buffers could have been made (`liveness.run_early`), before and after
     with_matmul  whether ops join a matmul or convolution (TPU; not cuBLAS)
 
-    Scratch: joined[k], how many nodes run in node k; maker[buffer], the node whose kernel makes it, if others may join
-    that; reader[buffer], the last that read it in step; -1 if none.
+    Scratch: joined[k], how many nodes run in node k; maker[buffer], the node whose kernel makes it, `_closed` if no
+    others may join that; reader[buffer], the last that read it in step; -1 if none.
     """
     for k in range(leader.shape[0]):
         leader[k], joined[k] = k, 0
@@ -69,10 +70,13 @@ def join_kernels(
         if writes or (in_step > 1 and kind in (ELEMENTWISE, REDUCE)):
             whole_rows = program.values.exponential[program.result_ptr[op]]
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-                if not (writes or graph.reads.read_how[i] & STREAMED):
+                how, buffer = graph.reads.read_how[i], graph.reads.read_buffer[i]
+                if not (writes or how & (STREAMED | LAID)) or how & APART:
                     continue
-                for other in (maker[graph.reads.read_buffer[i]], reader[graph.reads.read_buffer[i]]):
-                    if writes and other != maker[graph.reads.read_buffer[i]]:
+                for other in (maker[buffer], reader[buffer]):
+                    if writes and other != maker[buffer]:
+                        continue
+                    if not writes and not _walks_alike(local, graph, other, in_step, how):
                         continue
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
@@ -90,14 +94,29 @@ def join_kernels(
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 made[graph.write_buffer[i]] = possible[graph.write_buffer[i]] = slot[k]
         matrix = kind in (MATMUL, CONV)
-        if kind == ELEMENTWISE or (matrix and with_matmul):
-            for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-                if local.values.at_def[value] < 0:
-                    maker[value] = head
+        by_parts = program.values.laid[program.result_ptr[op]] == BY_PARTS
+        open_to_others = (kind == ELEMENTWISE and not by_parts) or (matrix and with_matmul)
+        for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
+            if local.values.at_def[value] < 0:
+                maker[value] = head if open_to_others else _closed(head)
         if in_step > 1:
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-                if graph.reads.read_how[i] & STREAMED:
+                if graph.reads.read_how[i] & (STREAMED | LAID) and not graph.reads.read_how[i] & APART:
                     reader[graph.reads.read_buffer[i]] = head
+
+
+@kernel
+def _closed(node: int) -> int:
+    """How `maker` notes a node that no others may join, and which node that is."""
+    return -2 - node
+
+
+@kernel
+def _walks_alike(local: LocalArrays, graph: KernelGraph, other: int, in_step: float, how: int) -> bool:
+    """True if node `other` walks through as many elements as what reads an array so; a product does, unless that is a
+    part of what is walked through."""
+    walked = local.ops.in_step[graph.nodes.subject[other]] if other >= 0 else 0.0
+    return walked == in_step or (walked <= 1 and not how & LAID)
 
 
 @kernel
@@ -123,8 +142,8 @@ def _ready(
     writes: bool,
 ) -> bool:
     """True if node k can run with node `other` at its slot: it reads that node's results in step, the rest is there
-    already, or could be since it could be made sooner than these, or, if kernels have whole rows for k, is reduced in
-    that node."""
+    already, be it made just before, or could be since it could be made sooner than these, or, if kernels have whole
+    rows for k, is reduced in that node."""
     sooner = possible[graph.write_buffer[graph.write_ptr[other]]]
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         buffer = graph.reads.read_buffer[i]
@@ -135,5 +154,7 @@ def _ready(
             if possible[buffer] >= sooner:
                 return False
         elif made[buffer] == at and not whole_rows:
-            return False
+            by = maker[buffer] if maker[buffer] >= -1 else _closed(maker[buffer])
+            if by < 0 or by >= other:
+                return False
     return True
