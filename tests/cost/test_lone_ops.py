@@ -1,4 +1,4 @@
-"""A reduction or an elementwise op whose kernel computes nothing else takes a time for each number beside its bytes."""
+"""A reduction, a slice or an elementwise op by itself takes a time for each number beside its bytes."""
 
 from __future__ import annotations
 
@@ -74,3 +74,19 @@ def test_on_the_chip_it_takes_as_long():
 
     assert seconds(2048) == pytest.approx(84.3e-6, rel=0.05)
     assert seconds(8192) == pytest.approx(4 * seconds(2048), rel=0.05)
+
+
+SLICED = {
+    "half of the lanes": (lambda x: x[:, :128], (40_000, 256), 103.9),
+    "half of the rows": (lambda x: x[:20_000], (40_000, 256), 104.0),
+    "rows of each tile": (lambda x: x[:, :, 8:24], (64, 512, 32, 128), 1347.6),
+    "one of three": (lambda x: x[0], (3, 20_000, 256), 63.4),
+}
+
+
+@pytest.mark.parametrize("case", SLICED)
+def test_a_slice_of_tiles_takes_as_long_as_the_compiler_says(case):
+    function, shape, compiled_us = SLICED[case]
+    given = jax.ShapeDtypeStruct(shape, jnp.float32)
+    estimate = ap.jit(function, ap.Mesh({"x": 1}, device="tpu_v5e"), []).lower(given).estimate
+    assert 1e6 * estimate.compute_s == pytest.approx(compiled_us, rel=0.05)

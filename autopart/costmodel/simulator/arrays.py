@@ -22,7 +22,7 @@ from autopart.costmodel.simulator.batch_layouts import beside_products, outer_di
 from autopart.costmodel.simulator.behind_reshapes import behind_reshapes
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.counted_values import counted_shares
-from autopart.costmodel.simulator.cut_arrays import BY_PARTS, cut_arrays
+from autopart.costmodel.simulator.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles
 from autopart.costmodel.simulator.group_sums import group_sums
 from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.head_layouts import token_lanes
@@ -78,7 +78,8 @@ class ProgramArrays(NamedTuple):
              (`image_uses.py`), is_largest (`softmax_rows.py`), between_heads (`head_copies.py`), few_features,
              gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
              is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
-             operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`)
+             operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
+             cuts_tiles (`cut_arrays.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -200,7 +201,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     cut = cut_arrays(program, is_argument | structure | (op_class == UPDATE), chip.layout_tile[1])
     written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut.written | apart.written
     behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
-    written = (written & ~moved[program.value_op]) | (cut.laid == BY_PARTS) | behind.written | computed
+    certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS)
+    written = (written & ~moved[program.value_op]) | certain | behind.written | computed
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
         result_ptr=program.result_ptr,
@@ -234,6 +236,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             copied=apart.copied,
             reshapes=behind.reshapes & chip.selects_updates,
             mixes=behind.mixes,
+            cuts_tiles=cuts_tiles(program, chip.layout_tile),
             features=apart.features,
             operands=_distinct_operands(program),
         ),

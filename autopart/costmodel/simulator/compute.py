@@ -50,7 +50,7 @@ from autopart.costmodel.simulator.kernel_graph import (
 )
 from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, SLICING, UPDATE
 from autopart.costmodel.simulator.roofline import roofline_s
 from autopart.costmodel.simulator.row_kernels import ROW_PASSES, is_of_rows
 from autopart.costmodel.simulator.slots import before
@@ -178,6 +178,8 @@ def _rooflines(
                 numbers = _computed_alone(program, local, graph, k, nodes.vector[k], nodes.hbm[k], row[ON_CHIP])
             if is_of_rows(program, local, op) and nodes.work[k] == 0:
                 fed_bytes *= ROW_PASSES
+            elif row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == SLICING:
+                fed_bytes = max(nodes.read[k], F32_BYTES * numbers) + F32_BYTES * numbers
             elif row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == ELEMENTWISE:
                 narrow = program.values.element_bytes[program.result_ptr[op]] < F32_BYTES
                 fed_bytes = nodes.read[k] + (1.0 + NARROW_SHARE if narrow else 1.0) * F32_BYTES * numbers
@@ -211,14 +213,19 @@ def _computed_alone(
     on_hbm: float,
     on_chip_bytes: float,
 ) -> float:
-    """Numbers that a kernel with so much vector work walks through if it is one reduction, one elementwise op of arrays
-    or fills an array in bf16, or in HBM; 0 for any other, as an op of an array and a constant, or behind a reshape."""
+    """Numbers that a kernel with so much vector work walks through if it is one reduction, one slice, one elementwise
+    op of arrays, or fills an array in bf16, or in HBM; 0 for any other, as an op of an array and a constant, or behind
+    a reshape."""
     op = graph.nodes.subject[k]
     if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
         return 0.0
     if program.ops.op_class[op] == REDUCE:
         return local.ops.in_step[op] if _sums_alone(program, local, op, vector_flop) else 0.0
-    if program.ops.op_class[op] != ELEMENTWISE or vector_flop > local.ops.vector_flop[op]:
+    if vector_flop > local.ops.vector_flop[op]:
+        return 0.0
+    if program.ops.op_class[op] == SLICING:
+        return _in_f32(program, local, program.result_ptr[op]) / F32_BYTES if program.ops.cuts_tiles[op] else 0.0
+    if program.ops.op_class[op] != ELEMENTWISE:
         return 0.0
     if vector_flop == 0.0:
         narrow = program.values.element_bytes[program.result_ptr[op]] < F32_BYTES
