@@ -91,12 +91,14 @@ class _Look:
     """A look at one program; see `behind_reshapes` and `BehindReshapes`."""
 
     def __init__(self, program: Program, op_class: np.ndarray, fuses: np.ndarray, constant: np.ndarray):
-        self.program, self.fuses, self.constant = program, fuses, constant
+        self.program, self.fuses = program, fuses
         self.views, self.reshapes, self.turns, self.in_step = (
             np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]
             for test in (is_view, _reshapes, _turns, _in_step)
         )
         self.elements = program.value_shape.prod(axis=1, dtype=np.float64)
+        self.is_array = (self.elements > 1) & ~constant[program.value_op]
+        """What is neither made of constants alone nor a single number."""
         self.reshapes &= ~self._of_images(op_class == CONV)
         self.mixes = (op_class == MATMUL) | (self.in_step & (op_class == ELEMENTWISE) & (self._distinct() > 1))
         self.written = np.zeros(program.value_count, np.bool_)
@@ -106,10 +108,10 @@ class _Look:
         """Of what is behind: something is computed before the reshape, be it after that has been moved behind it."""
 
     def _distinct(self) -> np.ndarray:
-        """int[ops]: how many arrays each reads, but for constants and single numbers."""
+        """int[ops]: how many arrays each reads."""
         program = self.program
-        is_array = (self.elements > 1) & ~self.constant[program.value_op]
-        pairs = (program.use_op.astype(np.int64) * program.value_count + program.operands)[is_array[program.operands]]
+        pairs = program.use_op.astype(np.int64) * program.value_count + program.operands
+        pairs = pairs[self.is_array[program.operands]]
         return np.bincount(np.unique(pairs) // max(1, program.value_count), minlength=program.op_count)
 
     def through(self) -> None:
@@ -143,10 +145,10 @@ class _Look:
         return np.append(makes | reads, False)[program.result_ptr[:-1]]
 
     def _arrays(self, op: int) -> Iterator[int]:
-        """The arrays that an op reads, but for constants and single numbers."""
+        """The arrays that an op reads."""
         program = self.program
         for read in program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]].tolist():
-            if self.elements[read] > 1 and not self.constant[program.value_op[read]]:
+            if self.is_array[read]:
                 yield read
 
     def _write(self, value: int) -> None:

@@ -39,10 +39,10 @@ from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalAr
 from autopart.costmodel.simulator.cut_arrays import NESTED
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
 from autopart.costmodel.simulator.kernel_graph import (
-    APART,
     KERNEL,
     LOOKED_UP,
     OVERWRITTEN,
+    RESHAPED,
     ROUNDED,
     STREAMED,
     TRANSPOSED,
@@ -236,7 +236,7 @@ def _computed_alone(
     if graph.read_ptr[k + 1] - graph.read_ptr[k] != program.ops.operands[op]:
         return 0.0
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-        if graph.reads.read_how[i] & (STREAMED | TRANSPOSED | APART) != STREAMED:
+        if graph.reads.read_how[i] & (STREAMED | TRANSPOSED | RESHAPED) != STREAMED:
             return 0.0
         given = max(given, graph.reads.read_bytes[i] / _element_bytes(program, local, graph.reads.read_buffer[i]))
     return min(given, _in_f32(program, local, program.result_ptr[op]) / F32_BYTES)

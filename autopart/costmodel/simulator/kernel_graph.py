@@ -29,12 +29,12 @@ from autopart.costmodel.simulator.slots import after, before, slot_of
 KERNEL, USE_MOVE, DEF_MOVE = 0, 1, 2
 """Kinds of node."""
 
-STREAMED, OVERWRITTEN, MULTIPLIED, TRANSPOSED, ROUNDED, LOOKED_UP, LAID, APART = 1, 2, 4, 8, 16, 32, 64, 128
+STREAMED, OVERWRITTEN, MULTIPLIED, TRANSPOSED, ROUNDED, LOOKED_UP, LAID, RESHAPED = 1, 2, 4, 8, 16, 32, 64, 128
 """How a kernel reads a buffer. STREAMED: whole, one element for each element of the result. OVERWRITTEN: it is the
 array that an update changes. MULTIPLIED: only matmuls read it, as bf16. TRANSPOSED: through a transpose. ROUNDED:
 a matmul in a loop reads what does not change there; it is rounded to bf16 before the loop. LOOKED_UP: some rows of it,
 which is not then on the chip. LAID: whole, as a part of an array that lies beside others in step with the result.
-APART: behind a reshape that ends kernels (`behind_reshapes.py`)."""
+RESHAPED: behind a reshape that ends kernels (`behind_reshapes.py`)."""
 
 
 class KernelGraph(NamedTuple):
@@ -332,8 +332,8 @@ def _kernel(
                 if slices and program.ops.matrix_flop[root] == 0:
                     walk.share[source] = _share(program, local, op, use, walk)
                 walk.transposed[source] = walk.transposed[op] or program.ops.turns[source]
-                slices = program.ops.op_class[source] == SLICING
-                moves = slices or program.values.laid[value] == NESTED or program.ops.is_view[source]
+                cuts = program.ops.op_class[source] == SLICING
+                moves = cuts or program.values.laid[value] == NESTED or program.ops.is_view[source]
                 walk.mixed[source] = walk.mixed[op] or program.ops.mixes[source]
                 walk.apart[source] = walk.apart[op] or (walk.mixed[op] and program.ops.reshapes[source])
                 walk.multiplied[source] = moves and (program.ops.narrows[op] or walk.multiplied[op])
@@ -422,7 +422,7 @@ def _add_read(
     if walk.share[op] < 1.0 and elements >= local.values.native_elements[program.result_ptr[op]]:
         taken *= walk.share[op]
     how = MULTIPLIED if program.ops.narrows[op] or walk.multiplied[op] else 0
-    how |= (TRANSPOSED if walk.transposed[op] else 0) | (APART if walk.apart[op] else 0)
+    how |= (TRANSPOSED if walk.transposed[op] else 0) | (RESHAPED if walk.apart[op] else 0)
     result = program.result_ptr[op]
     if taken == whole and elements == local.ops.in_step[root]:
         how |= STREAMED

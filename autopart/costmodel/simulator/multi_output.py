@@ -19,7 +19,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.cut_arrays import BY_PARTS
-from autopart.costmodel.simulator.kernel_graph import APART, KERNEL, LAID, STREAMED, KernelGraph
+from autopart.costmodel.simulator.kernel_graph import KERNEL, LAID, RESHAPED, STREAMED, KernelGraph
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.slots import before, slots_between
 
@@ -71,7 +71,7 @@ def join_kernels(
             whole_rows = program.values.exponential[program.result_ptr[op]]
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 how, buffer = graph.reads.read_how[i], graph.reads.read_buffer[i]
-                if not (writes or how & (STREAMED | LAID)) or how & APART:
+                if not (writes or how & (STREAMED | LAID)) or how & RESHAPED:
                     continue
                 for other in (maker[buffer], reader[buffer]):
                     if writes and other != maker[buffer]:
@@ -101,7 +101,7 @@ def join_kernels(
                 maker[value] = head if open_to_others else _closed(head)
         if in_step > 1:
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-                if graph.reads.read_how[i] & (STREAMED | LAID) and not graph.reads.read_how[i] & APART:
+                if graph.reads.read_how[i] & (STREAMED | LAID) and not graph.reads.read_how[i] & RESHAPED:
                     reader[graph.reads.read_buffer[i]] = head
 
 

@@ -26,6 +26,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.ops.rules.reshape import groups
 from autopart.core.ops.traits import Elementwise, Matmul, Slicing, Structural, View
 from autopart.core.program import Program
+from autopart.costmodel.simulator.behind_reshapes import is_view
 from autopart.costmodel.simulator.head_layouts import source_dim
 
 ON_CHIP, THROUGH_HBM = 4.8, 3.5
@@ -92,7 +93,7 @@ def _only(part: tuple[int, ...], whole: tuple[int, ...]) -> int:
 
 def _merged(spec: OpSpec, split: bool = False) -> list[list[int]]:
     """The dims of a reshape's operand that its result has as one dim, several of them each; `split`: the other way."""
-    if not isinstance(traits_of(spec), View) or len(spec.operands) != 1 or len(spec.results) != 1:
+    if not is_view(spec):
         return []
     one, several = (of[0].shape for of in ((spec.operands, spec.results) if split else (spec.results, spec.operands)))
     if 0 in one or math.prod(one) != math.prod(several):
