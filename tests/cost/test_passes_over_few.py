@@ -94,12 +94,18 @@ def able_by_all(state: Built) -> np.ndarray:
                 if shown < program.result_ptr[reader + 1]:
                     ok = ok and ops["takes"][reader] and able[shown]
             elif ops["op_class"][reader] in (MATMUL, CONV):
-                ok = ok and (state.into_matmul or program.values["is_splat"][value])
+                ok = ok and (state.into_matmul or program.values["is_splat"][value]) and not facts["is_image"]
             else:
                 is_index = ops["op_class"][reader] == SLICING and use > program.operand_ptr[reader]
                 ok = ok and (ops["takes"][reader] or is_index or program.values["is_looked_up"][value])
         able[value] = ok
-    return able
+    return able & ~written_on_device(state)
+
+
+def written_on_device(state: Built) -> np.ndarray:
+    """Images that are written, and rows too short on a device to be computed inside what reads them."""
+    held, written = state.held, state.held.values["native_elements"] < state.program.values["short_row"]
+    return written | held.images["is_written"] if len(held.images) > 0 else written
 
 
 def found_by_all(state: Built) -> np.ndarray:
