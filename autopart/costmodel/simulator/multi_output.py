@@ -94,8 +94,8 @@ def join_kernels(
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
                 made[graph.write_buffer[i]] = possible[graph.write_buffer[i]] = slot[k]
         matrix = kind in (MATMUL, CONV)
-        by_parts = program.values.laid[program.result_ptr[op]] == BY_PARTS
-        open_to_others = (kind == ELEMENTWISE and not by_parts) or (matrix and with_matmul)
+        copies = program.values.laid[program.result_ptr[op]] == BY_PARTS or program.ops.moved[op] > 0
+        open_to_others = (kind == ELEMENTWISE and not copies) or (matrix and with_matmul)
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
             if local.values.at_def[value] < 0:
                 maker[value] = head if open_to_others else _closed(head)

@@ -14,6 +14,7 @@ from autopart.costmodel.simulator.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.grouped_tiles import share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
+from autopart.costmodel.simulator.patch_tiles import MOVED_TILE, moved_tiles
 from autopart.costmodel.simulator.packed_masks import UNPACKED_BYTES, makes_words
 from autopart.costmodel.simulator.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
 from autopart.costmodel.simulator.transform_copies import transform_copies
@@ -48,7 +49,10 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 held.values.is_packed[result] = True
                 held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
         vector, in_step, update = 0.0, -1.0, 0.0
-        if kind == ELEMENTWISE:
+        if program.ops.moved[op] > 0:
+            tiles = moved_tiles(program, lowered, op, held.values.native_elements[result])
+            vector = lowered.spread_flop * MOVED_TILE * tiles
+        elif kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
             vector = program.ops.weight[op] * in_step
             if program.ops.spreads[op]:

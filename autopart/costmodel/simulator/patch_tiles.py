@@ -1,0 +1,38 @@
+"""How many layout tiles a device copies where places of an image are taken together as features (`patches.py`)."""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.costmodel.simulator.arrays import Lowered, ProgramArrays
+from autopart.costmodel.simulator.few_images import filled_lanes, local_length
+from autopart.costmodel.simulator.patches import TOGETHER
+
+MOVED_TILE = 21.7
+"""Numbers that are put along a row each while a tile is copied."""
+
+FEWEST_IMAGES = 32
+"""Of fewer images along the lanes the compiler puts down no cycles."""
+
+
+@kernel
+def moved_tiles(program: ProgramArrays, lowered: Lowered, op: int, elements: float) -> float:
+    """Layout tiles, or as many as take so long, that a transpose in `Patches.moved` copies for a result of so many
+    elements on a device."""
+    rows, lanes = lowered.layout_tile
+    value, mark = program.result_ptr[op], np.int64(program.ops.moved[op])
+    layout, front = lowered.native[value], mark % TOGETHER - 1
+    features = local_length(program, lowered, value, layout, front + 1)
+    images = local_length(program, lowered, value, layout, 0)
+    near = local_length(program, lowered, value, layout, front)
+    if filled_lanes(images) < filled_lanes(features):
+        if images < FEWEST_IMAGES:
+            return 0.0
+        return elements * filled_lanes(images) / (rows * lanes) * (0.5 if images % lanes == 0 else 1.0)
+    tiles = elements * filled_lanes(features) / (rows * lanes)
+    if near % rows == 0:
+        return 0.5 * tiles
+    return tiles * rows / min(near, rows) if mark >= TOGETHER else tiles
