@@ -43,8 +43,8 @@ from autopart.costmodel.simulator.joined_images import (
 from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.masked_products import masked_products
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
-from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.patches import patches
+from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_kernels import row_kernels
 from autopart.costmodel.simulator.row_layouts import in_rows
 from autopart.costmodel.simulator.short_rows import short_rows

@@ -14,8 +14,8 @@ from autopart.costmodel.simulator.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.grouped_tiles import share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
-from autopart.costmodel.simulator.patch_tiles import MOVED_TILE, moved_tiles
 from autopart.costmodel.simulator.packed_masks import UNPACKED_BYTES, makes_words
+from autopart.costmodel.simulator.patch_tiles import MOVED_TILE, moved_tiles
 from autopart.costmodel.simulator.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
 from autopart.costmodel.simulator.transform_copies import transform_copies
 from autopart.costmodel.simulator.turned_sorts import sort_copies

@@ -13,8 +13,8 @@ group lie one behind the other, so there is none where a dim would need two next
 patch does: behind its row of patches for %x, behind the height of the patch for %m. Then a kernel copies, and what it
 reads and writes is written. Each layout tile of the result takes as long whatever it has: so few rows, 22.5 cycles on
 v5e, v6e and, within a half, on v3 and v4, 5 to 7 on v5p; half that where tiles stay as they are, or where images fill
-the lanes: `patch_tiles.py`. Of few features images lie along the lanes, if there are many. Found with libtpu 0.0.51 on v5e, in 40
-programs of patches of 2 to 16 places, windows of 4 to 8, shuffled pixels, and 1 to 256 features.
+the lanes (`patch_tiles.py`). Of few features images lie along the lanes, if there are many. Found with libtpu 0.0.51 on
+v5e, in 40 programs of patches of 2 to 16 places, windows of 4 to 8, shuffled pixels, and 1 to 256 features.
 """
 
 from __future__ import annotations
