@@ -1,5 +1,6 @@
 """A search that says where it is, and waits there until the harness has done its worst; see `faults.py`.
 
+at compile []                  some seconds after the start; nothing waits here
 at start-up [worker pids]      as soon as there are workers; nothing waits here
 at evaluation [worker pids]    the n-th result of a wave has come; waits for a line
 at close [worker pids]         the workers are about to be ended; waits for a line
@@ -42,8 +43,6 @@ class Probed:
     def start(self, task):
         if self.at == "start-up":
             threading.Thread(target=announce_start, daemon=True).start()
-        if self.at == "compile":
-            threading.Timer(self.number, say, ["at compile", []]).start()
         return _ProbedSession(self.inner.start(task), self.at, self.number)
 
 
@@ -94,6 +93,8 @@ def executor_of(name: str) -> Executor:
 
 def main(name: str, at: str, number: str, evaluations: str, seconds: str) -> None:
     budget = Budget(int(evaluations) or None, float(seconds) or None)
+    if at == "compile":
+        threading.Timer(int(number), say, ["at compile", []]).start()
     found: dict[str, Any]
     try:
         result = run("mcts", budget, executor=Probed(executor_of(name), at, int(number)))
