@@ -133,9 +133,15 @@ class Slicing(Traits):
 
 @dataclass(frozen=True)
 class Reduction(Traits):
-    """Walks through its operands. Without `flop`: one operation per element; a view where there is nothing to sum."""
+    """Walks through its operands. Without `flop`: one operation per element; a view where there is nothing to sum.
+
+    slides      a window over its operands: an element for each place of it
+    chooses     it leaves one of the elements that it combines, so it may as well be given them rounded
+    """
 
     flop: Count | None = None
+    slides: bool = False
+    chooses: Callable[[OpSpec], bool] = lambda spec: False
 
 
 FEW_FEATURES = 8

@@ -44,6 +44,7 @@ from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums
 from autopart.costmodel.simulator.masked_products import masked_products
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.patches import patches
+from autopart.costmodel.simulator.pools import read_rounded
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_kernels import row_kernels
 from autopart.costmodel.simulator.row_layouts import in_rows
@@ -80,7 +81,8 @@ class ProgramArrays(NamedTuple):
              gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
              is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
              operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
-             cuts_tiles (`cut_arrays.py`), moved (`patches.py`)
+             cuts_tiles (`cut_arrays.py`), moved (`patches.py`),
+             apart (`masked_products.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -92,7 +94,7 @@ class ProgramArrays(NamedTuple):
              and written for a look-up alone), is_written (for slices and joints: `cut_arrays.py`, for convolutions:
              `swapped_windows.py`, `joined_images.py`, for products: `taken_apart.py`, before it is spread:
              `spread_results.py`, or reshaped: `behind_reshapes.py`), laid (`cut_arrays.py`), looked_up (a bit for each
-             dim of indices: `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`), is_masked
+             dim of indices: `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`), masked
              (`masked_products.py`), counted (`counted_values.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
@@ -141,7 +143,7 @@ OP_COLUMNS = (
 )  # fmt: skip
 """Columns of `SpecCosts` that stand with each op."""
 
-LOOKED_AT = ("op_class", "fuses", "weight", "spreads")
+LOOKED_AT = ("op_class", "fuses", "weight", "spreads", "narrows")
 """Those that depend on what is around the op, too."""
 
 
@@ -180,7 +182,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     outer = np.where(outer > 0, outer, token_lanes(program))
     looked_up = outside_windows(program, op_class, costs["spreads"][spec], costs["turns"][spec], chip.layout_tile[1])
     outer = np.where(outer > 0, outer, looked_up)
-    few = few_features(program, rounded, costs["narrows"][spec])
+    narrows = costs["narrows"][spec]
+    few = few_features(program, rounded, narrows)
     swapped = swapped_windows(program) & chip.selects_updates
     joined = joined_images(program) * chip.selects_updates
     apart, (by_row, row_arrays) = taken_apart(program), in_rows(program, op_class, updates)
@@ -207,6 +210,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | (patch.written & chip.selects_updates)
     )
     written = (written & ~moved[program.value_op]) | certain | behind.written | computed
+    masked = masked_products(program, op_class, moves, is_splat, written | _read_written(program, costs["takes"][spec]))
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
         result_ptr=program.result_ptr,
@@ -215,11 +219,12 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         shape=program.value_shape,
         ops=records(
             **{
-                name: costs[name][spec] for name in OP_COLUMNS if name not in ("op_class", "fuses", "weight", "spreads")
+                name: costs[name][spec] for name in OP_COLUMNS if name not in LOOKED_AT
             },
             op_class=op_class,
             fuses=(costs["fuses"][spec] & ~sums) | inside,
             weight=np.where(inside | sums, 0.0, costs["weight"][spec]),
+            narrows=narrows | read_rounded(program, narrows),
             changes=updates.changes,
             added=updates.added,
             spreads=costs["spreads"][spec] & ~beside_products(program, of_products),
@@ -242,6 +247,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             mixes=behind.mixes,
             cuts_tiles=cuts_tiles(program, chip.layout_tile),
             moved=patch.moved * chip.selects_updates,
+            apart=masked.apart,
             features=apart.features,
             operands=_distinct_operands(program),
         ),
@@ -257,7 +263,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,
-            is_masked=masked_products(program, op_class, moves, is_splat) & chip.selects_updates,
+            masked=masked.masked * chip.selects_updates,
             in_rows=cached | by_row,
             row_arrays=np.where(cached, 0, row_arrays).astype(np.int32),
             exponential=softmax.exponential,
@@ -318,6 +324,13 @@ def output_places(program: Program) -> OutputPlaces:
         if argument in program.donated and argument in passed:
             taken[output] = value
     return OutputPlaces(np.array(program.outputs, np.int32), use, taken)
+
+
+def _read_written(program: Program, takes: np.ndarray) -> np.ndarray:
+    """bool[values]: what an op that computes nothing inside itself reads."""
+    found = np.zeros(program.value_count, np.bool_)
+    found[program.operands[~takes[program.use_op]]] = True
+    return found
 
 
 def _distinct_operands(program: Program) -> np.ndarray:

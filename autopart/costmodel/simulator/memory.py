@@ -23,8 +23,9 @@ from autopart.costmodel.simulator.kernel_graph import (
     KernelGraph,
 )
 from autopart.costmodel.simulator.liveness import Buffers
+from autopart.costmodel.simulator.masked_products import FOR_OTHERS, WRITTEN
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, UPDATE
-from autopart.costmodel.simulator.packed_masks import KEPT_SHARE
+from autopart.costmodel.simulator.packed_masks import BIT_SHARE, KEPT_SHARE
 from autopart.costmodel.simulator.slots import before
 
 
@@ -74,7 +75,7 @@ def plain_sizes(
         for k in range(graph.nodes.shape[0]):
             if graph.nodes.kind[k] == KERNEL:
                 value = program.result_ptr[graph.nodes.subject[k]]
-                packed = local.values.is_packed[value]
+                packed = local.values.is_packed[value] and program.values.masked[value] != FOR_OTHERS
                 if (
                     (multiplied[value] or packed)
                     and structure[value] < 0
@@ -82,7 +83,8 @@ def plain_sizes(
                     and program.values.element_bytes[value] == 4
                 ):
                     copy = local.ops.padded_copy[graph.nodes.subject[leader[k]]]
-                    size[value] *= KEPT_SHARE if packed else max(1.0, copy) * NARROW_SHARE
+                    bits = BIT_SHARE if program.values.masked[value] == WRITTEN else KEPT_SHARE
+                    size[value] *= bits if packed else max(1.0, copy) * NARROW_SHARE
 
 
 @kernel

@@ -6,7 +6,8 @@
 
 An elementwise op or a reduction joins the kernel that makes what it reads in step, or one that reads the same array in
 step, if everything else it reads could be there when that kernel runs. Exponentials of scores need the largest of each
-row, which the scores' kernel knows too (`softmax_rows.py`). In a loop an update joins the kernel that makes what it
+row, which the scores' kernel knows too (`softmax_rows.py`). What a product leaves beside the bits of its mask is made
+apart (`packed_masks.py`). In a loop an update joins the kernel that makes what it
 writes: what a turn leaves for the backward pass, and reads itself, is written by one kernel.
 """
 
@@ -67,7 +68,8 @@ def join_kernels(
         op = graph.nodes.subject[k]
         kind, in_step = program.ops.op_class[op], local.ops.in_step[op]
         writes = kind == UPDATE and graph.nodes.scope[k] > 0
-        if writes or (in_step > 1 and kind in (ELEMENTWISE, REDUCE)):
+        apart = program.ops.apart[op] >= 0 and local.values.is_packed[program.ops.apart[op]]
+        if writes or (in_step > 1 and kind in (ELEMENTWISE, REDUCE) and not apart):
             whole_rows = program.values.exponential[program.result_ptr[op]]
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 how, buffer = graph.reads.read_how[i], graph.reads.read_buffer[i]

@@ -45,7 +45,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
             )
-            if program.values.is_masked[result] and makes_words(program, lowered, result):
+            if program.values.masked[result] > 0 and makes_words(program, lowered, result):
                 held.values.is_packed[result] = True
                 held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
         vector, in_step, update = 0.0, -1.0, 0.0
@@ -72,7 +72,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 in_bytes = sorted_ * program.values.element_bytes[program.uses.operands[first]]
                 held.ops.copied_bytes[op] += sort_copies(sorted_, in_bytes, lowered.on_chip_bytes)
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
-            if kind == REDUCE:
+            if kind == REDUCE and program.ops.takes[op]:
                 in_step = _largest(held, first, end, 0.0)
             if program.ops.sums_windows[op]:
                 once, each = walked_windows(program, lowered, program.uses.operands[first], required[first], True)

@@ -5,7 +5,8 @@
     %m = compare %y > 0     u16[512,2048]        2 MB: a word of bits for the 16 places; unpacked by a kernel of its own
     %d = select %m %g 0
 
-Found with libtpu 0.0.51 on v5e: convolutions of 8 to 32 places along a dim of the image, feed-forward layers of
+Where a pool, or a product behind a reshape, reads %r the product leaves the bits and %y, of which another kernel writes
+%r. Found with libtpu 0.0.51 on v5e: convolutions of 8 to 32 places along a dim of space, feed-forward layers of
 transformers of 16 and 32 sequences a device, sets of 32; of 48 or 64 the f32 result is kept, as it is for SiLU and
 between norms (`masked_products.py`).
 """
@@ -14,12 +15,18 @@ between norms (`masked_products.py`).
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
+import numpy as np
+
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import Lowered, ProgramArrays
 from autopart.costmodel.simulator.few_images import local_length
+from autopart.costmodel.simulator.op_classes import CONV
 
-KEPT_SHARE = 0.5 + 1 / 32
-"""What is kept of an f32: a bf16 and a bit."""
+BIT_SHARE = 1 / 32
+"""What is kept of an f32 of which another array is made: a bit."""
+
+KEPT_SHARE = 0.5 + BIT_SHARE
+"""What is kept of an f32 that is rounded: a bf16 and a bit."""
 
 UNPACKED_BYTES = 5.0
 """Bytes of each element that take as long as to unpack its bit."""
@@ -30,8 +37,10 @@ FEWEST, MOST = 8, 32
 
 @kernel
 def makes_words(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
-    """True if a dim of a value but the last has so few places on a device that its bits make words."""
+    """True if a dim of a value but the last, of what convolutions leave one of space, has so few places on a device that
+    its bits make words."""
+    space = program.values.outer[value] if program.ops.op_class[program.values.value_op[value]] == CONV else 0
     for d in range(program.values.rank[value] - 1):
-        if FEWEST <= local_length(program, lowered, value, lowered.native[value], d) <= MOST:
+        if (space == 0 or np.int64(space) >> d & 1) and FEWEST <= local_length(program, lowered, value, lowered.native[value], d) <= MOST:
             return True
     return False

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TileMapping
+from autopart.core.op import MAX, MIN, MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TileMapping
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import BITWISE, combined_by_reducer, reduction_codes
@@ -79,9 +79,13 @@ def _flop(spec: OpSpec) -> float:
     return combined * sum(map(elements, spec.results))
 
 
+def _chooses(spec: OpSpec) -> bool:
+    return set(_codes(spec) or (SUM,)) <= {MAX, MIN}
+
+
 @rule(
     "reduce_window",
-    traits=Reduction(flop=_flop, passes=combined_by_reducer),
+    traits=Reduction(flop=_flop, slides=True, chooses=_chooses, passes=combined_by_reducer),
     localize=_localize,
     examples=(
         op(
