@@ -2,7 +2,8 @@
 
 Every model runs three steps; state goes from step to step and is donated. Integers, bools and keys are equal bit for
 bit. Floats (f32) agree within `TOLERANCE` times the root mean square of their array, Adam's moments included, because
-sums run in another order; the whole step in f32 is as far from itself in f64. In double precision, where rounding hides
+sums run in another order; the whole step in f32 is as far from itself in f64 (Adam divides a gradient that is nearly
+nothing by its own size). In double precision, where rounding hides
 nothing, they agree within `DOUBLE_TOLERANCE`.
 """
 
@@ -22,7 +23,7 @@ import pytest
 import autopart as ap
 from tests.models.case import MESH, Case
 
-TOLERANCE, DOUBLE_TOLERANCE = 1e-3, 1e-9
+TOLERANCE, DOUBLE_TOLERANCE = 2e-3, 1e-9
 STEPS = 3
 
 TRAINING = ("BP", "BP+MP", "BP+Z3")
@@ -110,11 +111,19 @@ def test_three_steps_on_eight_devices_give_the_unpartitioned_numbers(model: str,
     assert_same(run(step, case), whole_results(model))
 
 
-@pytest.mark.parametrize("schedule", [pytest.param("BP+MP+Z2", marks=pytest.mark.slow), "BP+MP+Z3"])
-def test_double_precision_leaves_no_difference(schedule: str):
+@pytest.mark.parametrize(
+    ("model", "schedule"),
+    [
+        ("decoder_unrolled", "BP+MP+Z3"),
+        pytest.param("decoder_unrolled", "BP+MP+Z2", marks=pytest.mark.slow),
+        pytest.param("diffusion_unet", "BP", marks=pytest.mark.slow),
+        pytest.param("diffusion_unet", "BP+Z3", marks=pytest.mark.slow),
+    ],
+)
+def test_double_precision_leaves_no_difference(model: str, schedule: str):
     with jax.enable_x64(True):
-        case = case_of("decoder_unrolled")
+        case = case_of(model)
         args = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, case.args)
         case = dataclasses.replace(case, args=args)
-        step = ap.jit(case.step, MESH, case.schedules[schedule], donate_argnums=(0, 1))
+        step = ap.jit(case.step, MESH, case.schedules[schedule], donate_argnums=tuple(range(case.state)))
         assert_same(run(step, case), run(jax.jit(case.step), case), DOUBLE_TOLERANCE)
