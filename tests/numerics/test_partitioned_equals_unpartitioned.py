@@ -2,9 +2,8 @@
 
 Every model runs three steps; state goes from step to step and is donated. Integers, bools and keys are equal bit for
 bit. Floats (f32) agree within `TOLERANCE` times the root mean square of their array, Adam's moments included, because
-sums run in another order; the whole step in f32 is as far from itself in f64 (Adam divides a gradient that is nearly
-nothing by its own size). In double precision, where rounding hides
-nothing, they agree within `DOUBLE_TOLERANCE`.
+sums run in another order, and Adam divides a gradient that is nearly nothing by its own size; the whole step in f32 is
+as far from itself in f64. In double precision, where rounding hides nothing, they agree within `DOUBLE_TOLERANCE`.
 """
 
 from __future__ import annotations
