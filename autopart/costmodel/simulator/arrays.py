@@ -23,6 +23,7 @@ from autopart.costmodel.simulator.behind_reshapes import behind_reshapes
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.counted_values import counted_shares
 from autopart.costmodel.simulator.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles
+from autopart.costmodel.simulator.flattened_images import flattened_images
 from autopart.costmodel.simulator.group_sums import group_sums
 from autopart.costmodel.simulator.head_copies import between_heads
 from autopart.costmodel.simulator.head_layouts import token_lanes
@@ -82,7 +83,7 @@ class ProgramArrays(NamedTuple):
              is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
              operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
              cuts_tiles (`cut_arrays.py`), moved (`patches.py`),
-             apart (`masked_products.py`)
+             apart (`masked_products.py`), flattened (`flattened_images.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -210,6 +211,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | (patch.written & chip.selects_updates)
     )
     written = (written & ~moved[program.value_op]) | certain | behind.written | computed
+    flat = flattened_images(program, op_class, outer)
+    written |= flat.written & ~moved[program.value_op]
     masked = masked_products(program, op_class, moves, is_splat, written | _read_written(program, costs["takes"][spec]))
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
@@ -218,9 +221,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         user=user,
         shape=program.value_shape,
         ops=records(
-            **{
-                name: costs[name][spec] for name in OP_COLUMNS if name not in LOOKED_AT
-            },
+            **{name: costs[name][spec] for name in OP_COLUMNS if name not in LOOKED_AT},
             op_class=op_class,
             fuses=(costs["fuses"][spec] & ~sums) | inside,
             weight=np.where(inside | sums, 0.0, costs["weight"][spec]),
@@ -248,6 +249,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             cuts_tiles=cuts_tiles(program, chip.layout_tile),
             moved=patch.moved * chip.selects_updates,
             apart=masked.apart,
+            flattened=flat.copied,
             features=apart.features,
             operands=_distinct_operands(program),
         ),

@@ -21,6 +21,9 @@ from autopart.costmodel.simulator.transform_copies import transform_copies
 from autopart.costmodel.simulator.turned_sorts import sort_copies
 from autopart.costmodel.simulator.window_tiles import lies_in_windows, walked_windows
 
+FLATTENED, TWO_THIRDS = 3.0, 2 / 3
+"""How often the bytes of a copy of `flattened_images.py` pass at HBM's rate; the share where a product leaves them so."""
+
 SHORT = 2.0
 """Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
 
@@ -41,6 +44,8 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 held.ops.padded_copy[op] = _padded_copy(program, lowered, result)
         if program.ops.copied[op] >= 0:
             held.ops.copied_bytes[op] += _apart_bytes(program, lowered, held, op)
+        if program.ops.flattened[op] >= 0:
+            held.ops.copied_bytes[op] += _flattened_bytes(program, lowered, held, op)
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
@@ -134,6 +139,23 @@ def _apart_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     if 2.0 * moved > lowered.on_chip_bytes:
         return THROUGH_HBM * moved
     return 0.0 if program.ops.features[op] & FREE_ON_CHIP else ON_CHIP * moved
+
+
+@kernel
+def _flattened_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
+    """Bytes that pass at HBM's rate as images that become rows, or are made of them, are copied."""
+    value = program.ops.flattened[op]
+    rows, last, layout = lowered.layout_tile[0], np.int64(program.values.rank[value]) - 1, lowered.native[value]
+    features = filled_lanes(local_length(program, lowered, value, layout, last))
+    images = filled_lanes(local_length(program, lowered, value, layout, 0))
+    if lowered.layout_tile[1] == 1:
+        return 0.0
+    if images < features or _fills_lanes(program, lowered, value):
+        leaves = program.ops.op_class[op] == MATMUL and program.values.value_op[value] > op
+        return TWO_THIRDS * FLATTENED * COPIED_BYTES * held.values.native_elements[value] * images if leaves else 0.0
+    places = local_length(program, lowered, value, layout, last - 1)
+    filled = features * np.ceil(places / rows) * rows / places
+    return FLATTENED * COPIED_BYTES * held.values.native_elements[value] * filled
 
 
 @kernel

@@ -1,13 +1,13 @@
 """Products that a ReLU alone reads: what is kept for the backward pass is bits, and the rounded result.
 
-    %y = dot %x %w          f32[16,512,2048]     not written, where a dim but the last has 8 to 32 places on a device
+    %y = dot %x %w          f32[16,512,2048]     not written, where a dim but the last two has 2 to 32 places on a device
     %r = maximum %y 0       bf16, 34 MB          both products that read it take it so
     %m = compare %y > 0     u16[512,2048]        2 MB: a word of bits for the 16 places; unpacked by a kernel of its own
     %d = select %m %g 0
 
 Where a pool, or a product behind a reshape, reads %r the product leaves the bits and %y, of which another kernel writes
-%r. Found with libtpu 0.0.51 on v5e: convolutions of 8 to 32 places along a dim of space, feed-forward layers of
-transformers of 16 and 32 sequences a device, sets of 32; of 48 or 64 the f32 result is kept, as it is for SiLU and
+%r. Found with libtpu 0.0.51 on v5e: convolutions of 3 to 32 places along a dim of space, feed-forward layers of
+transformers of 2 to 32 sequences a device; of 48 or 64 the f32 result is kept, as it is for SiLU and
 between norms (`masked_products.py`).
 """
 
@@ -31,16 +31,21 @@ KEPT_SHARE = 0.5 + BIT_SHARE
 UNPACKED_BYTES = 5.0
 """Bytes of each element that take as long as to unpack its bit."""
 
-FEWEST, MOST = 8, 32
+FEWEST, MOST = 2, 32
 """Places along a dim that make a word."""
+
+OFTEN_MOVED = 4
+"""Of an array of so many dims the last but one lies outside its layout tiles where another is longer."""
 
 
 @kernel
 def makes_words(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
-    """True if a dim of a value but the last, of what convolutions leave one of space, has so few places on a device that
-    its bits make words."""
-    space = program.values.outer[value] if program.ops.op_class[program.values.value_op[value]] == CONV else 0
-    for d in range(program.values.rank[value] - 1):
-        if (space == 0 or np.int64(space) >> d & 1) and FEWEST <= local_length(program, lowered, value, lowered.native[value], d) <= MOST:
+    """True if a dim of a value that lies outside its layout tiles has so few places on a device that its bits make
+    words."""
+    rank, outer = np.int64(program.values.rank[value]), np.int64(program.values.outer[value])
+    if program.ops.op_class[program.values.value_op[value]] != CONV or outer == 0:
+        outer = (1 << max(0, rank - (2 if rank < OFTEN_MOVED else 1))) - 1
+    for d in range(rank):
+        if outer >> d & 1 and FEWEST <= local_length(program, lowered, value, lowered.native[value], d) <= MOST:
             return True
     return False

@@ -59,9 +59,9 @@ def patches(program: Program) -> Patches:
         if not views[maker]:
             continue
         order = [int(d) for d in program.spec(op).attributes["permutation"]]
-        split = [[order.index(d) for d in dims] for dims in _runs(program.spec(maker), 1)]
+        split = [[order.index(d) for d in dims] for dims in runs(program.spec(maker), 1)]
         for by in program.use_op[use[users[made] : users[made + 1]]].tolist():
-            together = _runs(program.spec(by), 0) if views[by] else []
+            together = runs(program.spec(by), 0) if views[by] else []
             if _conflict([*split, *together]):
                 last = len(order) - 1
                 joint = any(dims[-2:] == [last - 1, last] for dims in together)
@@ -75,7 +75,7 @@ def _permutes(spec: OpSpec) -> bool:
     return isinstance(traits, Elementwise) and traits.turns is not None and "permutation" in spec.attributes
 
 
-def _runs(spec: OpSpec, side: int) -> list[list[int]]:
+def runs(spec: OpSpec, side: int) -> list[list[int]]:
     """The dims of a view's operand, or of its result for `side` 1, that are one dim on the other side."""
     before, after = spec.operands[0].shape, spec.results[0].shape
     if 0 in before or np.prod(before) != np.prod(after):
