@@ -1,4 +1,4 @@
-"""Pools and products behind reshapes read what is written. Microseconds as libtpu 0.0.51 has them on v5e, compiled once."""
+"""Pools and products behind reshapes read what is written. Microseconds as libtpu 0.0.51 has them on v5e."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@
     %q = dot_general %g, %w   bf16[64,16384]
     %i = reshape %q           bf16[64,8,8,256]: copied back for a convolution, or in bf16; in f32 that takes no time
 
-Images along the lanes need no copy, but %q takes two thirds of it to leave them so. Found with libtpu 0.0.51 on v5e, in fifteen programs of 32 to 512 images of 4 to 40
-places and 32 to 512 features: 10.5 to 13.5 cycles for each layout tile.
+Images along the lanes need no copy, but %q takes two thirds of it to leave them so. Found with libtpu 0.0.51 on v5e, in
+fifteen programs of 32 to 512 images of 4 to 40 places and 32 to 512 features: 10.5 to 13.5 cycles for a layout tile.
 """
 
 from __future__ import annotations

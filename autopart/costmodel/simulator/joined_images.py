@@ -47,6 +47,22 @@ def _of_tasks(program: Program) -> np.ndarray:
     return found
 
 
+def around_tasks(program: Program) -> np.ndarray:
+    """bool[values]: the same, and what convolutions in groups read, with what that is computed of."""
+    found = _of_tasks(program)
+    if not found.any():
+        return found
+    elements = program.value_shape.prod(axis=1)
+    for op in reversed(range(program.op_count)):
+        spec, results = program.spec(op), program.results_of(op)
+        read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]]
+        if is_in_groups(spec):
+            found[read] = True
+        elif len(results) == 1 and isinstance(traits_of(spec), (Elementwise, View)) and found[results[0]]:
+            found[read[elements[read] == elements[results[0]]]] = True
+    return found
+
+
 def joined_images(program: Program) -> np.ndarray:
     """int32[uses]: of what a convolution reads as the images of all tasks, and each task left alone: the place of the
     dim that counts its images, and of its features, in `DIMS`; 0 for all other uses."""

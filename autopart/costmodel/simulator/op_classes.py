@@ -272,12 +272,11 @@ def _fuses(traits: Traits) -> bool:
 
 
 def _takes(is_view: bool, op_class: int, traits: Traits, reads_arrays: bool) -> bool:
-    """`SpecCosts.takes`; `reads_arrays`: what rows are looked up in has been written."""
+    """`SpecCosts.takes`; `reads_arrays`: what rows are looked up in, or pools slide over, has been written."""
     if is_view:
         return not (isinstance(traits, View) and traits.fence)
-    if reads_arrays and (
-        (isinstance(traits, Slicing) and traits.indexed) or (isinstance(traits, Reduction) and traits.slides)
-    ):
+    looks_up = isinstance(traits, Slicing) and traits.indexed
+    if reads_arrays and (looks_up or (isinstance(traits, Reduction) and traits.slides)):
         return False
     return op_class in (ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE)
 

@@ -22,7 +22,7 @@ from autopart.costmodel.simulator.turned_sorts import sort_copies
 from autopart.costmodel.simulator.window_tiles import lies_in_windows, walked_windows
 
 FLATTENED, TWO_THIRDS = 3.0, 2 / 3
-"""How often the bytes of a copy of `flattened_images.py` pass at HBM's rate; the share where a product leaves them so."""
+"""How often the bytes of copies of `flattened_images.py` pass at HBM's rate; the share if a product leaves them so."""
 
 SHORT = 2.0
 """Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""

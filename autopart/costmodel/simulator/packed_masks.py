@@ -1,6 +1,6 @@
 """Products that a ReLU alone reads: what is kept for the backward pass is bits, and the rounded result.
 
-    %y = dot %x %w          f32[16,512,2048]     not written, where a dim but the last two has 2 to 32 places on a device
+    %y = dot %x %w          f32[16,512,2048]     not written, if a dim but the last two has 2 to 32 places on a device
     %r = maximum %y 0       bf16, 34 MB          both products that read it take it so
     %m = compare %y > 0     u16[512,2048]        2 MB: a word of bits for the 16 places; unpacked by a kernel of its own
     %d = select %m %g 0

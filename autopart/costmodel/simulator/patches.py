@@ -14,7 +14,8 @@ patch does: behind its row of patches for %x, behind the height of the patch for
 reads and writes is written. Each layout tile of the result takes as long whatever it has: so few rows, 22.5 cycles on
 v5e, v6e and, within a half, on v3 and v4, 5 to 7 on v5p; half that where tiles stay as they are, or where images fill
 the lanes (`patch_tiles.py`). Of few features images lie along the lanes, if there are many. Found with libtpu 0.0.51 on
-v5e, in 40 programs of patches of 2 to 16 places, windows of 4 to 8, shuffled pixels, and 1 to 256 features.
+v5e, in 40 programs of patches of 2 to 16 places, windows of 4 to 8, shuffled pixels, and 1 to 256 features. Images of
+tasks with windows of their own are in `joined_images.py`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from autopart.core.ops.rules.reshape import groups
 from autopart.core.ops.traits import Elementwise
 from autopart.core.program import Program
 from autopart.costmodel.simulator.behind_reshapes import is_view
+from autopart.costmodel.simulator.joined_images import around_tasks
 
 TOGETHER = 32
 """Added to the dim in front of the features where both are features of the result."""
@@ -53,10 +55,11 @@ def patches(program: Program) -> Patches:
     turns = np.array([_permutes(spec) for spec in program.specs], np.bool_)[program.op_spec]
     views = np.array([is_view(spec) for spec in program.specs], np.bool_)[program.op_spec]
     users, use = program.users
+    tasks = around_tasks(program)
     for op in np.flatnonzero(turns).tolist():
         given, made = int(program.operands[program.operand_ptr[op]]), int(program.result_ptr[op])
         maker = int(program.value_op[given])
-        if not views[maker]:
+        if not views[maker] or tasks[given]:
             continue
         order = [int(d) for d in program.spec(op).attributes["permutation"]]
         split = [[order.index(d) for d in dims] for dims in runs(program.spec(maker), 1)]
