@@ -4,6 +4,7 @@ from autopart.core.passes.combined_slices import CombinedSlices
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.default_generators import DefaultGenerators
 from autopart.core.passes.empty_arrays import EmptyArrays
+from autopart.core.passes.equal_products import EqualProducts
 from autopart.core.passes.even_slices import EvenSlices
 from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.folded_padding import FoldedPadding
@@ -29,6 +30,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     SplitCumulative(),
     EmptyArrays(),
     KnownWindows(),
+    EqualProducts(),
     DeadCode(),
     CombinedSlices(),
     DeadCode(),
@@ -56,6 +58,7 @@ __all__ = [
     "DeadCode",
     "DefaultGenerators",
     "EmptyArrays",
+    "EqualProducts",
     "EvenSlices",
     "ExpectedTrips",
     "FoldedPadding",
