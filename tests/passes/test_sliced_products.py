@@ -37,17 +37,17 @@ DIVIDED: dict[str, tuple[Fun, int]] = {
     "parts of several lengths": (lambda x, w: _split(x @ w, 128), 2),
     "the other operand's rows": (lambda x, w: [y * 2 for y in jnp.split(w.T @ x.T, 3, axis=0)], 3),
     "a batch of products": (lambda x, w: _split(jnp.einsum("bij,bjk->bik", *map(_twice, (x, w))), 128, 256), 3),
-    "parts that leave some out": (lambda x, w: ((x @ w)[:, :128] * 2, (x @ w)[:, 256:] * 3), 2),
+    "parts that leave some out": (lambda x, w: (lambda y: (y[:, :128] * 2, y[:, 256:] * 3))(x @ w), 2),
     "the gradient of what was joined": (_of_joined, 3),
 }
 """And how many products there are then."""
 
 KEPT: dict[str, Fun] = {
     "parts that fill more tiles of a matrix unit": lambda x, w: _split(x @ w, 64, 320),
-    "parts that overlap": lambda x, w: ((x @ w)[:, :256] * 2, (x @ w)[:, 128:] * 3),
+    "parts that overlap": lambda x, w: (lambda y: (y[:, :256] * 2, y[:, 128:] * 3))(x @ w),
     "read as a whole too": lambda x, w: (lambda y: (_split(y, 128, 256), -y))(x @ w),
-    "slices of two dims": lambda x, w: ((x @ w)[:256, :128] * 2, (x @ w)[256:, 128:256] * 3),
-    "every second column": lambda x, w: ((x @ w)[:, ::2] * 2, (x @ w)[:, 1::2] * 3),
+    "slices of two dims": lambda x, w: (lambda y: (y[:256, :128] * 2, y[256:, 128:256] * 3))(x @ w),
+    "every second column": lambda x, w: (lambda y: (y[:, ::2] * 2, y[:, 1::2] * 3))(x @ w),
     "a batch dim": lambda x, w: [y * 2 for y in jnp.split(jnp.einsum("bij,bjk->bik", _twice(x), _twice(w)), 2)],
     "a small product of large operands": lambda x, w: [y * 2 for y in jnp.split(x.T @ x @ w, 3, axis=1)],
     "a tag": lambda x, w: _split(ap.tag("product", x @ w), 128, 256),

@@ -48,7 +48,8 @@ def equal_values(program: Program) -> np.ndarray:
     """int32[values]: the first value that is equal to each, if that is a product, or computed of equal products."""
     products = _ops(program, _is_product)
     same = np.arange(program.value_count, dtype=np.int32)
-    if products.sum() < 2:
+    kinds = np.stack([program.op_spec, program.op_scope])[:, products]
+    if len(np.unique(kinds, axis=1).T) == products.sum():
         return same
     may_be, constant = _ops(program, _may_be_equal), _ops(program, _is_constant)
     may_be[[*program.value_op[program.arguments].tolist(), *program.owners]] = False

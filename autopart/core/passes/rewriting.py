@@ -60,7 +60,7 @@ class Rewriting:
     @property
     def is_empty(self) -> bool:
         """Nothing was asked for."""
-        return not (self._new or self._reads or self._becomes)
+        return not (self._new or self._reads or self._becomes or self._outputs)
 
     def spec(self, spec: OpSpec, representative: ir.Operation | None = None) -> int:
         """The number of a spec: an equal one of the program, else a new one; `representative` as in its source."""
