@@ -114,10 +114,10 @@ def test_loops_over_another_dim_than_the_tiled_one_are_divided(fun, args, tactic
 
 
 def test_share_is_the_flop_of_divided_ops_over_that_of_all():
-    def fun(w, x, y):
-        return x @ w, y @ w, -y @ w @ w  # 3 of 4 equal products are whole over "batch", none over "model"
+    def fun(w, x, y, z):
+        return x @ w, y @ w, z @ w @ w  # 3 of 4 equal products are whole over "batch", none over "model"
 
-    args = f32(64, 64), f32(32, 64), f32(32, 64)
+    args = f32(64, 64), f32(32, 64), f32(32, 64), f32(32, 64)
     found = metadata(fun, args, [BP, MP])
     assert [t.flop_divided["batch"] for t in found.tactics] == [0.25, 0.25]
     assert found.flop_divided == {"batch": 0.25, "model": found.tactics[1].flop_divided["model"]}
