@@ -6,7 +6,8 @@ runs no earlier than the barrier stands: what is computed again there is not com
 
 Small results are no reason to wait: the compiler schedules them wherever what they are computed from is there. A bias
 correction that stands behind all gradients, and in a loop is made of a count that the loop carries, keeps no update
-from its gradient. So a small result has a slot at which it is made and an earlier one at which it could be.
+from its gradient. So a small result has a slot at which it is made and an earlier one at which it could be. So has what
+is made of constants alone, whatever its size: a mask of positions keeps no maximum from the scores that are masked.
 """
 
 # pyright: reportArgumentType=false
@@ -145,7 +146,7 @@ def run_early(
                     slot[k] = could
                 elif there >= begins:
                     slot[k] = min(slot[k], early(there))
-            if not is_small:
+            if not is_small and graph.read_ptr[k] < graph.read_ptr[k + 1]:
                 could = slot[k]
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]], possible[graph.write_buffer[i]] = slot[k], could

@@ -1,13 +1,15 @@
 """Exponentials in f32 of a softmax over what a product with batch dims leaves in bf16: written in place of the scores.
 
     %s = dot_general %q, %k             bf16[4,12,1024,1024]    never written: one kernel makes %e and its sums
-    %m = reduce_max (convert %s)
-    %e = exponential (convert %s - %m)  f32[4,12,1024,1024]     written, and kept for the backward pass
+    %c = multiply (convert %s) 0.125
+    %m = reduce_max %c
+    %e = exponential (%c - %m)          f32[4,12,1024,1024]     written, and kept for the backward pass
     %p = %e / reduce_sum %e             computed inside the products that read it
 
 The kernel of the product has whole rows, so it knows their largest elements. Found with libtpu 0.0.51 on v5e: rows of
 1024 and 1500 keys, heads of 64. Scores that stay in bf16 are written, as those in f32 are, and each reader computes
-their exponentials; so are logits, of a product without batch dims.
+their exponentials; so are logits, of a product without batch dims. So, too, are scores that are scaled and masked in
+bf16, and widened for the softmax: their largest are chosen in bf16. In f32 the kernel goes on where it computes in f32.
 """
 
 # pyright: reportArgumentType=false
@@ -44,7 +46,7 @@ def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray, in_
         _follow(
             program.operand_ptr, program.operands, program.result_ptr, op_class, weight, products[program.op_spec],
             program.value_shape.prod(axis=1, dtype=np.float64), program.element_bytes, made_of, row_of, row_by,
-            np.zeros(values, np.int8), found,
+            np.zeros(values, np.int8), np.zeros(values, np.bool_), found,
         )  # fmt: skip
     return found
 
@@ -67,6 +69,7 @@ def _follow(
     row_of: np.ndarray,
     row_by: np.ndarray,
     kind: np.ndarray,
+    widened: np.ndarray,
     found: SoftmaxRows,
 ) -> None:
     """Fills in `found`.
@@ -74,6 +77,7 @@ def _follow(
     made_of[v], row_of[v]   the result of a product of which v is made, element by element, or an element of each row
     row_by[v]               the reduction of rows that v is computed from
     kind[v]                 0, `_OF_ROWS` or `_EXPENSIVE`
+    widened[v]              v is a narrower array, whose rows have their largest elements in it
     """
     for op in range(op_class.shape[0]):
         first, end = operand_ptr[op], operand_ptr[op + 1]
@@ -84,13 +88,16 @@ def _follow(
             made_of[value] = value
         elif op_class[op] == REDUCE:
             read = operands[first]
-            row_of[value], row_by[value] = made_of[read], op
-            if kind[read] == _EXPENSIVE and element_bytes[read] > element_bytes[made_of[read]]:
+            row_of[value], row_by[value] = made_of[read], -1 if widened[read] else op
+            if row_by[read] >= 0 and kind[read] == _EXPENSIVE and element_bytes[read] > element_bytes[made_of[read]]:
                 found.exponential[read] = found.largest[row_by[read]] = True
         elif op_class[op] == ELEMENTWISE or op_class[op] == FREE:
             row = by = -1
             for use in range(first, end):
                 read = operands[use]
+                if end - first == 1 and elements[read] == elements[value]:
+                    is_wider = element_bytes[read] < element_bytes[value]
+                    widened[value] = is_wider or (weight[op] == 0 and widened[read])
                 if row_of[read] >= 0:
                     row, by = row_of[read], row_by[read]
                 if elements[read] == elements[value] and made_of[value] < 0:
