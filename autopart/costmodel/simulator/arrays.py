@@ -46,6 +46,7 @@ from autopart.costmodel.simulator.masked_products import masked_products
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.patches import patches
 from autopart.costmodel.simulator.pools import read_rounded
+from autopart.costmodel.simulator.repeats import repeats
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.row_kernels import row_kernels
 from autopart.costmodel.simulator.row_layouts import in_rows
@@ -82,7 +83,7 @@ class ProgramArrays(NamedTuple):
              gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
              is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
              operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
-             cuts_tiles (`cut_arrays.py`), moved (`patches.py`),
+             cuts_tiles (`cut_arrays.py`), moved (`patches.py`), repeats, sums_repeats (`repeats.py`),
              apart (`masked_products.py`), flattened (`flattened_images.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
@@ -204,15 +205,12 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     structure = ((op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats) | (carry_body >= 0)
     carries = np.flatnonzero(carry_body >= 0).astype(np.int32)
     cut = cut_arrays(program, is_argument | structure | (op_class == UPDATE), chip.layout_tile[1])
-    patch = patches(program)
+    patch, again = patches(program), repeats(program)
     written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut.written | apart.written
     behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
-    certain = (
-        cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | (patch.written & chip.selects_updates)
-    )
-    written = (written & ~moved[program.value_op]) | certain | behind.written | computed
+    certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | patch.written | again.written
     flat = flattened_images(program, op_class, outer)
-    written |= flat.written & ~moved[program.value_op]
+    written = ((written | flat.written) & ~moved[program.value_op]) | certain | behind.written | computed
     masked = masked_products(program, op_class, moves, is_splat, written | _read_written(program, costs["takes"][spec]))
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
@@ -248,6 +246,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             mixes=behind.mixes,
             cuts_tiles=cuts_tiles(program, chip.layout_tile),
             moved=patch.moved * chip.selects_updates,
+            repeats=again.repeats & chip.selects_updates,
+            sums_repeats=again.sums & chip.selects_updates,
             apart=masked.apart,
             flattened=flat.copied,
             features=apart.features,

@@ -9,11 +9,13 @@ bytes of their elements.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Matmul
+from autopart.core.ops.traits import Elementwise, Matmul
 from autopart.core.program import Program
 from autopart.costmodel.simulator.followed_layouts import follow_layouts
 
@@ -23,10 +25,20 @@ def beside_products(program: Program, outer: np.ndarray) -> np.ndarray:
 
     Of scores f32[8,12,512,512] the queries lie along the lanes, and of a number for each query nothing is spread.
     """
-    found = np.zeros(program.op_count, np.bool_)
-    marked = np.append(outer, 0)[np.minimum(program.result_ptr[:-1], len(outer))] > 0
+    found, of_products = np.zeros(program.op_count, np.bool_), outer > 0
+    follows = np.array([_stays_whole(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    for op in np.flatnonzero(follows).tolist() if of_products.any() else []:
+        read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]]
+        of_products[program.result_ptr[op]] |= of_products[read].any()
+    marked = np.append(of_products, False)[np.minimum(program.result_ptr[:-1], len(outer))]
     found[program.value_op[program.operands[marked[program.use_op]]]] = True
     return found
+
+
+def _stays_whole(spec: OpSpec) -> bool:
+    """True for an elementwise op of arrays of one size, be it a transpose of one."""
+    sizes = {math.prod(type_.shape) for type_ in (*spec.operands, *spec.results)}
+    return isinstance(traits_of(spec), Elementwise) and len(spec.results) == 1 and len(sizes - {1}) == 1
 
 
 def _batch(spec: OpSpec) -> int:

@@ -1,4 +1,5 @@
-"""How many layout tiles a device copies where places of an image are taken together as features (`patches.py`)."""
+"""How many layout tiles a device copies where places of an image are taken together as features (`patches.py`), or are
+repeated (`repeats.py`)."""
 
 # pyright: reportArgumentType=false
 # (an element of an array is a plain number in a kernel)
@@ -10,9 +11,13 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import Lowered, ProgramArrays
 from autopart.costmodel.simulator.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.patches import TOGETHER
+from autopart.costmodel.simulator.sizes import LANES_BIT
 
 MOVED_TILE = 21.7
 """Numbers that are put along a row each while a tile is copied."""
+
+SUMMED_TILE = 28.0
+"""The same while a tile is added to what was repeated."""
 
 FEWEST_IMAGES = 32
 """Of fewer images along the lanes the compiler puts down no cycles."""
@@ -36,3 +41,16 @@ def moved_tiles(program: ProgramArrays, lowered: Lowered, op: int, elements: flo
     if near % rows == 0:
         return 0.5 * tiles
     return tiles * rows / min(near, rows) if mark >= TOGETHER else tiles
+
+
+@kernel
+def repeated_tiles(program: ProgramArrays, lowered: Lowered, value: int, elements: float) -> float:
+    """Layout tiles of a value of so many elements on a device: of images, and of heads whose tokens lie along the lanes
+    where features do not fill these."""
+    rows, lanes = lowered.layout_tile
+    last, layout = np.int64(program.values.rank[value]) - 1, lowered.native[value]
+    filled = filled_lanes(local_length(program, lowered, value, layout, last))
+    for d in range(last):
+        if d == 0 or np.int64(program.values.outer[value]) & LANES_BIT << d:
+            filled = min(filled, filled_lanes(local_length(program, lowered, value, layout, d)))
+    return elements * filled / (rows * lanes)
