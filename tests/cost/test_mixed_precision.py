@@ -21,7 +21,7 @@ def bf16(*shape: int) -> jax.ShapeDtypeStruct:
 
 def attended(softmax_in, device="tpu_v5e"):
     def attend(q, k, v):
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k).astype(softmax_in)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k).astype(softmax_in) / 8
         return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores).astype(q.dtype), v)
 
     arrays = [bf16(32, TOKENS, HEADS, FEATURES)] * 4
