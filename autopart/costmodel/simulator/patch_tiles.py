@@ -26,10 +26,12 @@ FEWEST_IMAGES = 32
 @kernel
 def moved_tiles(program: ProgramArrays, lowered: Lowered, op: int, elements: float) -> float:
     """Layout tiles, or as many as take so long, that a transpose in `Patches.moved` copies for a result of so many
-    elements on a device."""
+    elements on a device; none where nothing is padded."""
     rows, lanes = lowered.layout_tile
     value, mark = program.result_ptr[op], np.int64(program.ops.moved[op])
     layout, front = lowered.native[value], mark % TOGETHER - 1
+    if lanes == 1:
+        return 0.0
     features = local_length(program, lowered, value, layout, front + 1)
     images = local_length(program, lowered, value, layout, 0)
     near = local_length(program, lowered, value, layout, front)
@@ -46,9 +48,11 @@ def moved_tiles(program: ProgramArrays, lowered: Lowered, op: int, elements: flo
 @kernel
 def repeated_tiles(program: ProgramArrays, lowered: Lowered, value: int, elements: float) -> float:
     """Layout tiles of a value of so many elements on a device: of images, and of heads whose tokens lie along the lanes
-    where features do not fill these."""
+    where features do not fill these; none where nothing is padded."""
     rows, lanes = lowered.layout_tile
     last, layout = np.int64(program.values.rank[value]) - 1, lowered.native[value]
+    if lanes == 1:
+        return 0.0
     filled = filled_lanes(local_length(program, lowered, value, layout, last))
     for d in range(last):
         if d == 0 or np.int64(program.values.outer[value]) & LANES_BIT << d:

@@ -86,15 +86,15 @@ def runs(spec: OpSpec, side: int) -> list[list[int]]:
     return [pair[side] for pair in groups(before, after) if len(pair[1 - side]) == 1 and len(pair[side]) > 1]
 
 
-def _conflict(runs: list[list[int]]) -> bool:
-    """True if a dim would have two next to it on one side, where all runs lie as they stand."""
+def _conflict(apart: list[list[int]]) -> bool:
+    """True if a dim would have two next to it on one side, where all these runs lie as they stand."""
     behind, front = dict[int, int](), dict[int, int]()
-    for one, other in _next_to(runs):
+    for one, other in _next_to(apart):
         if behind.setdefault(one, other) != other or front.setdefault(other, one) != one:
             return True
     return False
 
 
-def _next_to(runs: list[list[int]]) -> Iterator[tuple[int, int]]:
-    for run in runs:
+def _next_to(apart: list[list[int]]) -> Iterator[tuple[int, int]]:
+    for run in apart:
         yield from pairwise(run)
