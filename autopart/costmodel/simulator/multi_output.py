@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.cut_arrays import BY_PARTS
 from autopart.costmodel.simulator.kernel_graph import KERNEL, LAID, RESHAPED, STREAMED, KernelGraph
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE, UPDATE
@@ -27,6 +27,9 @@ from autopart.costmodel.simulator.slots import before, slots_between
 MAX_RESULTS = 16
 """Most kernels that join one."""
 
+
+MOST_SUMMED = 12 * 2.0**20
+"""A reduction that leaves more bytes in f32 joins no kernel of a TPU: one that leaves 8 MiB does, one of 16 does not."""
 
 JOIN_WINDOW_OPS = 100
 """How far behind a kernel an op may be to join it: about one block of a transformer."""
@@ -69,6 +72,8 @@ def join_kernels(
         kind, in_step = program.ops.op_class[op], local.ops.in_step[op]
         writes = kind == UPDATE and graph.nodes.scope[k] > 0
         apart = program.ops.apart[op] >= 0 and local.values.is_packed[program.ops.apart[op]]
+        if kind == REDUCE and with_matmul:
+            apart = apart or F32_BYTES * local.values.native_elements[program.result_ptr[op]] > MOST_SUMMED
         if writes or (in_step > 1 and kind in (ELEMENTWISE, REDUCE) and not apart):
             whole_rows = program.values.exponential[program.result_ptr[op]]
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
