@@ -55,3 +55,13 @@ def test_attention_takes_what_the_compiler_says(case: tuple[str, int, int, int])
 def test_exponentials_are_kept_where_scores_are_computed_in_f32():
     rounded, whole = (taken(SCALED[scaled], 4, 1024, 12).peak_bytes for scaled in ("masked", "masked in f32"))
     assert whole > 2 * rounded
+
+
+def test_what_is_made_of_positions_keeps_no_maximum_from_the_scores():
+    def biased(scores: jax.Array) -> jax.Array:
+        heads, tokens = scores.shape[1], jnp.arange(scores.shape[-1])
+        slopes = 2.0 ** -jnp.arange(1, heads + 1)
+        return scores.astype(jnp.float32) / 8 - slopes[:, None, None] * jnp.abs(tokens[:, None] - tokens)
+
+    near, plain = (taken(scaled, 8, 512, 16).compute_s for scaled in (biased, SCALED["scaled in f32"]))
+    assert near < 1.1 * plain

@@ -27,6 +27,9 @@ from autopart.costmodel.simulator.slots import before, early, slot_of
 SMALL_BYTES = 65536.0
 """A result below this is run early whatever it frees: the scalars of an optimizer."""
 
+OF_CONSTANTS = 1
+"""The slot, before those of all nodes, from which on there could be what is made of constants alone."""
+
 
 class Buffers(NamedTuple):
     """The memory of every buffer, in slots and bytes.
@@ -128,9 +131,10 @@ def run_early(
             program.ops.op_class[op] == ELEMENTWISE or program.ops.op_class[op] == REDUCE
         ):
             there, ready, frees, takes, moved_after = fence[op], fence[op], 0.0, 0.0, False
-            touched = graph.nodes.written[k]
+            touched, counted = graph.nodes.written[k], fence[op] == 0
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
                 buffer = graph.reads.read_buffer[i]
+                counted = counted and possible[buffer] == OF_CONSTANTS
                 there, ready = max(there, made[buffer]), max(ready, possible[buffer])
                 touched += graph.reads.read_bytes[i]
                 if buffers.last[buffer] == planned[k]:
@@ -146,8 +150,10 @@ def run_early(
                     slot[k] = could
                 elif there >= begins:
                     slot[k] = min(slot[k], early(there))
-            if not is_small and graph.read_ptr[k] < graph.read_ptr[k + 1]:
+            if not is_small:
                 could = slot[k]
+            if counted and not moved_after:
+                could = OF_CONSTANTS
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]], possible[graph.write_buffer[i]] = slot[k], could
 
