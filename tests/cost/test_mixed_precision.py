@@ -118,7 +118,7 @@ def test_models_in_bf16_compute_about_as_long_as_the_compiler_says(rows):
 
 @pytest.mark.slow
 def test_models_in_bf16_take_about_the_memory_that_it_says(rows):
-    """But three (0.80 to 0.84): hidden features, 39 MB, that the compiler leaves in HBM though there is room on the chip,
-    and gradients of such that it holds, 19 and 20 MB, until their products with the weights hide a collective."""
+    """But three (0.80 to 0.84): hidden features, 39 MB, that the compiler leaves in HBM though there is room on the
+    chip, and gradients of such that it holds, 19 and 20 MB, until their products with weights hide a collective."""
     off = [found["pair"] for found in rows if not 0.85 <= found["peak_ratio"] <= 1.4]
     assert off == ["mixer FSDP+TP", "clip FSDP+TP", "dit FSDP+TP"]

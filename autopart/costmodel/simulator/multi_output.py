@@ -29,7 +29,7 @@ MAX_RESULTS = 16
 
 
 MOST_SUMMED = 12 * 2.0**20
-"""A reduction that leaves more bytes in f32 joins no kernel of a TPU: one that leaves 8 MiB does, one of 16 does not."""
+"""A reduction that leaves more bytes in f32 joins no kernel of a TPU: one of 8 MiB does, one of 16 does not."""
 
 JOIN_WINDOW_OPS = 100
 """How far behind a kernel an op may be to join it: about one block of a transformer."""

@@ -85,5 +85,6 @@ def _spreads(spec: OpSpec) -> bool:
 def _sums(spec: OpSpec) -> bool:
     """True for a reduction that leaves the last dim."""
     traits, dims = traits_of(spec), spec.attributes.get("dimensions")
-    summed = isinstance(traits, Reduction) and not traits.slides and dims is not None
-    return bool(summed) and len(spec.results) == 1 and len(spec.operands[0].shape) - 1 not in dims
+    if not isinstance(traits, Reduction) or traits.slides or dims is None:
+        return False
+    return len(spec.results) == 1 and len(spec.operands[0].shape) - 1 not in dims
