@@ -40,7 +40,8 @@ class Repeats(NamedTuple):
 
 def repeats(program: Program) -> Repeats:
     """Those of a program."""
-    found = Repeats(*np.zeros((2, program.op_count), np.bool_), np.zeros(program.value_count, np.bool_))
+    ops, values = program.op_count, program.value_count
+    found = Repeats(np.zeros(ops, np.bool_), np.zeros(ops, np.bool_), np.zeros(values, np.bool_))
     views, spreads, sums = (
         np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]
         for test in (is_view, _spreads, _sums)
