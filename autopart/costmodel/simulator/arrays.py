@@ -83,7 +83,7 @@ class ProgramArrays(NamedTuple):
              gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
              is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
              operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
-             cuts_tiles (`cut_arrays.py`), moved (`patches.py`), repeats, sums_repeats (`repeats.py`),
+             cuts_tiles (`cut_arrays.py`), moved (`patches.py`, `repeats.py`),
              apart (`masked_products.py`), flattened (`flattened_images.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
@@ -245,9 +245,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             reshapes=behind.reshapes & chip.selects_updates,
             mixes=behind.mixes,
             cuts_tiles=cuts_tiles(program, chip.layout_tile),
-            moved=patch.moved * chip.selects_updates,
-            repeats=again.repeats & chip.selects_updates,
-            sums_repeats=again.sums & chip.selects_updates,
+            moved=(patch.moved + again.marks) * chip.selects_updates,
             apart=masked.apart,
             flattened=flat.copied,
             features=apart.features,

@@ -102,7 +102,7 @@ def join_kernels(
                 made[graph.write_buffer[i]] = possible[graph.write_buffer[i]] = slot[k]
         matrix = kind in (MATMUL, CONV)
         by_parts = program.values.laid[program.result_ptr[op]] == BY_PARTS
-        copies = by_parts or program.ops.moved[op] > 0 or program.ops.repeats[op]
+        copies = by_parts or program.ops.moved[op] > 0
         open_to_others = (kind == ELEMENTWISE and not copies) or (matrix and with_matmul)
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
             if local.values.at_def[value] < 0:

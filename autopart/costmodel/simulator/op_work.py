@@ -15,7 +15,7 @@ from autopart.costmodel.simulator.grouped_tiles import share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.packed_masks import UNPACKED_BYTES, makes_words
-from autopart.costmodel.simulator.patch_tiles import MOVED_TILE, SUMMED_TILE, moved_tiles, repeated_tiles
+from autopart.costmodel.simulator.patch_tiles import moved_numbers
 from autopart.costmodel.simulator.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
 from autopart.costmodel.simulator.transform_copies import transform_copies
 from autopart.costmodel.simulator.turned_sorts import sort_copies
@@ -55,14 +55,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
         vector, in_step, update = 0.0, -1.0, 0.0
         if program.ops.moved[op] > 0:
-            tiles = moved_tiles(program, lowered, op, held.values.native_elements[result])
-            vector = lowered.spread_flop * MOVED_TILE * tiles
-        elif program.ops.repeats[op]:
-            tiles = repeated_tiles(program, lowered, result, held.values.native_elements[result])
-            vector = lowered.spread_flop * MOVED_TILE * tiles
-        elif program.ops.sums_repeats[op]:
-            tiles = repeated_tiles(program, lowered, program.uses.operands[first], held.uses.use_elements[first])
-            vector = lowered.spread_flop * SUMMED_TILE * tiles
+            vector = lowered.spread_flop * moved_numbers(program, lowered, held, op)
         elif kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
             vector = program.ops.weight[op] * in_step

@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import Lowered, ProgramArrays
+from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.patches import TOGETHER
+from autopart.costmodel.simulator.repeats import REPEATS, SUMS
 from autopart.costmodel.simulator.sizes import LANES_BIT
 
 MOVED_TILE = 21.7
@@ -24,7 +25,20 @@ FEWEST_IMAGES = 32
 
 
 @kernel
-def moved_tiles(program: ProgramArrays, lowered: Lowered, op: int, elements: float) -> float:
+def moved_numbers(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
+    """Numbers that could be put along a row each while an op that is marked in `moved` copies or sums up its tiles."""
+    first, result = program.operand_ptr[op], program.result_ptr[op]
+    if program.ops.moved[op] == SUMS:
+        read = program.uses.operands[first]
+        return SUMMED_TILE * _repeated_tiles(program, lowered, read, held.uses.use_elements[first])
+    elements = held.values.native_elements[result]
+    if program.ops.moved[op] == REPEATS:
+        return MOVED_TILE * _repeated_tiles(program, lowered, result, elements)
+    return MOVED_TILE * _moved_tiles(program, lowered, op, elements)
+
+
+@kernel
+def _moved_tiles(program: ProgramArrays, lowered: Lowered, op: int, elements: float) -> float:
     """Layout tiles, or as many as take so long, that a transpose in `Patches.moved` copies for a result of so many
     elements on a device; none where nothing is padded."""
     rows, lanes = lowered.layout_tile
@@ -46,7 +60,7 @@ def moved_tiles(program: ProgramArrays, lowered: Lowered, op: int, elements: flo
 
 
 @kernel
-def repeated_tiles(program: ProgramArrays, lowered: Lowered, value: int, elements: float) -> float:
+def _repeated_tiles(program: ProgramArrays, lowered: Lowered, value: int, elements: float) -> float:
     """Layout tiles of a value of so many elements on a device: of images, and of heads whose tokens lie along the lanes
     where features do not fill these; none where nothing is padded."""
     rows, lanes = lowered.layout_tile

@@ -24,24 +24,24 @@ from autopart.core.program import Program
 from autopart.costmodel.simulator.behind_reshapes import is_view
 from autopart.costmodel.simulator.patches import runs
 
+REPEATS, SUMS = 64, 65
+"""Marks of broadcasts that are written out, and of reductions of such; no mark of `Patches.moved` is as large."""
+
 
 class Repeats(NamedTuple):
     """What repeats and sums up, and what is written around it.
 
-    repeats   bool[ops]: broadcasts that are written out
-    sums      bool[ops]: reductions of such
+    marks     int32[ops]: `REPEATS`, `SUMS`, 0 for all other ops
     written   bool[values]
     """
 
-    repeats: np.ndarray
-    sums: np.ndarray
+    marks: np.ndarray
     written: np.ndarray
 
 
 def repeats(program: Program) -> Repeats:
     """Those of a program."""
-    ops, values = program.op_count, program.value_count
-    found = Repeats(np.zeros(ops, np.bool_), np.zeros(ops, np.bool_), np.zeros(values, np.bool_))
+    found = Repeats(np.zeros(program.op_count, np.int32), np.zeros(program.value_count, np.bool_))
     views, spreads, sums = (
         np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]
         for test in (is_view, _spreads, _sums)
@@ -52,14 +52,16 @@ def repeats(program: Program) -> Repeats:
         kept = _kept(program.spec(op))
         readers = program.use_op[use[users[made] : users[made + 1]]].tolist()
         if any(_mixes(program.spec(by), 0, kept) for by in readers if views[by]):
-            found.repeats[op] = found.written[made] = found.written[given] = True
+            found.marks[op] = REPEATS
+            found.written[[made, given]] = True
     for op in np.flatnonzero(sums).tolist():
         read = int(program.operands[program.operand_ptr[op]])
         maker = int(program.value_op[read])
         if views[maker]:
             kept = set(range(int(program.value_rank[read]))) - set(program.spec(op).attributes["dimensions"])
             if _mixes(program.spec(maker), 1, kept):
-                found.sums[op] = found.written[int(program.operands[program.operand_ptr[maker]])] = True
+                found.marks[op] = SUMS
+                found.written[int(program.operands[program.operand_ptr[maker]])] = True
     return found
 
 
