@@ -226,6 +226,11 @@ class Program:
         """Value numbers that op number `op` defines."""
         return range(self.result_ptr[op], self.result_ptr[op + 1])
 
+    def readers_of(self, value: int) -> list[int]:
+        """Op numbers that read a value, in program order; an op that reads it twice stands there twice."""
+        pointer, use = self.users
+        return self.use_op[use[pointer[value] : pointer[value + 1]]].tolist()
+
     def type_of(self, value: int) -> TensorType:
         """Shape and element type of a value."""
         op = self.value_op[value]

@@ -54,6 +54,7 @@ TWICE: dict[str, Fun] = {
     "behind a barrier": lambda x, w: (x @ w, x @ jax.lax.optimization_barrier(w)),
     "behind a tag": lambda x, w: (x @ ap.tag("w", w), x @ w),
     "another precision": lambda x, w: (x @ w, jnp.matmul(x, w, precision="highest")),
+    "of two draws": lambda x, w: tuple(jax.lax.rng_uniform(0.0, 1.0, x.shape) @ w for _ in range(2)),
     "in a branch": lambda x, w: (x @ w, jax.lax.cond(x[0, 0] > 0, lambda: x @ w, lambda: x)),
 }
 

@@ -318,7 +318,8 @@ def passages_of(spec: OpSpec) -> tuple[Passage, ...]:
 
 
 def has_effect(spec: OpSpec) -> bool:
-    """True if the op does more than compute its results: a host callback, say, or a custom call that declares it."""
+    """True if the op does more than compute its results: a host callback, a draw from a hidden state, or a custom call
+    that declares it."""
     found = rule_of(spec)
     return bool(spec.attributes.get("has_side_effect", False)) or (found is not None and found.effect)
 

@@ -28,7 +28,7 @@ def beside_products(program: Program, outer: np.ndarray) -> np.ndarray:
     found, of_products = np.zeros(program.op_count, np.bool_), outer > 0
     follows = np.array([_stays_whole(spec) for spec in program.specs], np.bool_)[program.op_spec]
     for op in np.flatnonzero(follows).tolist() if of_products.any() else []:
-        read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]]
+        read = program.operands_of(op)
         of_products[program.result_ptr[op]] |= of_products[read].any()
     marked = np.append(of_products, False)[np.minimum(program.result_ptr[:-1], len(outer))]
     found[program.value_op[program.operands[marked[program.use_op]]]] = True

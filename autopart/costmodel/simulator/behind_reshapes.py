@@ -17,6 +17,7 @@ in 70 programs of two or three ops.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
+from autopart.core.ops.rules.reshape import groups
 from autopart.core.ops.traits import Elementwise, Traits, View
 from autopart.core.program import Program
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL
@@ -59,6 +61,16 @@ def behind_reshapes(program: Program, op_class: np.ndarray, fuses: np.ndarray, c
 def is_view(spec: OpSpec) -> bool:
     """True for a view of one array."""
     return isinstance(traits_of(spec), View) and len(spec.operands) == len(spec.results) == 1
+
+
+def runs(spec: OpSpec, side: int) -> list[list[int]]:
+    """The dims of a view's operand, or of its result for `side` 1, that are one dim on the other side, several each."""
+    if not is_view(spec):
+        return []
+    before, after = spec.operands[0].shape, spec.results[0].shape
+    if 0 in before or math.prod(before) != math.prod(after):
+        return []
+    return [pair[side] for pair in groups(before, after) if len(pair[1 - side]) == 1 and len(pair[side]) > 1]
 
 
 def _reshapes(spec: OpSpec) -> bool:

@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.program import Program
-from autopart.costmodel.simulator.behind_reshapes import is_view
+from autopart.costmodel.simulator.behind_reshapes import is_view, runs
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL
-from autopart.costmodel.simulator.patches import runs
 
 ROUNDED_BYTES = 2
 """Of an element whose copy takes time."""
@@ -48,11 +47,11 @@ def flattened_images(program: Program, op_class: np.ndarray, outer: np.ndarray) 
     for op in np.flatnonzero(views).tolist():
         given, made = int(program.operands[program.operand_ptr[op]]), int(program.result_ptr[op])
         if _is_flat(program, op, given, 0, outer):
-            products = [by for by in _readers(program, made) if op_class[by] == MATMUL]
+            products = [by for by in program.readers_of(made) if op_class[by] == MATMUL]
             if products:
                 found.copied[products[0]], found.written[given] = given, True
         elif _is_flat(program, op, made, 1, outer):
-            maker, by = int(program.value_op[given]), _readers(program, made)
+            maker, by = int(program.value_op[given]), program.readers_of(made)
             rounded = program.element_bytes[made] == ROUNDED_BYTES or all(op_class[b] == CONV for b in by)
             if op_class[maker] in (MATMUL, ELEMENTWISE) and rounded and by:
                 found.copied[maker] = made
@@ -65,8 +64,3 @@ def _is_flat(program: Program, op: int, image: int, side: int, outer: np.ndarray
     return bool(outer[image] > 0) and any(
         run[-1] == last and any(outer[image] >> d & 1 for d in run) for run in runs(program.spec(op), side)
     )
-
-
-def _readers(program: Program, value: int) -> list[int]:
-    users, use = program.users
-    return program.use_op[use[users[value] : users[value + 1]]].tolist()

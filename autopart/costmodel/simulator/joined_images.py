@@ -55,7 +55,7 @@ def around_tasks(program: Program) -> np.ndarray:
     elements = program.value_shape.prod(axis=1)
     for op in reversed(range(program.op_count)):
         spec, results = program.spec(op), program.results_of(op)
-        read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]]
+        read = program.operands_of(op)
         if is_in_groups(spec):
             found[read] = True
         elif len(results) == 1 and isinstance(traits_of(spec), (Elementwise, View)) and found[results[0]]:
@@ -142,7 +142,7 @@ def _meets_tasks(program: Program, of_tasks: np.ndarray) -> np.ndarray:
     for op in range(program.op_count - 1, -1, -1):
         results = program.results_of(op)
         if len(results) == 1 and isinstance(traits_of(program.spec(op)), (Elementwise, View)):
-            read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]]
+            read = program.operands_of(op)
             if of_tasks[results[0]] or found[results[0]]:
                 found[read[(elements[read] == elements[results[0]]) & ~of_tasks[read]]] = True
     return found

@@ -71,15 +71,15 @@ class _Look:
     ):
         self.program, self.op_class, self.moves, self.is_splat = program, op_class, moves, is_splat
         self.written = written
-        self.elements, self.users, self.outputs = program.value_shape.prod(axis=1), program.users, set(program.outputs)
+        self.elements, self.outputs = program.value_shape.prod(axis=1), set(program.outputs)
 
     def follow(self, op: int, found: MaskedProducts) -> None:
         """Notes the product's result of which `op` makes the mask, if there is one."""
         (mask,), read = self._results(op), self._arrays_of(op)
-        chooses = [self.op_class[reader] == ELEMENTWISE for reader in self._readers(mask)]
+        chooses = [self.op_class[reader] == ELEMENTWISE for reader in self.program.readers_of(mask)]
         if len(read) != 1 or not chooses or not all(chooses):
             return
-        others = [reader for reader in self._readers(read[0]) if reader != op]
+        others = [reader for reader in self.program.readers_of(read[0]) if reader != op]
         if not others or not all(self._computes_of_one(reader) for reader in others):
             return
         value = read[0]
@@ -87,7 +87,7 @@ class _Look:
             return
         while self.op_class[maker := int(self.program.value_op[value])] == ELEMENTWISE:
             of = self._arrays_of(maker)
-            if len(of) != 1 or len(self._readers(of[0])) != 1 or of[0] in self.outputs:
+            if len(of) != 1 or len(self.program.readers_of(of[0])) != 1 or of[0] in self.outputs:
                 return
             value = of[0]
         if self.op_class[maker] in (MATMUL, CONV):
@@ -107,7 +107,7 @@ class _Look:
 
     def _only_products(self, value: int) -> bool:
         """True if nothing but products reads a value, at once or as it is moved or rounded."""
-        readers = self._readers(value)
+        readers = self.program.readers_of(value)
         for reader in readers:
             moved = self.moves[reader] and all(self._only_products(v) for v in self._results(reader))
             if self.op_class[reader] not in (MATMUL, CONV) and not moved:
@@ -122,10 +122,6 @@ class _Look:
         """True for what a move makes longer."""
         maker = int(self.program.value_op[value])
         return bool(self.moves[maker]) and all(self.elements[v] < self.elements[value] for v in self._operands(maker))
-
-    def _readers(self, value: int) -> list[int]:
-        pointer, user = self.users
-        return self.program.use_op[user[pointer[value] : pointer[value + 1]]].tolist()
 
     def _operands(self, op: int) -> list[int]:
         return self.program.operands[self.program.operand_ptr[op] : self.program.operand_ptr[op + 1]].tolist()

@@ -28,10 +28,9 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.rules.reshape import groups
 from autopart.core.ops.traits import Elementwise
 from autopart.core.program import Program
-from autopart.costmodel.simulator.behind_reshapes import is_view
+from autopart.costmodel.simulator.behind_reshapes import is_view, runs
 from autopart.costmodel.simulator.joined_images import around_tasks
 
 TOGETHER = 32
@@ -54,7 +53,6 @@ def patches(program: Program) -> Patches:
     found = Patches(np.zeros(program.op_count, np.int32), np.zeros(program.value_count, np.bool_))
     turns = np.array([_permutes(spec) for spec in program.specs], np.bool_)[program.op_spec]
     views = np.array([is_view(spec) for spec in program.specs], np.bool_)[program.op_spec]
-    users, use = program.users
     tasks = around_tasks(program)
     for op in np.flatnonzero(turns).tolist():
         given, made = int(program.operands[program.operand_ptr[op]]), int(program.result_ptr[op])
@@ -63,7 +61,7 @@ def patches(program: Program) -> Patches:
             continue
         order = [int(d) for d in program.spec(op).attributes["permutation"]]
         split = [[order.index(d) for d in dims] for dims in runs(program.spec(maker), 1)]
-        for by in program.use_op[use[users[made] : users[made + 1]]].tolist():
+        for by in program.readers_of(made):
             together = runs(program.spec(by), 0) if views[by] else []
             if _conflict([*split, *together]):
                 last = len(order) - 1
@@ -76,14 +74,6 @@ def patches(program: Program) -> Patches:
 def _permutes(spec: OpSpec) -> bool:
     traits = traits_of(spec)
     return isinstance(traits, Elementwise) and traits.turns is not None and "permutation" in spec.attributes
-
-
-def runs(spec: OpSpec, side: int) -> list[list[int]]:
-    """The dims of a view's operand, or of its result for `side` 1, that are one dim on the other side."""
-    before, after = spec.operands[0].shape, spec.results[0].shape
-    if 0 in before or np.prod(before) != np.prod(after):
-        return []
-    return [pair[side] for pair in groups(before, after) if len(pair[1 - side]) == 1 and len(pair[side]) > 1]
 
 
 def _conflict(apart: list[list[int]]) -> bool:

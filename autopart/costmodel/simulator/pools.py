@@ -26,8 +26,7 @@ def read_rounded(program: Program, narrows: np.ndarray) -> np.ndarray:
     """bool[ops]: pools that are given rounded elements, as what they choose is rounded for products and read by nothing
     else. narrows: bool[ops], those that round what they read."""
     chooses = np.array([_chooses(spec) for spec in program.specs], np.bool_)[program.op_spec]
-    users, use = program.users
     for op in np.flatnonzero(chooses).tolist():
-        first, end = users[program.result_ptr[op]], users[program.result_ptr[op + 1]]
-        chooses[op] = end > first and narrows[program.use_op[use[first:end]]].all()
+        readers = [reader for value in program.results_of(op) for reader in program.readers_of(value)]
+        chooses[op] = len(readers) > 0 and narrows[readers].all()
     return chooses & ~np.isin(program.result_ptr[:-1], program.outputs)

@@ -21,8 +21,7 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise, Reduction
 from autopart.core.program import Program
-from autopart.costmodel.simulator.behind_reshapes import is_view
-from autopart.costmodel.simulator.patches import runs
+from autopart.costmodel.simulator.behind_reshapes import is_view, runs
 
 REPEATS, SUMS = 64, 65
 """Marks of broadcasts that are written out, and of reductions of such; no mark of `Patches.moved` is as large."""
@@ -46,12 +45,10 @@ def repeats(program: Program) -> Repeats:
         np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]
         for test in (is_view, _spreads, _sums)
     )
-    users, use = program.users
     for op in np.flatnonzero(spreads).tolist():
         given, made = int(program.operands[program.operand_ptr[op]]), int(program.result_ptr[op])
         kept = _kept(program.spec(op))
-        readers = program.use_op[use[users[made] : users[made + 1]]].tolist()
-        if any(_mixes(program.spec(by), 0, kept) for by in readers if views[by]):
+        if any(_mixes(program.spec(by), 0, kept) for by in program.readers_of(made) if views[by]):
             found.marks[op] = REPEATS
             found.written[[made, given]] = True
     for op in np.flatnonzero(sums).tolist():

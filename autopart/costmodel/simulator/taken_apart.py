@@ -16,17 +16,15 @@ copy takes 14.7 ps for each element, with those that fill up the lanes, and 9 to
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.rules.reshape import groups
 from autopart.core.ops.traits import Elementwise, Matmul, Slicing, Structural, View
 from autopart.core.program import Program
-from autopart.costmodel.simulator.behind_reshapes import is_view
+from autopart.costmodel.simulator.behind_reshapes import runs
 from autopart.costmodel.simulator.head_layouts import source_dim
 
 ON_CHIP, THROUGH_HBM = 4.8, 3.5
@@ -69,7 +67,7 @@ def taken_apart(program: Program) -> TakenApart:
     alone = np.array([_takes_one(spec) for spec in program.specs], np.int32)[program.op_spec]
     for op in np.flatnonzero(alone >= 0).tolist():
         _take_apart(program, _Place(int(program.operands[program.operand_ptr[op]]), int(alone[op])), found)
-    merges = np.array([len(_merged(spec)) > 0 for spec in program.specs], np.bool_)[program.op_spec]
+    merges = np.array([len(runs(spec, 0)) > 0 for spec in program.specs], np.bool_)[program.op_spec]
     for op in np.flatnonzero(merges).tolist():
         _put_together(program, op, found)
     return found
@@ -91,23 +89,12 @@ def _only(part: tuple[int, ...], whole: tuple[int, ...]) -> int:
     return differ[0] if len(differ) == 1 and part[differ[0]] == 1 else -1
 
 
-def _merged(spec: OpSpec, split: bool = False) -> list[list[int]]:
-    """The dims of a reshape's operand that its result has as one dim, several of them each; `split`: the other way."""
-    if not is_view(spec):
-        return []
-    one, several = (of[0].shape for of in ((spec.operands, spec.results) if split else (spec.results, spec.operands)))
-    if 0 in one or math.prod(one) != math.prod(several):
-        return []
-    found = [(here, there) for here, there in groups(several, one) if len(there) == 1]
-    return [here for here, _ in found if sum(several[d] > 1 for d in here) > 1]
-
-
 def _take_apart(program: Program, place: _Place, found: TakenApart) -> None:
     """Notes the array that is copied so that each element along a dim of a value lies by itself."""
     while True:
         maker = int(program.value_op[place.value])
         spec = program.spec(maker)
-        features = next((dims for dims in _merged(spec, split=True) if place.dim in dims), None)
+        features = next((dims for dims in runs(spec, 1) if place.dim in dims), None)
         if features is not None:
             source = int(program.value_op[program.operands[program.operand_ptr[maker]]])
             if not isinstance(traits_of(program.spec(source)), Structural):
@@ -134,7 +121,7 @@ def _put_together(program: Program, reshape: int, found: TakenApart) -> None:
     first = int(program.operands[program.operand_ptr[reshape]])
     if not _is_multiplied(program, int(program.result_ptr[reshape])):
         return
-    for features in _merged(program.spec(reshape)):
+    for features in runs(program.spec(reshape), 0):
         for dim in features:
             place = _Place(first, dim)
             while (along := _laid_along(program, place.value)) < 0:
@@ -154,8 +141,7 @@ def _put_together(program: Program, reshape: int, found: TakenApart) -> None:
 
 def _is_multiplied(program: Program, value: int) -> bool:
     """True if a product reads the value, or what it is with its dims in another order."""
-    users, use = program.users
-    for by in program.use_op[use[users[value] : users[value + 1]]].tolist():
+    for by in program.readers_of(value):
         traits = traits_of(program.spec(by))
         if isinstance(traits, Matmul):
             return True

@@ -117,4 +117,5 @@ blocked(
     traits=Opaque(flop=lambda spec: elements(spec.results[0]) * _WORD_OPS["DEFAULT"]),
     family="random_bits",
     reason="it draws from a hidden state, which devices do not share; use threefry keys, which tile",
+    effect=True,
 )
