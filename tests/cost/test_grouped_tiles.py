@@ -56,13 +56,53 @@ def test_windows_of_each_task_fill_tiles_of_their_own(tasks, images, read, made,
         assert 0.65 < found / counted < 1.3, step.__name__
 
 
-def test_groups_of_features_fill_tiles_of_their_own():
-    """Images lie along the lanes: 64 of 128 are filled, not 16. It is 280,727 cycles, with copies of the images."""
+def _grouped(x, w):
+    return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NUMBERS, feature_group_count=16)
 
-    def grouped(x, w):
+
+@pytest.mark.parametrize(
+    ("images", "features", "cycles"),
+    [
+        (16, 4, (63560, 0, 63560)),
+        (64, 4, (63560, 0, 63560)),
+        (256, 4, (122011, 0, 122011)),
+        (8, 8, (57288, 19232, 57472)),
+        (64, 8, (63560, 56960, 57472)),
+        (8, 16, (38276, 30976, 57472)),
+        (16, 16, (109467, 35304, 114944)),
+        (64, 16, (122011, 113920, 114944)),
+        (8, 32, (38276, 30976, 57472)),
+        (32, 32, (162953, 59856, 229888)),
+        (128, 32, (238217, 227840, 238217)),
+        (16, 64, (84379, 59648, 114944)),
+        (64, 64, (274624, 205728, 468105)),
+    ],
+)
+def test_groups_of_features_fill_tiles_of_their_own(images, features, cycles):
+    """Cycles of the convolutions alone of 16 groups, forward and both gradients, by libtpu 0.0.51 on v5e; 0: what is
+    read takes longer. Forward, with features along the lanes, the compiler needs 0.6 to 0.95 of the rows."""
+    x, w = f32(images, ROWS, ROWS, 16 * features), f32(3, 3, features, 16 * features)
+
+    def by_kernel(x, w, y):
+        return jax.vjp(lambda w: _grouped(x, w), w)[1](y)
+
+    def by_images(x, w, y):
+        return jax.vjp(lambda x: _grouped(x, w), x)[1](y)
+
+    steps = (_grouped, (x, w)), (by_kernel, (x, w, x)), (by_images, (x, w, x))
+    for (step, given), counted in zip(steps, cycles, strict=True):
+        found = CLOCK_HZ * simulated(step, *given, device="tpu_v5e").compute_s
+        assert counted == 0 or 0.63 < found / counted < 1.7, step.__name__
+
+
+def test_what_a_group_leaves_fills_whole_lanes():
+    """f32[28,28,32,4,16] with 16 images along 128 lanes: 51.4 MB by libtpu 0.0.51, for 6.4 MB of elements."""
+
+    def step(x, w):
         return jax.lax.conv_general_dilated(
-            x, w, (1, 1), "SAME", dimension_numbers=NUMBERS, feature_group_count=16
+            x, w, (1, 1), "SAME", dimension_numbers=NUMBERS, feature_group_count=32
         )  # fmt: skip
 
-    found = simulated(grouped, f32(64, 16, 16, 256), f32(3, 3, 16, 256), device="tpu_v5e")
-    assert CLOCK_HZ * found.compute_s == pytest.approx(280_727, rel=0.1)
+    x, w = f32(16, 28, 28, 128), f32(3, 3, 4, 128)
+    found = simulated(step, x, w, device="tpu_v5e").peak_bytes
+    assert found == pytest.approx(28 * 28 * 32 * 4 * 128 * 4 + 4 * (16 * 28 * 28 * 128 + 9 * 4 * 128), rel=0.05)

@@ -401,7 +401,8 @@ def _add_read(
     read: int,
     walk: Walk,
 ) -> int:
-    """Notes that a kernel reads the buffer of `use`, once however often it does; returns the number of reads so far.
+    """Notes that a kernel reads the buffer of `use`, once however often it does, of slices each; returns the number of
+    reads so far.
 
     `changed`: the use of what the kernel changes in place. `again`: it is noted, as a slice, and now more is computed
     of it.
@@ -415,6 +416,7 @@ def _add_read(
     taken = whole
     if moved >= 0 and buffer < values:
         taken = min(taken, local.moves.moved_bytes[moved])
+    cuts = program.ops.op_class[op] == SLICING and program.ops.fuses[op]
     if program.ops.op_class[op] == SLICING:
         taken = min(taken, local.values.native_bytes[program.result_ptr[op]])
     elif program.ops.op_class[op] == OPAQUE:
@@ -443,7 +445,9 @@ def _add_read(
     place = walk.place[buffer]
     if place >= first_read:
         also = reads.read_how[place]
-        if again or (also & ROUNDED and not how & ROUNDED):
+        if cuts and not again and not also & ROUNDED:
+            reads.read_bytes[place] = min(whole, reads.read_bytes[place] + taken)
+        else:
             reads.read_bytes[place] = max(reads.read_bytes[place], taken)
         both = MULTIPLIED | ROUNDED | LOOKED_UP
         reads.read_how[place] = (also | how) & ~both | (also & how & both)

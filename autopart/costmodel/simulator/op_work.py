@@ -11,7 +11,7 @@ from autopart.core.layout import action_of
 from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.few_images import filled_lanes, local_length
-from autopart.costmodel.simulator.grouped_tiles import share_of_group
+from autopart.costmodel.simulator.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.packed_masks import UNPACKED_BYTES, makes_words
@@ -48,8 +48,10 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             held.ops.copied_bytes[op] += _flattened_bytes(program, lowered, held, op)
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
-                program, op, required[first], native[result], axis_sizes, lowered.matmul_tile
+                program, op, required[first], native[result], axis_sizes, lowered.matmul_tile, lowered.layout_tile[0]
             )
+            if program.specs.column_groups[program.ops.spec[op]] > 1 and lowered.layout_tile[1] > 1:
+                _fill_groups(program, lowered, held, op)
             if program.values.masked[result] > 0 and makes_words(program, lowered, result):
                 held.values.is_packed[result] = True
                 held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
@@ -189,7 +191,13 @@ def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, op: 
 
 @kernel
 def _unfilled(
-    program: ProgramArrays, op: int, required: int, native: int, axis_sizes: np.ndarray, tile: tuple[int, int, int]
+    program: ProgramArrays,
+    op: int,
+    required: int,
+    native: int,
+    axis_sizes: np.ndarray,
+    tile: tuple[int, int, int],
+    sublanes: int,
 ) -> float:
     """The work of a matrix product or convolution with its short dims filled up, over its work.
 
@@ -209,10 +217,28 @@ def _unfilled(
         inner = _beside(program, left, program.specs.summed[spec], required, axis_sizes, of_inner)
     taps = program.specs.taps[spec]
     if of_columns > 1:
-        share = share_of_group(inner, columns, images, taps, rows != 0, tile)
+        share = share_of_group(inner, columns, images, taps, rows != 0, tile, sublanes)
     else:
         share = share_filled(inner, columns, images, taps, rows != 0, is_conv, tile)
     return _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
+
+
+@kernel
+def _fill_groups(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """Makes what a convolution in groups leaves as large as its tiles are; not the gradient of a kernel."""
+    spec, result, left = program.ops.spec[op], program.result_ptr[op], program.operand_ptr[op]
+    images_dims, native = program.specs.images[spec], lowered.native[result]
+    if program.specs.rows[spec] != 0 or images_dims == 0:
+        return
+    given, of = program.uses.operands[left], _groups(program, spec)
+    columns = _beside(program, result, program.specs.columns[spec], native, lowered.axis_sizes, of[1])
+    inner = _beside(program, given, program.specs.summed[spec], lowered.required[left], lowered.axis_sizes, of[0])
+    images = _beside(program, given, images_dims, lowered.required[left], lowered.axis_sizes, of[2])
+    each, tile = program.values.element_bytes[result], lowered.layout_tile
+    padded = each * held.values.native_elements[result] * padded_groups(inner, columns, images, each, tile)
+    held.values.native_bytes[result] = max(held.values.native_bytes[result], padded)
+    if held.values.at_def[result] < 0:
+        held.values.settled_bytes[result] = held.values.native_bytes[result]
 
 
 @kernel
