@@ -91,7 +91,8 @@ class ProgramArrays(NamedTuple):
              `image_layouts.py`; `LANES_BIT` of the dim along the lanes: `head_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows may lie side by side), row_arrays (`row_layouts.py`,
-             `cache_layouts.py`), exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_image (written for
+             `cache_layouts.py`), exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_of_images (a convolution's, or
+             computed of such), is_image (written for
              convolutions: `image_layouts.py`), is_looked_up (wider than what it is computed from, element by element,
              and written for a look-up alone), is_written (for slices and joints: `cut_arrays.py`, for convolutions:
              `swapped_windows.py`, `joined_images.py`, for products: `taken_apart.py`, before it is spread:
@@ -180,7 +181,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     cached, outer_of_sums = caches(program, op_class)
     rounded = rounded_images(program)
     of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
-    outer = np.where(of_products > 0, of_products, outside_images(program, op_class, rounded))
+    of_images = np.where(of_products > 0, 0, outside_images(program, op_class, rounded))
+    outer = np.where(of_products > 0, of_products, of_images)
     outer = np.where(outer > 0, outer, token_lanes(program))
     looked_up = outside_windows(program, op_class, costs["spreads"][spec], costs["turns"][spec], chip.layout_tile[1])
     outer = np.where(outer > 0, outer, looked_up)
@@ -268,6 +270,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             row_arrays=np.where(cached, 0, row_arrays).astype(np.int32),
             exponential=softmax.exponential,
             shifted=rows.shifted,
+            is_of_images=(of_images > 0) & chip.selects_updates,
             is_image=written_images(program, rounded, few),
             is_written=written & chip.selects_updates,
             laid=cut.laid * chip.selects_updates,

@@ -90,7 +90,17 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             update = min(held.values.native_bytes[result], largest * program.values.element_bytes[result])
         if program.ops.added[op] >= 0:
             update = _added_bytes(program, held, op)
+        walked = result if kind == ELEMENTWISE else program.uses.operands[min(first, program.uses.shape[0] - 1)]
+        if kind in (ELEMENTWISE, REDUCE) and program.values.is_of_images[walked]:
+            vector *= _tiles_over_elements(program, held, walked)
         held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
+
+
+@kernel
+def _tiles_over_elements(program: ProgramArrays, held: LocalArrays, value: int) -> float:
+    """How many times its elements a value takes in its layout tiles, which are computed whole."""
+    plain = held.values.native_elements[value] * program.values.element_bytes[value]
+    return max(1.0, held.values.native_bytes[value] / plain) if plain > 0 else 1.0
 
 
 @kernel
