@@ -104,7 +104,8 @@ def cut_arrays(program: Program, given: np.ndarray, lanes: int) -> CutArrays:
     first = np.zeros(len(program.operands), np.bool_)
     first[program.operand_ptr[:-1][slices]] = True
     written[program.operands[first & (readers[program.operands] > 1)]] = True
-    written[program.operands[reads_written[program.use_op]]] = True
+    merged = joins[program.value_op[program.operands]] & joins[program.use_op]
+    written[program.operands[reads_written[program.use_op] & ~merged]] = True
     by_views = views[program.use_op]
     readers -= np.bincount(program.operands[by_views], minlength=program.value_count)
     readers += np.bincount(program.outputs, minlength=program.value_count)
