@@ -141,7 +141,7 @@ def _add_worth(chip: ChipRoom, buffer: int, gain_s: float, waits_s: float) -> No
 def _kernel_s(graph: KernelGraph, k: int, passing: float, row: np.ndarray) -> float:
     """Seconds of a kernel if so many bytes pass HBM."""
     return roofline_s(
-        graph.nodes.matrix_work[k], graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k], graph.nodes.vector_flop[k],
+        graph.nodes.matrix_flop[k], graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k], graph.nodes.vector_flop[k],
         passing, 0.0, row,
     )  # fmt: skip
 
