@@ -118,13 +118,25 @@ def _weigh(
     compute_s = 0.0
     if graph.nodes.kind[k] == KERNEL:
         compute_s = _kernel_s(graph, k, 0.0, row)
-        node_s = _kernel_s(graph, k, passing + (_fed_bytes(program, local, graph, k) if row[FED] > 0 else 0.0), row)
+        plain = 0.0
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            plain += _plain(program, local, graph.write_buffer[i]) * buffers.bytes[graph.write_buffer[i]]
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            plain += _plain(program, local, graph.reads.read_buffer[i]) * graph.reads.read_bytes[i]
+        node_s = _kernel_s(graph, k, plain + (_fed_bytes(program, local, graph, k) if row[FED] > 0 else 0.0), row)
     for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
         buffer = graph.write_buffer[i]
         _add_worth(chip, buffer, trips * buffers.bytes[buffer] / row[HBM], memory_s - compute_s)
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         _add_worth(chip, graph.reads.read_buffer[i], trips * graph.reads.read_bytes[i] / row[HBM], memory_s - compute_s)
     return trips * node_s
+
+
+@kernel
+def _plain(program: ProgramArrays, local: LocalArrays, buffer: int) -> float:
+    if buffer >= program.values.shape[0] or local.values.native_bytes[buffer] == 0:
+        return 1.0
+    return local.values.native_elements[buffer] * program.values.element_bytes[buffer] / local.values.native_bytes[buffer]
 
 
 @kernel
