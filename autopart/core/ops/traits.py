@@ -159,6 +159,7 @@ class Sides(NamedTuple):
     batch     of the result, those along which there are separate products
     walked    multiply-adds done over those counted as flop: of the places of a window also those in padding and holes
     images    of the left operand, those that count images
+    apart     of a convolution, True where holes lie between the places of an image: no two of them lie in one tile
     groups    of a convolution in groups: how many lie side by side along what is summed over or the rows, along the
               columns, and along the images
     """
@@ -170,6 +171,7 @@ class Sides(NamedTuple):
     batch: tuple[int, ...] = ()
     walked: float = 1.0
     images: tuple[int, ...] = ()
+    apart: bool = False
     groups: tuple[int, int, int] = (1, 1, 1)
 
 
