@@ -159,7 +159,8 @@ class Sides(NamedTuple):
     batch     of the result, those along which there are separate products
     walked    multiply-adds done over those counted as flop: of the places of a window also those in padding and holes
     images    of the left operand, those that count images
-    apart     of a convolution, True where holes lie between the places of an image: no two of them lie in one tile
+    apart     of a convolution, into how many places one of an image is spread by holes behind it: no two images' places
+              lie in one tile then, and columns of so many places of the result lie side by side
     groups    of a convolution in groups: how many lie side by side along what is summed over or the rows, along the
               columns, and along the images
     """
@@ -171,7 +172,7 @@ class Sides(NamedTuple):
     batch: tuple[int, ...] = ()
     walked: float = 1.0
     images: tuple[int, ...] = ()
-    apart: bool = False
+    apart: int = 1
     groups: tuple[int, int, int] = (1, 1, 1)
 
 

@@ -98,7 +98,7 @@ class SpecCosts(NamedTuple):
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
     summed, columns, rows, taps, images   `Sides` of a product: bits by dim of its left operand, and of its result; of
                       columns those that lie side by side
-    apart             holes lie between the places of a convolution's images: rows of its tiles are images alone
+    apart             into how many places holes spread one of a convolution's images; rows of its tiles are images alone
     batches           dims along which there are separate products
     inner_groups, column_groups, image_groups   its groups, where it is a convolution
     """
@@ -170,7 +170,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         rows=np.array([_bits(side.rows) for side in sides], np.int64),
         taps=np.array([side.taps for side in sides], np.int64),
         images=np.array([_bits(side.images) for side in sides], np.int64),
-        apart=np.array([side.apart for side in sides], np.bool_),
+        apart=np.array([side.apart for side in sides], np.int64),
         batches=np.array([len(side.batch) for side in sides], np.int64),
         inner_groups=groups[:, 0],
         column_groups=groups[:, 1],

@@ -93,7 +93,7 @@ def _sides(spec: OpSpec) -> Sides:
     few = spec.operands[0].shape[numbers["input_feature_dimension"]] < FEW_FEATURES
     taps = (math.prod(w.window for w in windows) if few else windows[-1].window) if windows else 1
     images = (numbers["input_batch_dimension"],)
-    apart = any(w.dilation > 1 for w in windows)
+    apart = math.prod(w.dilation for w in windows)
     return Sides((numbers["input_feature_dimension"],), columns, taps=taps, images=images, apart=apart)
 
 
