@@ -192,7 +192,8 @@ def _rooflines(
                 beside = max(more * nodes.vector[k] / row[VECTOR], more * nodes.hbm[k] / row[HBM])
                 nodes.seconds[k] = roofline_s(nodes.work[k], dtype, is_conv, 0.0, 0.0, 0.0, row) + beside
             else:
-                vector, largest = more * nodes.vector[k], more * nodes.largest[k]
+                rows = max(more, _few_rows_of(program, local, op))
+                vector, largest = rows * nodes.vector[k], more * nodes.largest[k]
                 nodes.seconds[k] = roofline_s(nodes.work[k], dtype, is_conv, vector, more * fed_bytes, largest, row)
             nodes.seconds[k] += row[ALONE_S] * numbers
             if local.padding.shape[0] > 0:
@@ -214,6 +215,14 @@ def _walks_windows(program: ProgramArrays, op: int) -> bool:
     Found with libtpu 0.0.51 on v5e: 28 windows of 3 and 5 places, forward and backward (`tests/cost/test_windows.py`).
     """
     return program.ops.op_class[op] == CONV and program.specs.taps[program.ops.spec[op]] == 0
+
+
+@kernel
+def _few_rows_of(program: ProgramArrays, local: LocalArrays, op: int) -> float:
+    """How many times its rows a tile has that few images of a convolution's lie along (`few_rows.py`); 1 for others."""
+    if program.ops.op_class[op] != CONV or local.images.shape[0] == 0:
+        return 1.0
+    return float(local.images.padded[program.result_ptr[op]])
 
 
 @kernel
