@@ -144,7 +144,7 @@ class Device:
     unhidden_share     share of the shorter of a kernel's computing and its moving of bytes that nothing hides: the
                        first tiles come before any work, the last ones go after it
     fed_at_hbm_rate    its vector unit reads what is on the chip no faster than HBM, and takes as long again where it
-                       writes no f32 array of what it walks through (`costmodel/simulator/compute.py`)
+                       writes no f32 array of what it walks through (`costmodel/simulator/kernel_rooflines.py`)
     launch_s           fixed cost of a kernel; `matmul_launch_s` of a matmul or convolution
     matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it; fewer than m rows take as long as m
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does

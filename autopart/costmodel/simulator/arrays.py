@@ -91,10 +91,10 @@ class ProgramArrays(NamedTuple):
              `image_layouts.py`; `LANES_BIT` of the dim along the lanes: `head_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows may lie side by side), row_arrays (`row_layouts.py`,
-             `cache_layouts.py`), exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_of_images (a convolution's, or
-             computed of such), is_image (written for
-             convolutions: `image_layouts.py`), is_looked_up (wider than what it is computed from, element by element,
-             and written for a look-up alone), is_written (for slices and joints: `cut_arrays.py`, for convolutions:
+             `cache_layouts.py`), exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_of_images (what a
+             convolution leaves, and what is computed of it), is_image (written for convolutions: `image_layouts.py`),
+             is_looked_up (wider than what it is computed from, element by element, and written for a look-up alone),
+             is_written (for slices and joints: `cut_arrays.py`, for convolutions:
              `swapped_windows.py`, `joined_images.py`, for products: `taken_apart.py`, before it is spread:
              `spread_results.py`, or reshaped: `behind_reshapes.py`), laid (`cut_arrays.py`), looked_up (a bit for each
              dim of indices: `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`), masked

@@ -9,24 +9,6 @@ and leave. Kernels joined by `multi_output.py` launch once and read what they sh
 What a turn of a loop reads whole is still there from the turn before, where all that a turn touches fits on the chip
 (`held_loops.py`): the weights of an LSTM pass HBM once a loop. What a TPU's matmuls in a loop read in f32 and the loop
 does not change is rounded to bf16 before it, once: each turn reads half the bytes.
-
-Where the vector unit is fed at HBM's rate (`Device.fed_at_hbm_rate`), a kernel takes more:
-
-    reads on the chip   as long as from HBM, without matrix work
-    a sum, a mask, a    as long again as if it also wrote, in f32, all that it walks through, or the result of its
-    bf16 array          matrix product: only an f32 array that is left on the chip is free
-
-A reduction whose kernel computes nothing else, but for widening what it reads, takes a time for each number on top: the
-mean of a LayerNorm, the maximum of a softmax whose scores are written. So does an elementwise op of arrays by itself,
-as weights that are rounded before a step, which takes as long on the chip as in HBM, and what fills an array.
-
-What a kernel computes in f32 and leaves in bf16, since products alone read it, is a bf16 array, too: of 32,768 rows of
-256 on a v5e, `(%g . %w') (%h > 0)` takes 58 us with all arrays on the chip, a product left in f32 23 us; a sum of
-400 x 14 x 14 x 64 elements that a convolution reads takes 118,300 cycles, 18.9 for 8 x 128.
-
-On a v5e, by libtpu 0.0.51, 4096 x 1024 f32 are 38,400 cycles of HBM. `3 x` takes 44,000 on the chip, `x y + 1` 82,500;
-a sum of `3 x` 76,500, be x on the chip or in HBM, a sum of `x y + 1` 114,500, `x > 1` 77,300, `3 x` in bf16 78,700. A
-v3, all in HBM, has the same ratios.
 """
 
 from __future__ import annotations
@@ -34,25 +16,22 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import ALONE_S, FED, HBM, LAUNCH, ON_CHIP, VECTOR
+from autopart.costmodel.hardware.devices import HBM, ON_CHIP
 from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
-from autopart.costmodel.simulator.cut_arrays import NESTED
 from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
 from autopart.costmodel.simulator.kernel_graph import (
     KERNEL,
     LOOKED_UP,
     OVERWRITTEN,
-    RESHAPED,
     ROUNDED,
     STREAMED,
-    TRANSPOSED,
     KernelGraph,
 )
+from autopart.costmodel.simulator.kernel_rooflines import element_bytes, in_f32, kernel_rooflines
 from autopart.costmodel.simulator.layout_copies import copy_traffic
 from autopart.costmodel.simulator.liveness import Buffers
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE, SLICING, UPDATE
+from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.roofline import roofline_s
-from autopart.costmodel.simulator.row_kernels import ROW_PASSES, is_of_rows
 from autopart.costmodel.simulator.slots import before
 from autopart.costmodel.simulator.waits_on_chip import NOT_ASKED, waits_on_chip
 from autopart.costmodel.simulator.worth_on_chip import ChipRoom
@@ -121,7 +100,7 @@ def kernel_seconds(
         program, local, graph, order, slot, leader, copied, buffers.bytes, row, times, assigns, held, room, elapsed,
         chip, nodes, cache,
     )  # fmt: skip
-    _rooflines(program, local, graph, leader, nodes, row)
+    kernel_rooflines(program, local, graph, leader, nodes, row)
 
 
 @kernel
@@ -162,131 +141,6 @@ def _not_touched(plain: np.ndarray, last: np.ndarray, buffer: int, cache: Record
     cache.readers[buffer] = 0
     cache.rounded[buffer] = False
     cache.until[buffer] = NOT_ASKED
-
-
-@kernel
-def _rooflines(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, leader: np.ndarray, nodes: Records, row: np.ndarray
-) -> None:
-    """Fills in the seconds of kernels that join no other."""
-    for k in range(nodes.shape[0]):
-        if graph.nodes.kind[k] == KERNEL and leader[k] == k:
-            dtype, is_conv, fed_bytes = nodes.matrix_dtype[k], nodes.is_conv[k], nodes.hbm[k]
-            op = graph.nodes.subject[k]
-            numbers = 0.0
-            if nodes.work[k] == 0 and row[ALONE_S] > 0:
-                numbers = _computed_alone(program, local, graph, k, nodes.vector[k], nodes.hbm[k], row[ON_CHIP])
-            if is_of_rows(program, local, op) and nodes.work[k] == 0:
-                fed_bytes *= ROW_PASSES
-            elif row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == SLICING:
-                fed_bytes = max(nodes.read[k], F32_BYTES * numbers) + F32_BYTES * numbers
-            elif row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == ELEMENTWISE:
-                narrow = program.values.element_bytes[program.result_ptr[op]] < F32_BYTES
-                fed_bytes = nodes.read[k] + (1.0 + NARROW_SHARE if narrow else 1.0) * F32_BYTES * numbers
-            elif row[FED] > 0:
-                alone = nodes.work[k] == 0 and nodes.walked[k] > 0
-                walked = nodes.walked[k] if alone else nodes.product[k]
-                fed_bytes += max(0.0, walked - nodes.left_f32[k]) + (nodes.on_chip[k] if alone else 0.0)
-            more = local.padding.walked[op] if local.padding.shape[0] > 0 else 1.0
-            if _walks_windows(program, op):
-                beside = max(more * nodes.vector[k] / row[VECTOR], more * nodes.hbm[k] / row[HBM])
-                nodes.seconds[k] = roofline_s(nodes.work[k], dtype, is_conv, 0.0, 0.0, 0.0, row) + beside
-            else:
-                rows = max(more, _few_rows_of(program, local, op))
-                vector, largest = rows * nodes.vector[k], more * nodes.largest[k]
-                nodes.seconds[k] = roofline_s(nodes.work[k], dtype, is_conv, vector, more * fed_bytes, largest, row)
-            nodes.seconds[k] += row[ALONE_S] * numbers
-            if local.padding.shape[0] > 0:
-                nodes.seconds[k] += local.padding.copies[op] * row[LAUNCH] + local.padding.copied_bytes[op] / row[HBM]
-    for k in range(nodes.shape[0]):
-        if graph.nodes.kind[k] == KERNEL:
-            op = graph.nodes.subject[k]
-            if program.ops.sums_groups[op]:
-                nodes.seconds[leader[k]] += row[LAUNCH]
-            if local.ops.copied_bytes[op] > 0:
-                nodes.seconds[leader[k]] += row[LAUNCH] + local.ops.copied_bytes[op] / row[HBM]
-
-
-@kernel
-def _walks_windows(program: ProgramArrays, op: int) -> bool:
-    """True for a convolution whose features have a window each: the vector unit walks them, then what they end with, and
-    no byte passes HBM before.
-
-    Found with libtpu 0.0.51 on v5e: 28 windows of 3 and 5 places, forward and backward (`tests/cost/test_windows.py`).
-    """
-    return program.ops.op_class[op] == CONV and program.specs.taps[program.ops.spec[op]] == 0
-
-
-@kernel
-def _few_rows_of(program: ProgramArrays, local: LocalArrays, op: int) -> float:
-    """How many times its rows a tile has that few images of a convolution's lie along (`few_rows.py`); 1 for others."""
-    if program.ops.op_class[op] != CONV or local.images.shape[0] == 0:
-        return 1.0
-    return float(local.images.padded[program.result_ptr[op]])
-
-
-@kernel
-def _computed_alone(
-    program: ProgramArrays,
-    local: LocalArrays,
-    graph: KernelGraph,
-    k: int,
-    vector_flop: float,
-    on_hbm: float,
-    on_chip_bytes: float,
-) -> float:
-    """Numbers that a kernel with so much vector work walks through if it is one reduction, one slice, one elementwise
-    op of arrays, or fills an array in bf16, or in HBM; 0 for any other, as an op of an array and a constant, or behind
-    a reshape."""
-    op = graph.nodes.subject[k]
-    if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
-        return 0.0
-    if program.ops.op_class[op] == REDUCE:
-        return local.ops.in_step[op] if _sums_alone(program, local, op, vector_flop) else 0.0
-    if vector_flop > local.ops.vector_flop[op]:
-        return 0.0
-    if program.ops.op_class[op] == SLICING:
-        return _in_f32(program, local, program.result_ptr[op]) / F32_BYTES if program.ops.cuts_tiles[op] else 0.0
-    if program.ops.op_class[op] != ELEMENTWISE:
-        return 0.0
-    if vector_flop == 0.0:
-        narrow = program.values.element_bytes[program.result_ptr[op]] < F32_BYTES
-        leaves = on_hbm > 0 or graph.nodes.written[k] > CARRIED_SHARE * on_chip_bytes
-        fills = graph.read_ptr[k] == graph.read_ptr[k + 1] and (narrow or leaves)
-        return _in_f32(program, local, program.result_ptr[op]) / F32_BYTES if fills else 0.0
-    given = 0.0
-    if graph.read_ptr[k + 1] - graph.read_ptr[k] != program.ops.operands[op]:
-        return 0.0
-    for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-        if graph.reads.read_how[i] & (STREAMED | TRANSPOSED | RESHAPED) != STREAMED:
-            return 0.0
-        given = max(given, graph.reads.read_bytes[i] / _element_bytes(program, local, graph.reads.read_buffer[i]))
-    return min(given, _in_f32(program, local, program.result_ptr[op]) / F32_BYTES)
-
-
-@kernel
-def _element_bytes(program: ProgramArrays, local: LocalArrays, buffer: int) -> float:
-    values = program.values.shape[0]
-    return program.values.element_bytes[buffer if buffer < values else local.moves.moved_value[buffer - values]]
-
-
-@kernel
-def _sums_alone(program: ProgramArrays, local: LocalArrays, op: int, vector_flop: float) -> bool:
-    """True if a kernel with so much vector work is one reduction, of what is there or of what is there widened.
-
-    A view of it is part of the kernel, unless groups of features are summed (`group_sums.py`), and so is what lays
-    parts beside each other: then it is no reduction alone.
-    """
-    operand, own = program.uses.operands[program.operand_ptr[op]], local.ops.vector_flop[op]
-    source = program.values.value_op[operand]
-    is_view = program.ops.is_view[source] and not program.ops.sums_groups[op]
-    if is_view or program.values.laid[operand] == NESTED:
-        return False
-    if program.operand_ptr[source + 1] - program.operand_ptr[source] == 1:
-        given = program.uses.operands[program.operand_ptr[source]]
-        if program.values.element_bytes[given] < program.values.element_bytes[operand]:
-            own += local.ops.vector_flop[source]
-    return 0 < vector_flop <= own
 
 
 @kernel
@@ -341,7 +195,7 @@ def _count_bytes(
                 )
             if graph.nodes.matrix_work[k] > 0:
                 nodes.matrix_dtype[head], nodes.is_conv[head] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
-                nodes.product[head] += _in_f32(program, local, program.result_ptr[graph.nodes.subject[k]])
+                nodes.product[head] += in_f32(program, local, program.result_ptr[graph.nodes.subject[k]])
         in_place = False
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer, taken = graph.reads.read_buffer[i], graph.reads.read_bytes[i]
@@ -404,8 +258,8 @@ def _count_bytes(
                 written = 0.0
             made = program.ops.op_class[op] == ELEMENTWISE or graph.nodes.matrix_work[k] > 0
             rounded = cache.plain[left] < written and not local.values.is_rounded[value]
-            in_f32 = program.values.element_bytes[value] >= F32_BYTES and not rounded
-            if made and in_f32:
+            is_f32 = program.values.element_bytes[value] >= F32_BYTES and not rounded
+            if made and is_f32:
                 nodes.left_f32[head] += written
             if cache.last[left] < 0 or (left != value and not assigns):
                 nodes.hbm[head] += local.values.native_bytes[value]
@@ -503,20 +357,14 @@ def _walked(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: i
     """Bytes in f32 of what an elementwise op or a reduction walks through; 0 for others."""
     op, most = graph.nodes.subject[k], 0.0
     if program.ops.op_class[op] == ELEMENTWISE:
-        return _in_f32(program, local, program.result_ptr[op])
+        return in_f32(program, local, program.result_ptr[op])
     if program.ops.op_class[op] == REDUCE:
         most = F32_BYTES * local.ops.in_step[op]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             if graph.reads.read_how[i] & STREAMED:
-                of_one = _element_bytes(program, local, graph.reads.read_buffer[i])
+                of_one = element_bytes(program, local, graph.reads.read_buffer[i])
                 most = max(most, graph.reads.read_bytes[i] * F32_BYTES / of_one)
     return most
-
-
-@kernel
-def _in_f32(program: ProgramArrays, local: LocalArrays, value: int) -> float:
-    """Bytes that a result takes in f32, padded as it is."""
-    return local.values.native_bytes[value] * F32_BYTES / program.values.element_bytes[value]
 
 
 @kernel

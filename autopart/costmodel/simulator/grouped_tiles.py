@@ -3,13 +3,13 @@
     %y = convolution %x, %w      bf16[16,14,14,512], 32 groups of 16 features: images are rows, of 8 at least, and
                                  features fill 16 of 128 lanes
     of 64 images                 rows are 16 features, and images fill 64 of 128 lanes: 4 times the share
-    gradient of the kernel       rows are features read; with features along the lanes taps of the window lie side by side
+    gradient of the kernel       rows are features read; with features along the lanes taps lie side by side
 
 What a convolution leaves lies in memory so, in tiles of each group: 4 features of 16 images take 8 times their bytes.
 
 Convolutions with a window of their own for each task, as `vmap` makes them, are such groups, of images or features.
-Groups never share a tile, nor do taps, but in the gradient of a kernel. Found with libtpu 0.0.51 on v5e: 42 shapes of 16
-groups of 4 to 64 features with 8 to 256 images, and 16 of 4 to 16 tasks, each forward and both gradients
+Groups never share a tile, nor do taps, but in the gradient of a kernel. Found with libtpu 0.0.51 on v5e: 42 shapes of
+16 groups of 4 to 64 features with 8 to 256 images, and 16 of 4 to 16 tasks, each forward and both gradients
 (`tests/cost/test_grouped_tiles.py`). Groups of one feature are told in `core/ops/rules/convolution.py`.
 """
 
@@ -18,8 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-
-F32_BYTES = 4.0
+from autopart.costmodel.simulator.arrays import F32_BYTES
 
 
 @kernel

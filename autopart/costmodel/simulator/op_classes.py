@@ -98,7 +98,7 @@ class SpecCosts(NamedTuple):
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
     summed, columns, rows, taps, images   `Sides` of a product: bits by dim of its left operand, and of its result; of
                       columns those that lie side by side
-    apart             into how many places holes spread one of a convolution's images; rows of its tiles are images alone
+    apart             into how many places holes spread one place of a convolution's images (`Sides`)
     batches           dims along which there are separate products
     inner_groups, column_groups, image_groups   its groups, where it is a convolution
     """

@@ -186,7 +186,8 @@ def _queue(
 
 @kernel
 def _fed_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int) -> float:
-    """Bytes that the vector unit is fed with besides (`compute.py`): f32 of what is summed, or is written narrower."""
+    """Bytes that the vector unit is fed with besides: f32 of what is summed, or is written narrower
+    (`kernel_rooflines.py`)."""
     op = graph.nodes.subject[k]
     if program.ops.op_class[op] == REDUCE:
         return F32_BYTES * local.ops.in_step[op]
