@@ -46,8 +46,10 @@ def pad_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> N
 @kernel
 def _images(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
     """The rows of a tile over the images that lie along them, where these are fewer; 1 for images in parts."""
-    space, result = program.spaces[program.ops.spec[op]], program.result_ptr[op]
-    if not space.is_one or program.ops.is_gradient[op] or held.images.cut_by[result] >= 0 or space.rows < 0:
+    spec, result = program.ops.spec[op], program.result_ptr[op]
+    sums_images = program.ops.is_gradient[op] or (program.specs.images[spec] == 0 and program.specs.taps[spec] != 0)
+    space = program.spaces[spec]
+    if sums_images or not space.is_one or held.images.cut_by[result] >= 0 or space.rows < 0:
         return 1.0
     images = local_length(program, lowered, result, lowered.native[result], space.images_out)
     return max(1.0, min(MOST_PADDED, lowered.layout_tile[0] / max(1.0, images)))

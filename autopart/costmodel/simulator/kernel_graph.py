@@ -447,7 +447,7 @@ def _add_read(
         also = reads.read_how[place]
         if cuts and not again and not also & ROUNDED:
             reads.read_bytes[place] = min(whole, reads.read_bytes[place] + taken)
-        else:
+        elif again or (also & ROUNDED and not how & ROUNDED):
             reads.read_bytes[place] = max(reads.read_bytes[place], taken)
         both = MULTIPLIED | ROUNDED | LOOKED_UP
         reads.read_how[place] = (also | how) & ~both | (also & how & both)

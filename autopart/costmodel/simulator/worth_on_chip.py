@@ -112,12 +112,11 @@ def _weigh(
     chip: ChipRoom,
 ) -> float:
     """Adds what node k gains where a buffer is on the chip; returns the seconds it takes if all passes HBM."""
-    passing, plain, trips = graph.nodes.written[k], 0.0, program.scopes.scope_trips[graph.nodes.scope[k]]
+    passing, trips = graph.nodes.written[k], program.scopes.scope_trips[graph.nodes.scope[k]]
+    plain = _plain_bytes(program, local, graph.write_buffer[graph.write_ptr[k]], passing) if passing > 0 else 0.0
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         passing += graph.reads.read_bytes[i]
         plain += _plain_bytes(program, local, graph.reads.read_buffer[i], graph.reads.read_bytes[i])
-    for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
-        plain += _plain_bytes(program, local, graph.write_buffer[i], buffers.bytes[graph.write_buffer[i]])
     memory_s = node_s = passing / row[HBM]
     compute_s = 0.0
     if graph.nodes.kind[k] == KERNEL:
