@@ -26,6 +26,7 @@ from autopart.core.arguments import TEXT, check_fields, number
 from autopart.core.errors import CallError
 from autopart.core.mesh import Mesh
 from autopart.costmodel.estimate import Estimate, estimate
+from autopart.costmodel.gpu_kernels import kernel_seconds
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.libtpu_turn import take_turn
 from autopart.costmodel.optimised_hlo import OptimisedHlo
@@ -52,8 +53,8 @@ class XlaCompile:
     program that the compiler finds too large is an estimate with `fits=False`, its seconds the simulator's. Raises
     `CallError` if libtpu or a GPU is missing, there are fewer devices than the mesh has, or the wait was too short.
 
-    On GPU the compiler estimates no seconds: they are those of its flop, or of its bytes through memory if these take
-    longer, at the rates of the mesh's device, with loops counted once. That path can be checked only where a GPU is.
+    On GPU the compiler estimates no seconds: they are rooflines of its kernels, at the rates of the mesh's device
+    (`gpu_kernels.py`). That it compiles can be checked only where a GPU is; its texts of 19 programs are kept.
     """
 
     topology: str
@@ -104,13 +105,11 @@ def compute_seconds(module: OptimisedHlo, compiled_for: Any) -> float:
 
 
 def _gpu_seconds(compiled: jax.stages.Compiled, ours: Estimate, compiled_for: Any) -> float:
-    """Seconds of compute: flop and bytes of the compiled kernels at the rates of the device that `ours` is for."""
-    analysis: Any = compiled.cost_analysis()
-    if not analysis:
-        raise CallError(f"the compiler for {compiled_for.device_kind} does not say what its kernels do")
-    of = device(ours.device)
-    flop_s = float(analysis.get("flops", 0.0)) / max(of.peak_flop_per_s.values())
-    return max(flop_s, float(analysis.get("bytes accessed", 0.0)) / of.hbm_bytes_per_s)
+    """Seconds of compute: rooflines of the compiled kernels, at the rates of the device that `ours` is for."""
+    text = compiled.as_text()
+    if text is None:
+        raise CallError(f"the compiler for {compiled_for.device_kind} shows no text to find kernels in")
+    return kernel_seconds(OptimisedHlo(text), device(ours.device))
 
 
 @dataclass(frozen=True)

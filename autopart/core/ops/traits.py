@@ -163,6 +163,8 @@ class Sides(NamedTuple):
               lie in one tile then, and columns of so many places of the result lie side by side
     groups    of a convolution in groups: how many lie side by side along what is summed over or the rows, along the
               columns, and along the images
+    in_padding  multiply-adds over those counted as flop where places of a window in padding are done, too, but no holes
+    behind    operands, 0 the left and 1 the right, whose dims of separate products do not all come first
     """
 
     summed: tuple[int, ...] = ()
@@ -174,6 +176,8 @@ class Sides(NamedTuple):
     images: tuple[int, ...] = ()
     apart: int = 1
     groups: tuple[int, int, int] = (1, 1, 1)
+    in_padding: float = 1.0
+    behind: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

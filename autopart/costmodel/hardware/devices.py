@@ -82,6 +82,26 @@ class AroundMatmul:
     nests_products: bool = False
 
 
+@dataclass(frozen=True)
+class LibraryCalls:
+    """How a vendor's library computes convolutions (`simulator/library_calls.py`); products it computes as they are.
+
+    channels      that a convolution leaves, in one tile; `summed`: those that it sums over at each place of its window
+    kernel        channels of either side in a tile of the gradient of a kernel
+    kernel_share  rate of such a gradient over that of a convolution
+    """
+
+    channels: int
+    summed: int
+    kernel: int
+    kernel_share: float
+
+    @property
+    def numbers(self) -> tuple[float, float, float, float]:
+        """As kernels read them."""
+        return float(self.channels), float(self.summed), float(self.kernel), self.kernel_share
+
+
 _RATES = mapping(STRING, ANYTHING, 'numbers by dtype class, such as {"bf16": 500e12}')
 _FIELDS = {
     "name": TEXT,
@@ -96,6 +116,7 @@ _FIELDS = {
     "layout_tile": sequence(whole(1), "two integers above 0", least=2),
     "on_chip_bytes": number(0),
     "around_matmul": instance("an AroundMatmul(...)", AroundMatmul),
+    "library": instance("LibraryCalls(...)", LibraryCalls) | NONE,
     "combine_bytes": number(0),
     "hides_latency": FLAG,
     "strided_collectives": FLAG,
@@ -150,6 +171,7 @@ class Device:
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
     assigns_on_chip    its compiler says what lies there, so an array that never leaves it takes no memory
     around_matmul      what its compiler does with the ops around a matmul
+    library            what computes products and convolutions in place of the compiler; None: nothing does
     combine_bytes      reductions are combined up to this size; 0: none are
     hides_latency      its compiler orders ops to hide collectives, not to save memory
     strided_collectives  its collectives work along any dim in place; else along the major one, with copies around them
@@ -197,6 +219,7 @@ class Device:
     on_chip_bytes: float = 0.0
     assigns_on_chip: bool = False
     around_matmul: AroundMatmul = AroundMatmul()
+    library: LibraryCalls | None = None
     combine_bytes: float = 0.0
     hides_latency: bool = True
     strided_collectives: bool = False

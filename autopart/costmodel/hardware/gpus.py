@@ -7,19 +7,27 @@ Sources:
     [X]   measured tables that OpenXLA ships, fitted by `python -m experiments.collective_accuracy`; median error on
           rows kept from the fit 1.4 to 13 %, by curve in its results.json
     [XC]  constants of XLA's GPU cost model: 1 us a kernel launch, 68.89 and 46.67 us a round trip between nodes
+    [D]   steps that ran on an H100, `python -m experiments.on_device`
     [M]   from memory, not verified
 
-`on_chip_bytes` is the L2 cache: 40, 50 and 126 MiB [M]; XLA combines reductions up to 30 MiB [XC].
+`on_chip_bytes` is a quarter of the L2 cache, of 40, 50 and 126 MiB [M]: on an H100 arrays of 10 MB and more hardly stay
+there until they are read [D]. XLA combines reductions up to 30 MiB [XC].
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from autopart.costmodel.hardware.devices import Device, register_device
+from autopart.costmodel.hardware.devices import Device, LibraryCalls, register_device
 from autopart.costmodel.hardware.fabric import CollectiveCurve, Network, Switch
 
 MIB = 2**20
+
+CUDNN = LibraryCalls(channels=64, summed=32, kernel=128, kernel_share=0.68)
+"""Fitted to 218 convolutions of an H100 in f32 (`tests/data/h100`); for other GPUs and types an assumption."""
+
+WINDOW_SHARE = 650.0
+"""What a place of a window that each feature has for itself takes: windows of one model on an H100, 0.4 TFLOP/s."""
 
 H100_CURVES = {
     "all_gather": CollectiveCurve(
@@ -115,8 +123,11 @@ for _size, _rate in ((40, 1.555e12), (80, 2.039e12)):
             network=Network(22.5e9, 68.89e-6, "ib"),
             vector_flop_per_s=19.5e12,
             matmul_efficiency={"": 0.76, "f32": 0.66},
+            conv_efficiency=0.62,
+            window_share=WINDOW_SHARE,
+            library=CUDNN,
             matmul_launch_s=5e-6,
-            on_chip_bytes=40 * MIB,
+            on_chip_bytes=40 / 4 * MIB,
             combine_bytes=30 * MIB,
             source=A100_SOURCE,
         )
@@ -132,9 +143,14 @@ for _name, _bytes, _rate in (("h100", 80e9, 3.35e12), ("h200", 141e9, 4.8e12)):
             fast=Switch(8, 450e9, 3.4e-6, curves=H100_CURVES, in_switch_group=8),
             network=Network(45e9, 68.89e-6, "ib"),
             vector_flop_per_s=67e12,
+            hbm_efficiency=0.9,
+            launch_s=1.5e-6,
             matmul_efficiency={"": 0.76, "f32": 0.66, "f8": 0.98},
+            conv_efficiency=0.62,
+            window_share=WINDOW_SHARE,
+            library=CUDNN,
             matmul_launch_s=5e-6,
-            on_chip_bytes=50 * MIB,
+            on_chip_bytes=50 / 4 * MIB,
             combine_bytes=30 * MIB,
             source={
                 "peak_flop_per_s": "989 bf16, 494 TF32, 1979 fp8 and int8, 67 f64 T [N]; f32 matmuls run as TF32",
@@ -143,7 +159,8 @@ for _name, _bytes, _rate in (("h100", 80e9, 3.35e12), ("h200", 141e9, 4.8e12)):
                 "vector_flop_per_s": "67 TFLOP/s f32 [N]",
                 "fast": "18 links of 25 GB/s [N], curves [X]; H200 shares H100's",
                 "network": "400 Gbit/s at 0.9 (calculon), round trip [XC]",
-                "fits": "matmul efficiency and launch [X], unseen median error 5 to 13 %; other launches [XC]",
+                "fits": "matmul efficiency and launch [X], unseen median error 5 to 13 %; HBM efficiency, convolutions "
+                "and other launches [D], 19 steps on an H100, all of them in view",
             },
         )
     )
@@ -171,8 +188,11 @@ register_device(
         network=Network(45e9, 46.67e-6, "ib"),
         vector_flop_per_s=80e12,
         matmul_efficiency={"": 0.66, "f32": 0.68},
+        conv_efficiency=0.54,
+        window_share=WINDOW_SHARE,
+        library=CUDNN,
         matmul_launch_s=6e-6,
-        on_chip_bytes=126 * MIB,
+        on_chip_bytes=126 / 4 * MIB,
         combine_bytes=30 * MIB,
         source={
             "peak_flop_per_s": "2250 bf16, 1100 TF32, 4500 fp8 and int8, 9000 fp4 T [N]; 37 f64 [M]",
@@ -201,8 +221,11 @@ register_device(
         network=Network(45e9, 46.67e-6, "ib"),
         vector_flop_per_s=80e12,
         matmul_efficiency={"": 0.66, "f32": 0.68},
+        conv_efficiency=0.54,
+        window_share=WINDOW_SHARE,
+        library=CUDNN,
         matmul_launch_s=6e-6,
-        on_chip_bytes=126 * MIB,
+        on_chip_bytes=126 / 4 * MIB,
         combine_bytes=30 * MIB,
         source={
             "peak_flop_per_s": "2500 bf16, 1250 TF32, 5000 fp8 and int8, 10000 fp4 T [N]; 40 f64 [M]",

@@ -41,6 +41,7 @@ from autopart.costmodel.simulator.joined_images import (
     joined_images,
     split_images,
 )
+from autopart.costmodel.simulator.library_calls import operands_alone
 from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.masked_products import masked_products
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
@@ -84,7 +85,7 @@ class ProgramArrays(NamedTuple):
              is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
              operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
              cuts_tiles (`cut_arrays.py`), moved (`patches.py`, `repeats.py`),
-             apart (`masked_products.py`), flattened (`flattened_images.py`)
+             apart (`masked_products.py`), flattened (`flattened_images.py`), made_again (`library_calls.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
@@ -252,6 +253,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             flattened=flat.copied,
             features=apart.features,
             operands=_distinct_operands(program),
+            made_again=_made_again(program, chip, op_class, costs),
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
         spaces=images.spaces,
@@ -334,6 +336,14 @@ def _read_written(program: Program, takes: np.ndarray) -> np.ndarray:
     found = np.zeros(program.value_count, np.bool_)
     found[program.operands[~takes[program.use_op]]] = True
     return found
+
+
+def _made_again(program: Program, chip: Device, op_class: np.ndarray, costs: dict[str, np.ndarray]) -> np.ndarray:
+    """`ProgramArrays.ops.made_again`: nothing without a library."""
+    if chip.library is None:
+        return np.zeros(program.op_count, np.int8)
+    by_op = [costs[name][program.op_spec] for name in ("weight", "is_view", "batches", "behind")]
+    return operands_alone(program, op_class, *by_op)
 
 
 def _distinct_operands(program: Program) -> np.ndarray:
@@ -467,6 +477,7 @@ class Lowered(NamedTuple):
     turn_passes    how often the bytes of given images could be read or written at HBM's rate while they are written
                    with features or images along the lanes; 0: they are not
     on_chip_bytes  as in `Device`
+    library        as in `Device`, its numbers in order; zeros where there is none
     """
 
     mapping: np.ndarray
@@ -493,6 +504,7 @@ class Lowered(NamedTuple):
     spread_flop: float
     turn_passes: float
     on_chip_bytes: float
+    library: tuple[float, float, float, float]
 
 
 def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray) -> np.ndarray:

@@ -88,7 +88,7 @@ class SpecCosts(NamedTuple):
     is_constant       made inside its consumers
     fuses             may be computed inside a consumer
     takes             computes fusible operands inside itself (a look-up: its indices at least); a view: its readers do
-    passes            how often the matrix unit runs through an f32 product; times `Sides.walked`
+    passes            how often the matrix unit runs through an f32 product; times `Sides.walked`, or `in_padding`
     narrows           reads f32 as bf16
     turns             moves another dim into the minor place
     spreads           makes a row along the minor dim of each number
@@ -100,6 +100,7 @@ class SpecCosts(NamedTuple):
                       columns those that lie side by side
     apart             into how many places holes spread one place of a convolution's images (`Sides`)
     batches           dims along which there are separate products
+    behind            bits of the operands whose such dims do not come first
     inner_groups, column_groups, image_groups   its groups, where it is a convolution
     """
 
@@ -126,6 +127,7 @@ class SpecCosts(NamedTuple):
     images: np.ndarray
     apart: np.ndarray
     batches: np.ndarray
+    behind: np.ndarray
     inner_groups: np.ndarray
     column_groups: np.ndarray
     image_groups: np.ndarray
@@ -172,6 +174,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         images=np.array([_bits(side.images) for side in sides], np.int64),
         apart=np.array([side.apart for side in sides], np.int64),
         batches=np.array([len(side.batch) for side in sides], np.int64),
+        behind=np.array([_bits(side.behind) for side in sides], np.int8),
         inner_groups=groups[:, 0],
         column_groups=groups[:, 1],
         image_groups=groups[:, 2],
@@ -336,7 +339,8 @@ def _sides(traits: Traits, spec: OpSpec) -> Sides:
 
 
 def _walked(side: Sides, chip: Device) -> float:
-    return side.walked * (chip.window_share if side.taps == 0 else 1.0)
+    walked = side.walked if chip.library is None else side.in_padding
+    return walked * (chip.window_share if side.taps == 0 else 1.0)
 
 
 def _bits(dims: tuple[int, ...]) -> int:

@@ -13,6 +13,7 @@ from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArr
 from autopart.costmodel.simulator.few_images import PARTS, filled_lanes, local_length
 from autopart.costmodel.simulator.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
+from autopart.costmodel.simulator.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.packed_masks import UNPACKED_BYTES, makes_words
 from autopart.costmodel.simulator.patch_tiles import moved_numbers
@@ -49,8 +50,12 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
                 program, op, required[first], native[result], axis_sizes, lowered.matmul_tile,
-                lowered.layout_tile[0], lowered.cut_images if lowered.layout_tile[1] > 1 else -1,
+                lowered.layout_tile[0], lowered.cut_images if lowered.layout_tile[1] > 1 else -1, lowered.library,
             )  # fmt: skip
+            for i in range(end - first):
+                if program.ops.made_again[op] >> i & 1:
+                    each = program.values.element_bytes[program.uses.operands[first + i]]
+                    held.ops.copied_bytes[op] += COPY_PASSES * each * held.uses.use_elements[first + i]
             if program.specs.column_groups[program.ops.spec[op]] > 1 and lowered.layout_tile[1] > 1:
                 _fill_groups(program, lowered, held, op)
             if program.values.masked[result] > 0 and makes_words(program, lowered, result):
@@ -210,6 +215,7 @@ def _unfilled(
     tile: tuple[int, int, int],
     sublanes: int,
     cut_images: int,
+    library: tuple[float, float, float, float],
 ) -> float:
     """The work of a matrix product or convolution with its short dims filled up, over its work.
 
@@ -222,7 +228,7 @@ def _unfilled(
     alone: with 16 of them such takes 2.1 times its work on v5e, with 8 4.2 times, and on v3 8 and 16 times. Columns of
     all places that one place is spread into lie side by side there.
 
-    cut_images: as in `Lowered`, -1 where arrays do not lie in tiles.
+    cut_images: as in `Lowered`, -1 where arrays do not lie in tiles. A library fills up channels (`library_calls.py`).
     """
     spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
     left, rows = program.uses.operands[program.operand_ptr[op]], program.specs.rows[spec]
@@ -234,6 +240,9 @@ def _unfilled(
     else:
         inner = _beside(program, left, program.specs.summed[spec], required, axis_sizes, of_inner)
     taps = program.specs.taps[spec]
+    if library[0] > 0:
+        by_library = is_conv and taps > 0 and of_columns == 1
+        return unfilled_by_library(inner, columns, rows != 0, library) if by_library else 1.0
     if is_conv and program.specs.apart[spec] > 1 and of_columns == 1 and cut_images >= 0:
         rows_of_images = max(1.0, (PARTS if images <= cut_images else 1) * images)
         beside = program.specs.apart[spec] if rows_of_images < tile[0] else 1

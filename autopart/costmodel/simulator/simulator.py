@@ -304,7 +304,7 @@ class Simulator:
             narrow, plan_rows, self.known_plans.moves_nothing, np.array(local.mesh.axis_sizes, np.int64),
             device.layout_tile if self.options.layout_padding else (1, 1), device.matmul_tile,
             device.cut_images, bool(device.around_matmul.nests_products), device.spread_flop, device.turn_passes,
-            float(device.on_chip_bytes),
+            float(device.on_chip_bytes), (0.0, 0.0, 0.0, 0.0) if device.library is None else device.library.numbers,
         )  # fmt: skip
 
     def _own_seconds(self, held: LocalArrays, graph: KernelGraph) -> np.ndarray:

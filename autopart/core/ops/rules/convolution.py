@@ -66,6 +66,13 @@ def _flop(spec: OpSpec) -> float:
 
 
 def _sides(spec: OpSpec) -> Sides:
+    """`_filling`, and what a library does in padding."""
+    windows = windows_of(spec)
+    done = math.prod(w.out * w.window / w.dilation for w in windows)
+    return _filling(spec)._replace(in_padding=max(1.0, done / max(1, math.prod(map(_pairs_inside, windows)))))
+
+
+def _filling(spec: OpSpec) -> Sides:
     """Input and output features; of the gradient of a kernel those of the kernel.
 
     What that sums over, the images and their places, streams through the matrix unit as it does in the convolution

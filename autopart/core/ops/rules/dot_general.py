@@ -51,8 +51,10 @@ def _sides(spec: OpSpec) -> Sides:
     numbers = spec.attributes["dot_dimension_numbers"]
     summed, rank = tuple(numbers["lhs_contracting_dimensions"]), len(spec.results[0].shape)
     rows_end = len(spec.operands[0].shape) - len(summed)
-    batch = tuple(range(len(numbers["lhs_batching_dimensions"])))
-    return Sides(summed, tuple(range(rows_end, rank)), batch=batch)
+    batched = [tuple(numbers[f"{side}_batching_dimensions"]) for side in ("lhs", "rhs")]
+    batch = tuple(range(len(batched[0])))
+    behind = tuple(i for i, dims in enumerate(batched) if dims != batch)
+    return Sides(summed, tuple(range(rows_end, rank)), batch=batch, behind=behind)
 
 
 @rule(

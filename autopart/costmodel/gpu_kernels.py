@@ -1,0 +1,164 @@
+"""Seconds of the kernels that XLA:GPU makes of a program, from its optimised text: a roofline of each.
+
+    %f = fusion(%x, %y)                        longer of its bytes at the rate of memory and of products inside it
+    %p = custom-call(%x, %w) __cublas$..       a product, by the dims that its configuration sums over
+    %c = custom-call(%x, %w) __cudnn$conv..    a convolution, by its window
+
+XLA:GPU estimates no seconds, and its analysis of a compiled program counts no flop of what libraries compute: 0.2 % of
+a decoder's. An array of which a fusion reads or changes a part counts with this part. Held to kernels that ran on an
+H100 by `experiments/on_device`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from autopart.core.ops.traits import FEW_FEATURES
+from autopart.costmodel.hardware.devices import Device
+from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
+from autopart.costmodel.simulator.library_calls import unfilled_by_library
+
+_IDLE = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "async-start",
+    "async-done", "after-all", "fusion-start", "fusion-done", "copy-start", "copy-done", "partition-id", "replica-id",
+    "opt-barrier", "iota",
+})  # fmt: skip
+"""Kinds that run nothing by themselves; what starts is counted where it ends, or by what it calls."""
+
+_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
+_OPERANDS = re.compile(r"%([\w.\-]+)")
+_SUMMED = re.compile(r'lhs_contracting_dim(?:ension)?s"?[=:][\[{]([\d",]*)[\]}]')
+_WINDOW = re.compile(r"window={size=([\dx]+)")
+_LABELS = re.compile(r"dim_labels=(\w+)_\w+->(\w+)")
+_GROUPS = re.compile(r"feature_group_count=(\d+)")
+_BITS = re.compile(r"\d+")
+_PARTS = ("dynamic-slice", "slice", "gather")
+_DTYPES = {"pred": 1, "c64": 8, "c128": 16}
+
+
+def kernel_seconds(module: OptimisedHlo, on: Device) -> float:
+    """Seconds of what `module` runs on the device `on`, one kernel after the other; without collectives."""
+    ran = [(_Kernel(module, instruction), times) for instruction, times in module.ran() if runs(instruction)]
+    return sum(times * kernel.seconds(on) for kernel, times in ran)
+
+
+def runs(instruction: Instruction) -> bool:
+    """True for an instruction that is a kernel, or a call into a library; no collective."""
+    return instruction.kind not in _IDLE and not instruction.kind.startswith(("all-", "reduce-scatter", "collective-"))
+
+
+class _Kernel:
+    """One instruction: its flop and bytes."""
+
+    def __init__(self, module: OptimisedHlo, instruction: Instruction):
+        self.module, self.instruction = module, instruction
+        self.inside = module.inside(instruction)
+
+    def seconds(self, on: Device) -> float:
+        flop, dtype, is_conv = self.product(on)
+        rate = on.peak(dtype) * (on.conv_efficiency if is_conv and on.conv_efficiency else on.efficiency(dtype))
+        memory_s = self.bytes / (on.hbm_bytes_per_s * on.hbm_efficiency)
+        return max(flop / rate, memory_s) + (on.matmul_launch_s if flop else on.launch_s)
+
+    def product(self, on: Device) -> tuple[float, str, bool]:
+        """(flop, with the tiles that it leaves unfilled, element type, whether it is a convolution) of its products."""
+        found = self.instruction
+        if found.kind == "custom-call" and "__cudnn$conv" in found.line:
+            return self._convolution(found, on), _dtype(self.operands[0]), True
+        products = [found] if "__cublas" in found.line else [i for i in self.inside if i.kind == "dot"]
+        dtype = _dtype(self._types(products[0])[0]) if products else "f32"
+        return sum(map(self._flop, products)), dtype, False
+
+    def _flop(self, product: Instruction) -> float:
+        """2 m n k: the first array of its type is the result."""
+        left, summed = _shape(self._types(product)[0]), _SUMMED.search(product.line)
+        dims = [int(d) for d in _BITS.findall(summed.group(1))] if summed else []
+        return 2.0 * math.prod(_shape(product.type)) * math.prod(left[d] for d in dims)
+
+    def _convolution(self, call: Instruction, on: Device) -> float:
+        """Multiply-adds of all places of the window, be they in padding, for each place of the side with less of them
+        (what a convolution with strides leaves, or is given for its gradient), times the tiles left unfilled."""
+        window, labels, groups = _WINDOW.search(call.line), _LABELS.search(call.line), _GROUPS.search(call.line)
+        if window is None or labels is None:
+            return 0.0
+        images, places = _shape(self.operands[0]), _shape(call.type)
+        if "BackwardFilter" in call.line:
+            places = _shape(self.operands[1])
+        elif "BackwardInput" in call.line:
+            images, places = places, images
+        inner, columns = images[labels.group(1).index("f")], places[labels.group(2).index("f")]
+        by_group, taps = int(groups.group(1)) if groups else 1, math.prod(int(n) for n in window.group(1).split("x"))
+        work = 2.0 * math.prod(places) * inner / by_group * taps
+        if by_group == inner:
+            return work * on.window_share
+        if on.library is None or by_group > 1:
+            return work
+        if "BackwardInput" in call.line:
+            inner, columns = columns, inner
+        elif "BackwardFilter" in call.line and inner < FEW_FEATURES:
+            inner *= taps
+        return work * unfilled_by_library(inner, columns, "BackwardFilter" in call.line, on.library.numbers)
+
+    @property
+    def operands(self) -> list[str]:
+        """Types of what it reads."""
+        return self._types(self.instruction)
+
+    def _types(self, instruction: Instruction) -> list[str]:
+        listed = instruction.line.split(f" {instruction.kind}(", 1)[1].split("), ")[0]
+        types = (self.module.types.get((instruction.computation, name)) for name in _OPERANDS.findall(listed))
+        return [type_ for type_ in types if type_ is not None]
+
+    @property
+    def bytes(self) -> float:
+        """Bytes read and written."""
+        if self.instruction.kind in _PARTS:
+            return 2.0 * _bytes(self.instruction.type)
+        if self.instruction.kind == "dynamic-update-slice":
+            return 2.0 * _bytes(self.operands[1])
+        if not self.inside:
+            return _bytes(self.instruction.type) + sum(map(_bytes, self.operands))
+        changed = [i for i in self.inside if i.kind == "dynamic-update-slice"]
+        written = sum(_bytes(self._types(i)[1]) - _bytes(i.type) for i in changed)
+        return max(0.0, _bytes(self.instruction.type) + written) + sum(map(self._read, self.inside))
+
+    def _read(self, parameter: Instruction) -> float:
+        """Bytes read of a parameter of the fusion: all of it, unless parts are cut from it or changed in it."""
+        if parameter.kind != "parameter":
+            return 0.0
+        name = re.compile(rf"%{re.escape(parameter.name)}\b(?![.\-])")
+        readers = [i for i in self.inside if i is not parameter and name.search(i.line.split(" = ", 1)[1])]
+        whole = _bytes(parameter.type)
+        parts = 0.0
+        for reader in readers:
+            if reader.kind in _PARTS:
+                parts += _bytes(reader.type)
+            elif reader.kind != "dynamic-update-slice" or self._types(reader)[0] != parameter.type:
+                return whole
+        return min(whole, parts)
+
+
+def _shape(type_: str) -> list[int]:
+    """Sizes of the first array of a type."""
+    found = _ARRAY.search(type_)
+    return [int(n) for n in found.group(2).split(",") if n] if found else []
+
+
+def _bytes(type_: str) -> float:
+    """Bytes of all arrays of a type but those that a library works in, which are `s8` or `u8` behind others."""
+    arrays = _ARRAY.findall(type_)
+    kept = [a for i, a in enumerate(arrays) if i == 0 or a[0] not in ("s8", "u8")]
+    return sum(_element_bytes(dtype) * math.prod(int(n) for n in sizes.split(",") if n) for dtype, sizes in kept)
+
+
+def _element_bytes(dtype: str) -> float:
+    if dtype in _DTYPES:
+        return _DTYPES[dtype]
+    bits = _BITS.search(dtype)
+    return int(bits.group()) / 8 if bits else 0.0
+
+
+def _dtype(type_: str) -> str:
+    found = _ARRAY.search(type_)
+    return found.group(1) if found else "f32"
