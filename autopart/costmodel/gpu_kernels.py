@@ -19,12 +19,11 @@ from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
 from autopart.costmodel.simulator.library_calls import unfilled_by_library
 
-_IDLE = frozenset({
-    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "async-start",
-    "async-done", "after-all", "fusion-start", "fusion-done", "copy-start", "copy-done", "partition-id", "replica-id",
-    "opt-barrier", "iota",
-})  # fmt: skip
-"""Kinds that run nothing by themselves; what starts is counted where it ends, or by what it calls."""
+_IDLE = re.compile(
+    "parameter|constant|tuple|get-tuple-element|bitcast|while|conditional|call|async-(start|done)|after-all|"
+    "(fusion|copy)-(start|done)|(partition|replica)-id|opt-barrier|iota|(all|collective)-.*|reduce-scatter.*"
+)
+"""Instructions that are no kernels: collectives, and what runs nothing by itself."""
 
 _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 _OPERANDS = re.compile(r"%([\w.\-]+)")
@@ -33,7 +32,7 @@ _WINDOW = re.compile(r"window={size=([\dx]+)")
 _LABELS = re.compile(r"dim_labels=(\w+)_\w+->(\w+)")
 _GROUPS = re.compile(r"feature_group_count=(\d+)")
 _BITS = re.compile(r"\d+")
-_PARTS = ("dynamic-slice", "slice", "gather")
+_PARTS = re.compile("(dynamic-)?slice|gather")
 _DTYPES = {"pred": 1, "c64": 8, "c128": 16}
 
 
@@ -44,8 +43,8 @@ def kernel_seconds(module: OptimisedHlo, on: Device) -> float:
 
 
 def runs(instruction: Instruction) -> bool:
-    """True for an instruction that is a kernel, or a call into a library; no collective."""
-    return instruction.kind not in _IDLE and not instruction.kind.startswith(("all-", "reduce-scatter", "collective-"))
+    """True for an instruction that is a kernel, or a call into a library."""
+    return _IDLE.fullmatch(instruction.kind) is None
 
 
 class _Kernel:
@@ -66,7 +65,7 @@ class _Kernel:
         found = self.instruction
         if found.kind == "custom-call" and "__cudnn$conv" in found.line:
             return self._convolution(found, on), _dtype(self.operands[0]), True
-        products = [found] if "__cublas" in found.line else [i for i in self.inside if i.kind == "dot"]
+        products = [found] if "__cublas" in found.line else [i for i in self.inside if _SUMMED.search(i.line)]
         dtype = _dtype(self._types(products[0])[0]) if products else "f32"
         return sum(map(self._flop, products)), dtype, False
 
@@ -113,7 +112,7 @@ class _Kernel:
     @property
     def bytes(self) -> float:
         """Bytes read and written."""
-        if self.instruction.kind in _PARTS:
+        if _PARTS.fullmatch(self.instruction.kind):
             return 2.0 * _bytes(self.instruction.type)
         if self.instruction.kind == "dynamic-update-slice":
             return 2.0 * _bytes(self.operands[1])
@@ -132,7 +131,7 @@ class _Kernel:
         whole = _bytes(parameter.type)
         parts = 0.0
         for reader in readers:
-            if reader.kind in _PARTS:
+            if _PARTS.fullmatch(reader.kind):
                 parts += _bytes(reader.type)
             elif reader.kind != "dynamic-update-slice" or self._types(reader)[0] != parameter.type:
                 return whole

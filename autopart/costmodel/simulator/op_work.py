@@ -79,6 +79,8 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             if copies >= 0:
                 points = max(held.values.native_elements[result], held.uses.use_elements[first])
                 held.ops.copied_bytes[op] += transform_copies(points, copies, lowered.on_chip_bytes)
+                if program.values.element_bytes[result] > program.values.element_bytes[program.uses.operands[first]]:
+                    _take(held, result, points * program.values.element_bytes[result])
             if program.specs.sorts_lanes[program.ops.spec[op]]:
                 sorted_ = held.uses.use_elements[first]
                 in_bytes = sorted_ * program.values.element_bytes[program.uses.operands[first]]
@@ -267,10 +269,15 @@ def _fill_groups(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     inner = _beside(program, given, program.specs.summed[spec], lowered.required[left], lowered.axis_sizes, of[0])
     images = _beside(program, given, images_dims, lowered.required[left], lowered.axis_sizes, of[2])
     each, tile = program.values.element_bytes[result], lowered.layout_tile
-    padded = each * held.values.native_elements[result] * padded_groups(inner, columns, images, each, tile)
-    held.values.native_bytes[result] = max(held.values.native_bytes[result], padded)
-    if held.values.at_def[result] < 0:
-        held.values.settled_bytes[result] = held.values.native_bytes[result]
+    _take(held, result, each * held.values.native_elements[result] * padded_groups(inner, columns, images, each, tile))
+
+
+@kernel
+def _take(held: LocalArrays, value: int, least: float) -> None:
+    """Makes a result take so many bytes at least."""
+    held.values.native_bytes[value] = max(held.values.native_bytes[value], least)
+    if held.values.at_def[value] < 0:
+        held.values.settled_bytes[value] = held.values.native_bytes[value]
 
 
 @kernel

@@ -5,7 +5,9 @@
 
 Where results stay on the chip the copies alone are left: of 24 transforms of 64 to 16,384 numbers, real and complex,
 libtpu 0.0.51 on v5e takes as long beside the products as 15 to 50 bytes of HBM for each number; 4 to 30 where there is
-one factor. On v3, where all of it passes HBM, 80 to 120 (`core/ops/rules/fourier.py` has the products).
+one factor. On v3, where all of it passes HBM, 80 to 120 (`core/ops/rules/fourier.py` has the products). What real
+numbers become is kept as long as these are, not cut to the half that a program reads: Hyena holds six f32[4,512,2048]
+on a v5e where it reads `complex64[4,512,1025]`.
 """
 
 # pyright: reportArgumentType=false
