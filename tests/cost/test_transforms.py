@@ -68,7 +68,7 @@ def test_a_gpu_has_a_kernel_for_transforms():
 
 
 def test_transforms_of_real_numbers_are_kept_whole():
-    """A convolution by transforms keeps those of both factors for its gradient; libtpu 0.0.51 holds 9.5 f32[rows,2048]."""
+    """A convolution by transforms keeps both factors for its gradient: libtpu 0.0.51 holds 9.5 f32[rows,2048]."""
 
     def loss(x, y):
         return jnp.sum(jnp.fft.irfft(jnp.fft.rfft(x) * jnp.fft.rfft(y)) ** 2)

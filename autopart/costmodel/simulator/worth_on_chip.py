@@ -4,8 +4,9 @@
           = else how much its kernel's memory takes less than its work, below zero: seconds, over the same root
 
 The compiler asks for buffers in this order; its clock is that of a program in which all passes HBM, with tiles
-of the matrix unit filled and layout tiles not. Found with libtpu
-0.0.51 on v5e: a ViT, a T5, a DiT, a Perceiver and a set transformer, in whose programs spaces and copies stand.
+of the matrix unit filled and layout tiles not. What products alone read is written in bf16; a look-up reads as much as
+it writes, however small its table is. Found with libtpu 0.0.51 on v5e: a ViT, a T5, a DiT, a Perceiver and a set
+transformer, in whose programs spaces and copies stand; a GAN and a radiance field.
 """
 
 # pyright: reportArgumentType=false
@@ -21,7 +22,7 @@ from autopart.costmodel.hardware.devices import FED, HBM
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.held_loops import is_argument
 from autopart.costmodel.simulator.interval_room import IntervalRoom
-from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph
+from autopart.costmodel.simulator.kernel_graph import KERNEL, LOOKED_UP, KernelGraph
 from autopart.costmodel.simulator.liveness import Buffers
 from autopart.costmodel.simulator.op_classes import ELEMENTWISE, REDUCE
 from autopart.costmodel.simulator.roofline import roofline_s
@@ -113,10 +114,15 @@ def _weigh(
 ) -> float:
     """Adds what node k gains where a buffer is on the chip; returns the seconds it takes if all passes HBM."""
     passing, trips = graph.nodes.written[k], program.scopes.scope_trips[graph.nodes.scope[k]]
-    plain = _plain_bytes(program, local, graph.write_buffer[graph.write_ptr[k]], passing) if passing > 0 else 0.0
+    plain = 0.0
+    if passing > 0:
+        for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
+            plain += _plain_bytes(program, local, graph.write_buffer[i], buffers.bytes[graph.write_buffer[i]])
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         passing += graph.reads.read_bytes[i]
-        plain += _plain_bytes(program, local, graph.reads.read_buffer[i], graph.reads.read_bytes[i])
+        taken = _plain_bytes(program, local, graph.reads.read_buffer[i], graph.reads.read_bytes[i])
+        looks_up = graph.reads.read_how[i] & LOOKED_UP and graph.nodes.kind[k] == KERNEL
+        plain += max(taken, graph.nodes.written[k]) if looks_up else taken
     memory_s = node_s = passing / row[HBM]
     compute_s = 0.0
     if graph.nodes.kind[k] == KERNEL:
