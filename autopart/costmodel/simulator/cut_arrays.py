@@ -12,6 +12,10 @@
     %j = concatenate %a, %b            of arguments alone: inside one reader; written for two, part by part
     %k = pad %a                        inside all that read it
 
+    %z = concatenate %y, %b            a convolution computes nothing of parts inside: %n is written, in bf16 where it
+    %n = add (multiply %z, %s), %t     alone reads it; else in f32, and what is computed of it for the convolution alone
+    %c = convolution (max %n, 0), %w   is computed there. A DenseNet writes each of its norms so
+
 What is looked up in whole rows of lanes and what a scatter or a loop leaves goes for an argument: there is nothing that
 could be computed where it comes to lie. What an associative scan combines is written at each of its levels so. Found
 with libtpu 0.0.51 on v5e, in such scans of a model of states and in a hundred programs of two to four ops.
@@ -25,7 +29,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Convolution, Elementwise, Matmul, Slicing
+from autopart.core.ops.traits import Convolution, Elementwise, Matmul, Slicing, View
 from autopart.core.program import Program
 from autopart.costmodel.simulator.behind_reshapes import is_view
 
@@ -128,4 +132,34 @@ def cut_arrays(program: Program, given: np.ndarray, lanes: int) -> CutArrays:
     parts = np.zeros(program.value_count, np.bool_)
     of_products = np.append((laid == NESTED) & multiplied, False)[program.result_ptr[:-1]]
     parts[program.operands[of_products[program.use_op]]] = True
+    written |= _for_convolutions(program, laid == NESTED, convolves)
     return CutArrays(written, parts & ~given, laid)
+
+
+def _for_convolutions(program: Program, nested: np.ndarray, convolves: np.ndarray) -> np.ndarray:
+    """bool[values]: what is computed, element by element, of parts that lie beside each other inside it, and read by a
+    convolution, or by what this alone computes of it."""
+    found, of_parts = np.zeros(program.value_count, np.bool_), nested.copy()
+    source = np.full(program.value_count, -1)
+    if not nested.any() or not convolves.any():
+        return found
+    by_element = np.array([isinstance(traits_of(spec), Elementwise | View) for spec in program.specs], np.bool_)
+    by_element, elements = by_element[program.op_spec], program.value_shape.prod(axis=1)
+    users, use = program.users
+    for op in np.flatnonzero(by_element).tolist():
+        result = int(program.result_ptr[op])
+        for read in program.operands_of(op).tolist():
+            if of_parts[read] and elements[read] == elements[result] and not nested[result]:
+                of_parts[result], source[result] = True, read
+    inside, ends = np.zeros((2, program.value_count), np.bool_)
+    for value in np.flatnonzero(of_parts & ~nested)[::-1].tolist():
+        readers = program.use_op[use[users[value] : users[value + 1]]]
+        into = convolves[readers] | by_element[readers] & inside[program.result_ptr[readers]]
+        inside[value], ends[value] = into.all() and len(into) > 0, convolves[readers].any()
+        found[value] = into.any() and not into.all()
+    for value in np.flatnonzero(ends).tolist():
+        above = value
+        while above >= 0 and not found[above]:
+            above = int(source[above])
+        found[value] |= above < 0
+    return found
