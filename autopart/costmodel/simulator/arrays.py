@@ -152,8 +152,9 @@ LOOKED_AT = ("op_class", "fuses", "weight", "spreads", "narrows")
 
 
 def records(**fields: np.ndarray) -> Records:
-    """One record array with a field per array; all of one length."""
+    """One record array with a field per array, wide fields first, so that rows are short; all of one length."""
     length = len(next(iter(fields.values())))
+    fields = dict(sorted(fields.items(), key=lambda field: -field[1].dtype.itemsize))
     table = np.empty(length, np.dtype([(name, array.dtype) for name, array in fields.items()], align=True))
     for name, array in fields.items():
         table[name] = array
