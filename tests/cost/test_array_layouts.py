@@ -191,12 +191,14 @@ TILE = (32, LANES, LANES)
         (160, 3, 64, 160 / 256 * 64 / 128),
         (160, 1, 128, 160 / 256),
         (32, 3, 128, 96 / 128),
-        (64, 3, 128, 64 / 128),
+        (64, 3, 128, 192 / 256),
+        (64, 3, 48, 64 / 128 * 48 / 128),
+        (80, 3, 128, 80 / 128),
         (3, 256, 128, 1),
         (3, 9, 128, 27 / 128),
     ],
 )
 def test_neighbours_lie_beside_each_other_in_a_tile_of_the_matrix_unit(features, taps, made, filled):
-    """Not those of 64 features, which take three tiles, nor those of 160 for half a tile of columns."""
+    """Not those of 80 features, nor of 64 for less than half a tile of columns, nor of 160 for half a tile."""
     found = share_filled(float(features), float(made), 0.0, taps, False, True, TILE)
     assert found == pytest.approx(filled)
