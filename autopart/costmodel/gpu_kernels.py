@@ -159,5 +159,10 @@ def _element_bytes(dtype: str) -> float:
 
 
 def _dtype(type_: str) -> str:
+    """Element type of the first array of a type, named as a program names it.
+
+    >>> _dtype("s8[32,64]{1,0}"), _dtype("(bf16[8], u8[64])")
+    ('i8', 'bf16')
+    """
     found = _ARRAY.search(type_)
-    return found.group(1) if found else "f32"
+    return re.sub(r"^[su](?=\d)", "i", found.group(1)) if found else "f32"
