@@ -16,7 +16,7 @@ import re
 
 from autopart.core.ops.traits import FEW_FEATURES
 from autopart.costmodel.hardware.devices import Device
-from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
+from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo, arrays_in
 from autopart.costmodel.simulator.library_calls import unfilled_by_library
 
 _IDLE = re.compile(
@@ -25,15 +25,12 @@ _IDLE = re.compile(
 )
 """Instructions that are no kernels: collectives, and what runs nothing by itself."""
 
-_ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
-_OPERANDS = re.compile(r"%([\w.\-]+)")
 _SUMMED = re.compile(r'lhs_contracting_dim(?:ension)?s"?[=:][\[{]([\d",]*)[\]}]')
 _WINDOW = re.compile(r"window={size=([\dx]+)")
 _LABELS = re.compile(r"dim_labels=(\w+)_\w+->(\w+)")
 _GROUPS = re.compile(r"feature_group_count=(\d+)")
-_BITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d+")
 _PARTS = re.compile("(dynamic-)?slice|gather")
-_DTYPES = {"pred": 1, "c64": 8, "c128": 16}
 
 
 def kernel_seconds(module: OptimisedHlo, on: Device) -> float:
@@ -66,13 +63,13 @@ class _Kernel:
         if found.kind == "custom-call" and "__cudnn$conv" in found.line:
             return self._convolution(found, on), _dtype(self.operands[0]), True
         products = [found] if "__cublas" in found.line else [i for i in self.inside if _SUMMED.search(i.line)]
-        dtype = _dtype(self._types(products[0])[0]) if products else "f32"
+        dtype = _dtype(self.module.operand_types(products[0])[0]) if products else "f32"
         return sum(map(self._flop, products)), dtype, False
 
     def _flop(self, product: Instruction) -> float:
         """2 m n k: the first array of its type is the result."""
-        left, summed = _shape(self._types(product)[0]), _SUMMED.search(product.line)
-        dims = [int(d) for d in _BITS.findall(summed.group(1))] if summed else []
+        left, summed = _shape(self.module.operand_types(product)[0]), _SUMMED.search(product.line)
+        dims = [int(d) for d in _NUMBER.findall(summed.group(1))] if summed else []
         return 2.0 * math.prod(_shape(product.type)) * math.prod(left[d] for d in dims)
 
     def _convolution(self, call: Instruction, on: Device) -> float:
@@ -102,12 +99,7 @@ class _Kernel:
     @property
     def operands(self) -> list[str]:
         """Types of what it reads."""
-        return self._types(self.instruction)
-
-    def _types(self, instruction: Instruction) -> list[str]:
-        listed = instruction.line.split(f" {instruction.kind}(", 1)[1].split("), ")[0]
-        types = (self.module.types.get((instruction.computation, name)) for name in _OPERANDS.findall(listed))
-        return [type_ for type_ in types if type_ is not None]
+        return self.module.operand_types(self.instruction)
 
     @property
     def bytes(self) -> float:
@@ -119,43 +111,31 @@ class _Kernel:
         if not self.inside:
             return _bytes(self.instruction.type) + sum(map(_bytes, self.operands))
         changed = [i for i in self.inside if i.kind == "dynamic-update-slice"]
-        written = sum(_bytes(self._types(i)[1]) - _bytes(i.type) for i in changed)
-        return max(0.0, _bytes(self.instruction.type) + written) + sum(map(self._read, self.inside))
+        written = sum(_bytes(self.module.operand_types(i)[1]) - _bytes(i.type) for i in changed)
+        return max(0.0, _bytes(self.instruction.type) + written) + self._read
 
-    def _read(self, parameter: Instruction) -> float:
-        """Bytes read of a parameter of the fusion: all of it, unless parts are cut from it or changed in it."""
-        if parameter.kind != "parameter":
-            return 0.0
-        name = re.compile(rf"%{re.escape(parameter.name)}\b(?![.\-])")
-        readers = [i for i in self.inside if i is not parameter and name.search(i.line.split(" = ", 1)[1])]
-        whole = _bytes(parameter.type)
-        parts = 0.0
-        for reader in readers:
-            if _PARTS.fullmatch(reader.kind):
-                parts += _bytes(reader.type)
-            elif reader.kind != "dynamic-update-slice" or self._types(reader)[0] != parameter.type:
-                return whole
-        return min(whole, parts)
+    @property
+    def _read(self) -> float:
+        """Bytes read of the parameters of the fusion: of one of which all readers cut parts, or change it, those."""
+        whole = {i.name: _bytes(i.type) for i in self.inside if i.kind == "parameter"}
+        parts = dict.fromkeys(whole, 0.0)
+        for reader in self.inside:
+            for name in parts.keys() & set(reader.operands):
+                if _PARTS.fullmatch(reader.kind):
+                    parts[name] += _bytes(reader.type)
+                elif reader.kind != "dynamic-update-slice" or reader.operands[0] != name:
+                    parts[name] = whole[name]
+        return sum(min(whole[name], part) for name, part in parts.items())
 
 
-def _shape(type_: str) -> list[int]:
+def _shape(type_: str) -> tuple[int, ...]:
     """Sizes of the first array of a type."""
-    found = _ARRAY.search(type_)
-    return [int(n) for n in found.group(2).split(",") if n] if found else []
+    return arrays_in(type_)[0].shape
 
 
 def _bytes(type_: str) -> float:
     """Bytes of all arrays of a type but those that a library works in, which are `s8` or `u8` behind others."""
-    arrays = _ARRAY.findall(type_)
-    kept = [a for i, a in enumerate(arrays) if i == 0 or a[0] not in ("s8", "u8")]
-    return sum(_element_bytes(dtype) * math.prod(int(n) for n in sizes.split(",") if n) for dtype, sizes in kept)
-
-
-def _element_bytes(dtype: str) -> float:
-    if dtype in _DTYPES:
-        return _DTYPES[dtype]
-    bits = _BITS.search(dtype)
-    return int(bits.group()) / 8 if bits else 0.0
+    return sum(a.bytes for i, a in enumerate(arrays_in(type_)) if i == 0 or a.dtype not in ("s8", "u8"))
 
 
 def _dtype(type_: str) -> str:
@@ -164,5 +144,4 @@ def _dtype(type_: str) -> str:
     >>> _dtype("s8[32,64]{1,0}"), _dtype("(bf16[8], u8[64])")
     ('i8', 'bf16')
     """
-    found = _ARRAY.search(type_)
-    return re.sub(r"^[su](?=\d)", "i", found.group(1)) if found else "f32"
+    return re.sub(r"^[su](?=\d)", "i", arrays_in(type_)[0].dtype)

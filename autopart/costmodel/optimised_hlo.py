@@ -13,6 +13,7 @@ kernels that come with the program, of Pallas or of a ragged product: `Optimised
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,39 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
 _BOUND = re.compile(r"= s32\[\]\S* constant\((\d+)\)")
 _CALLED = re.compile(r"(condition|body|calls|to_apply)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_LAYOUT = re.compile(r"\{[^}]*\}")
+_COMMENT = re.compile(r"/\*.*?\*/")
+_ARRAY = re.compile(r"([a-z]+\d*\w*)\[([\d,]*)\]")
+_BITS = re.compile(r"\d+")
+_BYTES = {"pred": 1.0, "c64": 8.0, "c128": 16.0}
+
+
+class HloArray(NamedTuple):
+    """One array of a type: its element type, as HLO names it, and its sizes."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        """How many it has."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> float:
+        """Bytes without padding; none of what has no elements of so many bits, as a token."""
+        bits = _BITS.search(self.dtype)
+        return self.elements * _BYTES.get(self.dtype, int(bits.group()) / 8 if bits else 0.0)
+
+
+def arrays_in(type_: str) -> list[HloArray]:
+    """The arrays of a type's text; layouts are left out.
+
+    >>> arrays_in("(f32[8,4]{1,0:T(8,128)}, pred[3])")
+    [HloArray(dtype='f32', shape=(8, 4)), HloArray(dtype='pred', shape=(3,))]
+    """
+    found = _ARRAY.findall(_LAYOUT.sub("", type_))
+    return [HloArray(dtype, tuple(int(n) for n in sizes.split(",") if n)) for dtype, sizes in found]
 
 
 @dataclass(frozen=True)
@@ -48,6 +82,12 @@ class Instruction:
     def cycles(self) -> int:
         """Cycles that the compiler estimates for this line; 0 where it notes none."""
         return sum(map(int, _CYCLES.findall(self.line)))
+
+    @property
+    def operands(self) -> list[str]:
+        """Names of what it reads."""
+        listed = self.line.split(f" {self.kind}(", 1)[1].split(")", 1)[0]
+        return [word.strip().lstrip("%") for word in _COMMENT.sub("", listed).split(",")]
 
 
 class GivenKernel(NamedTuple):
@@ -107,6 +147,11 @@ class OptimisedHlo:
     def types(self) -> dict[tuple[str, str], str]:
         """(computation, name) -> the type of that value, as text."""
         return {(i.computation, i.name): i.type for found in self.computations.values() for i in found}
+
+    def operand_types(self, instruction: Instruction) -> list[str]:
+        """The types of what an instruction reads, as text."""
+        found = (self.types.get((instruction.computation, name)) for name in instruction.operands)
+        return [type_ for type_ in found if type_ is not None]
 
     def _ran(self, computation: str, times: int) -> Iterator[tuple[Instruction, int]]:
         for instruction in self.computations.get(computation, ()):

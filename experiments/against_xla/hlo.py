@@ -17,7 +17,7 @@ import numpy as np
 
 import autopart as ap
 from autopart.costmodel import RedistributionSeconds
-from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
+from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo, arrays_in
 
 KINDS = {
     "all-reduce": "all_reduce", "all-gather": "all_gather", "reduce-scatter": "reduce_scatter",
@@ -33,13 +33,10 @@ MOVES = {
 Collective = tuple[str, tuple[tuple[str, int], ...], float]
 """Kind, (mesh axis, devices of the group along it) and bytes on each device before it."""
 
-_BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f32": 4, "f64": 8, "c64": 8, "c128": 16}
-_ARRAY = re.compile(r"([a-z]+\d*\w*)\[([\d,]*)\]")
 _LISTED = re.compile(r"replica_groups=\{(\{[\d,{}]*\})\}")
 _IOTA = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
 _NAMED = re.compile(r"replica_groups=mesh\[([^\]]*)\] \{([^}]*)\}")
 _CHAIN = re.compile(r'chain_id="(\d+)"')
-_COMMENT = re.compile(r"/\*.*?\*/")
 _PAIRS = re.compile(r"source_target_pairs=\{(\{[\d,{}]*\})\}")
 
 
@@ -108,28 +105,11 @@ def seconds(collective: Collective, mesh: ap.Mesh) -> float:
 
 def _bytes_in(module: OptimisedHlo, instruction: Instruction) -> float:
     """Bytes of the operands."""
-    listed = instruction.line.split(f" {instruction.kind}(", 1)[1].split(")", 1)[0]
-    names = [word.strip().lstrip("%") for word in _COMMENT.sub("", listed).split(",")]
-    return sum(_type_bytes(module.types.get((instruction.computation, name), "")) for name in names)
+    return sum(array.bytes for type_ in module.operand_types(instruction) for array in arrays_in(type_))
 
 
-def _type_bytes(text: str) -> float:
-    return sum(elements * _element_bytes(kind) for kind, elements in _arrays(text))
-
-
-def _element_bytes(kind: str) -> float:
-    bits = re.search(r"\d+", kind)
-    return _BYTES.get(kind) or (int(bits.group()) / 8 if bits else 0)
-
-
-def _elements(text: str) -> int:
-    return max((elements for _, elements in _arrays(text)), default=0)
-
-
-def _arrays(text: str) -> list[tuple[str, int]]:
-    """(element type, elements) of each array in a type; layouts are left out."""
-    found = _ARRAY.findall(re.sub(r"\{[^}]*\}", "", text))
-    return [(kind, math.prod(int(n) for n in dims.split(",") if n)) for kind, dims in found]
+def _elements(type_: str) -> int:
+    return max((array.elements for array in arrays_in(type_)), default=0)
 
 
 def _spanned(line: str, mesh: ap.Mesh) -> tuple[tuple[str, int], ...]:
