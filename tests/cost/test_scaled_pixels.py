@@ -46,3 +46,27 @@ def test_the_gradient_of_a_kernel_takes_what_the_compiler_says(
     estimate = ap.jit(jax.grad(loss), ap.Mesh({"x": 1}, device="tpu_v5e"), []).lower(kernel, given).estimate
     assert estimate is not None
     assert 0.95 < 1e6 * estimate.compute_s / compiled_us < 1.08
+
+
+@pytest.mark.parametrize(
+    ("images", "side", "window", "stride", "colours", "features", "compiled_us"),
+    [
+        (64, 84, 8, 4, 4, 32, 273.9),
+        (16, 224, 7, 2, 3, 64, 1994.8),
+        (32, 96, 4, 4, 3, 96, 242.5),
+        (128, 64, 3, 1, 3, 32, 394.9),
+    ],
+)
+def test_a_v3_turns_scaled_pixels_for_their_convolution(images, side, window, stride, colours, features, compiled_us):
+    """It took 0.45, 0.80, 0.30 and 1.11 of the compiler's seconds without the copy."""
+
+    def loss(kernel: jax.Array, x: jax.Array) -> jax.Array:
+        places, padding = ("NHWC", "HWIO", "NHWC"), "VALID" if stride == 4 else "SAME"
+        y = jax.lax.conv_general_dilated(as_numbers(x), kernel, (stride, stride), padding, dimension_numbers=places)
+        return jnp.square(y).sum()
+
+    kernel = jax.ShapeDtypeStruct((window, window, colours, features), jnp.float32)
+    pixels = jax.ShapeDtypeStruct((images, side, side, colours), jnp.uint8)
+    estimate = ap.jit(jax.grad(loss), ap.Mesh({"x": 1}, device="tpu_v3"), []).lower(kernel, pixels).estimate
+    assert estimate is not None
+    assert 0.7 < 1e6 * estimate.compute_s / compiled_us < 1.15

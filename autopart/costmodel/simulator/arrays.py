@@ -22,7 +22,7 @@ from autopart.costmodel.simulator.batch_layouts import beside_products, outer_di
 from autopart.costmodel.simulator.behind_reshapes import behind_reshapes
 from autopart.costmodel.simulator.cache_layouts import caches
 from autopart.costmodel.simulator.counted_values import counted_shares
-from autopart.costmodel.simulator.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles
+from autopart.costmodel.simulator.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
 from autopart.costmodel.simulator.flattened_images import flattened_images
 from autopart.costmodel.simulator.group_sums import group_sums
 from autopart.costmodel.simulator.head_copies import between_heads
@@ -84,7 +84,7 @@ class ProgramArrays(NamedTuple):
              gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
              is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
              operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
-             cuts_tiles (`cut_arrays.py`), moved (`patches.py`, `repeats.py`),
+             cuts_tiles, laid_parts (`cut_arrays.py`), moved (`patches.py`, `repeats.py`),
              apart (`masked_products.py`), flattened (`flattened_images.py`), made_again (`library_calls.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
@@ -249,6 +249,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             reshapes=behind.reshapes & chip.selects_updates,
             mixes=behind.mixes,
             cuts_tiles=cuts_tiles(program, chip.layout_tile),
+            laid_parts=laid_parts(program, cut.laid * chip.selects_updates, chip.layout_tile[1]),
             moved=(patch.moved + again.marks) * chip.selects_updates,
             apart=masked.apart,
             flattened=flat.copied,
@@ -397,7 +398,8 @@ class LocalArrays(NamedTuple):
              image_bytes: that it reads of a copy of its images, not of these (`few_features.py`); tiled_flop: to
              walk through windows that were looked up, once in a kernel (`window_tiles.py`); padded_copy: with what
              fills up the lanes, over elements, of the copy of its result that heads keep (`head_copies.py`); 0 if they
-             keep none
+             keep none; laid_flop, laid_once: to lay parts beside each other inside a
+             kernel, for each op and once in a kernel (`laid_parts.py`)
     images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
              that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
              too; is_written: they are cut again into longer parts, or it is spread over parts of images; padded: rows
@@ -443,7 +445,8 @@ OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
         ("update_bytes", np.float64), ("copied_bytes", np.float64), ("image_bytes", np.float64),
-        ("tiled_flop", np.float64), ("padded_copy", np.float64),
+        ("tiled_flop", np.float64), ("padded_copy", np.float64), ("laid_flop", np.float64),
+        ("laid_once", np.float64),
     ],
     align=True,
 )  # fmt: skip

@@ -34,7 +34,8 @@ def _space(spec: OpSpec) -> int:
 
 FEW, GIVEN, ROUNDED, FIRST, ROWS = 1, 2, 4, 8, 16
 """Of a convolution: it reads images of few features; they are given in f32, and it rounds them; they were rounded
-before, of an argument; it is the first that reads them; they are given with few features, of which it reads rows."""
+before, or scaled, of an argument; it is the first that reads them; they are given with few features, of which it
+reads rows."""
 
 
 def _reads_few(spec: OpSpec) -> bool:
@@ -62,7 +63,7 @@ def few_features(program: Program, rounded: np.ndarray, narrows: np.ndarray) -> 
             seen.add(image)
     for op in np.flatnonzero(few).tolist():
         image, found[op] = int(program.operands[program.operand_ptr[op]]), FEW
-        if rounded[image]:
+        if rounded[image] or _is_scaled(program, image):
             found[op] |= ROUNDED
         elif narrows[op] and _is_given(program, image):
             found[op] |= GIVEN

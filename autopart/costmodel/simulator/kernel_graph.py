@@ -22,7 +22,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.cut_arrays import NESTED
-from autopart.costmodel.simulator.op_classes import CONV, FREE, OPAQUE, SLICING, UPDATE
+from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, FREE, OPAQUE, SLICING, UPDATE
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import after, before, slot_of
 
@@ -42,8 +42,8 @@ class KernelGraph(NamedTuple):
 
     nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
            scope; matrix_flop; matrix_work: matrix_flop times the passes and the unfilled tiles of each product;
-           vector_flop, of which tiled_flop to walk through windows (`window_tiles.py`); matrix_dtype; is_conv;
-           written: the bytes it writes if no result is written in place
+           vector_flop, of which tiled_flop to walk through windows (`window_tiles.py`); laid_flop, of which laid_once
+           once (`laid_parts.py`); matrix_dtype; is_conv; written: the bytes it writes if no result is written in place
     reads  read_buffer, read_bytes, read_how
     """
 
@@ -58,7 +58,8 @@ NODE_FIELDS = np.dtype(
     [
         ("kind", np.int8), ("subject", np.int32), ("slot", np.int32), ("scope", np.int32),
         ("matrix_flop", np.float64), ("matrix_work", np.float64), ("vector_flop", np.float64),
-        ("tiled_flop", np.float64), ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64),
+        ("laid_flop", np.float64), ("laid_once", np.float64), ("tiled_flop", np.float64),
+        ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64),
     ],
     align=True,
 )  # fmt: skip
@@ -228,6 +229,7 @@ def _node(nodes: Records, k: int, kind: int, subject: int, slot: int) -> None:
     """Fills in node k, without work."""
     nodes.kind[k], nodes.subject[k], nodes.slot[k] = kind, subject, slot
     nodes.matrix_flop[k] = nodes.matrix_work[k] = nodes.vector_flop[k] = nodes.tiled_flop[k] = 0.0
+    nodes.laid_flop[k] = nodes.laid_once[k] = 0.0
     nodes.matrix_dtype[k], nodes.is_conv[k], nodes.written[k] = 0, False, 0.0
 
 
@@ -380,11 +382,24 @@ def _add_work(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int
     once = max(0.0, local.ops.tiled_flop[op] - nodes.tiled_flop[k])
     nodes.tiled_flop[k] += once
     nodes.vector_flop[k] += local.ops.vector_flop[op] + once
+    if local.ops.laid_flop[op] > 0:
+        once = max(0.0, local.ops.laid_once[op] - nodes.laid_once[k])
+        nodes.laid_once[k] += once
+        nodes.laid_flop[k] += local.ops.laid_flop[op] * _laying(program, nodes.subject[k], op) + once
     if program.ops.matrix_flop[op] > 0:
         flop = program.ops.matrix_flop[op] / local.ops.ways[op]
         nodes.matrix_flop[k] += flop
         nodes.matrix_work[k] += program.specs.passes[program.ops.spec[op]] * local.ops.unfilled[op] * flop
         nodes.matrix_dtype[k], nodes.is_conv[k] = program.ops.matrix_dtype[op], program.ops.op_class[op] == CONV
+
+
+@kernel
+def _laying(program: ProgramArrays, root: int, op: int) -> float:
+    """How many times the time of a part each takes: twice along the lanes, unless no more than a sum is left."""
+    result, part = program.result_ptr[op], program.uses.operands[program.operand_ptr[op]]
+    last = np.int64(program.values.rank[result]) - 1
+    along_lanes = program.shape[result, last] != program.shape[part, last]
+    return 2.0 if along_lanes and program.ops.op_class[root] == ELEMENTWISE else 1.0
 
 
 @kernel

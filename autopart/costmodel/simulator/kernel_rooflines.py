@@ -62,6 +62,8 @@ def kernel_rooflines(
                 fed_bytes += max(0.0, walked - nodes.left_f32[k]) + (nodes.on_chip[k] if alone else 0.0)
             more = local.padding.walked[op] if local.padding.shape[0] > 0 else 1.0
             work, vector = nodes.work[k], max(more, _few_rows_of(program, local, op)) * nodes.vector[k]
+            if work == 0:
+                vector += nodes.laid[k]
             if _walks_windows(program, op):
                 work, vector = work + vector / row[VECTOR] * row[dtype] * row[CONV_SHARE], 0.0
             nodes.seconds[k] = roofline_s(work, dtype, is_conv, vector, more * fed_bytes, more * nodes.largest[k], row)

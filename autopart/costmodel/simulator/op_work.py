@@ -13,6 +13,7 @@ from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArr
 from autopart.costmodel.simulator.few_images import PARTS, filled_lanes, local_length
 from autopart.costmodel.simulator.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
+from autopart.costmodel.simulator.laid_parts import lay_parts
 from autopart.costmodel.simulator.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.packed_masks import UNPACKED_BYTES, makes_words
@@ -61,6 +62,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             if program.values.masked[result] > 0 and makes_words(program, lowered, result):
                 held.values.is_packed[result] = True
                 held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
+        lay_parts(program, lowered, held, op)
         vector, in_step, update = 0.0, -1.0, 0.0
         if program.ops.moved[op] > 0:
             vector = lowered.spread_flop * moved_numbers(program, lowered, held, op)
