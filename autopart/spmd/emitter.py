@@ -31,7 +31,7 @@ from autopart.core.op import REDUCTION_NAMES, TensorType
 from autopart.core.ops.rules.reduce import identity
 from autopart.spmd.mlir_values import MlirValues, mlir_type
 from autopart.spmd.redistribution import DistributedType, Step, SubAxis
-from autopart.spmd.redistribution.emission import Regroup, emission
+from autopart.spmd.redistribution.emission import Regroup, emission, reordered
 from autopart.spmd.redistribution.stretch_step import StretchStep
 from autopart.spmd.redistribution.types import device_strides
 from autopart.spmd.stretch_emission import StretchEmission
@@ -72,10 +72,11 @@ class Emitter:
         """i32 scalar: this device's coordinate on an axis."""
         return self._position[axis]
 
-    def emit(self, step: Step, value: ir.Value, spelling: int = 0) -> ir.Value:
+    def emit(self, step: Step, value: ir.Value, spelling: int = 0, order: Sequence[int] = ()) -> ir.Value:
         """The step on a local value of shape `step.source.local_shape`; one of `step.left_shape`.
 
-        The groups of devices may be listed in several orders, see `Step.spellings`.
+        The groups of devices may be listed in several orders, see `Step.spellings`. `order`: of its dims in
+        memory, if it is images (`image_orders.py`).
         """
         if isinstance(step, StretchStep):
             return self._stretch(step, value)
@@ -84,7 +85,9 @@ class Emitter:
         self.exchanges += 1
         if step.slices:
             return self._slice_of_sum(step, self._reduced(step, value))
-        return self._all_permute(step, value) if step.kind == "all_permute" else self._exchange(step, value, spelling)
+        if step.kind == "all_permute":
+            return self._all_permute(step, value)
+        return self._exchange(step, value, spelling, order)
 
     # ---- kinds
 
@@ -119,9 +122,11 @@ class Emitter:
         self.slices.append(local.owner.operation)
         return local
 
-    def _exchange(self, step: Step, value: ir.Value, spelling: int) -> ir.Value:
+    def _exchange(self, step: Step, value: ir.Value, spelling: int, order: Sequence[int]) -> ir.Value:
         """all_gather, all_to_all, reduce_scatter or all_reduce, as `emission` says."""
         how, kind = emission(step), step.moved_by
+        if order and not step.gathers:
+            how = reordered(how, step.source.local_shape, order)
         attributes = self._grouped(step.target, how.order, spelling)
         if "split" in how.dims:
             attributes["split_count"] = _i64(math.prod(a.size for a in how.order))

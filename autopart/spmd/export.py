@@ -31,6 +31,7 @@ from autopart.spmd.compiled_right import compile_right
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.distinct_ops import DistinctOps
 from autopart.spmd.emitter import Emitter
+from autopart.spmd.image_orders import image_orders
 from autopart.spmd.last_reductions import last_reductions
 from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
@@ -63,6 +64,8 @@ class _Exporter:
         self._values = ScopedValues()
         self._last = last_reductions(local)
         self._written = written_once(local)
+        in_place = local.forms is not None and local.forms.in_place
+        self._orders = image_orders(local.program) if in_place else {}
         self._walk = Walk(local, self, self._values, self._last.ops)
         self._collectives = Emitter(local.mesh)
         self._ops = DistinctOps(local, self._walk, self._collectives)
@@ -130,12 +133,12 @@ class _Exporter:
 
     def redistribute(self, number: int, value: int, plan: Plan) -> ir.Value:
         spelling = self._spelling(number, value, plan)
-        return self._redistributed(self._kept_apart(number, value, spelling), plan, max(spelling, 0))
+        return self._redistributed(value, self._kept_apart(number, value, spelling), plan, max(spelling, 0))
 
     def settle(self, value: int, left: ir.Value, plan: Plan) -> ir.Value:
         if value in self._last.values:
             left = self._behind_outputs(left)
-        settled = self._redistributed(left, plan)
+        settled = self._redistributed(value, left, plan)
         is_tile = any(step.kind == "reduce_scatter" for step in plan.steps)
         return barrier(settled)[0] if is_tile and is_added_to_carry(self._program, value) else settled
 
@@ -143,9 +146,9 @@ class _Exporter:
         """The value, when all is there that comes before the last reductions."""
         return barrier(value, *(self._values[output] for output in self._last.outputs))[0]
 
-    def _redistributed(self, left: ir.Value, plan: Plan, spelling: int = 0) -> ir.Value:
+    def _redistributed(self, value: int, left: ir.Value, plan: Plan, spelling: int = 0) -> ir.Value:
         for step in plan.steps:
-            left = self._collectives.emit(step, left, spelling)
+            left = self._collectives.emit(step, left, spelling, self._orders.get(value, ()))
         return left
 
     def _spelling(self, number: int, value: int, plan: Plan) -> int:

@@ -74,6 +74,11 @@ class RedistributionSeconds:
         code, bytes_in = COLLECTIVE_KINDS.index(kind), float(elements_in) * element_bytes
         return float(collective_s(code, bytes_in, mask, segments, links.fabrics, links.curves))
 
+    @property
+    def in_place(self) -> bool:
+        """True where collectives work along any dim in place."""
+        return mesh_links(self.mesh).device.strided_collectives
+
     def emitted_cost(self, step: Step, element_bytes: float) -> float:
         """Seconds of a step as it is emitted: by these its form is chosen."""
         return self.step_seconds(step, element_bytes).total_s

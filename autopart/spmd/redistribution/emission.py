@@ -82,6 +82,18 @@ def emission(step: Step) -> Emission:
     return Emission(step.target.local_shape, order=step.axes)
 
 
+def reordered(how: Emission, shape: Shape, order: Sequence[int]) -> Emission:
+    """The same on an array of `shape` with its dims in another order; unless several dims change, or that of the
+    collective is none of `order[:-2]`."""
+    dims = list(how.dims.values())
+    if how.before is not None or how.after is not None or len(dims) != 1 or dims[0] not in order[:-2]:
+        return how
+    here, there = (tuple(of[d] for d in order) for of in (shape, how.shape))
+    back = tuple(order.index(d) for d in range(len(order)))
+    before, after = Regroup(shape, tuple(order), here), Regroup(there, back, how.shape)
+    return Emission(there, {kind: order.index(dim) for kind, dim in how.dims.items()}, how.order, before, after)
+
+
 def _all_gather(step: Step) -> Emission:
     atoms = _atoms(step.gathered)
     here, order = step.source.local_shape, tuple(a for _, a in atoms)

@@ -50,6 +50,11 @@ MOST_DIMS = 3
 class EmittedCost(CollectiveCost, Protocol):
     """A cost of collectives that also knows what a device copies for them."""
 
+    @property
+    def in_place(self) -> bool:
+        """Whether collectives work along any dim in place, as the compiler lays it out."""
+        ...
+
     def emitted_cost(self, step: Step, element_bytes: float) -> float:
         """The cost of a step as it is emitted: its collective and its local copies."""
         ...
