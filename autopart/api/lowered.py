@@ -38,7 +38,7 @@ from autopart.core.program_text import program_text
 from autopart.core.text import core_text
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.costmodel.simulator.redistribution_costs import axis_seconds
+from autopart.costmodel.simulator.links.redistribution_costs import axis_seconds
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
 from autopart.spmd.gathered import Price, gathered

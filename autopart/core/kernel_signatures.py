@@ -1,8 +1,8 @@
 """The types that the kernels of estimates and searches are called with, so that they can be compiled before a call.
 
     {"records": {"Record 1": [["kind", "int8", 0], ["subject", "int32", 4], ..., 64]},       fields, bytes
-     "tuples":  {"autopart.costmodel.simulator.kernel_graph:KernelGraph": ["Record 1 1d C", "int64 1d C", ...]},
-     "kernels": {"autopart.costmodel.simulator.combine:_combine": ["autopart....:KernelGraph", "int64 1d C", ...]}}
+     "tuples":  {"autopart....kernels.kernel_graph:KernelGraph": ["Record 1 1d C", "int64 1d C", ...]},
+     "kernels": {"autopart....links.combine:_combine": ["autopart....:KernelGraph", "int64 1d C", ...]}}
 
 A kernel has one signature. `kernel_signatures.json` is what `ap.warmup()` calls, written by
 `python -m tests.core.test_kernel_signatures`, which as a test holds it to that.

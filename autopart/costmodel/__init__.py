@@ -12,8 +12,8 @@ from autopart.costmodel.estimate import CollectiveTotal, CostModel, Estimate, es
 from autopart.costmodel.hardware.devices import Device, device, devices, register_device
 from autopart.costmodel.hardware.fabric import CollectiveCurve, DeviceError, Network, Switch, Torus
 from autopart.costmodel.hardware.links import Links, mesh_links
-from autopart.costmodel.simulator.collective_seconds import collective_seconds
-from autopart.costmodel.simulator.redistribution_seconds import RedistributionSeconds
+from autopart.costmodel.simulator.links.collective_seconds import collective_seconds
+from autopart.costmodel.simulator.links.redistribution_seconds import RedistributionSeconds
 from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.xla_compile import XlaCompile, XlaCpuMemory
 from autopart.spmd.device_local import DeviceLocal

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from autopart.core.program import Program
-from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, KERNEL
+from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 
 STEPS_TO_A_NAME = 12

@@ -5,7 +5,7 @@ step 2.31 s    compute 1.92 s    all_reduce 0.39 s (418 x, 84 GB)
 peak 59.9 GB   arguments 40.2 GB, outputs 0 GB, in between 19.7 GB    does not fit: tpu_v3 holds 17.2 GB
 
 Compute and the seconds of each kind add up to the step, collectives in turn: a compiler runs small reductions as one,
-which then wait once (`simulator/combine.py`), and the seconds of a kind are those that are left.
+which then wait once (`simulator/links/combine.py`), and the seconds of a kind are those that are left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from autopart.core.quoting import one_line
 from autopart.core.units import bytes_text, seconds_text
 from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
 from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS
-from autopart.costmodel.simulator.kernel_graph import DEF_MOVE, USE_MOVE
+from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, USE_MOVE
 from autopart.costmodel.simulator.simulator import Simulation, Simulator, SimulatorOptions
 from autopart.costmodel.timeline import chrome_trace
 from autopart.spmd.device_local import DeviceLocal

@@ -12,7 +12,7 @@ from autopart.core.errors import MeshError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.hardware.links import mesh_links
-from autopart.costmodel.simulator.redistribution_seconds import RedistributionSeconds
+from autopart.costmodel.simulator.links.redistribution_seconds import RedistributionSeconds
 from autopart.spmd.device_local import DeviceLocal, LoweringContext, LoweringOptions, lower
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from autopart.costmodel.breakdown import node_text
-from autopart.costmodel.simulator.kernel_graph import KERNEL
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 
 MAX_MEMORY_POINTS = 4096

@@ -19,9 +19,9 @@ from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.estimate import CostModel, priced_by
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.simulator.all_layers import AllLayers
-from autopart.costmodel.simulator.batch_period import MayWait, Repeats, repeats
-from autopart.costmodel.simulator.left_out import LeftOut
+from autopart.costmodel.simulator.kernels.left_out import LeftOut
+from autopart.costmodel.simulator.layers.all_layers import AllLayers
+from autopart.costmodel.simulator.layers.batch_period import MayWait, Repeats, repeats
 from autopart.costmodel.simulator.room import NEW, Kept, Room
 from autopart.costmodel.simulator.simulator import Priced, Simulator, Totals
 from autopart.costmodel.simulator.whole_program import WholeProgram

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from autopart.core.like_ops import Like
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.all_layers import AllLayers
-from autopart.costmodel.simulator.batch_period import MayWait
+from autopart.costmodel.simulator.layers.all_layers import AllLayers
+from autopart.costmodel.simulator.layers.batch_period import MayWait
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, Objective, StateCosts
 from autopart.search.longer_programs import LongerPrograms, WholeCosts

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from autopart.core.fewer_layers import FewerLayers
 from autopart.core.like_ops import Like
 from autopart.core.program import Program
-from autopart.costmodel.simulator.batch_period import Repeats
+from autopart.costmodel.simulator.layers.batch_period import Repeats
 from autopart.costmodel.simulator.whole_program import WholeProgram
 from autopart.search.cost import Cost, StateCosts
 from autopart.spmd.device_local import DeviceLocal, LoweringContext

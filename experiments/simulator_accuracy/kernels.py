@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import autopart as ap
-from autopart.costmodel.simulator.kernel_graph import KERNEL
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local, topology_devices
 from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LAYERS = ("core", "spmd", "costmodel", "search", "api")
 """Each may import itself and those before it."""
+
+SIMULATOR = ("facts", "local", "kernels", "links", "buffers", "layers")
+"""Packages of the simulator: each may import itself, those before it and `SHARED`."""
+
+SHARED = ("arrays", "sizes", "room", "slots")
+"""What all of them read."""
 
 DOORS = {
     "jax": {
@@ -58,6 +65,15 @@ def test_imports_point_down(path):
     allowed = LAYERS[: LAYERS.index(parts[0]) + 1]
     above = [m for m in imports(path) if m.startswith("autopart.") and m.split(".")[1] not in allowed]
     assert not above, f"{'/'.join(parts)} is in {parts[0]}, below {above}"
+
+
+@pytest.mark.parametrize("package", SIMULATOR)
+def test_imports_point_down_inside_the_simulator(package):
+    name = "autopart.costmodel.simulator."
+    allowed = (*SIMULATOR[: SIMULATOR.index(package) + 1], *SHARED)
+    for path in (ROOT / "autopart/costmodel/simulator" / package).glob("*.py"):
+        found = re.findall(rf"^from {re.escape(name)}(\w+)", path.read_text(), re.MULTILINE)
+        assert set(found) <= set(allowed), f"{path.name} is in {package}, below {set(found) - set(allowed)}"
 
 
 @pytest.mark.parametrize("package", DOORS)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 import autopart as ap
 from autopart.costmodel import Device, SimulatorOptions, Switch, devices, estimate, register_device
-from autopart.costmodel.simulator.kernel_graph import KERNEL
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 
 FLOP_PER_S, BYTES_PER_S, LAUNCH_S = 1e12, 1e10, 1e-6

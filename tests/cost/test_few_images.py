@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.costmodel.simulator.image_uses import IN_PARTS, SUMMED_UP
+from autopart.costmodel.simulator.facts.image_uses import IN_PARTS, SUMMED_UP
 from experiments.convolution_grids import NEAR, estimated_us, kept_us, summed_up
 from experiments.few_images.__main__ import FOLDER, groups
 from experiments.few_images.cases import Case, conv

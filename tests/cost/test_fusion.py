@@ -12,7 +12,7 @@ import pytest
 
 import autopart as ap
 from autopart.costmodel.hardware.devices import XLA_TPU
-from autopart.costmodel.simulator.fusion import MOST_OPERANDS
+from autopart.costmodel.simulator.kernels.fusion import MOST_OPERANDS
 from tests.cost.programs import BYTES_PER_S, LAUNCH_S, f32, kernels, moves, plain_device, simulated
 
 N = 256

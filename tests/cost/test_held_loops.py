@@ -8,7 +8,7 @@ import pytest
 
 import autopart as ap
 from autopart.costmodel.hardware.devices import XLA_TPU
-from autopart.costmodel.simulator.held_loops import CARRIED_SHARE
+from autopart.costmodel.simulator.arrays import CARRIED_SHARE
 from tests.cost.programs import f32, kernels, moves, nodes_of, plain_device, simulated
 
 TURNS, ROWS, N = 32, 8, 1024

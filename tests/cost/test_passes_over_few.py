@@ -15,10 +15,10 @@ import pytest
 import autopart as ap
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, empty_local_arrays
-from autopart.costmodel.simulator.fusion import Fused, fuse
-from autopart.costmodel.simulator.kernel_graph import _INSIDE, _NOTHING, _WRITTEN, Walk, _find
-from autopart.costmodel.simulator.local_arrays import local_arrays
-from autopart.costmodel.simulator.op_classes import CONV, FREE, MATMUL, SLICING
+from autopart.costmodel.simulator.facts.op_classes import CONV, FREE, MATMUL, SLICING
+from autopart.costmodel.simulator.kernels.fusion import Fused, fuse
+from autopart.costmodel.simulator.kernels.kernel_graph import _INSIDE, _NOTHING, _WRITTEN, Walk, _find
+from autopart.costmodel.simulator.local.local_arrays import local_arrays
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
 from autopart.spmd.device_local import DeviceLocal

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from autopart.costmodel.simulator.repeats import REPEATS, SUMS
+from autopart.costmodel.simulator.facts.repeats import REPEATS, SUMS
 from tests.cost.programs import f32, nodes_of, simulated
 
 IMAGES = f32(32, 16, 16, 128), f32(3, 3, 128, 128), f32(3, 3, 128, 128)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from autopart.costmodel.simulator.liveness import SMALL_BYTES
+from autopart.costmodel.simulator.buffers.liveness import SMALL_BYTES
 from autopart.costmodel.simulator.slots import early
 from tests.cost.programs import between, f32, moves, nodes_of, plain_device, simulated
 

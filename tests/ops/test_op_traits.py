@@ -17,7 +17,7 @@ from autopart.core.ops.rules.example_text import comparator, op
 from autopart.core.registry import RegistryError
 from autopart.costmodel import estimate
 from autopart.costmodel.flop_table import flop_row, flop_table
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, OPAQUE, op_class, op_work
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, OPAQUE, op_class, op_work
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ import pytest
 
 import autopart as ap
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.all_layers import AllLayers
+from autopart.costmodel.simulator.layers.all_layers import AllLayers
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.evaluator import Evaluator
 from autopart.search.fewer_layers_costs import FewerLayersCosts

@@ -8,7 +8,7 @@ import pytest
 import autopart as ap
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.narrow_moves import narrow_moves, rounded_bytes
+from autopart.costmodel.simulator.links.narrow_moves import narrow_moves, rounded_bytes
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
 from autopart.search.budget import Budget
 from autopart.search.contract import OutOfOrder, run

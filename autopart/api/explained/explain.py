@@ -37,8 +37,8 @@ from autopart.core.quoting import short_place
 from autopart.costmodel.breakdown import path
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.kernel_graph import KERNEL
-from autopart.costmodel.simulator.redistribution_costs import StepCost, plan_cost
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
+from autopart.costmodel.simulator.links.redistribution_costs import StepCost, plan_cost
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.redistribution import Plan

@@ -12,7 +12,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.quoting import one_line
 from autopart.costmodel.breakdown import line_op
 from autopart.costmodel.estimate import Estimate
-from autopart.costmodel.simulator.kernel_graph import KERNEL
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 
 COPIES = "copies for collectives"

@@ -72,7 +72,7 @@ class AroundMatmul:
     joins_results      computes ops that read the result, element by element, in the same kernel
     narrows_operands   stores as bf16 what only f32 matmuls at default precision read
     copies_updates     makes an update from a transposed collective on copies in another HBM layout
-    nests_products     computes a product inside the product that alone reads it (`simulator/nested_products.py`)
+    nests_products     computes a product inside the product that alone reads it (`nested_products.py`)
     """
 
     fuses_operands: bool = False
@@ -84,7 +84,7 @@ class AroundMatmul:
 
 @dataclass(frozen=True)
 class LibraryCalls:
-    """How a vendor's library computes convolutions (`simulator/library_calls.py`); products it computes as they are.
+    """How a vendor's library computes convolutions (`library_calls.py`); products it computes as they are.
 
     channels      that a convolution leaves, in one tile; `summed`: those that it sums over at each place of its window
     kernel        channels of either side in a tile of the gradient of a kernel
@@ -156,7 +156,7 @@ class Device:
     spreads_per_s      numbers that its vector unit puts along a row each: what is the same for all features of a row is
                        spread before it meets them; None: that takes no time
     turned_bytes_per_s  at which its compiler writes given images with features or images along the lanes, and rounded,
-                       for convolutions; None: it does not (`costmodel/simulator/few_features.py`)
+                       for convolutions; None: it does not (`costmodel/simulator/local/few_features.py`)
     alone_per_s        numbers that a reduction, or an elementwise op, takes besides bytes if its kernel computes
                        nothing else; None: it takes no longer than others
     matmul_efficiency  share of peak a large matmul reaches, by dtype class ("" for every other)
@@ -181,12 +181,12 @@ class Device:
                        read into one that it scatters
     selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
                        sum of products of one row with a matrix: both fuse; what is looked up it writes first, and
-                       a softmax in f32 of scores in bf16 goes on in their kernel (`simulator/softmax_rows.py`)
+                       a softmax in f32 of scores in bf16 goes on in their kernel (`simulator/facts/softmax_rows.py`)
     columns_together   columns of a product along several dims lie side by side in a tile of the matrix unit: heads of
                        few features; else the longest of the dims alone fills it
     window_share       what a place of a window that each feature has for itself takes, over a tile of the matrix unit
     cut_images         of so many images or fewer its compiler cuts each into parts around a convolution; 0: never
-                       (`costmodel/simulator/few_images.py`)
+                       (`costmodel/simulator/local/few_images.py`)
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.

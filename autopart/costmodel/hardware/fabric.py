@@ -6,7 +6,7 @@
                 Network    InfiniBand between nodes
 
 Fabrics are ordered inner to outer: `CHIP` (the cores of a chip), `FAST` (ICI or NVLink), `NETWORK`. A mesh axis is cut
-into segments, each on one fabric (`links.py`); `simulator/collective_seconds.py` has the seconds.
+into segments, each on one fabric (`links.py`); `simulator/links/collective_seconds.py` has the seconds.
 """
 
 from __future__ import annotations

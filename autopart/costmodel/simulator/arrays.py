@@ -17,46 +17,46 @@ import numpy as np
 
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
-from autopart.costmodel.simulator.added_updates import added_updates
-from autopart.costmodel.simulator.batch_layouts import beside_products, outer_dims
-from autopart.costmodel.simulator.behind_reshapes import behind_reshapes
-from autopart.costmodel.simulator.cache_layouts import caches
-from autopart.costmodel.simulator.counted_values import counted_shares
-from autopart.costmodel.simulator.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
-from autopart.costmodel.simulator.flattened_images import flattened_images
-from autopart.costmodel.simulator.group_sums import group_sums
-from autopart.costmodel.simulator.head_copies import between_heads
-from autopart.costmodel.simulator.head_layouts import token_lanes
-from autopart.costmodel.simulator.image_layouts import (
+from autopart.costmodel.simulator.facts.added_updates import added_updates
+from autopart.costmodel.simulator.facts.batch_layouts import beside_products, outer_dims
+from autopart.costmodel.simulator.facts.behind_reshapes import behind_reshapes
+from autopart.costmodel.simulator.facts.cache_layouts import caches
+from autopart.costmodel.simulator.facts.counted_values import counted_shares
+from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
+from autopart.costmodel.simulator.facts.flattened_images import flattened_images
+from autopart.costmodel.simulator.facts.group_sums import group_sums
+from autopart.costmodel.simulator.facts.head_copies import between_heads
+from autopart.costmodel.simulator.facts.head_layouts import token_lanes
+from autopart.costmodel.simulator.facts.image_layouts import (
     few_features,
     gradient_rows,
     outside_images,
     rounded_images,
     written_images,
 )
-from autopart.costmodel.simulator.image_uses import image_uses
-from autopart.costmodel.simulator.joined_images import (
+from autopart.costmodel.simulator.facts.image_uses import image_uses
+from autopart.costmodel.simulator.facts.joined_images import (
     added_images,
     joined_arrays,
     joined_images,
     split_images,
 )
-from autopart.costmodel.simulator.library_calls import operands_alone
-from autopart.costmodel.simulator.looked_up_windows import outside_windows, sums_windows
-from autopart.costmodel.simulator.masked_products import masked_products
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
-from autopart.costmodel.simulator.patches import patches
-from autopart.costmodel.simulator.pools import read_rounded
-from autopart.costmodel.simulator.repeats import repeats
+from autopart.costmodel.simulator.facts.library_calls import operands_alone
+from autopart.costmodel.simulator.facts.looked_up_windows import outside_windows, sums_windows
+from autopart.costmodel.simulator.facts.masked_products import masked_products
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
+from autopart.costmodel.simulator.facts.patches import patches
+from autopart.costmodel.simulator.facts.pools import read_rounded
+from autopart.costmodel.simulator.facts.repeats import repeats
+from autopart.costmodel.simulator.facts.row_kernels import row_kernels
+from autopart.costmodel.simulator.facts.row_layouts import in_rows
+from autopart.costmodel.simulator.facts.short_rows import short_rows
+from autopart.costmodel.simulator.facts.softmax_rows import softmax_rows
+from autopart.costmodel.simulator.facts.spread_results import spread_results
+from autopart.costmodel.simulator.facts.swapped_windows import reversed_arrays, swapped_windows
+from autopart.costmodel.simulator.facts.taken_apart import taken_apart
 from autopart.costmodel.simulator.room import Empty
-from autopart.costmodel.simulator.row_kernels import row_kernels
-from autopart.costmodel.simulator.row_layouts import in_rows
-from autopart.costmodel.simulator.short_rows import short_rows
 from autopart.costmodel.simulator.sizes import size_ids
-from autopart.costmodel.simulator.softmax_rows import softmax_rows
-from autopart.costmodel.simulator.spread_results import spread_results
-from autopart.costmodel.simulator.swapped_windows import reversed_arrays, swapped_windows
-from autopart.costmodel.simulator.taken_apart import taken_apart
 
 if TYPE_CHECKING:
     from autopart.spmd.device_local import DeviceLocal
@@ -65,6 +65,10 @@ F32_BYTES = 4.0
 
 NARROW_SHARE = 0.5
 """The share of an f32's bytes that a bf16 has."""
+
+CARRIED_SHARE = 0.75
+"""What a loop holds throughout takes at most this share of the memory on the chip: libtpu 0.0.51 on v5e leaves three
+caches of 32 MiB there, or one beside a table of 62 MiB, one of 64 MiB, and none of the next."""
 
 BODY, BRANCH = 1, 2
 """Scope kinds that the kernels tell apart: loops (bodies and conditions), and branches; the program itself is 0."""

@@ -17,9 +17,22 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import HBM, ON_CHIP
-from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
-from autopart.costmodel.simulator.held_loops import CARRIED_SHARE, is_argument, share_on_chip, turns_on_chip
-from autopart.costmodel.simulator.kernel_graph import (
+from autopart.costmodel.simulator.arrays import (
+    CARRIED_SHARE,
+    F32_BYTES,
+    NARROW_SHARE,
+    LocalArrays,
+    ProgramArrays,
+    Records,
+)
+from autopart.costmodel.simulator.buffers.held_loops import is_argument, share_on_chip, turns_on_chip
+from autopart.costmodel.simulator.buffers.layout_copies import copy_traffic
+from autopart.costmodel.simulator.buffers.liveness import Buffers
+from autopart.costmodel.simulator.buffers.waits_on_chip import NOT_ASKED, waits_on_chip
+from autopart.costmodel.simulator.buffers.worth_on_chip import ChipRoom
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
+from autopart.costmodel.simulator.kernel_rooflines import element_bytes, in_f32, kernel_rooflines
+from autopart.costmodel.simulator.kernels.kernel_graph import (
     KERNEL,
     LOOKED_UP,
     OVERWRITTEN,
@@ -27,14 +40,8 @@ from autopart.costmodel.simulator.kernel_graph import (
     STREAMED,
     KernelGraph,
 )
-from autopart.costmodel.simulator.kernel_rooflines import element_bytes, in_f32, kernel_rooflines
-from autopart.costmodel.simulator.layout_copies import copy_traffic
-from autopart.costmodel.simulator.liveness import Buffers
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, MATMUL, REDUCE, UPDATE
-from autopart.costmodel.simulator.roofline import roofline_s
+from autopart.costmodel.simulator.kernels.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
-from autopart.costmodel.simulator.waits_on_chip import NOT_ASKED, waits_on_chip
-from autopart.costmodel.simulator.worth_on_chip import ChipRoom
 
 BESIDE_SHARE = 0.125
 """An output of at most this share of the memory on the chip is left there, and goes to HBM beside later kernels."""

@@ -28,13 +28,19 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import ALONE_S, CONV_SHARE, FED, HBM, LAUNCH, ON_CHIP, VECTOR
-from autopart.costmodel.simulator.arrays import F32_BYTES, NARROW_SHARE, LocalArrays, ProgramArrays, Records
-from autopart.costmodel.simulator.cut_arrays import NESTED
-from autopart.costmodel.simulator.held_loops import CARRIED_SHARE
-from autopart.costmodel.simulator.kernel_graph import KERNEL, RESHAPED, STREAMED, TRANSPOSED, KernelGraph
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, REDUCE, SLICING
-from autopart.costmodel.simulator.roofline import roofline_s
-from autopart.costmodel.simulator.row_kernels import ROW_PASSES, is_of_rows
+from autopart.costmodel.simulator.arrays import (
+    CARRIED_SHARE,
+    F32_BYTES,
+    NARROW_SHARE,
+    LocalArrays,
+    ProgramArrays,
+    Records,
+)
+from autopart.costmodel.simulator.facts.cut_arrays import NESTED
+from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, REDUCE, SLICING
+from autopart.costmodel.simulator.facts.row_kernels import ROW_PASSES, is_of_rows
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, RESHAPED, STREAMED, TRANSPOSED, KernelGraph
+from autopart.costmodel.simulator.kernels.roofline import roofline_s
 
 
 @kernel

@@ -19,13 +19,14 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import ON_CHIP, Device
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
-from autopart.costmodel.simulator.combine import Batches, combine_reductions
-from autopart.costmodel.simulator.compute import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
-from autopart.costmodel.simulator.kernel_graph import KernelGraph
-from autopart.costmodel.simulator.layout_copies import cache_copies, copied_bytes, output_copies, transposed_nodes
-from autopart.costmodel.simulator.left_out import LeftOut, times_there
-from autopart.costmodel.simulator.liveness import Buffers, last_slots, made_at, run_early, structure_reads
-from autopart.costmodel.simulator.memory import (
+from autopart.costmodel.simulator.buffers.layout_copies import (
+    cache_copies,
+    copied_bytes,
+    output_copies,
+    transposed_nodes,
+)
+from autopart.costmodel.simulator.buffers.liveness import Buffers, last_slots, made_at, run_early, structure_reads
+from autopart.costmodel.simulator.buffers.memory import (
     caches_on_chip,
     carries_on_chip,
     live_bytes,
@@ -34,13 +35,23 @@ from autopart.costmodel.simulator.memory import (
     plain_sizes,
     stay_on_chip,
 )
-from autopart.costmodel.simulator.multi_output import join_kernels
-from autopart.costmodel.simulator.narrow_moves import rounded_bytes
-from autopart.costmodel.simulator.order import order_neighbours
-from autopart.costmodel.simulator.redistribution_costs import COPIED_BYTES, COPY_S, EXTRA_BYTES, SECONDS, SPELLINGS
+from autopart.costmodel.simulator.buffers.worth_on_chip import ChipRoom
+from autopart.costmodel.simulator.compute import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
+from autopart.costmodel.simulator.kernels.kernel_graph import KernelGraph
+from autopart.costmodel.simulator.kernels.left_out import LeftOut, times_there
+from autopart.costmodel.simulator.kernels.multi_output import join_kernels
+from autopart.costmodel.simulator.kernels.order import order_neighbours
+from autopart.costmodel.simulator.links.combine import Batches, combine_reductions
+from autopart.costmodel.simulator.links.narrow_moves import rounded_bytes
+from autopart.costmodel.simulator.links.redistribution_costs import (
+    COPIED_BYTES,
+    COPY_S,
+    EXTRA_BYTES,
+    SECONDS,
+    SPELLINGS,
+)
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import order_by_slot, slot_count, stretch_count
-from autopart.costmodel.simulator.worth_on_chip import ChipRoom
 
 
 class DeviceFacts(NamedTuple):

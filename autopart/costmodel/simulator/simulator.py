@@ -20,7 +20,6 @@ from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import device_row
 from autopart.costmodel.hardware.links import Links, mesh_links
-from autopart.costmodel.simulator.all_layers import AllLayers
 from autopart.costmodel.simulator.arrays import (
     NARROW_SHARE,
     LocalArrays,
@@ -29,17 +28,18 @@ from autopart.costmodel.simulator.arrays import (
     program_arrays,
     stretch_shares,
 )
-from autopart.costmodel.simulator.fusion import most_fused
-from autopart.costmodel.simulator.kernel_graph import KERNEL, KernelGraph
-from autopart.costmodel.simulator.known_plans import Asked, KnownPlans, ask
-from autopart.costmodel.simulator.left_out import NOTHING_LEFT_OUT, LeftOut
-from autopart.costmodel.simulator.liveness import Buffers
-from autopart.costmodel.simulator.local_graph import DeviceGraph, local_graph
-from autopart.costmodel.simulator.narrow_moves import narrow_uses
-from autopart.costmodel.simulator.op_classes import unknown_ops
-from autopart.costmodel.simulator.own_collectives import OwnCollectives
-from autopart.costmodel.simulator.redistribution_costs import PlanCost, plan_cost
-from autopart.costmodel.simulator.rematerialisation import LIMIT_SHARE, rematerialised
+from autopart.costmodel.simulator.buffers.liveness import Buffers
+from autopart.costmodel.simulator.buffers.rematerialisation import LIMIT_SHARE, rematerialised
+from autopart.costmodel.simulator.facts.op_classes import unknown_ops
+from autopart.costmodel.simulator.kernels.fusion import most_fused
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGraph
+from autopart.costmodel.simulator.kernels.left_out import NOTHING_LEFT_OUT, LeftOut
+from autopart.costmodel.simulator.kernels.local_graph import DeviceGraph, local_graph
+from autopart.costmodel.simulator.layers.all_layers import AllLayers
+from autopart.costmodel.simulator.links.known_plans import Asked, KnownPlans, ask
+from autopart.costmodel.simulator.links.narrow_moves import narrow_uses
+from autopart.costmodel.simulator.links.own_collectives import OwnCollectives
+from autopart.costmodel.simulator.links.redistribution_costs import PlanCost, plan_cost
 from autopart.costmodel.simulator.room import NEW, Empty, Room
 from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, begin_by_memory, run_step
 from autopart.costmodel.simulator.sizes import SizeTable

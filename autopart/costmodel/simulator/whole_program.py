@@ -25,10 +25,8 @@ import numpy as np
 from autopart.core.fewer_layers import FewerLayers
 from autopart.core.repeated_layers import NO_CHAIN
 from autopart.costmodel.hardware.devices import ON_CHIP
-from autopart.costmodel.simulator.left_out import LeftOut
-from autopart.costmodel.simulator.simulator import Simulation, Totals
-from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before, slot_count
-from autopart.costmodel.simulator.steady_state import (
+from autopart.costmodel.simulator.kernels.left_out import LeftOut
+from autopart.costmodel.simulator.layers.steady_state import (
     NOT_STEADY,
     NOWHERE,
     Layers,
@@ -36,6 +34,8 @@ from autopart.costmodel.simulator.steady_state import (
     Three,
     steady,
 )
+from autopart.costmodel.simulator.simulator import Simulation, Totals
+from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before, slot_count
 
 LEAST_OPS = 100
 """Ops of a layer: what the simulator looks for within a hundred ops is then in the same layer or the next one."""

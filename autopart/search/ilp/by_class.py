@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autopart.costmodel.simulator.kernel_graph import KERNEL
-from autopart.costmodel.simulator.op_classes import CLASS_NAMES
+from autopart.costmodel.simulator.facts.op_classes import CLASS_NAMES
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.ilp.sharding_model import Model, PlanCosts
 

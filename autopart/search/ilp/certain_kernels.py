@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import F32_BYTES, ProgramArrays
-from autopart.costmodel.simulator.fusion import most_fused
-from autopart.costmodel.simulator.merged_kernels import LARGE_SHARE
-from autopart.costmodel.simulator.op_classes import FREE
+from autopart.costmodel.simulator.facts.op_classes import FREE
+from autopart.costmodel.simulator.kernels.fusion import most_fused
+from autopart.costmodel.simulator.kernels.merged_kernels import LARGE_SHARE
 
 
 def fusable_ops(arrays: ProgramArrays, bases: np.ndarray, devices: int, *, into_matmul: bool) -> np.ndarray:

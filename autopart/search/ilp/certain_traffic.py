@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, SLICING, UPDATE
+from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE, SLICING, UPDATE
 from autopart.search.ilp.fusion_regions import Regions
 from autopart.search.ilp.padded_tiles import UNKNOWN, Shape
 

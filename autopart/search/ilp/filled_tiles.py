@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.grouped_tiles import share_of_group
-from autopart.costmodel.simulator.op_classes import CONV
-from autopart.costmodel.simulator.op_work import share_filled
+from autopart.costmodel.simulator.facts.op_classes import CONV
+from autopart.costmodel.simulator.local.grouped_tiles import share_of_group
+from autopart.costmodel.simulator.local.op_work import share_filled
 from autopart.search.ilp.labels import Label, local_dims
 
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, FREE, REDUCE, SLICING
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, REDUCE, SLICING
 from autopart.search.ilp.certain_kernels import fusable_ops
 from autopart.search.ilp.disjoint_sets import DisjointSets
 from autopart.search.ilp.kernel_order import KernelOrder, kernel_order

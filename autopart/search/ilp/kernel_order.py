@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, OPAQUE, REDUCE, SLICING, UPDATE
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, OPAQUE, REDUCE, SLICING, UPDATE
 
 BREAKERS = (REDUCE, OPAQUE, UPDATE, SLICING)
 """Classes whose results no kernel takes while it is made: what needs them runs in a later kernel."""

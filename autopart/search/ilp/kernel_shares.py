@@ -39,7 +39,7 @@ from autopart.costmodel.hardware.devices import (
     VECTOR,
 )
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.op_classes import CONV, MATMUL, OPAQUE, SLICING, UPDATE
+from autopart.costmodel.simulator.facts.op_classes import CONV, MATMUL, OPAQUE, SLICING, UPDATE
 from autopart.search.ilp.certain_traffic import Traffic
 from autopart.search.ilp.disjoint_sets import DisjointSets
 from autopart.search.ilp.filled_tiles import filled

@@ -25,7 +25,7 @@ from autopart.core.layout import LAST_TILE
 from autopart.core.op import TensorType
 from autopart.costmodel.hardware.fabric import ALL_GATHER, ALL_PERMUTE, ALL_REDUCE, ALL_TO_ALL, REDUCE_SCATTER
 from autopart.costmodel.hardware.links import AXIS, SIZE, Links
-from autopart.costmodel.simulator.collective_seconds import collective_s
+from autopart.costmodel.simulator.links.collective_seconds import collective_s
 from autopart.search.ilp.labels import Label, is_pending, local_dims, ways
 from autopart.search.ilp.least_latencies import least_latencies
 

@@ -28,8 +28,8 @@ from autopart.costmodel.hardware.devices import (
     device_row,
 )
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, SLICING, UPDATE
-from autopart.costmodel.simulator.roofline import roofline_s
+from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, SLICING, UPDATE
+from autopart.costmodel.simulator.kernels.roofline import roofline_s
 from autopart.search.ilp.certain_traffic import Traffic
 from autopart.search.ilp.filled_tiles import filled
 from autopart.search.ilp.fusion_regions import Regions

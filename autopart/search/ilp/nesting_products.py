@@ -1,4 +1,4 @@
-"""Which products may run inside the product that reads them, in some state (`simulator/nested_products.py`).
+"""Which products may run inside the product that reads them, in some state (`simulator/kernels/nested_products.py`).
 
     %h = dot %x %a          one kernel with %y: %h is not written, and is no kernel of its own
     %y = dot (gelu %h) %b   unless something moves %h, or the two are too large together however they are tiled
@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.fusion import ends_of_readers
-from autopart.costmodel.simulator.nested_products import is_small, nested_sizes
-from autopart.costmodel.simulator.op_classes import MATMUL
+from autopart.costmodel.simulator.facts.op_classes import MATMUL
+from autopart.costmodel.simulator.kernels.fusion import ends_of_readers
+from autopart.costmodel.simulator.kernels.nested_products import is_small, nested_sizes
 
 
 def nesting_products(arrays: ProgramArrays, devices: int, tile: float) -> dict[int, int]:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.kernel_graph import KERNEL
-from autopart.costmodel.simulator.op_classes import CONV
-from autopart.costmodel.simulator.roofline import roofline_s
+from autopart.costmodel.simulator.facts.op_classes import CONV
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
+from autopart.costmodel.simulator.kernels.roofline import roofline_s
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.ilp.labels import ways
 from autopart.search.ilp.strategies import OpStrategies

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.op_classes import CONV, ELEMENTWISE, MATMUL
+from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL
 
 
 class Hosts(NamedTuple):

@@ -18,7 +18,7 @@ import numpy as np
 
 from autopart.costmodel.hardware.devices import Device, device, device_row
 from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
-from autopart.costmodel.simulator.narrow_moves import narrow_moves, narrow_uses
+from autopart.costmodel.simulator.links.narrow_moves import narrow_moves, narrow_uses
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.certain_traffic import Traffic, certain_traffic

@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.costmodel.simulator.arrays import ProgramArrays
-from autopart.costmodel.simulator.combine import SOON_OPS
-from autopart.costmodel.simulator.op_classes import FREE
+from autopart.costmodel.simulator.facts.op_classes import FREE
+from autopart.costmodel.simulator.links.combine import SOON_OPS
 from autopart.search.ilp.fusion_regions import Regions
 
 

@@ -17,7 +17,7 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Slicing
 from autopart.core.program import ROOT, Program
-from autopart.costmodel.simulator.op_classes import ELEMENTWISE, is_matrix_op, looks_up, matrix_flop, op_class
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, is_matrix_op, looks_up, matrix_flop, op_class
 from autopart.search.space.next_values import next_values
 
 MIN_SHARE = 1e-3

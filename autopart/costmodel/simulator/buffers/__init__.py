@@ -1,0 +1,1 @@
+"""Live ranges, peak memory, and what stays on the chip."""

@@ -1,0 +1,196 @@
+"""A reshape ends a kernel: what is computed before it is written for what is computed of several arrays behind it.
+
+    %y = tanh %x              f32[128,256,256]: written, in bf16, 168 us
+    %r = reshape %y           f32[32768,256]
+    %p = dot_general %r, %w   57 us; it takes 117 us, and %y none, where it reads `tanh %x` without a reshape
+
+    %q = dot_general %x, %w   f32[128,256,512]
+    %h = reshape %q           f32[128,256,8,64]
+    %z = multiply %h, %c      a kernel of its own, where without a reshape the product's kernel makes %z, too
+    %e = exp %h               an op of one array is made before the reshape: by the product's kernel
+
+A reduction reads what is computed before a reshape. A dim of size one that comes or goes makes no reshape, but beside a
+single long dim; nor does one that is taken back behind ops of what is spread along a dim: groups of features, of which
+each has a mean. Images are left alone: `joined_images.py` has those that are reshaped. Found with libtpu 0.0.51 on v5e,
+in 70 programs of two or three ops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.op import OpSpec
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.rules.reshape import groups
+from autopart.core.ops.traits import Elementwise, Traits, View
+from autopart.core.program import Program
+from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL
+
+LANES = 128
+"""So many numbers lie alike in an array of one dim and in a row of one of two."""
+
+MOST_BEHIND = 64
+"""Values between a reshape and the one that takes it back, at most."""
+
+
+class BehindReshapes(NamedTuple):
+    """What is written, and what ends kernels.
+
+    written   bool[values]: what is computed and read behind a reshape
+    reshapes  bool[ops]: the reshapes that end a kernel
+    mixes     bool[ops]: elementwise ops of several arrays, and products: reshapes in front of them stay there
+    """
+
+    written: np.ndarray
+    reshapes: np.ndarray
+    mixes: np.ndarray
+
+
+def behind_reshapes(program: Program, op_class: np.ndarray, fuses: np.ndarray, constant: np.ndarray) -> BehindReshapes:
+    """Those of a program; constant: bool[ops], made of constants alone."""
+    look = _Look(program, op_class, fuses, constant)
+    if look.reshapes.any():
+        look.through()
+    return BehindReshapes(look.written, look.reshapes, look.mixes)
+
+
+def is_view(spec: OpSpec) -> bool:
+    """True for a view of one array."""
+    return isinstance(traits_of(spec), View) and len(spec.operands) == len(spec.results) == 1
+
+
+def runs(spec: OpSpec, side: int) -> list[list[int]]:
+    """The dims of a view's operand, or of its result for `side` 1, that are one dim on the other side, several each."""
+    if not is_view(spec):
+        return []
+    before, after = spec.operands[0].shape, spec.results[0].shape
+    if 0 in before or math.prod(before) != math.prod(after):
+        return []
+    return [pair[side] for pair in groups(before, after) if len(pair[1 - side]) == 1 and len(pair[side]) > 1]
+
+
+def _reshapes(spec: OpSpec) -> bool:
+    """True for a view in which dims are merged or split, or which comes to or from the other tiles of one dim."""
+    if not is_view(spec):
+        return False
+    before, after = spec.operands[0].shape, spec.results[0].shape
+    of_one = 1 in (len(before), len(after)) and max((*before, *after), default=0) > LANES
+    return before != after and (of_one or _sizes(before) != _sizes(after))
+
+
+def _sizes(shape: tuple[int, ...]) -> list[int]:
+    return [size for size in shape if size > 1]
+
+
+def _turns(spec: OpSpec) -> bool:
+    traits = traits_of(spec)
+    return isinstance(traits, Elementwise) and traits.turns is not None and traits.weight == 0
+
+
+def _in_step(spec: OpSpec) -> bool:
+    """True for an elementwise op of arrays that all have the shape of its result."""
+    traits: Traits = traits_of(spec)
+    if not isinstance(traits, Elementwise) or traits.joins or traits.turns is not None or len(spec.results) != 1:
+        return False
+    return len(spec.operands) > 0 and all(read.shape in ((), spec.results[0].shape) for read in spec.operands)
+
+
+class _Look:
+    """A look at one program; see `behind_reshapes` and `BehindReshapes`."""
+
+    def __init__(self, program: Program, op_class: np.ndarray, fuses: np.ndarray, constant: np.ndarray):
+        self.program, self.fuses = program, fuses
+        self.views, self.reshapes, self.turns, self.in_step = (
+            np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]
+            for test in (is_view, _reshapes, _turns, _in_step)
+        )
+        self.elements = program.value_shape.prod(axis=1, dtype=np.float64)
+        self.is_array = (self.elements > 1) & ~constant[program.value_op]
+        """What is neither made of constants alone nor a single number."""
+        self.reshapes &= ~self._of_images(op_class == CONV)
+        self.mixes = (op_class == MATMUL) | (self.in_step & (op_class == ELEMENTWISE) & (self._distinct() > 1))
+        self.written = np.zeros(program.value_count, np.bool_)
+        self.behind = np.zeros(program.value_count, np.bool_)
+        """What is a reshape of something, or a transpose or an op of one array on top."""
+        self.computed = np.zeros(program.value_count, np.bool_)
+        """Of what is behind: something is computed before the reshape, be it after that has been moved behind it."""
+
+    def _distinct(self) -> np.ndarray:
+        """int[ops]: how many arrays each reads."""
+        program = self.program
+        pairs = program.use_op.astype(np.int64) * program.value_count + program.operands
+        pairs = pairs[self.is_array[program.operands]]
+        return np.bincount(np.unique(pairs) // max(1, program.value_count), minlength=program.op_count)
+
+    def through(self) -> None:
+        """Fills in `reshapes` and `written`."""
+        for op in np.flatnonzero(self.reshapes).tolist():
+            self._take_back(op)
+        program = self.program
+        for op in np.flatnonzero(self.views | self.turns | self.in_step | self.mixes).tolist():
+            value, arrays = int(program.result_ptr[op]), list(self._arrays(op))
+            if self.mixes[op]:
+                for read in arrays:
+                    if self.computed[read]:
+                        self._write(read)
+                continue
+            for read in arrays[:1]:
+                self.behind[value] = self.behind[read] or self.reshapes[op]
+                computed = self.computed[read] or (self.reshapes[op] and self.fuses[program.value_op[read]])
+                self.computed[value] = computed or (self.behind[read] and self.in_step[op])
+
+    def _of_images(self, convolves: np.ndarray) -> np.ndarray:
+        """bool[ops]: what reads or makes what a convolution makes or reads, element by element."""
+        program, moves = self.program, self.views | self.turns | self.in_step
+        reads, makes = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
+        makes[program.result_ptr[:-1][convolves]] = True
+        reads[program.operands[convolves[program.use_op]]] = True
+        ops = np.flatnonzero(moves if convolves.any() else convolves).tolist()
+        for op in ops:
+            makes[program.result_ptr[op]] = makes[list(self._arrays(op))].any()
+        for op in ops[::-1]:
+            reads[list(self._arrays(op))] |= reads[program.result_ptr[op]]
+        return np.append(makes | reads, False)[program.result_ptr[:-1]]
+
+    def _arrays(self, op: int) -> Iterator[int]:
+        """The arrays that an op reads."""
+        program = self.program
+        for read in program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]].tolist():
+            if self.is_array[read]:
+                yield read
+
+    def _write(self, value: int) -> None:
+        """Notes what is written where a value behind a reshape is read."""
+        before = False
+        while self.views[op := int(self.program.value_op[value])] or (self.turns[op] and not before):
+            before = before or bool(self.reshapes[op])
+            value = int(self.program.operands[self.program.operand_ptr[op]])
+        self.written[value] = self.fuses[op]
+
+    def _take_back(self, reshape: int) -> None:
+        """Takes a reshape away, and those that it takes back: what it shows is computed of reshapes of arrays of just
+        that shape, and of what is spread."""
+        program = self.program
+        wanted, values, taken = program.value_shape[program.result_ptr[reshape]], [], [reshape]
+        values.append(int(program.operands[program.operand_ptr[reshape]]))
+        for value in values:
+            op = int(program.value_op[value])
+            if self.reshapes[op]:
+                if not (program.value_shape[program.operands[program.operand_ptr[op]]] == wanted).all():
+                    return
+                taken.append(op)
+            elif self.in_step[op] and len(values) < MOST_BEHIND:
+                values += [read for read in self._arrays(op) if read not in values]
+            elif not self._is_spread(op):
+                return
+        if len(taken) > 1:
+            self.reshapes[taken] = False
+
+    def _is_spread(self, op: int) -> bool:
+        """True for an op that makes more elements of an array."""
+        arrays = list(self._arrays(op))
+        return len(arrays) == 1 and self.elements[self.program.result_ptr[op]] > self.elements[arrays[0]]

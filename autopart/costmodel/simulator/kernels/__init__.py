@@ -1,0 +1,1 @@
+"""Which ops become one kernel: fusion after XLA's, and the graph of kernels that it leaves."""

@@ -1,0 +1,1 @@
+"""What redistributions and collectives take, on the links and beside them."""

@@ -1,0 +1,365 @@
+"""The work of each op on one device: over how many its loops are divided, tiles left unfilled, vector operations."""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import action_of
+from autopart.core.ops.traits import FEW_FEATURES
+from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.facts.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
+from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
+from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
+from autopart.costmodel.simulator.facts.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
+from autopart.costmodel.simulator.local.few_images import PARTS, filled_lanes, local_length
+from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
+from autopart.costmodel.simulator.local.laid_parts import lay_parts
+from autopart.costmodel.simulator.local.packed_masks import UNPACKED_BYTES, makes_words
+from autopart.costmodel.simulator.local.patch_tiles import moved_numbers
+from autopart.costmodel.simulator.local.transform_copies import transform_copies
+from autopart.costmodel.simulator.local.turned_sorts import sort_copies
+from autopart.costmodel.simulator.local.window_tiles import lies_in_windows, walked_windows
+
+FLATTENED, TWO_THIRDS = 3.0, 2 / 3
+"""How often the bytes of copies of `flattened_images.py` pass at HBM's rate; the share if a product leaves them so."""
+
+SHORT = 2.0
+"""Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
+
+
+@kernel
+def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None:
+    """Fills in `LocalArrays.ops`."""
+    required, native, axis_sizes = lowered.required, lowered.native, lowered.axis_sizes
+    for op in range(program.ops.shape[0]):
+        kind, result = program.ops.op_class[op], program.result_ptr[op]
+        first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
+        held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
+        held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.image_bytes[op] = 1.0, 0.0, 0.0
+        held.ops.tiled_flop[op] = held.ops.padded_copy[op] = 0.0
+        if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
+            held.ops.copied_bytes[op] = PASSES * COPIED_BYTES * held.values.native_elements[result]
+            if program.ops.between_heads[op] == INTO_HEADS:
+                held.ops.padded_copy[op] = _padded_copy(program, lowered, result)
+        if program.ops.copied[op] >= 0:
+            held.ops.copied_bytes[op] += _apart_bytes(program, lowered, held, op)
+        if program.ops.flattened[op] >= 0:
+            held.ops.copied_bytes[op] += _flattened_bytes(program, lowered, held, op)
+        if kind in (MATMUL, CONV):
+            held.ops.unfilled[op] = _unfilled(
+                program, op, required[first], native[result], axis_sizes, lowered.matmul_tile,
+                lowered.layout_tile[0], lowered.cut_images if lowered.layout_tile[1] > 1 else -1, lowered.library,
+            )  # fmt: skip
+            for i in range(end - first):
+                if program.ops.made_again[op] >> i & 1:
+                    each = program.values.element_bytes[program.uses.operands[first + i]]
+                    held.ops.copied_bytes[op] += COPY_PASSES * each * held.uses.use_elements[first + i]
+            if program.specs.column_groups[program.ops.spec[op]] > 1 and lowered.layout_tile[1] > 1:
+                _fill_groups(program, lowered, held, op)
+            if program.values.masked[result] > 0 and makes_words(program, lowered, result):
+                held.values.is_packed[result] = True
+                held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
+        lay_parts(program, lowered, held, op)
+        vector, in_step, update = 0.0, -1.0, 0.0
+        if program.ops.moved[op] > 0:
+            vector = lowered.spread_flop * moved_numbers(program, lowered, held, op)
+        elif kind == ELEMENTWISE:
+            in_step = held.values.native_elements[result]
+            vector = program.ops.weight[op] * in_step
+            if program.ops.spreads[op]:
+                once, each = walked_windows(program, lowered, result, native[result], False)
+                vector += lowered.spread_flop * each
+                held.ops.tiled_flop[op] = lowered.spread_flop * once
+                by_rows = held.values.row_bytes[result] < SHORT * held.values.settled_bytes[result]
+                if by_rows and not lies_in_windows(program, lowered, result, native[result]):
+                    vector += lowered.spread_flop * held.uses.use_elements[first]
+        elif kind in (REDUCE, OPAQUE, CONV):
+            copies = program.specs.transforms[program.ops.spec[op]]
+            if copies >= 0:
+                points = max(held.values.native_elements[result], held.uses.use_elements[first])
+                held.ops.copied_bytes[op] += transform_copies(points, copies, lowered.on_chip_bytes)
+                if program.values.element_bytes[result] > program.values.element_bytes[program.uses.operands[first]]:
+                    _take(held, result, points * program.values.element_bytes[result])
+            if program.specs.sorts_lanes[program.ops.spec[op]]:
+                sorted_ = held.uses.use_elements[first]
+                in_bytes = sorted_ * program.values.element_bytes[program.uses.operands[first]]
+                held.ops.copied_bytes[op] += sort_copies(sorted_, in_bytes, lowered.on_chip_bytes)
+            vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
+            if kind == REDUCE and program.ops.takes[op]:
+                in_step = _largest(held, first, end, 0.0)
+            if program.ops.sums_windows[op]:
+                once, each = walked_windows(program, lowered, program.uses.operands[first], required[first], True)
+                vector += lowered.spread_flop * each
+                held.ops.tiled_flop[op] = lowered.spread_flop * once
+        if program.ops.changes[op] >= 0:
+            largest = _largest(held, first + 1, end, held.uses.use_elements[min(first + 1, end - 1)])
+            vector += program.ops.weight[op] * largest
+            update = min(held.values.native_bytes[result], largest * program.values.element_bytes[result])
+        if program.ops.added[op] >= 0:
+            update = _added_bytes(program, held, op)
+        walked = result if kind == ELEMENTWISE else program.uses.operands[min(first, program.uses.shape[0] - 1)]
+        if kind in (ELEMENTWISE, REDUCE) and program.values.is_of_images[walked]:
+            vector *= _tiles_over_elements(program, held, walked)
+        held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
+
+
+@kernel
+def _tiles_over_elements(program: ProgramArrays, held: LocalArrays, value: int) -> float:
+    """How many times its elements a value takes in its layout tiles, which are computed whole."""
+    plain = held.values.native_elements[value] * program.values.element_bytes[value]
+    return max(1.0, held.values.native_bytes[value] / plain) if plain > 0 else 1.0
+
+
+@kernel
+def _added_bytes(program: ProgramArrays, held: LocalArrays, op: int) -> float:
+    """What a sum changes in place of an array (`added_updates.py`); all of it, read and written, if what is added is
+    moved before."""
+    use = program.ops.added[op]
+    if held.uses.of_use[use] >= 0 or held.values.at_def[program.uses.operands[use]] >= 0:
+        return 2.0 * held.values.native_bytes[program.result_ptr[op]]
+    return held.ops.update_bytes[program.uses.producer[use]]
+
+
+@kernel
+def _largest(held: LocalArrays, first: int, end: int, least: float) -> float:
+    """Elements of the largest of some uses, at least `least`."""
+    for use in range(first, end):
+        least = max(least, held.uses.use_elements[use])
+    return least
+
+
+@kernel
+def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: int) -> float:
+    """The same with the elements that fill up short rows where these lie side by side."""
+    largest = 0.0
+    for use in range(first, end):
+        value, elements = program.uses.operands[use], held.uses.use_elements[use]
+        if held.values.in_rows[value] and held.values.settled_elements[value] > 0:
+            plain = held.values.settled_elements[value] * program.values.element_bytes[value]
+            elements *= held.values.row_bytes[value] / plain
+        largest = max(largest, elements)
+    return largest
+
+
+@kernel
+def _apart_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
+    """Bytes that pass at HBM's rate as what is taken apart, or put together, is copied behind an op's kernel."""
+    value, others, longest = program.ops.copied[op], 0, 1.0
+    if lowered.layout_tile[1] == 1 or _fills_lanes(program, lowered, value):
+        return 0.0
+    for dim in range(np.int64(program.values.rank[value])):
+        length = local_length(program, lowered, value, lowered.native[value], dim)
+        longest = max(longest, length)
+        others += length > 1.0 and not program.ops.features[op] >> dim & 1
+    if others < 2:
+        return 0.0
+    moved = COPIED_BYTES * held.values.native_elements[value] * filled_lanes(longest)
+    if 2.0 * moved > lowered.on_chip_bytes:
+        return THROUGH_HBM * moved
+    return 0.0 if program.ops.features[op] & FREE_ON_CHIP else ON_CHIP * moved
+
+
+@kernel
+def _flattened_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
+    """Bytes that pass at HBM's rate as images that become rows, or are made of them, are copied."""
+    value = program.ops.flattened[op]
+    rows, last, layout = lowered.layout_tile[0], np.int64(program.values.rank[value]) - 1, lowered.native[value]
+    features = filled_lanes(local_length(program, lowered, value, layout, last))
+    images = filled_lanes(local_length(program, lowered, value, layout, 0))
+    if lowered.layout_tile[1] == 1:
+        return 0.0
+    if images < features or _fills_lanes(program, lowered, value):
+        leaves = program.ops.op_class[op] == MATMUL and program.values.value_op[value] > op
+        return TWO_THIRDS * FLATTENED * COPIED_BYTES * held.values.native_elements[value] * images if leaves else 0.0
+    places = local_length(program, lowered, value, layout, last - 1)
+    filled = features * np.ceil(places / rows) * rows / places
+    return FLATTENED * COPIED_BYTES * held.values.native_elements[value] * filled
+
+
+@kernel
+def _fills_lanes(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
+    """True if the first dim of a value, which counts images, is whole layout tiles long."""
+    size, lanes = float(program.shape[value, 0]), lowered.layout_tile[1]
+    for axis in range(lowered.axis_sizes.shape[0]):
+        if action_of(lowered.native[value], axis) == 1:
+            size /= lowered.axis_sizes[axis]
+    return lanes > 1 and program.values.rank[value] > 2 and size >= lanes and size % lanes == 0
+
+
+@kernel
+def _padded_copy(program: ProgramArrays, lowered: Lowered, value: int) -> float:
+    """`filled_lanes` of the dim that pads least, but for the first, which counts images."""
+    least = float(lowered.layout_tile[1])
+    for dim in range(1, program.values.rank[value]):
+        least = min(least, filled_lanes(local_length(program, lowered, value, lowered.native[value], dim)))
+    return least
+
+
+@kernel
+def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, op: int, axis_sizes: np.ndarray) -> float:
+    """Over how many devices the loops of an op divide it."""
+    ways, repeats = 1.0, program.specs.repeats[program.ops.spec[op]]
+    for axis in range(axis_sizes.shape[0]):
+        number = mapping[op, axis]
+        if number >= 0 and not passing[op] >> axis & 1 and not repeats >> number & 1:
+            ways *= axis_sizes[axis]
+    return ways
+
+
+@kernel
+def _unfilled(
+    program: ProgramArrays,
+    op: int,
+    required: int,
+    native: int,
+    axis_sizes: np.ndarray,
+    tile: tuple[int, int, int],
+    sublanes: int,
+    cut_images: int,
+    library: tuple[float, float, float, float],
+) -> float:
+    """The work of a matrix product or convolution with its short dims filled up, over its work.
+
+    A product [m, k] . [k, n] runs through the matrix unit in tiles of k and n; several dims summed over, or several
+    columns, lie side by side. Where they are shorter than a tile, the rest of it is idle. A convolution's features fill
+    its last tile up, too. One whose features each have a window of their own takes a tile for each place: libtpu 0.0.51
+    on v5e counts 2 cycles for 8 x 128 elements and place, windows of 3, 5 and 7.
+
+    Where holes lie between the places of images, as in the gradient of a convolution with strides, rows are images
+    alone: with 16 of them such takes 2.1 times its work on v5e, with 8 4.2 times, and on v3 8 and 16 times. Columns of
+    all places that one place is spread into lie side by side there.
+
+    cut_images: as in `Lowered`, -1 where arrays do not lie in tiles. A library fills up channels (`library_calls.py`).
+    """
+    spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
+    left, rows = program.uses.operands[program.operand_ptr[op]], program.specs.rows[spec]
+    of_inner, of_columns, of_images = _groups(program, spec)
+    columns = _beside(program, result, program.specs.columns[spec], native, axis_sizes, of_columns)
+    images = _beside(program, left, program.specs.images[spec], required, axis_sizes, of_images)
+    if rows != 0:
+        inner = _beside(program, result, rows, native, axis_sizes, of_inner)
+    else:
+        inner = _beside(program, left, program.specs.summed[spec], required, axis_sizes, of_inner)
+    taps = program.specs.taps[spec]
+    if library[0] > 0:
+        by_library = is_conv and taps > 0 and of_columns == 1
+        return unfilled_by_library(inner, columns, rows != 0, library) if by_library else 1.0
+    if is_conv and program.specs.apart[spec] > 1 and of_columns == 1 and cut_images >= 0:
+        rows_of_images = max(1.0, (PARTS if images <= cut_images else 1) * images)
+        beside = program.specs.apart[spec] if rows_of_images < tile[0] else 1
+        share = share_filled(inner, columns * beside, images, taps, False, True, tile)
+        return max(1.0, tile[0] / rows_of_images) / share if share > 0 else 1.0
+    if of_columns > 1:
+        share = share_of_group(inner, columns, images, taps, rows != 0, tile, sublanes)
+    else:
+        share = share_filled(inner, columns, images, taps, rows != 0, is_conv, tile)
+    return _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
+
+
+@kernel
+def _fill_groups(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """Makes what a convolution in groups leaves as large as its tiles are; not the gradient of a kernel."""
+    spec, result, left = program.ops.spec[op], program.result_ptr[op], program.operand_ptr[op]
+    images_dims, native = program.specs.images[spec], lowered.native[result]
+    if program.specs.rows[spec] != 0 or images_dims == 0:
+        return
+    given, of = program.uses.operands[left], _groups(program, spec)
+    columns = _beside(program, result, program.specs.columns[spec], native, lowered.axis_sizes, of[1])
+    inner = _beside(program, given, program.specs.summed[spec], lowered.required[left], lowered.axis_sizes, of[0])
+    images = _beside(program, given, images_dims, lowered.required[left], lowered.axis_sizes, of[2])
+    each, tile = program.values.element_bytes[result], lowered.layout_tile
+    _take(held, result, each * held.values.native_elements[result] * padded_groups(inner, columns, images, each, tile))
+
+
+@kernel
+def _take(held: LocalArrays, value: int, least: float) -> None:
+    """Makes a result take so many bytes at least."""
+    held.values.native_bytes[value] = max(held.values.native_bytes[value], least)
+    if held.values.at_def[value] < 0:
+        held.values.settled_bytes[value] = held.values.native_bytes[value]
+
+
+@kernel
+def _few_rows(
+    program: ProgramArrays, op: int, native: int, axis_sizes: np.ndarray, tile: tuple[int, int, int]
+) -> float:
+    """How many times longer a product takes than its rows do: its tiles are no sooner brought into the matrix unit."""
+    columns, result = program.specs.columns[program.ops.spec[op]], program.result_ptr[op]
+    if columns == 0 or program.ops.op_class[op] == CONV:
+        return 1.0
+    rows = 1.0
+    for d in range(program.values.rank[result]):
+        if not columns >> d & 1:
+            rows *= program.shape[result, d]
+            for axis in range(axis_sizes.shape[0]):
+                if action_of(native, axis) == d + 1:
+                    rows /= axis_sizes[axis]
+    return max(1.0, tile[0] / rows) if rows > 0 else 1.0
+
+
+@kernel
+def _groups(program: ProgramArrays, spec: int) -> tuple[int, int, int]:
+    """How many groups of a convolution lie side by side along its inner dims, its columns and its images."""
+    specs = program.specs
+    return specs.inner_groups[spec], specs.column_groups[spec], specs.image_groups[spec]
+
+
+@kernel
+def _beside(program: ProgramArrays, value: int, dims: int, layout: int, axis_sizes: np.ndarray, groups: int) -> float:
+    """Places along some dims of a value on one device, side by side; 0 where there are no dims. Of dims in groups those
+    of one group, which no device has a part of."""
+    size = 1.0 / groups if dims else 0.0
+    for d in range(program.values.rank[value]):
+        if dims >> d & 1:
+            size *= program.shape[value, d]
+            for axis in range(axis_sizes.shape[0]):
+                if groups == 1 and action_of(layout, axis) == d + 1:
+                    size /= axis_sizes[axis]
+    return size
+
+
+@kernel
+def share_filled(
+    inner: float, columns: float, images: float, taps: int, in_rows: bool, is_conv: bool, tile: tuple[int, int, int]
+) -> float:
+    """The share of its tiles that a product fills; 0 stands for dims that there are not.
+
+    inner    elements summed over, or (`in_rows`) rows of the gradient of a kernel
+    taps     neighbours that lie beside each other where they fit; 0: each place of a window has a tile of its own
+    images   of a convolution; whole tiles of them lie along the lanes, so that features are rows, and taps lie together
+
+    Images along the lanes were found with libtpu 0.0.51 on v2, v3, v4 and v5e, 128 to 256 of them with 64 to 256
+    features: 20 windows of 3 x 3, forward and backward. Fewer rows than a tile's take as long.
+    """
+    share = _fills(columns, tile[1], 1, is_conv)
+    wide = (2 * columns > tile[1] and inner > tile[2]) or 2 * columns >= tile[1] >= 2 * inner
+    share *= 1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], _taps(inner, taps, wide, tile[2]), is_conv)
+    if not is_conv or taps == 0 or images < tile[1]:
+        return share
+    if in_rows:
+        return _fills(columns, tile[1], 1, True)
+    rows = min(1.0, columns / tile[0])
+    return max(share, rows * _fills(images, tile[1], 1, True) * _fills(inner, tile[2], taps, True))
+
+
+@kernel
+def _taps(inner: float, taps: int, wide: bool, tile: int) -> int:
+    """The neighbours that lie beside each other: those that fit, those of few features, those of more than a tile where
+    more than half a tile of columns is made of them, and those of half a tile where half a tile is: three of 160 take
+    4 tiles of 128, not 6, and three of 64 take 2, not 3, unless bf16 is read as it is (6.1 for a window of 3 x 3 on
+    v5e, 4.8 on v3; of 80 features 6.4 and 8.5)."""
+    together = inner * taps <= tile or inner < FEW_FEATURES or wide
+    return taps if together else 1
+
+
+@kernel
+def _fills(size: float, tile: int, taps: int, to_the_last: bool) -> float:
+    """The share of tiles that elements and taps fill along one dim; of longer dims all, unless `to_the_last`."""
+    if size == 0:
+        return 1.0
+    size *= taps
+    tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
+    return float(size / (tiles * tile))
