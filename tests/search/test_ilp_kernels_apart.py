@@ -9,7 +9,8 @@ import pytest
 
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.hardware.devices import CONV_SHARE, device, device_row
-from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
+from autopart.costmodel.simulator.arrays import ProgramArrays
+from autopart.costmodel.simulator.program_arrays import program_arrays
 from autopart.search.ilp.certain_traffic import certain_traffic
 from autopart.search.ilp.fusion_regions import Regions, regions
 from autopart.search.ilp.kernel_order import kernel_order

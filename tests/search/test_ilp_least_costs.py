@@ -14,8 +14,8 @@ from autopart.core.op import TensorType
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.hardware.devices import device as chip
 from autopart.costmodel.lower_for_device import lower_for_device
-from autopart.costmodel.simulator.arrays import program_arrays
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
+from autopart.costmodel.simulator.program_arrays import program_arrays
 from autopart.costmodel.simulator.simulator import Simulator
 from autopart.search.contract import MESH, two_matrices
 from autopart.search.cost import StepSeconds

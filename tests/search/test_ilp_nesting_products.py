@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from autopart.costmodel.hardware.devices import device
-from autopart.costmodel.simulator.arrays import program_arrays
+from autopart.costmodel.simulator.program_arrays import program_arrays
 from autopart.search.ilp.nesting_products import nesting_products
 from experiments.ilp.small import f32
 from tests.search.test_ilp_least_costs import began, shares_of_states

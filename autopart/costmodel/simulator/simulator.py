@@ -20,14 +20,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import device_row
 from autopart.costmodel.hardware.links import Links, mesh_links
-from autopart.costmodel.simulator.arrays import (
-    NARROW_SHARE,
-    LocalArrays,
-    Lowered,
-    ProgramArrays,
-    program_arrays,
-    stretch_shares,
-)
+from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, Lowered, ProgramArrays, stretch_shares
 from autopart.costmodel.simulator.buffers.liveness import Buffers
 from autopart.costmodel.simulator.buffers.rematerialisation import LIMIT_SHARE, rematerialised
 from autopart.costmodel.simulator.facts.op_classes import unknown_ops
@@ -40,6 +33,7 @@ from autopart.costmodel.simulator.links.known_plans import Asked, KnownPlans, as
 from autopart.costmodel.simulator.links.narrow_moves import narrow_uses
 from autopart.costmodel.simulator.links.own_collectives import OwnCollectives
 from autopart.costmodel.simulator.links.redistribution_costs import PlanCost, plan_cost
+from autopart.costmodel.simulator.program_arrays import program_arrays
 from autopart.costmodel.simulator.room import NEW, Empty, Room
 from autopart.costmodel.simulator.simulated_step import DeviceFacts, Moves, Scratch, Step, begin_by_memory, run_step
 from autopart.costmodel.simulator.sizes import SizeTable

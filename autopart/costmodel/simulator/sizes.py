@@ -11,15 +11,13 @@ A program of many layers has few distinct arrays on a device, so each (type, lay
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of
-
-if TYPE_CHECKING:
-    from autopart.costmodel.simulator.arrays import ProgramArrays
+from autopart.costmodel.simulator.arrays import ProgramArrays
 
 LANES_BIT = 1 << 16
 """Shifted by a dim: that dim lies along the lanes, beside a bit for each dim outside the tiles. Where several dims have

@@ -17,8 +17,9 @@ from functools import cached_property
 import numpy as np
 
 from autopart.costmodel.hardware.devices import Device, device, device_row
-from autopart.costmodel.simulator.arrays import ProgramArrays, program_arrays
+from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.links.narrow_moves import narrow_moves, narrow_uses
+from autopart.costmodel.simulator.program_arrays import program_arrays
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.certain_traffic import Traffic, certain_traffic

@@ -12,17 +12,15 @@ not if %x was just widened, nor if a look-up reads %h, which it then takes from 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.program import Program
+from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.facts.head_copies import batch_dims
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, EXPENSIVE, FREE, MATMUL, REDUCE, SLICING
-
-if TYPE_CHECKING:
-    from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 
 LEAST_DIMS = 3
 """Arrays of fewer dims are not reduced so."""

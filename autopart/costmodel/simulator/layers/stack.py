@@ -19,7 +19,7 @@ from autopart.core.kernels import kernel
 from autopart.core.like_ops import Like
 from autopart.core.program import Program
 from autopart.core.repeated_layers import NO_CHAIN
-from autopart.costmodel.simulator.arrays import output_places
+from autopart.costmodel.simulator.facts.output_places import output_places
 
 NOWHERE = -1
 """Instead of an op or a buffer: there is none at the corresponding place."""

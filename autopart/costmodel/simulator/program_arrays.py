@@ -1,0 +1,254 @@
+"""The arrays of a program, collected: what `facts` has to say about each op and value, for the device's compiler."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.program import Program
+from autopart.costmodel.hardware.devices import Device
+from autopart.costmodel.simulator.arrays import BODY, BRANCH, ProgramArrays, records
+from autopart.costmodel.simulator.facts.added_updates import added_updates
+from autopart.costmodel.simulator.facts.batch_layouts import beside_products, outer_dims
+from autopart.costmodel.simulator.facts.behind_reshapes import behind_reshapes
+from autopart.costmodel.simulator.facts.cache_layouts import caches
+from autopart.costmodel.simulator.facts.counted_values import counted_shares
+from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
+from autopart.costmodel.simulator.facts.flattened_images import flattened_images
+from autopart.costmodel.simulator.facts.group_sums import group_sums
+from autopart.costmodel.simulator.facts.head_copies import between_heads
+from autopart.costmodel.simulator.facts.head_layouts import token_lanes
+from autopart.costmodel.simulator.facts.image_layouts import (
+    few_features,
+    gradient_rows,
+    outside_images,
+    rounded_images,
+    written_images,
+)
+from autopart.costmodel.simulator.facts.image_uses import image_uses
+from autopart.costmodel.simulator.facts.joined_images import (
+    added_images,
+    joined_arrays,
+    joined_images,
+    split_images,
+)
+from autopart.costmodel.simulator.facts.library_calls import operands_alone
+from autopart.costmodel.simulator.facts.looked_up_windows import outside_windows, sums_windows
+from autopart.costmodel.simulator.facts.masked_products import masked_products
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
+from autopart.costmodel.simulator.facts.output_places import output_places
+from autopart.costmodel.simulator.facts.patches import patches
+from autopart.costmodel.simulator.facts.pools import read_rounded
+from autopart.costmodel.simulator.facts.repeats import repeats
+from autopart.costmodel.simulator.facts.row_kernels import row_kernels
+from autopart.costmodel.simulator.facts.row_layouts import in_rows
+from autopart.costmodel.simulator.facts.short_rows import short_rows
+from autopart.costmodel.simulator.facts.softmax_rows import softmax_rows
+from autopart.costmodel.simulator.facts.spread_results import spread_results
+from autopart.costmodel.simulator.facts.swapped_windows import reversed_arrays, swapped_windows
+from autopart.costmodel.simulator.facts.taken_apart import taken_apart
+from autopart.costmodel.simulator.sizes import size_ids
+
+OP_COLUMNS = (
+    "op_class", "matrix_dtype", "is_view", "fuses", "takes", "narrows", "turns", "spreads", "matrix_flop",
+    "weight",
+)  # fmt: skip
+"""Columns of `SpecCosts` that stand with each op."""
+
+LOOKED_AT = ("op_class", "fuses", "weight", "spreads", "narrows")
+"""Those that depend on what is around the op, too."""
+
+
+def program_arrays(program: Program, chip: Device) -> ProgramArrays:
+    """Collects them, for the device's compiler; milliseconds for a training step."""
+    costs, spec = spec_costs(program, chip)._asdict(), program.op_spec
+    user_ptr, user = program.users
+    kinds = {"program": 0, "body": BODY, "condition": BODY, "branch": BRANCH}
+    carry_body = np.full(program.op_count, -1, np.int32)
+    for op, owner in program.owners.items():
+        if program.spec(op).kind == "carry":
+            carry_body[op] = program.inner_scopes[owner][1]
+    is_argument = np.zeros(program.op_count, np.bool_)
+    is_argument[program.value_op[program.arguments]] = True
+    end, twin = np.array([s.end for s in program.scopes], np.int32), np.arange(len(program.scopes), dtype=np.int32)
+    for inner in program.inner_scopes.values():
+        if program.scopes[inner[0]].kind == "condition":
+            end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
+    constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
+    updates = added_updates(program, op_class == UPDATE, chip.selects_updates)
+    inside, sums = updates.scatters, updates.added >= 0
+    op_class = np.where(inside, ELEMENTWISE, np.where(sums, UPDATE, op_class)).astype(np.int8)
+    cached, outer_of_sums = caches(program, op_class)
+    rounded = rounded_images(program)
+    of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
+    of_images = np.where(of_products > 0, 0, outside_images(program, op_class, rounded))
+    outer = np.where(of_products > 0, of_products, of_images)
+    outer = np.where(outer > 0, outer, token_lanes(program))
+    looked_up = outside_windows(program, op_class, costs["spreads"][spec], costs["turns"][spec], chip.layout_tile[1])
+    outer = np.where(outer > 0, outer, looked_up)
+    narrows = costs["narrows"][spec]
+    few = few_features(program, rounded, narrows)
+    swapped = swapped_windows(program) & chip.selects_updates
+    joined = joined_images(program) * chip.selects_updates
+    apart, (by_row, row_arrays) = taken_apart(program), in_rows(program, op_class, updates)
+    softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
+    rows = row_kernels(program, op_class, costs["weight"][spec], chip.selects_updates)
+    places = output_places(program)
+    is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
+    is_donated[places.argument[places.argument >= 0]] = True
+    is_output[program.outputs] = True
+    is_view, is_splat = costs["is_view"][spec], constant[program.value_op]
+    moves = is_view | ((op_class == ELEMENTWISE) & (costs["weight"][spec] == 0))
+    computed = spread_results(program, op_class, moves)
+    made_of_splats = np.zeros(program.op_count, np.bool_)
+    made_of_splats[program.value_op[is_splat]] = True
+    idle = ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec]
+    spread, moved = _spread(program, idle & ~is_argument), _spread(program, idle)
+    structure = ((op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats) | (carry_body >= 0)
+    carries = np.flatnonzero(carry_body >= 0).astype(np.int32)
+    cut = cut_arrays(program, is_argument | structure | (op_class == UPDATE), chip.layout_tile[1])
+    patch, again = patches(program), repeats(program)
+    written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut.written | apart.written
+    behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
+    certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | patch.written | again.written
+    flat = flattened_images(program, op_class, outer)
+    written = ((written | flat.written) & ~moved[program.value_op]) | certain | behind.written | computed
+    masked = masked_products(program, op_class, moves, is_splat, written | _read_written(program, costs["takes"][spec]))
+    return ProgramArrays(
+        operand_ptr=program.operand_ptr,
+        result_ptr=program.result_ptr,
+        user_ptr=user_ptr,
+        user=user,
+        shape=program.value_shape,
+        ops=records(
+            **{name: costs[name][spec] for name in OP_COLUMNS if name not in LOOKED_AT},
+            op_class=op_class,
+            fuses=(costs["fuses"][spec] & ~sums) | inside,
+            weight=np.where(inside | sums, 0.0, costs["weight"][spec]),
+            narrows=narrows | read_rounded(program, narrows),
+            changes=updates.changes,
+            added=updates.added,
+            spreads=costs["spreads"][spec] & ~beside_products(program, of_products),
+            is_argument=is_argument,
+            spec=spec.astype(np.int32),
+            op_scope=program.op_scope,
+            carry_body=carry_body,
+            is_gradient=images.gradient,
+            image_stride=images.strides,
+            is_largest=softmax.largest,
+            of_rows=rows.inside,
+            between_heads=between_heads(program, op_class) * chip.selects_updates,
+            few_features=few,
+            gradient_row=gradient_rows(program),
+            sums_windows=sums_windows(program, looked_up),
+            sums_groups=group_sums(program, op_class) & chip.selects_updates,
+            is_swapped=swapped,
+            copied=apart.copied,
+            reshapes=behind.reshapes & chip.selects_updates,
+            mixes=behind.mixes,
+            cuts_tiles=cuts_tiles(program, chip.layout_tile),
+            laid_parts=laid_parts(program, cut.laid * chip.selects_updates, chip.layout_tile[1]),
+            moved=(patch.moved + again.marks) * chip.selects_updates,
+            apart=masked.apart,
+            flattened=flat.copied,
+            features=apart.features,
+            operands=_distinct_operands(program),
+            made_again=_made_again(program, chip, op_class, costs),
+        ),
+        specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
+        spaces=images.spaces,
+        values=records(
+            value_op=program.value_op,
+            rank=program.value_rank,
+            elements=program.value_shape.prod(axis=1, dtype=np.float64),
+            element_bytes=program.element_bytes,
+            size_id=size_ids(program.value_type_id, outer),
+            outer=outer,
+            is_splat=is_splat,
+            is_donated=is_donated,
+            is_output=is_output,
+            masked=masked.masked * chip.selects_updates,
+            in_rows=cached | by_row,
+            row_arrays=np.where(cached, 0, row_arrays).astype(np.int32),
+            exponential=softmax.exponential,
+            shifted=rows.shifted,
+            is_of_images=(of_images > 0) & chip.selects_updates,
+            is_image=written_images(program, rounded, few),
+            is_written=written & chip.selects_updates,
+            laid=cut.laid * chip.selects_updates,
+            is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
+            looked_up=looked_up,
+            split=split_images(program) * chip.selects_updates,
+            short_row=short_rows(program, chip.layout_tile[1]) * chip.selects_updates,
+            counted=counted_shares(program, moves),
+        ),
+        uses=records(
+            operands=program.operands,
+            producer=program.value_op[program.operands],
+            use_op=program.use_op,
+            use_scope=program.use_scope,
+            use_position=program.use_position,
+            reads=images.reads,
+            joined=np.maximum(joined, added_images(program) * chip.selects_updates),
+        ),
+        scopes=records(
+            scope_parent=np.array([s.parent for s in program.scopes], np.int32),
+            scope_kind=np.array([kinds[s.kind] for s in program.scopes], np.int8),
+            scope_start=np.array([s.start for s in program.scopes], np.int32),
+            scope_end=end,
+            scope_twin=twin,
+            scope_trips=program.scope_trips.astype(np.float64),
+        ),
+        outputs=records(output_value=places.value, output_use=places.use, output_argument=places.argument),
+        structure=np.flatnonzero(structure).astype(np.int32),
+        carries=carries,
+        ended=carries[np.argsort(end[carry_body[carries]], kind="stable")],
+        views=np.flatnonzero(is_view).astype(np.int32),
+        fences=np.flatnonzero(is_view & ~costs["takes"][spec]).astype(np.int32),
+        spread=np.flatnonzero(spread).astype(np.int32),
+        place=np.arange(program.op_count + 1, dtype=np.int32),
+    )
+
+
+def _read_written(program: Program, takes: np.ndarray) -> np.ndarray:
+    """bool[values]: what an op that computes nothing inside itself reads."""
+    found = np.zeros(program.value_count, np.bool_)
+    found[program.operands[~takes[program.use_op]]] = True
+    return found
+
+
+def _made_again(program: Program, chip: Device, op_class: np.ndarray, costs: dict[str, np.ndarray]) -> np.ndarray:
+    """`ProgramArrays.ops.made_again`: nothing without a library."""
+    if chip.library is None:
+        return np.zeros(program.op_count, np.int8)
+    by_op = [costs[name][program.op_spec] for name in ("weight", "is_view", "batches", "behind")]
+    return operands_alone(program, op_class, *by_op)
+
+
+def _distinct_operands(program: Program) -> np.ndarray:
+    """`ProgramArrays.ops.operands`."""
+    pairs = np.unique(program.use_op.astype(np.int64) * program.value_count + program.operands)
+    return np.bincount(pairs // max(1, program.value_count), minlength=program.op_count).astype(np.int32)
+
+
+def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.ndarray:
+    """`ProgramArrays.values.is_looked_up`."""
+    found, elements = np.zeros(program.value_count, np.bool_), program.value_shape.prod(axis=1)
+    for op in np.flatnonzero((op_class == SLICING) & ~takes).tolist():
+        value = int(program.operands[program.operand_ptr[op]])
+        maker = int(program.value_op[value])
+        read = program.operands[program.operand_ptr[maker] : program.operand_ptr[maker + 1]]
+        wider = len(read) == 1 and elements[read[0]] == elements[value]
+        found[value] = wider and program.element_bytes[read[0]] < program.element_bytes[value]
+    return found & (op_class[program.value_op] == ELEMENTWISE)
+
+
+def _spread(program: Program, idle: np.ndarray) -> np.ndarray:
+    """bool[ops]: which of the ops without work read nothing but each other."""
+    producer, reads = program.value_op[program.operands], np.diff(program.operand_ptr)
+    idle = idle & (np.diff(program.result_ptr) == 1)
+    spread = idle & (reads == 0)
+    while True:
+        more = idle & (np.bincount(program.use_op[spread[producer]], minlength=len(idle)) == reads)
+        if (more == spread).all():
+            return spread
+        spread = more
