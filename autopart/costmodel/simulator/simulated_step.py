@@ -138,7 +138,7 @@ class Scratch(NamedTuple):
 
     ends                see `order_by_slot`
     fence               per op
-    structure, maker, reader, possible, plain, marked, also, cache   per buffer
+    structure, maker, reader, possible, depth, plain, marked, also, cache   per buffer
     planned, order, joined, saved_s, copied, traffic, times, transposed   per node
     gathered            per output
     held, room, elapsed per scope
@@ -150,6 +150,7 @@ class Scratch(NamedTuple):
     maker: np.ndarray
     reader: np.ndarray
     possible: np.ndarray
+    depth: np.ndarray
     plain: np.ndarray
     marked: np.ndarray
     also: np.ndarray
@@ -174,7 +175,7 @@ class Scratch(NamedTuple):
         nodes: int, buffers: int, reads: int, ops: int, outputs: int, scopes: int, kinds: int, empty: Empty
     ) -> Scratch:
         """Room for a step; `kinds` as many as there are kinds of reductions that may be combined."""
-        by_buffer, marks = empty((5, buffers), np.int32), empty((2, buffers), np.bool_)
+        by_buffer, marks = empty((6, buffers), np.int32), empty((2, buffers), np.bool_)
         by_node, bytes_of, by_kind = (
             empty((5, nodes), np.int32),
             empty((4, nodes)),
@@ -188,6 +189,7 @@ class Scratch(NamedTuple):
         return Scratch(
             ends=empty(stretch_count(ops), np.int32), fence=empty(ops, np.int32),
             structure=by_buffer[1], maker=by_buffer[2], reader=by_buffer[3], possible=by_buffer[4],
+            depth=by_buffer[5],
             plain=empty(buffers), marked=marks[0], also=marks[1], cache=empty(buffers, BUFFER_FIELDS),
             planned=by_node[2], order=by_node[3], joined=by_node[4],
             saved_s=bytes_of[0], copied=bytes_of[1], traffic=bytes_of[2], times=bytes_of[3],
@@ -253,11 +255,11 @@ def run_step(
     _copies(program, local, graph, device, moves, scratch)
     made_at(program, graph, planned, buffers.made)
     _remember(program, local, graph, planned, scratch, step)
-    run_early(program, graph, planned, buffers, scratch.fence, step.slot, scratch.possible)
+    run_early(program, graph, planned, buffers, scratch.fence, step.slot, scratch.possible, scratch.depth)
     order_by_slot(step.slot, nodes, scratch.ends, scratch.order)
     join_kernels(
-        program, local, graph, scratch.order, step.slot, buffers.made, scratch.possible, device.joins, leader,
-        scratch.joined, scratch.maker, scratch.reader,
+        program, local, graph, scratch.order, step.slot, buffers.made, scratch.possible, scratch.depth, device.joins,
+        leader, scratch.joined, scratch.maker, scratch.reader,
     )  # fmt: skip
     plain_sizes(program, local, graph, scratch.structure, leader, device.narrows, scratch.maker, scratch.marked, plain)
     _remember(program, local, graph, step.slot, scratch, step)

@@ -27,6 +27,9 @@ from autopart.costmodel.simulator.slots import before, early, slot_of
 SMALL_BYTES = 65536.0
 """A result below this is run early whatever it frees: the scalars of an optimizer."""
 
+UNKNOWN = 1 << 30
+"""More kernels than any program has, one after the other."""
+
 OF_CONSTANTS = 1
 """The slot, before those of all nodes, from which on there could be what is made of constants alone."""
 
@@ -114,16 +117,18 @@ def run_early(
     fence: np.ndarray,
     slot: np.ndarray,
     possible: np.ndarray,
+    depth: np.ndarray,
 ) -> None:
     """Fills in the slots at which nodes run, where `planned` ones can be earlier; `buffers` are for those.
 
-    Changes `buffers.made` with them. possible[buffer] becomes the slot from which on it could have been made.
+    Changes `buffers.made` with them. possible[buffer] becomes the slot from which on it could have been made,
+    depth[buffer] how many kernels are between it and arguments at most; `UNKNOWN` behind loops and fences.
     `fence` is scratch: see `_fences`.
     """
     values, made = program.values.shape[0], buffers.made
     _fences(program, fence)
     for buffer in range(made.shape[0]):
-        possible[buffer] = made[buffer]
+        possible[buffer], depth[buffer] = made[buffer], 0 if made[buffer] == 0 else UNKNOWN
     for k in range(graph.nodes.shape[0]):
         op, slot[k] = graph.nodes.subject[k], planned[k]
         could = planned[k]
@@ -154,8 +159,12 @@ def run_early(
                 could = slot[k]
             if counted and not moved_after:
                 could = OF_CONSTANTS
+        below = UNKNOWN if graph.nodes.kind[k] == KERNEL and fence[op] > 0 else 0
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            below = max(below, depth[graph.reads.read_buffer[i]])
         for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
             made[graph.write_buffer[i]], possible[graph.write_buffer[i]] = slot[k], could
+            depth[graph.write_buffer[i]] = min(UNKNOWN, below + 1)
 
 
 @kernel

@@ -19,6 +19,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.buffers.liveness import UNKNOWN
 from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, LAID, RESHAPED, STREAMED, KernelGraph
@@ -44,6 +45,7 @@ def join_kernels(
     slot: np.ndarray,
     made: np.ndarray,
     possible: np.ndarray,
+    depth: np.ndarray,
     with_matmul: bool,
     leader: np.ndarray,
     joined: np.ndarray,
@@ -55,6 +57,7 @@ def join_kernels(
     order        nodes by slot
     slot, made   when nodes run and buffers are made, before and after
     possible     when buffers could have been made (`liveness.run_early`), before and after
+    depth        of buffers (the same): one that is no deeper than another is not made of it
     with_matmul  whether ops join a matmul or convolution (TPU; not cuBLAS)
 
     Scratch: joined[k], how many nodes run in node k; maker[buffer], the node whose kernel makes it, `_closed` if no
@@ -88,7 +91,7 @@ def join_kernels(
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
                     if slots_between(program.place, slot[other], slot[k]) <= before(JOIN_WINDOW_OPS) and _ready(
-                        graph, made, possible, maker, k, other, slot[other], whole_rows, writes
+                        graph, made, possible, depth, maker, k, other, slot[other], whole_rows, writes
                     ):
                         leader[k] = other
                         break
@@ -142,6 +145,7 @@ def _ready(
     graph: KernelGraph,
     made: np.ndarray,
     possible: np.ndarray,
+    depth: np.ndarray,
     maker: np.ndarray,
     k: int,
     other: int,
@@ -150,16 +154,16 @@ def _ready(
     writes: bool,
 ) -> bool:
     """True if node k can run with node `other` at its slot: it reads that node's results in step, the rest is there
-    already, be it made just before, or could be since it could be made sooner than these, or, if kernels have whole
-    rows for k, is reduced in that node."""
-    sooner = possible[graph.write_buffer[graph.write_ptr[other]]]
+    already, be it made just before, or could be since it could be made sooner than these, or is no deeper, or, if
+    kernels have whole rows for k, is reduced in that node."""
+    left = graph.write_buffer[graph.write_ptr[other]]
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         buffer = graph.reads.read_buffer[i]
         if maker[buffer] == other:
             if not (writes or graph.reads.read_how[i] & STREAMED):
                 return False
         elif made[buffer] > at:
-            if possible[buffer] >= sooner:
+            if possible[buffer] >= possible[left] and not depth[buffer] <= depth[left] < UNKNOWN:
                 return False
         elif made[buffer] == at and not whole_rows:
             by = maker[buffer] if maker[buffer] >= -1 else _closed(maker[buffer])
