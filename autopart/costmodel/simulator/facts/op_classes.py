@@ -78,6 +78,10 @@ SUMMED = Reduction(flop=lambda spec: 2 * largest(spec.operands))
 and a sum of the vector unit, not the matrix unit. libtpu 0.0.51 on v5e makes that of attention while decoding."""
 
 
+MULTIPLIED = Elementwise(weight=1)
+"""A product that sums over one element: a multiplication inside whatever reads it, as the gradient of one output."""
+
+
 class SpecCosts(NamedTuple):
     """Per distinct op; flop and elements are of the whole, unpartitioned op.
 
@@ -192,7 +196,11 @@ def _compiled_as(traits: Traits, spec: OpSpec, selects_updates: bool) -> Traits:
     if selects_updates and isinstance(traits, Opaque) and traits.by_products is not None:
         flop = traits.by_products(spec).flop
         return replace(traits, flop=lambda _: flop, matrix=True)
-    return SUMMED if selects_updates and isinstance(traits, Matmul) and _one_row_each(traits, spec) else traits
+    if not selects_updates or not isinstance(traits, Matmul):
+        return traits
+    if traits.flop(spec) == 2 * largest(spec.results):
+        return MULTIPLIED
+    return SUMMED if _one_row_each(traits, spec) else traits
 
 
 def _sorts_lanes(traits: Traits, spec: OpSpec, chip: Device) -> bool:
