@@ -91,7 +91,7 @@ def join_kernels(
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
                     if slots_between(program.place, slot[other], slot[k]) <= before(JOIN_WINDOW_OPS) and _ready(
-                        graph, made, possible, depth, maker, k, other, slot[other], whole_rows, writes
+                        graph, made, possible, depth, maker, k, other, slot[other], whole_rows, writes, kind == REDUCE
                     ):
                         leader[k] = other
                         break
@@ -152,10 +152,11 @@ def _ready(
     at: int,
     whole_rows: bool,
     writes: bool,
+    sums: bool,
 ) -> bool:
     """True if node k can run with node `other` at its slot: it reads that node's results in step, the rest is there
-    already, be it made just before, or could be since it could be made sooner than these, or is no deeper, or, if
-    kernels have whole rows for k, is reduced in that node."""
+    already, be it made just before, or could be since it could be made sooner than these, or, for a sum, is no
+    deeper, or, if kernels have whole rows for k, is reduced in that node."""
     left = graph.write_buffer[graph.write_ptr[other]]
     for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
         buffer = graph.reads.read_buffer[i]
@@ -163,7 +164,8 @@ def _ready(
             if not (writes or graph.reads.read_how[i] & STREAMED):
                 return False
         elif made[buffer] > at:
-            if possible[buffer] >= possible[left] and not depth[buffer] <= depth[left] < UNKNOWN:
+            no_deeper = sums and depth[buffer] <= depth[left] < UNKNOWN
+            if possible[buffer] >= possible[left] and not no_deeper:
                 return False
         elif made[buffer] == at and not whole_rows:
             by = maker[buffer] if maker[buffer] >= -1 else _closed(maker[buffer])
