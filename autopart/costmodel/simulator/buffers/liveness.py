@@ -22,13 +22,11 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, REDUCE
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGraph, until
-from autopart.costmodel.simulator.slots import before, early, slot_of
+from autopart.costmodel.simulator.slots import UNKNOWN, before, early, slot_of
 
 SMALL_BYTES = 65536.0
 """A result below this is run early whatever it frees: the scalars of an optimizer."""
 
-UNKNOWN = 1 << 30
-"""More kernels than any program has, one after the other."""
 
 OF_CONSTANTS = 1
 """The slot, before those of all nodes, from which on there could be what is made of constants alone."""

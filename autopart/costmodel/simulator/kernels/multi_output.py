@@ -19,11 +19,10 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
-from autopart.costmodel.simulator.buffers.liveness import UNKNOWN
 from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, REDUCE, UPDATE
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, LAID, RESHAPED, STREAMED, KernelGraph
-from autopart.costmodel.simulator.slots import before, slots_between
+from autopart.costmodel.simulator.slots import UNKNOWN, before, slots_between
 
 MAX_RESULTS = 16
 """Most kernels that join one."""
