@@ -47,6 +47,7 @@ from autopart.costmodel.simulator.local.part_copies import (
     TURN,
     count_copy,
 )
+from autopart.costmodel.simulator.local.spread_images import spread_rows
 
 PARTS = 8
 """Parts of each image."""
@@ -130,7 +131,22 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     left = part * space.holes / space.stride
     share = left / local_length(program, lowered, result, lowered.native[result], space.space_out)
     held.ops.unfilled[op] *= max(1.0, PARTS * share)
+    if space.holes > 1:
+        held.ops.unfilled[op] *= _spread_less(program, lowered, op)
     _cut(program, lowered, held, op, share, op)
+
+
+@kernel
+def _spread_less(program: ProgramArrays, lowered: Lowered, op: int) -> float:
+    """The work of images in parts, each a row of its own, over that of whole images with holes between their places."""
+    spec, lhs, result = program.ops.spec[op], program.operand_ptr[op], program.result_ptr[op]
+    space, value, layout = program.spaces[spec], program.uses.operands[lhs], lowered.required[lhs]
+    images = local_length(program, lowered, value, layout, space.images)
+    inner = local_length(program, lowered, value, layout, space.features)
+    columns = local_length(program, lowered, result, lowered.native[result], space.features_out)
+    tile, cut, apart, holes = lowered.matmul_tile, lowered.cut_images, program.specs.apart[spec], np.int64(space.holes)
+    parts = spread_rows(inner, columns, PARTS * images, np.int64(apart), holes, tile, cut)
+    return parts / spread_rows(inner, columns, images, np.int64(apart), holes, tile, cut)
 
 
 @kernel

@@ -14,11 +14,12 @@ from autopart.costmodel.simulator.facts.head_copies import COPIED_BYTES, INTO_HE
 from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.facts.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
-from autopart.costmodel.simulator.local.few_images import PARTS, filled_lanes, local_length
+from autopart.costmodel.simulator.local.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.local.laid_parts import lay_parts
 from autopart.costmodel.simulator.local.packed_masks import UNPACKED_BYTES, makes_words
 from autopart.costmodel.simulator.local.patch_tiles import moved_numbers
+from autopart.costmodel.simulator.local.spread_images import spread_work
 from autopart.costmodel.simulator.local.transform_copies import transform_copies
 from autopart.costmodel.simulator.local.turned_sorts import sort_copies
 from autopart.costmodel.simulator.local.window_tiles import lies_in_windows, walked_windows
@@ -228,9 +229,7 @@ def _unfilled(
     its last tile up, too. One whose features each have a window of their own takes a tile for each place: libtpu 0.0.51
     on v5e counts 2 cycles for 8 x 128 elements and place, windows of 3, 5 and 7.
 
-    Where holes lie between the places of images, as in the gradient of a convolution with strides, rows are images
-    alone: with 16 of them such takes 2.1 times its work on v5e, with 8 4.2 times, and on v3 8 and 16 times. Columns of
-    all places that one place is spread into lie side by side there.
+    Where holes lie between the places of images, rows are images alone (`spread_images.py`).
 
     cut_images: as in `Lowered`, -1 where arrays do not lie in tiles. A library fills up channels (`library_calls.py`).
     """
@@ -247,16 +246,15 @@ def _unfilled(
     if library[0] > 0:
         by_library = is_conv and taps > 0 and of_columns == 1
         return unfilled_by_library(inner, columns, rows != 0, library) if by_library else 1.0
-    if is_conv and program.specs.apart[spec] > 1 and of_columns == 1 and cut_images >= 0:
-        rows_of_images = max(1.0, (PARTS if images <= cut_images else 1) * images)
-        beside = program.specs.apart[spec] if rows_of_images < tile[0] else 1
-        share = share_filled(inner, columns * beside, images, taps, False, True, tile)
-        return max(1.0, tile[0] / rows_of_images) / share if share > 0 else 1.0
     if of_columns > 1:
         share = share_of_group(inner, columns, images, taps, rows != 0, tile, sublanes)
     else:
         share = share_filled(inner, columns, images, taps, rows != 0, is_conv, tile)
-    return _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
+    work = _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
+    apart, holes = np.int64(program.specs.apart[spec]), np.int64(program.spaces[spec].holes)
+    if is_conv and apart > 1 and of_columns == 1 and cut_images >= 0 and images < tile[1]:
+        work = max(work, spread_work(inner, columns, images, apart, holes, tile, cut_images))
+    return work
 
 
 @kernel
