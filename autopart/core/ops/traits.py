@@ -165,6 +165,7 @@ class Sides(NamedTuple):
               columns, and along the images
     in_padding  multiply-adds over those counted as flop where places of a window in padding are done, too, but no holes
     behind    operands, 0 the left and 1 the right, whose dims of separate products do not all come first
+    inner_last  what is summed over is the last dim of a convolution's right operand
     """
 
     summed: tuple[int, ...] = ()
@@ -178,6 +179,7 @@ class Sides(NamedTuple):
     groups: tuple[int, int, int] = (1, 1, 1)
     in_padding: float = 1.0
     behind: tuple[int, ...] = ()
+    inner_last: bool = False
 
 
 @dataclass(frozen=True)

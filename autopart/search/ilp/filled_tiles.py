@@ -35,4 +35,5 @@ def filled(
     images = beside(operand, int(sides["images"]), read, of_images)
     if of_columns > 1:
         return share_of_group(inner, columns, images, taps, in_rows, tile)
-    return share_filled(inner, columns, images, taps, in_rows, is_conv, tile) or 1.0
+    inner_last = bool(sides["inner_last"])
+    return share_filled(inner, columns, images, taps, in_rows, inner_last, is_conv, tile) or 1.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,6 +59,43 @@ def training(
 
     params, opt_state = jax.eval_shape(initial, jax.random.key(0))
     return Training(step, (params, opt_state, batch), megatron, initial)
+
+
+def training_of(
+    module: nn.Module,
+    inputs: tuple[Any, ...],
+    labels: Any,
+    loss: Callable[[Any, Any], jax.Array],
+    optimizer: optax.GradientTransformation | None = None,
+    statistics: tuple[str, ...] = (),
+) -> Training:
+    """The step of a flax module: step((params, variables), opt_state, (inputs, labels)), with AdamW if nothing else.
+
+    loss        loss(module(*inputs), (inputs, labels))
+    statistics  collections of variables that a step writes, such as "batch_stats"
+    """
+    optimizer = optimizer or optax.adamw(1e-3)
+
+    def step(state: Any, opt_state: Any, batch: Any) -> tuple[Any, Any, jax.Array]:
+        params, variables = state
+
+        def lost(params: Any) -> tuple[jax.Array, Any]:
+            if not statistics:
+                return loss(module.apply({"params": params}, *batch[0]), batch), variables
+            outputs, written = module.apply({"params": params, **variables}, *batch[0], mutable=list(statistics))
+            return loss(outputs, batch), written
+
+        (value, written), gradients = jax.value_and_grad(lost, has_aux=True)(params)
+        updates, opt_state = optimizer.update(gradients, opt_state, params)
+        return (optax.apply_updates(params, updates), written), opt_state, value
+
+    def initial(key: jax.Array) -> tuple[Any, Any]:
+        variables = module.init({"params": key}, *(jnp.zeros(x.shape, x.dtype) for x in inputs))
+        params = variables.pop("params")
+        return (params, variables), optimizer.init(params)
+
+    state, opt_state = jax.eval_shape(initial, jax.random.key(0))
+    return Training(step, (state, opt_state, (inputs, labels)), MappingProxyType({}), initial)
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:

@@ -101,7 +101,9 @@ def _filling(spec: OpSpec) -> Sides:
     taps = (math.prod(w.window for w in windows) if few else windows[-1].window) if windows else 1
     images = (numbers["input_batch_dimension"],)
     apart = math.prod(w.dilation for w in windows)
-    return Sides((numbers["input_feature_dimension"],), columns, taps=taps, images=images, apart=apart)
+    inner_last = numbers["kernel_input_feature_dimension"] == len(spec.operands[1].shape) - 1
+    inner = (numbers["input_feature_dimension"],)
+    return Sides(inner, columns, taps=taps, images=images, apart=apart, inner_last=inner_last)
 
 
 def _sides_of_groups(spec: OpSpec, windows: list[Window], columns: tuple[int, ...]) -> Sides:

@@ -47,6 +47,7 @@ from autopart.core.ops.traits import (
 from autopart.core.program import Program
 from autopart.core.registry import RegistryError
 from autopart.costmodel.hardware.devices import DTYPE_CLASSES, Device, dtype_class
+from autopart.costmodel.simulator.facts.swapped_windows import spreads_less, swapped_work
 
 CLASS_NAMES = ("free", "elementwise", "slicing", "reduction", "matmul", "conv", "update", "opaque")
 FREE, ELEMENTWISE, SLICING, REDUCE, MATMUL, CONV, UPDATE, OPAQUE = range(len(CLASS_NAMES))
@@ -103,6 +104,8 @@ class SpecCosts(NamedTuple):
     summed, columns, rows, taps, images   `Sides` of a product: bits by dim of its left operand, and of its result; of
                       columns those that lie side by side
     apart             into how many places holes spread one place of a convolution's images (`Sides`)
+    inner_last        what is summed over is the last dim of the right operand of a convolution
+    swaps             a convolution with such images that is swapped (`swapped_windows.py`)
     batches           dims along which there are separate products
     behind            bits of the operands whose such dims do not come first
     inner_groups, column_groups, image_groups   its groups, where it is a convolution
@@ -130,6 +133,8 @@ class SpecCosts(NamedTuple):
     taps: np.ndarray
     images: np.ndarray
     apart: np.ndarray
+    swaps: np.ndarray
+    inner_last: np.ndarray
     batches: np.ndarray
     behind: np.ndarray
     inner_groups: np.ndarray
@@ -150,6 +155,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
     f32_matmul = [c in (MATMUL, CONV) and s.operands[0].dtype == "f32" for c, s in zip(classes, specs, strict=True)]
     passes = [_passes(s) if f32 or _alone(traits_of(s)) else 1.0 for f32, s in zip(f32_matmul, specs, strict=True)]
     sides = [_sides(t, s) for t, s in zip(traits, specs, strict=True)]
+    swaps = [writes and spreads_less(s, side) for s, side in zip(specs, sides, strict=True)]
     groups = np.array([side.groups for side in sides], np.int64).reshape(-1, 3)
     return SpecCosts(
         op_class=np.array(classes, np.int8),
@@ -160,7 +166,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
         takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, strict=True)], np.bool_),
-        passes=np.array([n * _walked(side, chip) for n, side in zip(passes, sides, strict=True)], float),
+        passes=np.array([n * _walked(*row, chip) for n, *row in zip(passes, specs, sides, swaps, strict=True)], float),
         narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_)
         & chip.around_matmul.narrows_operands,
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
@@ -177,6 +183,8 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         taps=np.array([side.taps for side in sides], np.int64),
         images=np.array([_bits(side.images) for side in sides], np.int64),
         apart=np.array([side.apart for side in sides], np.int64),
+        swaps=np.array(swaps, np.bool_),
+        inner_last=np.array([side.inner_last for side in sides], np.bool_),
         batches=np.array([len(side.batch) for side in sides], np.int64),
         behind=np.array([_bits(side.behind) for side in sides], np.int8),
         inner_groups=groups[:, 0],
@@ -346,7 +354,9 @@ def _sides(traits: Traits, spec: OpSpec) -> Sides:
     return traits.sides(spec) if isinstance(traits, (Matmul, Convolution)) and traits.sides is not None else Sides()
 
 
-def _walked(side: Sides, chip: Device) -> float:
+def _walked(spec: OpSpec, side: Sides, swaps: bool, chip: Device) -> float:
+    if swaps:
+        return swapped_work(spec)
     walked = side.walked if chip.library is None else side.in_padding
     return walked * (chip.window_share if side.taps == 0 else 1.0)
 

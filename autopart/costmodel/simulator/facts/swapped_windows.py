@@ -18,7 +18,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Convolution, Elementwise
+from autopart.core.ops.traits import Convolution, Elementwise, Sides
 from autopart.core.program import Program
 
 
@@ -38,6 +38,27 @@ def _swaps(spec: OpSpec) -> bool:
     images = math.prod(lhs.shape[d] for d in numbers["input_spatial_dimensions"])
     window = math.prod(rhs.shape[d] for d in numbers["kernel_spatial_dimensions"])
     return window > images and not any(spec.attributes.get("window_reversal") or ())
+
+
+def spreads_less(spec: OpSpec, sides: Sides) -> bool:
+    """True for a convolution that is swapped of images with holes between their places: none of the holes is there any
+    more, but all places of the result meet all of the images."""
+    return sides.apart > 1 and _swaps(spec)
+
+
+def swapped_work(spec: OpSpec) -> float:
+    """Multiply-adds done over those counted of a convolution that is swapped so.
+
+    An image of 4 x 4 that windows of 8 x 8 spread to 32 x 32 takes 16 for one that counts.
+    """
+    traits, numbers = traits_of(spec), spec.attributes["dimension_numbers"]
+    assert isinstance(traits, Convolution)
+    (lhs, rhs), (out,) = spec.operands, spec.results
+    places = math.prod(lhs.shape[d] for d in numbers["input_spatial_dimensions"])
+    left = math.prod(out.shape[d] for d in numbers["output_spatial_dimensions"])
+    features = out.shape[numbers["output_feature_dimension"]] * rhs.shape[numbers["kernel_input_feature_dimension"]]
+    done = 2.0 * places * left * features * out.shape[numbers["output_batch_dimension"]]
+    return done / traits.flop(spec)
 
 
 def _reverses(program: Program, value: int) -> bool:

@@ -139,14 +139,14 @@ def _convolution(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
 @kernel
 def _spread_less(program: ProgramArrays, lowered: Lowered, op: int) -> float:
     """The work of images in parts, each a row of its own, over that of whole images with holes between their places."""
-    spec, lhs, result = program.ops.spec[op], program.operand_ptr[op], program.result_ptr[op]
-    space, value, layout = program.spaces[spec], program.uses.operands[lhs], lowered.required[lhs]
+    space, lhs, result = program.spaces[program.ops.spec[op]], program.operand_ptr[op], program.result_ptr[op]
+    value, layout, tile = program.uses.operands[lhs], lowered.required[lhs], lowered.matmul_tile
     images = local_length(program, lowered, value, layout, space.images)
     inner = local_length(program, lowered, value, layout, space.features)
     columns = local_length(program, lowered, result, lowered.native[result], space.features_out)
-    tile, cut, apart, holes = lowered.matmul_tile, lowered.cut_images, program.specs.apart[spec], np.int64(space.holes)
-    parts = spread_rows(inner, columns, PARTS * images, np.int64(apart), holes, tile, cut)
-    return parts / spread_rows(inner, columns, images, np.int64(apart), holes, tile, cut)
+    few = lowered.cut_images > 1 and not program.specs.swaps[program.ops.spec[op]]
+    parts = spread_rows(inner, columns, PARTS * images, tile, few)
+    return parts / spread_rows(inner, columns, images, tile, few)
 
 
 @kernel

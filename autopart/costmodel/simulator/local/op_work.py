@@ -14,7 +14,7 @@ from autopart.costmodel.simulator.facts.head_copies import COPIED_BYTES, INTO_HE
 from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.facts.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
-from autopart.costmodel.simulator.local.few_images import filled_lanes, local_length
+from autopart.costmodel.simulator.local.few_images import LANES, filled_lanes, local_length
 from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.local.laid_parts import lay_parts
 from autopart.costmodel.simulator.local.packed_masks import UNPACKED_BYTES, makes_words
@@ -26,6 +26,8 @@ from autopart.costmodel.simulator.local.window_tiles import lies_in_windows, wal
 
 FLATTENED, TWO_THIRDS = 3.0, 2 / 3
 """How often the bytes of copies of `flattened_images.py` pass at HBM's rate; the share if a product leaves them so."""
+
+SUBLANES = 8
 
 SHORT = 2.0
 """Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
@@ -249,11 +251,12 @@ def _unfilled(
     if of_columns > 1:
         share = share_of_group(inner, columns, images, taps, rows != 0, tile, sublanes)
     else:
-        share = share_filled(inner, columns, images, taps, rows != 0, is_conv, tile)
+        inner_last = program.specs.inner_last[spec]
+        share = share_filled(inner, columns, images, taps, rows != 0, inner_last, is_conv, tile)
     work = _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
-    apart, holes = np.int64(program.specs.apart[spec]), np.int64(program.spaces[spec].holes)
-    if is_conv and apart > 1 and of_columns == 1 and cut_images >= 0 and images < tile[1]:
-        work = max(work, spread_work(inner, columns, images, apart, holes, tile, cut_images))
+    if is_conv and program.specs.apart[spec] > 1 and of_columns == 1 and cut_images >= 0 and images < tile[1]:
+        few = cut_images > 1 and not program.specs.swaps[spec]
+        work = max(work, spread_work(inner, columns, images, tile, few))
     return work
 
 
@@ -321,20 +324,29 @@ def _beside(program: ProgramArrays, value: int, dims: int, layout: int, axis_siz
 
 @kernel
 def share_filled(
-    inner: float, columns: float, images: float, taps: int, in_rows: bool, is_conv: bool, tile: tuple[int, int, int]
+    inner: float,
+    columns: float,
+    images: float,
+    taps: int,
+    in_rows: bool,
+    inner_last: bool,
+    is_conv: bool,
+    tile: tuple[int, int, int],
 ) -> float:
     """The share of its tiles that a product fills; 0 stands for dims that there are not.
 
-    inner    elements summed over, or (`in_rows`) rows of the gradient of a kernel
-    taps     neighbours that lie beside each other where they fit; 0: each place of a window has a tile of its own
-    images   of a convolution; whole tiles of them lie along the lanes, so that features are rows, and taps lie together
+    inner       elements summed over, or (`in_rows`) rows of the gradient of a kernel
+    taps        neighbours that lie beside each other where they fit; 0: each place of a window has a tile of its own
+    inner_last  the right operand's last dim is summed over
+    images      of a convolution; whole tiles of them lie along the lanes, so that features are rows, and taps lie
+                together
 
     Images along the lanes were found with libtpu 0.0.51 on v2, v3, v4 and v5e, 128 to 256 of them with 64 to 256
     features: 20 windows of 3 x 3, forward and backward. Fewer rows than a tile's take as long.
     """
     share = _fills(columns, tile[1], 1, is_conv)
-    wide = (2 * columns > tile[1] and inner > tile[2]) or 2 * columns >= tile[1] >= 2 * inner
-    share *= 1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], _taps(inner, taps, wide, tile[2]), is_conv)
+    beside = _taps(inner, taps, in_rows or _along_rows(inner, columns, inner_last), tile) if taps > 0 else 0
+    share *= 1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], beside, is_conv)
     if not is_conv or taps == 0 or images < tile[1]:
         return share
     if in_rows:
@@ -344,13 +356,25 @@ def share_filled(
 
 
 @kernel
-def _taps(inner: float, taps: int, wide: bool, tile: int) -> int:
-    """The neighbours that lie beside each other: those that fit, those of few features, those of more than a tile where
-    more than half a tile of columns is made of them, and those of half a tile where half a tile is: three of 160 take
-    4 tiles of 128, not 6, and three of 64 take 2, not 3, unless bf16 is read as it is (6.1 for a window of 3 x 3 on
-    v5e, 4.8 on v3; of 80 features 6.4 and 8.5)."""
-    together = inner * taps <= tile or inner < FEW_FEATURES or wide
-    return taps if together else 1
+def _along_rows(inner: float, columns: float, inner_last: bool) -> bool:
+    """True where what is summed over lies along the rows of the kernel: where that, or the order of dims, pads less."""
+    rows = np.ceil(columns / LANES) * LANES * np.ceil(inner / SUBLANES) * SUBLANES
+    lanes = np.ceil(inner / LANES) * LANES * np.ceil(columns / SUBLANES) * SUBLANES
+    return bool(rows < lanes or (rows == lanes and not inner_last))
+
+
+@kernel
+def _taps(inner: float, taps: int, along_rows: bool, tile: tuple[int, int, int]) -> int:
+    """The neighbours that lie beside each other: those of few features; and where what is summed over lies along the
+    rows of the kernel those that fit, those of half a tile at most and those of more than a tile.
+
+    Three of 160 take 4 tiles of 128, not 6, and three of 64 take 2, not 3, unless bf16 is read as it is (6.1 for a
+    window of 3 x 3 on v5e, 4.8 on v3; of 80 features 6.4 and 8.5). The gradient of the input of 64 features takes all 9
+    tiles of such a window where 64 or more were made, and 6 where 32 were.
+    """
+    if inner < FEW_FEATURES:
+        return taps
+    return taps if along_rows and (inner * taps <= tile[2] or 2 * inner <= tile[2] or inner > tile[2]) else 1
 
 
 @kernel
