@@ -32,6 +32,7 @@ from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.distinct_ops import DistinctOps
 from autopart.spmd.emitter import Emitter
 from autopart.spmd.image_orders import image_orders
+from autopart.spmd.kernel_orders import in_order, kernels_in_order
 from autopart.spmd.last_reductions import last_reductions
 from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
@@ -66,6 +67,7 @@ class _Exporter:
         self._written = written_once(local)
         in_place = local.forms is not None and local.forms.in_place
         self._orders = image_orders(local.program) if in_place else {}
+        self._in_order = kernels_in_order(local) if in_place else frozenset[int]()
         self._walk = Walk(local, self, self._values, self._last.ops)
         self._collectives = Emitter(local.mesh)
         self._ops = DistinctOps(local, self._walk, self._collectives)
@@ -117,7 +119,9 @@ class _Exporter:
             operands[place] = self._behind_outputs(operands[place])
         results = operands if kind in _STRUCTURAL else self._ops.emit(op, kind, operands, uses, values)
         for value, result in zip(values, results, strict=False):
-            walk.define(value, barrier(result)[0] if value in self._written else result)
+            if value in self._written:
+                result = barrier(result)[0]
+            walk.define(value, in_order(result) if value in self._in_order else result)
 
     def _part_of_barrier(self, op: int) -> None:
         """A barrier's ops, one per operand, become one barrier when the last of them comes."""

@@ -1,4 +1,4 @@
-"""Convolutions whose window has more places than their images: XLA swaps the two, and writes the new images reversed.
+"""Convolutions that XLA swaps (`core/ops/swapped_operands.py`): it writes the new images reversed.
 
     %g = convolution %y, %dy     f32[400,7,7,64] by windows of 14 x 14, as a gradient of a gradient has them
     %r = reverse %dy             bf16[400,14,14,64], written: 111 us on a v5e, 5.7 passes through HBM
@@ -6,8 +6,8 @@
 
 Where features lie along the lanes, the kernel that writes %dy reverses it. A window that is reversed already is read
 as it is, and nothing is written; but XLA splits groups before it looks, so that of a convolution in groups both
-reverses are written. Places are counted without holes (`AlgebraicSimplifierVisitor::SwapConvOperands`). Found with
-libtpu 0.0.51 on v5e and v3, in 12 programs of 32 to 400 images and in learning to learn, which has 14 such windows.
+reverses are written. Found with libtpu 0.0.51 on v5e and v3, in 12 programs of 32 to 400 images and in learning to
+learn, which has 14 such windows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
+from autopart.core.ops.swapped_operands import swaps_operands
 from autopart.core.ops.traits import Convolution, Elementwise, Sides
 from autopart.core.program import Program
 
@@ -30,20 +31,10 @@ def is_in_groups(spec: OpSpec) -> bool:
     )
 
 
-def _swaps(spec: OpSpec) -> bool:
-    """True where the window of a convolution has more places than its images, and is not reversed."""
-    if not isinstance(traits_of(spec), Convolution):
-        return False
-    numbers, (lhs, rhs) = spec.attributes["dimension_numbers"], spec.operands
-    images = math.prod(lhs.shape[d] for d in numbers["input_spatial_dimensions"])
-    window = math.prod(rhs.shape[d] for d in numbers["kernel_spatial_dimensions"])
-    return window > images and not any(spec.attributes.get("window_reversal") or ())
-
-
 def spreads_less(spec: OpSpec, sides: Sides) -> bool:
     """True for a convolution that is swapped of images with holes between their places: none of the holes is there any
     more, but all places of the result meet all of the images."""
-    return sides.apart > 1 and _swaps(spec)
+    return sides.apart > 1 and swaps_operands(spec)
 
 
 def swapped_work(spec: OpSpec) -> float:
@@ -68,7 +59,7 @@ def _reverses(program: Program, value: int) -> bool:
 
 def swapped_windows(program: Program) -> np.ndarray:
     """bool[ops]: convolutions that XLA swaps, and whose window it writes reversed."""
-    found = np.array([_swaps(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    found = np.array([swaps_operands(spec) for spec in program.specs], np.bool_)[program.op_spec]
     for op in np.flatnonzero(found).tolist():
         window = int(program.operands[program.operand_ptr[op] + 1])
         found[op] = is_in_groups(program.spec(op)) or not _reverses(program, window)
