@@ -17,7 +17,7 @@ loop, and let the loop add up what is whole.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from autopart.core.control_flow import Branches, Loop
@@ -32,12 +32,13 @@ from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.distinct_ops import DistinctOps
 from autopart.spmd.emitter import Emitter
 from autopart.spmd.image_orders import image_orders
-from autopart.spmd.kernel_orders import in_order, kernels_in_order
 from autopart.spmd.last_reductions import last_reductions
 from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
 from autopart.spmd.scoped_values import ScopedValues
+from autopart.spmd.summed_scatters import scattered_into, summed_scatters
+from autopart.spmd.update_orders import in_order, update_orders
 from autopart.spmd.walk import Walk
 from autopart.spmd.written_once import written_once
 
@@ -67,7 +68,10 @@ class _Exporter:
         self._written = written_once(local)
         in_place = local.forms is not None and local.forms.in_place
         self._orders = image_orders(local.program) if in_place else {}
-        self._in_order = kernels_in_order(local) if in_place else frozenset[int]()
+        self._sums = summed_scatters(local.program)
+        self._in_memory = update_orders(local) if in_place else {}
+        plans = zip(local.at_def.tolist(), local.def_plans, strict=True)
+        self._cut = {value for value, plan in plans if any(step.kind != "all_reduce" for step in plan.steps)}
         self._walk = Walk(local, self, self._values, self._last.ops)
         self._collectives = Emitter(local.mesh)
         self._ops = DistinctOps(local, self._walk, self._collectives)
@@ -117,11 +121,15 @@ class _Exporter:
         if op in self._last.products:
             place = self._last.products[op]
             operands[place] = self._behind_outputs(operands[place])
-        results = operands if kind in _STRUCTURAL else self._ops.emit(op, kind, operands, uses, values)
+        results = operands if kind in _STRUCTURAL else self._emitted(op, kind, operands, uses, values)
         for value, result in zip(values, results, strict=False):
             if value in self._written:
                 result = barrier(result)[0]
-            walk.define(value, in_order(result) if value in self._in_order else result)
+            walk.define(value, result if value in self._cut else self._ordered(value, result))
+
+    def _emitted(self, op: int, kind: str, operands: list[ir.Value], uses: range, values: range) -> Sequence[ir.Value]:
+        total = scattered_into(operands) if op in self._sums else None
+        return self._ops.emit(op, kind, operands, uses, values) if total is None else [total]
 
     def _part_of_barrier(self, op: int) -> None:
         """A barrier's ops, one per operand, become one barrier when the last of them comes."""
@@ -143,8 +151,14 @@ class _Exporter:
         if value in self._last.values:
             left = self._behind_outputs(left)
         settled = self._redistributed(value, left, plan)
+        if value in self._cut:
+            settled = self._ordered(value, settled)
         is_tile = any(step.kind == "reduce_scatter" for step in plan.steps)
         return barrier(settled)[0] if is_tile and is_added_to_carry(self._program, value) else settled
+
+    def _ordered(self, value: int, left: ir.Value) -> ir.Value:
+        """A gradient with its dims in memory in the order of what it updates; as whole as it is reduced."""
+        return in_order(left, self._in_memory[value]) if value in self._in_memory else left
 
     def _behind_outputs(self, value: ir.Value) -> ir.Value:
         """The value, when all is there that comes before the last reductions."""

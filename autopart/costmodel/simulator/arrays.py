@@ -48,13 +48,14 @@ class ProgramArrays(NamedTuple):
              is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), copied, features (`taken_apart.py`),
              operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
              cuts_tiles, laid_parts (`cut_arrays.py`), moved (`patches.py`, `repeats.py`),
-             apart (`masked_products.py`), flattened (`flattened_images.py`), made_again (`library_calls.py`)
+             apart (`masked_products.py`), flattened (`flattened_images.py`), made_again (`library_calls.py`),
+             turns_table (`row_layouts.py`)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
              `image_layouts.py`; `LANES_BIT` of the dim along the lanes: `head_layouts.py`),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output, in_rows (its rows may lie side by side), row_arrays (`row_layouts.py`,
+             takes over), is_output, in_rows (its rows may lie side by side), in_order (`row_layouts.py`,
              `cache_layouts.py`), exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_of_images (what a
              convolution leaves, and what is computed of it), is_image (written for convolutions: `image_layouts.py`),
              is_looked_up (wider than what it is computed from, element by element, and written for a look-up alone),

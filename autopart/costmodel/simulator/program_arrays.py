@@ -40,13 +40,14 @@ from autopart.costmodel.simulator.facts.patches import patches
 from autopart.costmodel.simulator.facts.pools import read_rounded
 from autopart.costmodel.simulator.facts.repeats import repeats
 from autopart.costmodel.simulator.facts.row_kernels import row_kernels
-from autopart.costmodel.simulator.facts.row_layouts import in_rows
+from autopart.costmodel.simulator.facts.row_layouts import in_rows, turns_table
 from autopart.costmodel.simulator.facts.short_rows import short_rows
 from autopart.costmodel.simulator.facts.softmax_rows import softmax_rows
 from autopart.costmodel.simulator.facts.spread_results import spread_results
 from autopart.costmodel.simulator.facts.swapped_windows import reversed_arrays, swapped_windows
 from autopart.costmodel.simulator.facts.taken_apart import taken_apart
 from autopart.costmodel.simulator.sizes import size_ids
+from autopart.spmd.table_gradients import table_gradients
 
 OP_COLUMNS = (
     "op_class", "matrix_dtype", "is_view", "fuses", "takes", "narrows", "turns", "spreads", "matrix_flop",
@@ -74,7 +75,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         if program.scopes[inner[0]].kind == "condition":
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
-    updates = added_updates(program, op_class == UPDATE, chip.selects_updates)
+    gradients = table_gradients(program) if chip.selects_updates else []
+    updates = added_updates(program, op_class == UPDATE, chip.selects_updates, set(gradients))
     inside, sums = updates.scatters, updates.added >= 0
     op_class = np.where(inside, ELEMENTWISE, np.where(sums, UPDATE, op_class)).astype(np.int8)
     cached, outer_of_sums = caches(program, op_class)
@@ -89,7 +91,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     few = few_features(program, rounded, narrows)
     swapped = swapped_windows(program) & chip.selects_updates
     joined = joined_images(program) * chip.selects_updates
-    apart, (by_row, row_arrays) = taken_apart(program), in_rows(program, op_class, updates)
+    apart, (by_row, in_order) = taken_apart(program), in_rows(program, op_class, updates, gradients)
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
     rows = row_kernels(program, op_class, costs["weight"][spec], chip.selects_updates)
     places = output_places(program)
@@ -152,6 +154,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             flattened=flat.copied,
             features=apart.features,
             operands=_distinct_operands(program),
+            turns_table=turns_table(program) & chip.selects_updates,
             made_again=_made_again(program, chip, op_class, costs),
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
@@ -168,7 +171,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_output=is_output,
             masked=masked.masked * chip.selects_updates,
             in_rows=cached | by_row,
-            row_arrays=np.where(cached, 0, row_arrays).astype(np.int32),
+            in_order=np.where(cached, 0, in_order).astype(np.int8),
             exponential=softmax.exponential,
             shifted=rows.shifted,
             is_of_images=(of_images > 0) & chip.selects_updates,

@@ -166,7 +166,8 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         is_constant=np.array([isinstance(t, Constant) for t in traits], np.bool_),
         fuses=np.array([_fuses(t) for t in traits], np.bool_),
         takes=np.array([_takes(*row, writes) for row in zip(views, classes, traits, strict=True)], np.bool_),
-        passes=np.array([n * _walked(*row, chip) for n, *row in zip(passes, specs, sides, swaps, strict=True)], float),
+        passes=np.array(passes)
+        * [_walked(s, side, swap, chip) for s, side, swap in zip(specs, sides, swaps, strict=True)],
         narrows=np.array([f32 and n == 1 for f32, n in zip(f32_matmul, passes, strict=True)], np.bool_)
         & chip.around_matmul.narrows_operands,
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),

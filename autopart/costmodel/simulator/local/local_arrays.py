@@ -9,7 +9,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.facts.op_classes import UPDATE
-from autopart.costmodel.simulator.facts.row_layouts import WORTH_A_COPY
+from autopart.costmodel.simulator.facts.row_layouts import GRADIENT
 from autopart.costmodel.simulator.local.op_work import op_work
 from autopart.costmodel.simulator.sizes import SizeTable, size_row
 
@@ -56,7 +56,8 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
             in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
         op = program.values.value_op[value]
         by_rows = lies_in_rows(program, value, row_bytes, in_bytes)
-        adds_rows = program.values.in_rows[value] and program.ops.op_class[op] == UPDATE
+        is_gradient = program.ops.op_class[op] == UPDATE or program.values.in_order[value] == GRADIENT
+        adds_rows = program.values.in_rows[value] and is_gradient
         held.values.native_bytes[value] = row_bytes if by_rows or adds_rows else in_bytes
         held.values.native_elements[value] = elements
         if settled[value] == layout:
@@ -78,9 +79,7 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
 @kernel
 def lies_in_rows(program: ProgramArrays, value: int, in_rows: float, any_way: float) -> bool:
     """True for an array whose rows lie side by side on one device, where it takes `in_rows` bytes for `any_way`."""
-    arrays = float(program.values.row_arrays[value])
-    copied = arrays > 0 and arrays**2 * (in_rows - any_way) >= WORTH_A_COPY * any_way
-    return program.values.in_rows[value] and not copied
+    return program.values.in_rows[value] and not (program.values.in_order[value] and in_rows > any_way)
 
 
 @kernel

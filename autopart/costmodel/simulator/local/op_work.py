@@ -13,6 +13,7 @@ from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArr
 from autopart.costmodel.simulator.facts.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
+from autopart.costmodel.simulator.facts.row_layouts import GRADIENT
 from autopart.costmodel.simulator.facts.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
 from autopart.costmodel.simulator.local.few_images import LANES, filled_lanes, local_length
 from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
@@ -65,6 +66,10 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             if program.values.masked[result] > 0 and makes_words(program, lowered, result):
                 held.values.is_packed[result] = True
                 held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
+        if first < end and program.values.in_order[result] == GRADIENT:
+            held.ops.copied_bytes[op] += _ordered_bytes(program, held, result)
+        if program.ops.turns_table[op]:
+            held.ops.copied_bytes[op] += _turned_bytes(program, lowered, held, first)
         lay_parts(program, lowered, held, op)
         vector, in_step, update = 0.0, -1.0, 0.0
         if program.ops.moved[op] > 0:
@@ -114,6 +119,29 @@ def _tiles_over_elements(program: ProgramArrays, held: LocalArrays, value: int) 
     """How many times its elements a value takes in its layout tiles, which are computed whole."""
     plain = held.values.native_elements[value] * program.values.element_bytes[value]
     return max(1.0, held.values.native_bytes[value] / plain) if plain > 0 else 1.0
+
+
+@kernel
+def _ordered_bytes(program: ProgramArrays, held: LocalArrays, value: int) -> float:
+    """Bytes that pass as a gradient whose rows are padded is copied into the order of its table. Who reads it counts
+    padded rows, if it is not moved before."""
+    plain = held.values.native_elements[value] * program.values.element_bytes[value]
+    if held.values.native_bytes[value] <= plain:
+        return 0.0
+    return plain + (held.values.native_bytes[value] if held.values.at_def[value] >= 0 else plain)
+
+
+@kernel
+def _turned_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, use: int) -> float:
+    """Bytes that pass as a table is copied for look-ups by row, twice its own where the copy stays on the chip."""
+    table, layout = program.uses.operands[use], lowered.required[use]
+    plain = held.uses.use_elements[use] * program.values.element_bytes[table]
+    rows = local_length(program, lowered, table, layout, 0)
+    row = local_length(program, lowered, table, layout, 1)
+    filled = filled_lanes(row)
+    if lowered.layout_tile[1] == 1 or filled_lanes(rows) * np.ceil(row / SUBLANES) * SUBLANES >= filled * row:
+        return 0.0
+    return plain * (2.0 if filled * plain <= lowered.on_chip_bytes else 1.0 + filled)
 
 
 @kernel
