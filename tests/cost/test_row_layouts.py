@@ -10,6 +10,7 @@ import pytest
 import autopart as ap
 
 ROWS, LOOK_UPS = 100_000, 16_384
+OPTIMIZERS = {"adagrad": optax.adagrad(1e-2), "adam": optax.adam(1e-3)}
 
 
 def _estimate(width: int, device: str = "tpu_v5e", optimizer: optax.GradientTransformation | None = None):
@@ -30,38 +31,68 @@ def _estimate(width: int, device: str = "tpu_v5e", optimizer: optax.GradientTran
     return ap.jit(step, ap.Mesh({"b": 8}, device=device), [], donate_argnums=(0, 1)).lower(*args).estimate
 
 
-@pytest.mark.parametrize(("width", "compiler_us"), [(16, 690), (64, 772), (128, 403)])
-def test_an_update_by_short_rows_takes_what_the_compiler_says(width: int, compiler_us: float):
-    assert 0.8 < 1e6 * _estimate(width).compute_s / compiler_us < 1.25
+@pytest.mark.parametrize(("width", "compiler_mb"), [(16, 12.9), (64, 51.4), (128, 102.6)])
+def test_rows_that_are_added_to_take_no_room_of_their_own(width: int, compiler_mb: float):
+    """The gradient of a table lies on the chip, and what is computed of it lies as the table: Adagrad took 116 MB with
+    16 in a row before, of which 13 are the table and its sums."""
+    assert _estimate(width).peak_bytes / 1e6 == pytest.approx(compiler_mb, rel=0.02)
 
 
-def test_short_rows_take_the_room_of_a_layout_tile():
-    bytes_of_rows = ROWS * 128 * 4
-    assert _estimate(16).peak_bytes > 2 * bytes_of_rows
-    assert _estimate(16, "h100").peak_bytes < bytes_of_rows
-
-
-def test_rows_of_a_layout_tile_are_not_copied():
-    assert _estimate(128).peak_bytes < 0.5 * _estimate(64).peak_bytes
+def test_a_table_of_short_rows_takes_what_the_compiler_says_alone():
+    assert 0.8 < 1e6 * _estimate(128).compute_s / 402.6 < 1.25
+    assert 1.0 < 1e6 * _estimate(64).compute_s / 278.4 < 1.5
 
 
 SCALED = {
-    "adam": (84, 19.8, optax.adam(1e-2)),
-    "adamw": (135, 19.4, optax.adamw(1e-2)),
-    "rmsprop": (141, 12.9, optax.rmsprop(1e-2)),
-    "lion": (124, 12.9, optax.lion(1e-2)),
-    "adafactor": (187, 13.2, optax.adafactor(1e-2)),
-    "lamb": (208, 19.7, optax.lamb(1e-2)),
+    "adam": (92.7, 19.3, optax.adam(1e-2)),
+    "adamw": (92.8, 19.3, optax.adamw(1e-2)),
+    "rmsprop": (98.9, 12.9, optax.rmsprop(1e-2)),
+    "lion": (81.6, 12.9, optax.lion(1e-2)),
+    "adafactor": (144.6, 13.1, optax.adafactor(1e-2)),
+    "lamb": (165.8, 19.6, optax.lamb(1e-2)),
 }
 """Microseconds and MB by libtpu 0.0.51 for v5e of one update of rows of 16."""
 
 
 @pytest.mark.parametrize("name", SCALED)
-def test_moments_that_are_scaled_stay_as_they_lie(name):
+def test_moments_stay_as_they_lie(name: str):
     us, megabytes, optimizer = SCALED[name]
     found = _estimate(16, optimizer=optimizer)
-    assert found.peak_bytes / 1e6 < 1.4 * megabytes
-    assert found.compute_s * 1e6 < 2.0 * us
+    assert found.peak_bytes / 1e6 == pytest.approx(megabytes, rel=0.05)
+    assert 0.9 * us < found.compute_s * 1e6 < 1.6 * us
+
+
+@pytest.mark.parametrize(
+    ("device", "rows", "width", "name", "compiled_us", "compiled_mb"),
+    [
+        ("tpu_v3", 200_000, 16, "adagrad", 1048, 143),
+        ("tpu_v3", 200_000, 64, "adagrad", 1686, 258),
+        ("tpu_v3", 200_000, 96, "adagrad", 2135, 335),
+        ("tpu_v3", 200_000, 64, "adam", 1928, 309),
+        ("tpu_v3", 50_000, 32, "adam", 287, 53),
+        ("tpu_v3", 1_000_000, 32, "adagrad", 4584, 898),
+        ("tpu_v5e", 1_000_000, 32, "adagrad", 4224, 896),
+    ],
+)
+def test_a_gradient_that_is_reduced_is_copied_into_the_order_of_its_table(
+    device: str, rows: int, width: int, name: str, compiled_us: float, compiled_mb: float
+):
+    """Look-ups over 8 devices of v3, or 4 of v5e, and one all_reduce."""
+    optimizer, count = OPTIMIZERS[name], 8 if device == "tpu_v3" else 4
+
+    def step(params, state, places, w):
+        def loss(table):
+            return ((jnp.take(table, places, axis=0, mode="clip") @ w) ** 2).mean()
+
+        updates, state = optimizer.update(jax.grad(loss)(params), state, params)
+        return optax.apply_updates(params, updates), state
+
+    table, places = jax.ShapeDtypeStruct((rows, width), jnp.float32), jax.ShapeDtypeStruct((32_768,), jnp.int32)
+    args = table, jax.eval_shape(optimizer.init, table), places, jax.ShapeDtypeStruct((width, 64), jnp.float32)
+    schedule = [ap.ManualPartition({"places": 0}, axis="b")]
+    estimate = ap.jit(step, ap.Mesh({"b": count}, device=device), schedule, donate_argnums=(0, 1)).lower(*args).estimate
+    assert 0.85 < 1e6 * estimate.compute_s / compiled_us < 1.3
+    assert estimate.peak_bytes / 1e6 == pytest.approx(compiled_mb, rel=0.05)
 
 
 def _updated(name: str, width: int):
@@ -84,23 +115,20 @@ def _updated(name: str, width: int):
 
 
 @pytest.mark.parametrize(
-    ("name", "width", "compiled_us"),
+    ("name", "width", "compiled_us", "compiled_mb"),
     [
-        ("sum", 16, 394.0),
-        ("sum", 64, 469.9),
-        ("momentum", 16, 408.0),
-        ("momentum", 48, 531.3),
-        ("momentum", 64, 582.5),
-        ("mean", 48, 707.2),
-        ("mean", 64, 759.3),
-        ("adagrad", 64, 865.9),
-        ("rms", 64, 866.1),
+        ("momentum", 16, 55.9, 13.4),
+        ("momentum", 48, 154.1, 40.0),
+        ("mean", 64, 203.3, 53.4),
+        ("adagrad", 64, 203.5, 53.4),
+        ("rms", 48, 154.6, 40.0),
+        ("rms", 64, 203.7, 53.4),
     ],
 )
-def test_an_update_that_lies_in_rows_takes_what_the_compiler_says(name: str, width: int, compiled_us: float):
-    assert 0.85 < 1e6 * _updated(name, width).compute_s / compiled_us < 1.1
-
-
-@pytest.mark.parametrize(("name", "width", "compiled_mb"), [("mean", 16, 13.4), ("rms", 48, 40.0)])
-def test_the_more_is_computed_the_sooner_what_is_added_is_copied(name: str, width: int, compiled_mb: float):
-    assert _updated(name, width).peak_bytes / 1e6 == pytest.approx(compiled_mb, rel=0.02)
+def test_an_update_by_rows_from_outside_takes_about_what_the_compiler_says(
+    name: str, width: int, compiled_us: float, compiled_mb: float
+):
+    """Nothing else is in these programs, and the compiler leaves all that the chip has room for there."""
+    found = _updated(name, width)
+    assert 0.9 < 1e6 * found.compute_s / compiled_us < 1.8
+    assert found.peak_bytes / 1e6 == pytest.approx(compiled_mb, rel=0.02)

@@ -59,6 +59,9 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
         is_gradient = program.ops.op_class[op] == UPDATE or program.values.in_order[value] == GRADIENT
         adds_rows = program.values.in_rows[value] and is_gradient
         held.values.native_bytes[value] = row_bytes if by_rows or adds_rows else in_bytes
+        adds_rows = adds_rows and not (
+            program.values.in_order[value] == GRADIENT and row_bytes <= lowered.on_chip_bytes
+        )
         held.values.native_elements[value] = elements
         if settled[value] == layout:
             by_rows = by_rows or adds_rows

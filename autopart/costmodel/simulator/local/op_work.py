@@ -21,6 +21,7 @@ from autopart.costmodel.simulator.local.laid_parts import lay_parts
 from autopart.costmodel.simulator.local.packed_masks import UNPACKED_BYTES, makes_words
 from autopart.costmodel.simulator.local.patch_tiles import moved_numbers
 from autopart.costmodel.simulator.local.spread_images import spread_work
+from autopart.costmodel.simulator.local.table_copies import ordered_bytes, turned_bytes
 from autopart.costmodel.simulator.local.transform_copies import transform_copies
 from autopart.costmodel.simulator.local.turned_sorts import sort_copies
 from autopart.costmodel.simulator.local.window_tiles import lies_in_windows, walked_windows
@@ -67,9 +68,9 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 held.values.is_packed[result] = True
                 held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
         if first < end and program.values.in_order[result] == GRADIENT:
-            held.ops.copied_bytes[op] += _ordered_bytes(program, held, result)
+            held.ops.copied_bytes[op] += ordered_bytes(program, lowered, held, result)
         if program.ops.turns_table[op]:
-            held.ops.copied_bytes[op] += _turned_bytes(program, lowered, held, first)
+            held.ops.copied_bytes[op] += turned_bytes(program, lowered, held, first)
         lay_parts(program, lowered, held, op)
         vector, in_step, update = 0.0, -1.0, 0.0
         if program.ops.moved[op] > 0:
@@ -119,29 +120,6 @@ def _tiles_over_elements(program: ProgramArrays, held: LocalArrays, value: int) 
     """How many times its elements a value takes in its layout tiles, which are computed whole."""
     plain = held.values.native_elements[value] * program.values.element_bytes[value]
     return max(1.0, held.values.native_bytes[value] / plain) if plain > 0 else 1.0
-
-
-@kernel
-def _ordered_bytes(program: ProgramArrays, held: LocalArrays, value: int) -> float:
-    """Bytes that pass as a gradient whose rows are padded is copied into the order of its table. Who reads it counts
-    padded rows, if it is not moved before."""
-    plain = held.values.native_elements[value] * program.values.element_bytes[value]
-    if held.values.native_bytes[value] <= plain:
-        return 0.0
-    return plain + (held.values.native_bytes[value] if held.values.at_def[value] >= 0 else plain)
-
-
-@kernel
-def _turned_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, use: int) -> float:
-    """Bytes that pass as a table is copied for look-ups by row, twice its own where the copy stays on the chip."""
-    table, layout = program.uses.operands[use], lowered.required[use]
-    plain = held.uses.use_elements[use] * program.values.element_bytes[table]
-    rows = local_length(program, lowered, table, layout, 0)
-    row = local_length(program, lowered, table, layout, 1)
-    filled = filled_lanes(row)
-    if lowered.layout_tile[1] == 1 or filled_lanes(rows) * np.ceil(row / SUBLANES) * SUBLANES >= filled * row:
-        return 0.0
-    return plain * (2.0 if filled * plain <= lowered.on_chip_bytes else 1.0 + filled)
 
 
 @kernel
@@ -373,7 +351,8 @@ def share_filled(
     features: 20 windows of 3 x 3, forward and backward. Fewer rows than a tile's take as long.
     """
     share = _fills(columns, tile[1], 1, is_conv)
-    beside = _taps(inner, taps, in_rows or _along_rows(inner, columns, inner_last), tile) if taps > 0 else 0
+    along_rows = in_rows or _along_rows(inner, columns, inner_last)
+    beside = _taps(inner, columns, taps, along_rows, tile) if taps > 0 else 0
     share *= 1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], beside, is_conv)
     if not is_conv or taps == 0 or images < tile[1]:
         return share
@@ -392,9 +371,10 @@ def _along_rows(inner: float, columns: float, inner_last: bool) -> bool:
 
 
 @kernel
-def _taps(inner: float, taps: int, along_rows: bool, tile: tuple[int, int, int]) -> int:
+def _taps(inner: float, columns: float, taps: int, along_rows: bool, tile: tuple[int, int, int]) -> int:
     """The neighbours that lie beside each other: those of few features; and where what is summed over lies along the
-    rows of the kernel those that fit, those of half a tile at most and those of more than a tile.
+    rows of the kernel those that fit, those of more than a tile, and those of half a tile at most where half a tile of
+    columns is made of them.
 
     Three of 160 take 4 tiles of 128, not 6, and three of 64 take 2, not 3, unless bf16 is read as it is (6.1 for a
     window of 3 x 3 on v5e, 4.8 on v3; of 80 features 6.4 and 8.5). The gradient of the input of 64 features takes all 9
@@ -402,7 +382,8 @@ def _taps(inner: float, taps: int, along_rows: bool, tile: tuple[int, int, int])
     """
     if inner < FEW_FEATURES:
         return taps
-    return taps if along_rows and (inner * taps <= tile[2] or 2 * inner <= tile[2] or inner > tile[2]) else 1
+    wide = inner > tile[2] or 2 * columns >= tile[1] >= 2 * inner
+    return taps if along_rows and (inner * taps <= tile[2] or wide) else 1
 
 
 @kernel
