@@ -201,7 +201,7 @@ TILE = (32, LANES, LANES)
 def test_neighbours_lie_beside_each_other_in_a_tile_of_the_matrix_unit(features, taps, made, filled):
     """Not those of 80 features, nor where the kernel has what is summed over along its lanes: of 64 for 48, of 160 for
     64."""
-    found = share_filled(float(features), float(made), 0.0, taps, False, False, True, TILE)
+    found = share_filled(float(features), float(made), 0.0, taps, False, False, False, True, TILE)
     assert found == pytest.approx(filled)
 
 
@@ -211,5 +211,5 @@ def test_neighbours_lie_beside_each_other_in_a_tile_of_the_matrix_unit(features,
 )
 def test_neighbours_in_the_gradient_of_an_input_lie_apart_where_features_are_as_many(features, made, tiles):
     """As libtpu 0.0.51 counts windows of 3 x 3 on v3 and v5e; `features` are of the gradient that is read."""
-    share = share_filled(float(features), float(made), 0.0, 3, False, True, True, TILE)
+    share = share_filled(float(features), float(made), 0.0, 3, False, True, False, True, TILE)
     assert 9 * features * made / LANES**2 / share == pytest.approx(tiles)

@@ -15,8 +15,14 @@ from experiments.simulator_accuracy.outside_pairs import DP, OTHER_KINDS
 
 MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
 MODELS = ("moe", "llama", "mamba")
-NOISY = {"set_transformer", "perceiver"}
-"""The gradient of a key's bias is zero but for rounding, and Adam's first step makes that as large as any other."""
+NOISY = {
+    "set_transformer", "perceiver", "generator", "wav2vec", "diffusion_transformer", "roberta", "soft_moe", "swin",
+    "gpt_dropout", "t5", "qwen", "microbatches",
+}  # fmt: skip
+"""The gradient of a key's bias, or of a bias in front of a norm, is zero but for rounding, and Adam's first step makes
+that as large as any other; and in bf16 sums of parts are rounded otherwise."""
+FEW = 0.1
+"""The share of the numbers that a step leaves which may differ by that."""
 
 BP = ap.ManualPartition({"batch": 0}, axis="batch", name="BP")
 STATE = {"params": ap.LARGEST_DIVISIBLE_DIM, "opt_state": ap.LARGEST_DIVISIBLE_DIM}
@@ -49,12 +55,29 @@ def test_a_step_of_another_kind_on_eight_devices_is_the_step(model):
     is_the_step(program, program.example_args(tokens=4), [DP])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("model", sorted(NOISY))
+def test_a_step_of_which_some_gradients_are_noise_differs_in_few_numbers(model):
+    program = small(model)
+    *state, loss = differences(program, program.example_args(tokens=4), [DP])
+    off = sum(np.count_nonzero(each > 1e-3) for each in state)
+    assert loss < 1e-4
+    assert off < FEW * sum(each.size for each in state)
+
+
 def is_the_step(program: Training, args: tuple[Any, ...], schedule: list[ap.Tactic]) -> None:
     """Compares what a partitioned step leaves with what the step itself does."""
-    step = ap.jit(program.step, MESH, schedule)
-    for found, wanted in zip(jax.tree.leaves(step(*args)), jax.tree.leaves(jax.jit(program.step)(*args)), strict=True):
-        found, wanted = np.asarray(found, "f8"), np.asarray(wanted, "f8")
-        assert np.abs(found - wanted).max() <= 1e-3 * max(np.sqrt(np.mean(wanted**2)), 1e-3)
+    for each in differences(program, args, schedule):
+        assert each.max() <= 1e-3
+
+
+def differences(program: Training, args: tuple[Any, ...], schedule: list[ap.Tactic]) -> list[np.ndarray]:
+    """By array that a step leaves, how far its numbers are off, over the size of such numbers."""
+    found, wanted = ap.jit(program.step, MESH, schedule)(*args), jax.jit(program.step)(*args)
+    pairs = [
+        [np.asarray(leaf, "f8") for leaf in pair] for pair in zip(*map(jax.tree.leaves, (found, wanted)), strict=True)
+    ]
+    return [np.abs(one - other) / max(np.sqrt(np.mean(other**2)), 1e-3) for one, other in pairs]
 
 
 @pytest.mark.slow

@@ -36,4 +36,4 @@ def filled(
     if of_columns > 1:
         return share_of_group(inner, columns, images, taps, in_rows, tile)
     inner_last = bool(sides["inner_last"])
-    return share_filled(inner, columns, images, taps, in_rows, inner_last, is_conv, tile) or 1.0
+    return share_filled(inner, columns, images, taps, in_rows, inner_last, False, is_conv, tile) or 1.0

@@ -258,7 +258,7 @@ def _unfilled(
         share = share_of_group(inner, columns, images, taps, rows != 0, tile, sublanes)
     else:
         inner_last = program.specs.inner_last[spec]
-        share = share_filled(inner, columns, images, taps, rows != 0, inner_last, is_conv, tile)
+        share = share_filled(inner, columns, images, taps, rows != 0, inner_last, images <= cut_images, is_conv, tile)
     work = _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
     if is_conv and program.specs.apart[spec] > 1 and of_columns == 1 and cut_images >= 0 and images < tile[1]:
         few = cut_images > 1 and not program.specs.swaps[spec]
@@ -336,6 +336,7 @@ def share_filled(
     taps: int,
     in_rows: bool,
     inner_last: bool,
+    is_cut: bool,
     is_conv: bool,
     tile: tuple[int, int, int],
 ) -> float:
@@ -344,6 +345,7 @@ def share_filled(
     inner       elements summed over, or (`in_rows`) rows of the gradient of a kernel
     taps        neighbours that lie beside each other where they fit; 0: each place of a window has a tile of its own
     inner_last  the right operand's last dim is summed over
+    is_cut      there are so few images that each is cut
     images      of a convolution; whole tiles of them lie along the lanes, so that features are rows, and taps lie
                 together
 
@@ -352,7 +354,8 @@ def share_filled(
     """
     share = _fills(columns, tile[1], 1, is_conv)
     along_rows = in_rows or _along_rows(inner, columns, inner_last)
-    beside = _taps(inner, columns, taps, along_rows, tile) if taps > 0 else 0
+    narrow = is_cut and 2 * columns < tile[1]
+    beside = _taps(inner, taps, along_rows, narrow, tile) if taps > 0 else 0
     share *= 1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], beside, is_conv)
     if not is_conv or taps == 0 or images < tile[1]:
         return share
@@ -371,10 +374,10 @@ def _along_rows(inner: float, columns: float, inner_last: bool) -> bool:
 
 
 @kernel
-def _taps(inner: float, columns: float, taps: int, along_rows: bool, tile: tuple[int, int, int]) -> int:
+def _taps(inner: float, taps: int, along_rows: bool, narrow: bool, tile: tuple[int, int, int]) -> int:
     """The neighbours that lie beside each other: those of few features; and where what is summed over lies along the
-    rows of the kernel those that fit, those of more than a tile, and those of half a tile at most where half a tile of
-    columns is made of them.
+    rows of the kernel those that fit, those of more than a tile, and those of half a tile at most, but for `narrow`
+    columns of images that are cut.
 
     Three of 160 take 4 tiles of 128, not 6, and three of 64 take 2, not 3, unless bf16 is read as it is (6.1 for a
     window of 3 x 3 on v5e, 4.8 on v3; of 80 features 6.4 and 8.5). The gradient of the input of 64 features takes all 9
@@ -382,7 +385,7 @@ def _taps(inner: float, columns: float, taps: int, along_rows: bool, tile: tuple
     """
     if inner < FEW_FEATURES:
         return taps
-    wide = inner > tile[2] or 2 * columns >= tile[1] >= 2 * inner
+    wide = inner > tile[2] or (tile[2] >= 2 * inner and not narrow)
     return taps if along_rows and (inner * taps <= tile[2] or wide) else 1
 
 
