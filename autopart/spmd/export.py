@@ -33,6 +33,7 @@ from autopart.spmd.distinct_ops import DistinctOps
 from autopart.spmd.emitter import Emitter
 from autopart.spmd.image_orders import image_orders
 from autopart.spmd.last_reductions import last_reductions
+from autopart.spmd.left_images import left_images
 from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
@@ -69,7 +70,7 @@ class _Exporter:
         in_place = local.forms is not None and local.forms.in_place
         self._orders = image_orders(local.program) if in_place else {}
         self._sums = summed_scatters(local.program)
-        self._in_memory = update_orders(local) if in_place else {}
+        self._in_memory = left_images(local) | update_orders(local) if in_place else {}
         plans = zip(local.at_def.tolist(), local.def_plans, strict=True)
         self._cut = {value for value, plan in plans if any(step.kind != "all_reduce" for step in plan.steps)}
         self._walk = Walk(local, self, self._values, self._last.ops)
@@ -157,7 +158,7 @@ class _Exporter:
         return barrier(settled)[0] if is_tile and is_added_to_carry(self._program, value) else settled
 
     def _ordered(self, value: int, left: ir.Value) -> ir.Value:
-        """A gradient with its dims in memory in the order of what it updates; as whole as it is reduced."""
+        """A value with its dims in memory in the order that is asked for; a gradient as whole as it is reduced."""
         return in_order(left, self._in_memory[value]) if value in self._in_memory else left
 
     def _behind_outputs(self, value: ir.Value) -> ir.Value:
