@@ -17,7 +17,7 @@ MESH = ap.Mesh({"batch": 4, "model": 2}, device="tpu_v3")
 MODELS = ("moe", "llama", "mamba")
 NOISY = {
     "set_transformer", "perceiver", "generator", "wav2vec", "diffusion_transformer", "roberta", "soft_moe", "swin",
-    "gpt_dropout", "t5", "qwen", "microbatches",
+    "gpt_dropout", "t5", "qwen", "microbatches", "whisper", "neox", "masked_autoencoder",
 }  # fmt: skip
 """The gradient of a key's bias, or of a bias in front of a norm, is zero but for rounding, and Adam's first step makes
 that as large as any other; and in bf16 sums of parts are rounded otherwise."""
