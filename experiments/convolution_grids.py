@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import autopart as ap
-from autopart.costmodel.xla_compile import compile_device_local, topology_devices
+from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
+from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local, topology_devices
 from experiments.kept import write
 
 DEVICES = {"v5e": "tpu_v5e", "v3": "tpu_v3", "v4": "tpu_v4", "v5p": "tpu_v5p", "v6e": "tpu_v6e"}
@@ -62,6 +63,23 @@ def run(
                 if not NEAR[0] <= ratio <= NEAR[1]:
                     print(f"  {ratio:.2f}  {program}")
     write(folder / "results.json", {"summary": summary})
+
+
+def by_chip(groups: Mapping[str, Iterable[P]]) -> dict[str, list[P]]:
+    """Each group once for each chip, "fitted, v3", and each program once."""
+    found: dict[str, list[P]] = {}
+    for name, programs in groups.items():
+        for program in dict.fromkeys(programs):
+            found.setdefault(f"{name}, {program.topology.split(':')[0]}", []).append(program)
+    return {name: found[name] for name in sorted(found)}
+
+
+def cycles_us(program: P, is_edge: Callable[[P, OptimisedHlo, Instruction], bool]) -> float:
+    """Microseconds of the compiler's cycles, without those of copies that only a program's edge asks for."""
+    text, device = compiled(program)
+    module = OptimisedHlo(text)
+    cycles = sum(times * ran.cycles for ran, times in module.ran() if ran.cycles and not is_edge(program, module, ran))
+    return round(1e6 * cycles / CLOCK_HZ[device.device_kind.lower()], 1)
 
 
 def kept_us(folder: Path) -> dict[str, float]:

@@ -34,12 +34,13 @@ from autopart.spmd.emitter import Emitter
 from autopart.spmd.image_orders import image_orders
 from autopart.spmd.last_reductions import last_reductions
 from autopart.spmd.left_images import left_images
+from autopart.spmd.memory_orders import in_order
 from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
 from autopart.spmd.scoped_values import ScopedValues
 from autopart.spmd.summed_scatters import scattered_into, summed_scatters
-from autopart.spmd.update_orders import in_order, update_orders
+from autopart.spmd.update_orders import update_orders
 from autopart.spmd.walk import Walk
 from autopart.spmd.written_once import written_once
 

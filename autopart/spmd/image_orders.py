@@ -18,8 +18,7 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Elementwise
 from autopart.core.program import Program
-
-Order = tuple[int, ...]
+from autopart.spmd.memory_orders import Order
 
 
 def image_orders(program: Program) -> dict[int, Order]:

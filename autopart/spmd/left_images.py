@@ -21,7 +21,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Elementwise, Matmul, View
 from autopart.core.program import Program
 from autopart.spmd.device_local import DeviceLocal
-from autopart.spmd.update_orders import Order
+from autopart.spmd.memory_orders import Order
 
 FILLED = 8
 """So many images fill the rows of a layout tile. One image is cut, or lies as it comes."""
@@ -29,18 +29,13 @@ FILLED = 8
 
 def left_images(local: DeviceLocal) -> dict[int, Order]:
     """The orders of what convolutions leave for products, and of what products leave for the gradient of a kernel."""
-    found = dict[int, Order]()
-    for value in between_convolutions_and_products(local.program):
-        images, *rest = local.local_type(value, int(local.native[value])).shape
-        if 1 < images < FILLED:
-            found[value] = tuple(range(len(rest), -1, -1))
+    found, search = dict[int, Order](), _Search(local.program)
+    for op in search.convolutions:
+        value = search.left_or_met(op)
+        shape = local.local_type(value, int(local.native[value])).shape if value >= 0 else ()
+        if shape and 1 < shape[0] < FILLED and search.goes_to_products(op, value):
+            found[value] = tuple(range(len(shape)))
     return found
-
-
-def between_convolutions_and_products(program: Program) -> list[int]:
-    """Values that meet products, and no other convolution of their pass, through views and ops element by element."""
-    search = _Search(program)
-    return [value for op in search.convolutions if (value := search.left_for_products(op)) >= 0]
 
 
 class _Search:
@@ -54,23 +49,24 @@ class _Search:
         self._of_kernel = {op for op in self.convolutions if self._is_of_kernel(op)}
         self._of_input = {op for op in self.convolutions if self._is_of_input(op)}
 
-    def left_for_products(self, op: int) -> int:
-        """What a convolution leaves for products, or what the gradient of its kernel reads of them; else -1."""
+    def left_or_met(self, op: int) -> int:
+        """What a convolution leaves, or what the gradient of its kernel reads beside its images; -1 for the gradient of
+        its input, and where images do not come first and features last."""
         if op in self._of_input or not self._features_last(op):
             return -1
-        program, is_gradient = self._program, op in self._of_kernel
-        if is_gradient:
-            value = int(program.operands_of(op)[1])
-            met = self._met(value, lambda v: [int(program.value_op[v])], lambda o: program.operands_of(o).tolist())
-        else:
-            value = int(program.results_of(op)[0])
-            met = self._met(value, self._users, lambda o: list(program.results_of(o)))
-        others = (met & self._of_input) if is_gradient else met.intersection(self.convolutions) - self._passes_back
-        return value if not others and any(self._kind[o] is Matmul for o in met) else -1
+        return int(self._program.operands_of(op)[1] if op in self._of_kernel else self._program.results_of(op)[0])
 
-    @property
-    def _passes_back(self) -> set[int]:
-        return self._of_kernel | self._of_input
+    def goes_to_products(self, op: int, value: int) -> bool:
+        """True if the value meets products, and no other convolution of its pass: forward from what is left, back from
+        what is met."""
+        program = self._program
+        if op in self._of_kernel:
+            met = self._met(value, lambda v: [int(program.value_op[v])], lambda o: program.operands_of(o).tolist())
+            others = met & self._of_input
+        else:
+            met = self._met(value, program.readers_of, lambda o: list(program.results_of(o)))
+            others = met.intersection(self.convolutions) - self._of_kernel - self._of_input
+        return not others and any(self._kind[o] is Matmul for o in met)
 
     def _features_last(self, op: int) -> bool:
         """True where images come first and features last, in what a convolution leaves or the gradient of its kernel
@@ -104,10 +100,6 @@ class _Search:
                     seen.update(found)
                     waits += found
         return met
-
-    def _users(self, value: int) -> list[int]:
-        pointer, users = self._program.users
-        return self._program.use_op[users[pointer[value] : pointer[value + 1]]].tolist()
 
 
 def _kind(traits: object) -> type | None:

@@ -46,7 +46,7 @@ def table_gradients(program: Program) -> list[int]:
             found[program.results_of(op)[0]] = None
     for op in np.flatnonzero(np.array(sums, np.bool_)[program.op_spec]).tolist():
         read = program.operands_of(op).tolist()
-        if all(value in found and len(_users(program, value)) == 1 for value in read):
+        if all(value in found and len(program.readers_of(value)) == 1 for value in read):
             for value in read:
                 found.pop(value, None)
             found[program.results_of(op)[0]] = None
@@ -66,7 +66,7 @@ def _updates(program: Program, value: int, next_values: set[int]) -> bool:
     while waits:
         value = waits.pop()
         reaches = reaches or value in next_values
-        for op in _users(program, value):
+        for op in program.readers_of(value):
             traits, results = traits_of(program.spec(op)), program.results_of(op)
             if isinstance(traits, Reduction) or program.spec(op).kind == "argument":
                 continue
@@ -76,9 +76,3 @@ def _updates(program: Program, value: int, next_values: set[int]) -> bool:
                 seen.add(results[0])
                 waits.append(results[0])
     return reaches
-
-
-def _users(program: Program, value: int) -> list[int]:
-    """The ops that read a value."""
-    pointer, users = program.users
-    return program.use_op[users[pointer[value] : pointer[value + 1]]].tolist()

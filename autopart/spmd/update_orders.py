@@ -20,19 +20,16 @@ from __future__ import annotations
 
 import math
 
-from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.swapped_operands import swaps_operands
 from autopart.core.ops.traits import Convolution
 from autopart.spmd.device_local import DeviceLocal
-from autopart.spmd.table_gradients import table_gradients
+from autopart.spmd.memory_orders import Order
+from autopart.spmd.table_gradients import LANES, table_gradients
 
-ROWS, LANES = 8, 128
-"""A layout tile of the TPU compiler."""
-
-Order = tuple[int, ...]
-"""Dims, the one along the lanes first."""
+ROWS = 8
+"""Of a layout tile of the TPU compiler."""
 
 
 def update_orders(local: DeviceLocal) -> dict[int, Order]:
@@ -40,19 +37,19 @@ def update_orders(local: DeviceLocal) -> dict[int, Order]:
     program, found = local.program, dict[int, Order]()
     for value in table_gradients(program):
         rows, lanes = local.local_type(value, int(local.settled[value])).shape
-        if padded(lanes, rows) < padded(rows, lanes):
-            found[value] = (0, 1)
+        if _padded(lanes, rows) < _padded(rows, lanes):
+            found[value] = (1, 0)
     swapped = [_is_swapped_gradient(spec) for spec in program.specs]
     for op, spec in enumerate(program.op_spec.tolist() if any(swapped) else ()):
         if swapped[spec]:
             value = program.results_of(op)[0]
             *_, rows, lanes = shape = local.local_type(value, int(local.native[value])).shape
-            if padded(rows, lanes) <= padded(lanes, rows):
-                found[value] = tuple(reversed(range(len(shape))))
+            if _padded(rows, lanes) <= _padded(lanes, rows):
+                found[value] = tuple(range(len(shape)))
     return found
 
 
-def padded(rows: int, lanes: int) -> int:
+def _padded(rows: int, lanes: int) -> int:
     """Elements of whole layout tiles."""
     return math.ceil(rows / ROWS) * ROWS * math.ceil(lanes / LANES) * LANES
 
@@ -64,16 +61,3 @@ def _is_swapped_gradient(spec: OpSpec) -> bool:
         return False
     numbers, rank = spec.attributes["dimension_numbers"], len(spec.results[0].shape)
     return (numbers["output_batch_dimension"], numbers["output_feature_dimension"]) == (rank - 2, rank - 1)
-
-
-def in_order(value: ir.Value, order: Order) -> ir.Value:
-    """The value with its dims in memory in this order."""
-    index = ir.IndexType.get()
-    dims = ir.RankedTensorType.get([len(order)], index)
-    layout = ir.DenseIntElementsAttr.get([ir.IntegerAttr.get(index, d) for d in order], type=dims)
-    attributes: dict[str, ir.Attribute] = {
-        "call_target_name": ir.StringAttr.get("LayoutConstraint"),
-        "operand_layouts": ir.ArrayAttr.get([layout]),
-        "result_layouts": ir.ArrayAttr.get([layout]),
-    }
-    return ir.Operation.create("stablehlo.custom_call", [value.type], [value], attributes).results[0]

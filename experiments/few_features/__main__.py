@@ -15,9 +15,8 @@ from pathlib import Path
 import jax
 
 from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
-from autopart.costmodel.xla_compile import CLOCK_HZ
 from experiments.against_xla.hlo import class_of
-from experiments.convolution_grids import compiled, run
+from experiments.convolution_grids import by_chip, cycles_us, run
 from experiments.few_features.cases import Case, fitted, held_out
 
 FOLDER = Path(__file__).parent
@@ -27,19 +26,12 @@ _DIMS = re.compile(r"\w+\[([\d,]*)\]")
 
 def groups() -> dict[str, list[Case]]:
     """All programs, by what they are for."""
-    by_chip: dict[str, list[Case]] = {}
-    for name, cases in (("fitted", fitted()), ("held out", held_out())):
-        for case in cases:
-            by_chip.setdefault(f"{name}, {case.topology.split(':')[0]}", []).append(case)
-    return {name: by_chip[name] for name in sorted(by_chip)}
+    return by_chip({"fitted": fitted(), "held out": held_out()})
 
 
 def compiled_us(case: Case) -> float:
-    """Microseconds of the compiler's cycles, without those of copies that only a program's edge asks for."""
-    text, device = compiled(case)
-    module = OptimisedHlo(text)
-    cycles = sum(times * ran.cycles for ran, times in module.ran() if not at_the_edge(case, module, ran))
-    return round(1e6 * cycles / CLOCK_HZ[device.device_kind.lower()], 1)
+    """Microseconds of the compiler's cycles, but for those at the edge."""
+    return cycles_us(case, at_the_edge)
 
 
 def at_the_edge(case: Case, module: OptimisedHlo, ran: Instruction) -> bool:

@@ -7,22 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from experiments.models.outside.training import Training, f32, i32, training_of
+from experiments.models.outside.wav2vec import Block
 
 SMALL = {
     "layers": 2, "width": 32, "heads": 2, "decoder_layers": 2, "decoder_width": 16, "decoder_heads": 2, "patch": 4,
     "side": 16, "batch": 8,
 }  # fmt: skip
-
-
-class Block(nn.Module):
-    heads: int
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        width = x.shape[-1]
-        x = x + nn.MultiHeadDotProductAttention(self.heads)(nn.LayerNorm()(x))
-        down = nn.Dense(width)
-        return x + down(nn.gelu(nn.Dense(4 * width)(nn.LayerNorm()(x))))
 
 
 def _patches(image: jax.Array, side: int) -> jax.Array:

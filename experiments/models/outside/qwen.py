@@ -9,20 +9,12 @@ import jax.numpy as jnp
 import optax
 from jax.typing import DTypeLike
 
+from experiments.models.outside.neox import rotated
 from experiments.models.outside.training import Training, cross_entropy, i32, training_of
 
 SMALL = {
     "layers": 2, "width": 32, "heads": 4, "shared": 2, "hidden": 64, "vocabulary": 64, "length": 16, "batch": 8,
 }  # fmt: skip
-
-
-def rotated(x: jax.Array) -> jax.Array:
-    """`x` [batch, length, heads, size] with each pair of features turned by an angle that grows with the position."""
-    _, length, _, size = x.shape
-    angle = jnp.arange(length)[:, None] / (1e4 ** (jnp.arange(0, size, 2) / size))
-    cos, sin = jnp.cos(angle)[None, :, None], jnp.sin(angle)[None, :, None]
-    left, right = jnp.split(x, 2, -1)
-    return jnp.concatenate([left * cos - right * sin, right * cos + left * sin], -1).astype(x.dtype)
 
 
 class QwenBlock(nn.Module):

@@ -27,7 +27,6 @@ from autopart.costmodel.simulator.slots import UNKNOWN, before, early, slot_of
 SMALL_BYTES = 65536.0
 """A result below this is run early whatever it frees: the scalars of an optimizer."""
 
-
 OF_CONSTANTS = 1
 """The slot, before those of all nodes, from which on there could be what is made of constants alone."""
 
