@@ -5,6 +5,8 @@
 A round looks one hop further. What the first colours say is up to the caller: kinds, sizes, attributes, names.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
 import hashlib

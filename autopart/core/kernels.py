@@ -22,7 +22,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from numba.core import event
 from numba.core.caching import FunctionCache
@@ -95,17 +95,21 @@ class KeptKernel(KernelDispatcher):
         return super().compile(sig)
 
 
-def kernel(function: Callable[..., Any]) -> Any:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: compiled once, kept on disk, without reference counts."""
     return _kept(function, _nrt=False)
 
 
-def allocating_kernel(function: Callable[..., Any]) -> Any:
+def allocating_kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: the same for a function that makes arrays."""
     return _kept(function)
 
 
-def fast_allocating_kernel(function: Callable[..., Any]) -> Any:
+def fast_allocating_kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: the same where the order of sums and the sign of zero do not matter, so that loops become vectors."""
     return _kept(function, fastmath={"nsz", "arcp", "contract", "reassoc"})
 

@@ -27,17 +27,13 @@ import numpy as np
 
 from autopart.core.jax_internals import ir, is_complex, stablehlo
 from autopart.core.mesh import Mesh
-from autopart.core.op import REDUCTION_NAMES, TensorType
-from autopart.core.ops.rules.reduce import identity
-from autopart.spmd.mlir_values import MlirValues, mlir_type
 from autopart.spmd.redistribution import DistributedType, Step, SubAxis
 from autopart.spmd.redistribution.emission import Regroup, emission, reordered
 from autopart.spmd.redistribution.stretch_step import StretchStep
 from autopart.spmd.redistribution.types import device_strides
+from autopart.spmd.reductions import reduced, reducer
 from autopart.spmd.stretch_emission import StretchEmission
 
-REDUCERS = {"sum": "add", "max": "maximum", "min": "minimum", "mul": "multiply", "and": "and", "or": "or"}
-"""Reduction -> the op that combines two parts."""
 _CHANNEL = 1
 """jax gives all its collectives this channel; XLA renumbers them."""
 
@@ -138,7 +134,7 @@ class Emitter:
             attributes |= _dims(**how.dims)
             value = _collective(kind, value, how.shape, attributes, step.code if kind == step.kind else 0)
         value = value if how.after is None else _regrouped(value, how.after)
-        return _reduced_parts(value, step.code) if step.gathers else value
+        return reduced(value, -1, step.code) if step.gathers else value
 
     def _reduced(self, step: Step, value: ir.Value) -> ir.Value:
         """The reduction of a reduce_scatter, whole; devices of a group stand in the order of their tiles."""
@@ -238,7 +234,7 @@ def _collective(
         attributes = attributes | {"use_global_device_ids": ir.UnitAttr.get()}
     op = ir.Operation.create(f"stablehlo.{kind}", [result], [value], attributes, regions=1 if code else 0)
     if code:
-        _reducer(op, ir.RankedTensorType.get([], element), code)
+        reducer(op, ir.RankedTensorType.get([], element), code)
     return op.results[0]
 
 
@@ -259,26 +255,6 @@ def _of_parts(parts: ir.Value) -> ir.Value:
         return _reshape(stablehlo.slice(parts, *map(ir.DenseI64ArrayAttr.get, bounds)), shape[1:])
 
     return stablehlo.complex(part(0), part(1))
-
-
-def _reduced_parts(parts: ir.Value, code: int) -> ir.Value:
-    """The reduction of [*local shape, parts] over its last dim, on the device."""
-    values = MlirValues()
-    type_ = values.type_of(parts)
-    start = values.constant(identity(code, type_.dtype), type_.dtype)
-    result = mlir_type(TensorType(type_.shape[:-1], type_.dtype))
-    attributes: dict[str, ir.Attribute] = {"dimensions": ir.DenseI64ArrayAttr.get([len(type_.shape) - 1])}
-    op = ir.Operation.create("stablehlo.reduce", [result], [parts, start], attributes, regions=1)
-    _reducer(op, mlir_type(TensorType((), type_.dtype)), code)
-    return op.results[0]
-
-
-def _reducer(op: ir.Operation, scalar: ir.Type, code: int) -> None:
-    """Gives an op the region that combines two parts."""
-    block = op.regions[0].blocks.append(scalar, scalar)
-    with ir.InsertionPoint(block):
-        reducer = f"stablehlo.{REDUCERS[REDUCTION_NAMES[code]]}"
-        stablehlo.return_([ir.Operation.create(reducer, [scalar], list(block.arguments)).results[0]])
 
 
 def _dims(**dims: int) -> dict[str, ir.Attribute]:

@@ -19,11 +19,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 from autopart.core.control_flow import Branches, Loop
 from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
+from autopart.core.ops.merged_groups import grouped_convolutions
 from autopart.core.ops.rule import changes_nothing
 from autopart.core.program import ROOT, Program
 from autopart.spmd.called_functions import bring_called_functions
@@ -35,6 +37,7 @@ from autopart.spmd.image_orders import image_orders
 from autopart.spmd.last_reductions import last_reductions
 from autopart.spmd.left_images import left_images
 from autopart.spmd.memory_orders import in_order
+from autopart.spmd.merged_groups import merge_groups
 from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.redistribution import Plan
 from autopart.spmd.run import output_layouts
@@ -72,6 +75,8 @@ class _Exporter:
         self._orders = image_orders(local.program) if in_place else {}
         self._sums = summed_scatters(local.program)
         self._in_memory = left_images(local) | update_orders(local) if in_place else {}
+        self._of_tasks = grouped_convolutions(local.program) if in_place else {}
+        self._in_groups: list[tuple[ir.Operation, bool]] = []
         plans = zip(local.at_def.tolist(), local.def_plans, strict=True)
         self._cut = {value for value, plan in plans if any(step.kind != "all_reduce" for step in plan.steps)}
         self._walk = Walk(local, self, self._values, self._last.ops)
@@ -91,6 +96,8 @@ class _Exporter:
         with ir.InsertionPoint(block):
             self._collectives.begin()
             func.ReturnOp(self._walk.program())
+        for convolution, of_tasks in self._in_groups:
+            merge_groups(convolution, of_tasks)
         emitted = self._collectives
         compile_right(emitted.slices, self._ops.watched, self._local.mesh.size, moves=emitted.exchanges > 0)
         ops = [op for op in source.representatives if op is not None]
@@ -131,7 +138,12 @@ class _Exporter:
 
     def _emitted(self, op: int, kind: str, operands: list[ir.Value], uses: range, values: range) -> Sequence[ir.Value]:
         total = scattered_into(operands) if op in self._sums else None
-        return self._ops.emit(op, kind, operands, uses, values) if total is None else [total]
+        if total is not None:
+            return [total]
+        results = self._ops.emit(op, kind, operands, uses, values)
+        if op in self._of_tasks:
+            self._in_groups.append((cast(ir.Operation, results[0].owner), self._of_tasks[op]))
+        return results
 
     def _part_of_barrier(self, op: int) -> None:
         """A barrier's ops, one per operand, become one barrier when the last of them comes."""

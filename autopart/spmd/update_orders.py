@@ -14,7 +14,7 @@ whose other order pads less is stored so: it stays as it is.
 Adagrad takes 1,353 us and 205 MB on a v5e, and 171 us and less than 1 MB behind the constraint, on a v3 2,418 us and
 768; with 96 elements in a row 1,907 and 941. Adam, which the compiler keeps in order itself up to 64 elements in a row,
 takes 2,988 and 1,174 us with 96. `table_gradients.py` says which these are; of the steps that
-`python -m experiments.memory_orders` compiles none takes longer.
+`python -m experiments.beside_jit` compiles none takes longer.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class ProgramArrays(NamedTuple):
              operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
              cuts_tiles, laid_parts (`cut_arrays.py`), moved (`patches.py`, `repeats.py`),
              apart (`masked_products.py`), flattened (`flattened_images.py`), made_again (`library_calls.py`),
-             turns_table (`row_layouts.py`)
+             turns_table (`row_layouts.py`), of_tasks (a convolution in groups, which are tasks)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
              equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,

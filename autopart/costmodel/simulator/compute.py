@@ -11,6 +11,8 @@ What a turn of a loop reads whole is still there from the turn before, where all
 does not change is rounded to bf16 before it, once: each turn reads half the bytes.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
 import numpy as np

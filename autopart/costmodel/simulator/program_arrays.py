@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from autopart.core.ops.merged_groups import grouped_convolutions
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.arrays import BODY, BRANCH, ProgramArrays, records
@@ -105,6 +106,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     made_of_splats[program.value_op[is_splat]] = True
     idle = ((costs["weight"] == 0) & (costs["matrix_flop"] == 0))[spec]
     spread, moved = _spread(program, idle & ~is_argument), _spread(program, idle)
+    grouped, of_tasks = grouped_convolutions(program), np.zeros(program.op_count, np.bool_)
+    of_tasks[list(grouped)] = list(grouped.values())
     structure = ((op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats) | (carry_body >= 0)
     carries = np.flatnonzero(carry_body >= 0).astype(np.int32)
     cut = cut_arrays(program, is_argument | structure | (op_class == UPDATE), chip.layout_tile[1])
@@ -155,6 +158,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             features=apart.features,
             operands=_distinct_operands(program),
             turns_table=turns_table(program) & chip.selects_updates,
+            of_tasks=of_tasks,
             made_again=_made_again(program, chip, op_class, costs),
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from autopart.core.ops.merged_groups import merged
+from autopart.costmodel.hardware.devices import LAYOUT_MINOR, LAYOUT_ROWS, TILE_K, TILE_M, TILE_N
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.facts.op_classes import CONV
+from autopart.costmodel.simulator.local.filled_tiles import share_filled
 from autopart.costmodel.simulator.local.grouped_tiles import share_of_group
-from autopart.costmodel.simulator.local.op_work import share_filled
 from autopart.search.ilp.labels import Label, local_dims
 
 
-def filled(
-    arrays: ProgramArrays, tile: tuple[int, int, int], op: int, read: Label, left: Label, sizes: tuple[int, ...]
-) -> float:
-    """The share that an op fills which reads its first operand in one label, and leaves its result in another."""
+def filled(arrays: ProgramArrays, row: np.ndarray, op: int, read: Label, left: Label, sizes: tuple[int, ...]) -> float:
+    """The share that an op fills which reads its first operand in one label, and leaves its result in another.
+
+    `row` is the device's (`device_row`).
+    """
     sides, is_conv = arrays.specs[int(arrays.ops["spec"][op])], int(arrays.ops["op_class"][op]) == CONV
     operand, result = int(arrays.uses["operands"][arrays.operand_ptr[op]]), int(arrays.result_ptr[op])
 
@@ -33,7 +38,16 @@ def filled(
     rows_or_summed = (result, int(sides["rows"]), left) if in_rows else (operand, int(sides["summed"]), read)
     inner, columns = beside(*rows_or_summed, of_inner), beside(result, int(sides["columns"]), left, of_columns)
     images = beside(operand, int(sides["images"]), read, of_images)
+    tile = int(row[TILE_M]), int(row[TILE_N]), int(row[TILE_K])
+    sublanes, lanes = int(row[LAYOUT_ROWS]), int(row[LAYOUT_MINOR])
+    as_one = 1
     if of_columns > 1:
-        return share_of_group(inner, columns, images, taps, in_rows, tile)
+        groups = round(beside(result, int(sides["columns"]), left, 1) / columns)
+        if lanes > 1:
+            places = beside(operand, -1, read, 1) / (groups * inner)
+            as_one = merged(groups, inner, columns, images, places, bool(arrays.ops["of_tasks"][op]))
+        inner, columns = as_one * inner, as_one * columns
+        if groups > as_one:
+            return share_of_group(inner, columns, images, taps, in_rows, tile, sublanes) / as_one
     inner_last = bool(sides["inner_last"])
-    return share_filled(inner, columns, images, taps, in_rows, inner_last, False, is_conv, tile) or 1.0
+    return share_filled(inner, columns, images, taps, in_rows, inner_last, False, is_conv, tile) / as_one or 1.0

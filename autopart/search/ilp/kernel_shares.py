@@ -32,9 +32,6 @@ from autopart.costmodel.hardware.devices import (
     CONV_SHARE,
     HBM,
     IN_TURN,
-    TILE_K,
-    TILE_M,
-    TILE_N,
     UNHIDDEN,
     VECTOR,
 )
@@ -279,9 +276,8 @@ def whole_seconds(
     ops, specs, count = arrays.ops, arrays.specs, len(arrays.ops)
     rate = row[ops["matrix_dtype"]] * np.where(ops["op_class"] == CONV, row[CONV_SHARE], 1.0)
     work_s = specs["passes"][ops["spec"]] * ops["matrix_flop"] / rate
-    tile = tuple(row[[TILE_M, TILE_N, TILE_K]].astype(int).tolist())
     for op in np.flatnonzero(work_s > 0).tolist():
-        work_s[op] /= filled(arrays, tile, op, (), (), ())
+        work_s[op] /= filled(arrays, row, op, (), (), ())
     elements, uses = arrays.values["elements"], arrays.uses
     used, made = elements[uses["operands"]], np.zeros(count)
     walked = np.zeros(count)

@@ -115,7 +115,7 @@ def least_seconds(
     work = float(arrays.specs["passes"][arrays.ops["spec"][op]] * arrays.ops["matrix_flop"][op]) / options.ways
     if kind in (MATMUL, CONV):
         labels = zip(options.required[0], options.native[0], strict=True)
-        work = work / np.array([filled(arrays, device.matmul_tile, op, *pair, sizes) for pair in labels])
+        work = work / np.array([filled(arrays, row, op, *pair, sizes) for pair in labels])
     vector = _vector_flop(arrays, op, options, sizes)
     moved, largest = _certain_bytes(arrays, device, op, options, sizes, known.traffic)
     dtype, is_conv = int(arrays.ops["matrix_dtype"][op]), kind == CONV

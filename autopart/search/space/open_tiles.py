@@ -7,6 +7,8 @@ undecided_values   values about which nothing is decided
 in_use             whether an axis tiles anything
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
 import numpy as np

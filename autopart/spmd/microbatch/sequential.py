@@ -26,11 +26,11 @@ from autopart.core.ops.rule import localize
 from autopart.core.ops.rules.reduce import identity
 from autopart.core.program import Program
 from autopart.spmd.called_functions import bring_called_functions
-from autopart.spmd.emitter import REDUCERS
 from autopart.spmd.local_op import MlirLocalOp
 from autopart.spmd.microbatch.interleaving import Interleaving, finest
 from autopart.spmd.microbatch.loop_plan import LoopPlan, Unit
 from autopart.spmd.mlir_values import mlir_type
+from autopart.spmd.reductions import REDUCERS
 
 
 class _NeedsStretch(Exception):

@@ -82,10 +82,9 @@ def _filling(spec: OpSpec) -> Sides:
     through.
     """
     numbers = spec.attributes["dimension_numbers"]
-    if (
-        spec.attributes["feature_group_count"] > 1
-        and spec.operands[1].shape[numbers["kernel_input_feature_dimension"]] == 1
-    ):
+    kernel, groups = spec.operands[1].shape, spec.attributes["feature_group_count"]
+    of_one = numbers["kernel_input_feature_dimension"], numbers["kernel_output_feature_dimension"]
+    if groups > 1 and tuple(kernel[d] for d in of_one) == (1, groups):
         return Sides(columns=(numbers["output_feature_dimension"],), taps=0, walked=_walked(windows_of(spec)))
     if _sums_each_feature(spec):
         return Sides(columns=(numbers["output_feature_dimension"],))
@@ -101,21 +100,27 @@ def _filling(spec: OpSpec) -> Sides:
     taps = (math.prod(w.window for w in windows) if few else windows[-1].window) if windows else 1
     images = (numbers["input_batch_dimension"],)
     apart = math.prod(w.dilation for w in windows)
-    inner_last = numbers["kernel_input_feature_dimension"] == len(spec.operands[1].shape) - 1
     inner = (numbers["input_feature_dimension"],)
-    return Sides(inner, columns, taps=taps, images=images, apart=apart, inner_last=inner_last)
+    return Sides(inner, columns, taps=taps, images=images, apart=apart, inner_last=_sums_last(spec))
 
 
 def _sides_of_groups(spec: OpSpec, windows: list[Window], columns: tuple[int, ...]) -> Sides:
     """The same of a convolution in groups: of features, which cut the left operand's features, or of its images."""
-    numbers, taps = spec.attributes["dimension_numbers"], windows[-1].out if windows else 1
+    numbers, of_gradient = spec.attributes["dimension_numbers"], windows[-1].out if windows else 1
     features, images = numbers["input_feature_dimension"], numbers["input_batch_dimension"]
     of_features, of_images = spec.attributes["feature_group_count"], spec.attributes["batch_group_count"]
     if _of_kernel(spec):
         groups, rows = (1, of_features * of_images, of_features), (numbers["output_batch_dimension"],)
-        return Sides(columns=columns, rows=rows, taps=taps, images=(features,), groups=groups)
-    groups = (of_features, of_features * of_images, of_images)
-    return Sides((features,), columns, images=(images,), groups=groups)
+        return Sides(columns=columns, rows=rows, taps=of_gradient, images=(features,), groups=groups)
+    groups, apart = (of_features, of_features * of_images, of_images), math.prod(w.dilation for w in windows)
+    taps, inner_last = windows[-1].window if windows else 1, _sums_last(spec)
+    return Sides((features,), columns, taps=taps, images=(images,), apart=apart, groups=groups, inner_last=inner_last)
+
+
+def _sums_last(spec: OpSpec) -> bool:
+    """True where the last dim of the kernel is summed over."""
+    numbers = spec.attributes["dimension_numbers"]
+    return numbers["kernel_input_feature_dimension"] == len(spec.operands[1].shape) - 1
 
 
 def _of_kernel(spec: OpSpec) -> bool:

@@ -7,6 +7,8 @@ argument that it updates, a loop's next value into the loop's value, an elementw
 op reads. A reduction is written over what it reduces, unless that was itself written in place, by an update.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
 import numpy as np

@@ -19,10 +19,10 @@ import math
 
 import numpy as np
 
+from autopart.core.ops.merged_groups import is_in_groups
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Elementwise, View
 from autopart.core.program import Program
-from autopart.costmodel.simulator.facts.swapped_windows import is_in_groups
 
 DIMS = 16
 """More than a value has dims: `joined` counts in these."""

@@ -17,18 +17,11 @@ import math
 import numpy as np
 
 from autopart.core.op import OpSpec
+from autopart.core.ops.merged_groups import is_in_groups
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.swapped_operands import swaps_operands
 from autopart.core.ops.traits import Convolution, Elementwise, Sides
 from autopart.core.program import Program
-
-
-def is_in_groups(spec: OpSpec) -> bool:
-    """True for a convolution in groups."""
-    attributes = spec.attributes
-    return isinstance(traits_of(spec), Convolution) and (
-        attributes["feature_group_count"] > 1 or attributes["batch_group_count"] > 1
-    )
 
 
 def spreads_less(spec: OpSpec, sides: Sides) -> bool:

@@ -8,14 +8,15 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
-from autopart.core.ops.traits import FEW_FEATURES
+from autopart.core.ops.merged_groups import merged
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.facts.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.facts.row_layouts import GRADIENT
 from autopart.costmodel.simulator.facts.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
-from autopart.costmodel.simulator.local.few_images import LANES, filled_lanes, local_length
+from autopart.costmodel.simulator.local.few_images import filled_lanes, local_length
+from autopart.costmodel.simulator.local.filled_tiles import share_filled
 from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.local.laid_parts import lay_parts
 from autopart.costmodel.simulator.local.packed_masks import UNPACKED_BYTES, makes_words
@@ -29,7 +30,8 @@ from autopart.costmodel.simulator.local.window_tiles import lies_in_windows, wal
 FLATTENED, TWO_THIRDS = 3.0, 2 / 3
 """How often the bytes of copies of `flattened_images.py` pass at HBM's rate; the share if a product leaves them so."""
 
-SUBLANES = 8
+TAKEN_APART = 1.5
+"""How often bytes pass, but for turning them, as groups of features come apart for a convolution."""
 
 SHORT = 2.0
 """Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
@@ -55,7 +57,8 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             held.ops.copied_bytes[op] += _flattened_bytes(program, lowered, held, op)
         if kind in (MATMUL, CONV):
             held.ops.unfilled[op] = _unfilled(
-                program, op, required[first], native[result], axis_sizes, lowered.matmul_tile,
+                program, op, _groups_as_one(program, lowered, held, op),
+                required[first], native[result], axis_sizes, lowered.matmul_tile,
                 lowered.layout_tile[0], lowered.cut_images if lowered.layout_tile[1] > 1 else -1, lowered.library,
             )  # fmt: skip
             for i in range(end - first):
@@ -64,6 +67,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                     held.ops.copied_bytes[op] += COPY_PASSES * each * held.uses.use_elements[first + i]
             if program.specs.column_groups[program.ops.spec[op]] > 1 and lowered.layout_tile[1] > 1:
                 _fill_groups(program, lowered, held, op)
+                held.ops.copied_bytes[op] += _taken_apart(program, lowered, held, op)
             if program.values.masked[result] > 0 and makes_words(program, lowered, result):
                 held.values.is_packed[result] = True
                 held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
@@ -222,6 +226,7 @@ def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, op: 
 def _unfilled(
     program: ProgramArrays,
     op: int,
+    in_groups: tuple[int, int],
     required: int,
     native: int,
     axis_sizes: np.ndarray,
@@ -239,7 +244,8 @@ def _unfilled(
 
     Where holes lie between the places of images, rows are images alone (`spread_images.py`).
 
-    cut_images: as in `Lowered`, -1 where arrays do not lie in tiles. A library fills up channels (`library_calls.py`).
+    in_groups: as `_groups_as_one` has it. cut_images: as in `Lowered`, -1 where arrays do not lie in tiles. A library
+    fills up channels (`library_calls.py`).
     """
     spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
     left, rows = program.uses.operands[program.operand_ptr[op]], program.specs.rows[spec]
@@ -254,16 +260,41 @@ def _unfilled(
     if library[0] > 0:
         by_library = is_conv and taps > 0 and of_columns == 1
         return unfilled_by_library(inner, columns, rows != 0, library) if by_library else 1.0
-    if of_columns > 1:
+    groups, as_one = in_groups
+    inner, columns = as_one * inner, as_one * columns
+    if groups > as_one:
         share = share_of_group(inner, columns, images, taps, rows != 0, tile, sublanes)
     else:
         inner_last = program.specs.inner_last[spec]
         share = share_filled(inner, columns, images, taps, rows != 0, inner_last, images <= cut_images, is_conv, tile)
     work = _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
-    if is_conv and program.specs.apart[spec] > 1 and of_columns == 1 and cut_images >= 0 and images < tile[1]:
+    if is_conv and program.specs.apart[spec] > 1 and groups == as_one and cut_images >= 0 and images < tile[1]:
         few = cut_images > 1 and not program.specs.swaps[spec]
         work = max(work, spread_work(inner, columns, images, tile, few))
-    return work
+    return as_one * work
+
+
+@kernel
+def _groups_as_one(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> tuple[int, int]:
+    """Groups of a convolution on one device, and how many of these are one; 1 and 1 of one without groups."""
+    spec, result, first = program.ops.spec[op], program.result_ptr[op], program.operand_ptr[op]
+    of_inner, of_columns, of_images = _groups(program, spec)
+    if of_columns == 1:
+        return 1, 1
+    left, sides, axis_sizes = program.uses.operands[first], program.specs, lowered.axis_sizes
+    columns = _beside(program, result, sides.columns[spec], 0, axis_sizes, of_columns)
+    groups = int(
+        np.round(_beside(program, result, sides.columns[spec], lowered.native[result], axis_sizes, 1) / columns)
+    )
+    if lowered.layout_tile[1] == 1:
+        return groups, 1
+    if sides.rows[spec] != 0:
+        inner = _beside(program, result, sides.rows[spec], lowered.native[result], axis_sizes, of_inner)
+    else:
+        inner = _beside(program, left, sides.summed[spec], lowered.required[first], axis_sizes, of_inner)
+    images = _beside(program, left, sides.images[spec], lowered.required[first], axis_sizes, of_images)
+    places = held.uses.use_elements[first] / (groups * inner)
+    return groups, merged(groups, inner, columns, images, places, program.ops.of_tasks[op])
 
 
 @kernel
@@ -277,8 +308,28 @@ def _fill_groups(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     columns = _beside(program, result, program.specs.columns[spec], native, lowered.axis_sizes, of[1])
     inner = _beside(program, given, program.specs.summed[spec], lowered.required[left], lowered.axis_sizes, of[0])
     images = _beside(program, given, images_dims, lowered.required[left], lowered.axis_sizes, of[2])
+    groups, as_one = _groups_as_one(program, lowered, held, op)
+    if as_one == groups:
+        return
+    inner, columns = inner * as_one, columns * as_one
     each, tile = program.values.element_bytes[result], lowered.layout_tile
     _take(held, result, each * held.values.native_elements[result] * padded_groups(inner, columns, images, each, tile))
+
+
+@kernel
+def _taken_apart(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
+    """Bytes that pass at HBM's rate as images come apart into groups of features, and what is left comes together."""
+    groups, as_one = _groups_as_one(program, lowered, held, op)
+    first, result = program.operand_ptr[op], program.result_ptr[op]
+    images = _beside(
+        program, program.uses.operands[first], program.specs.images[program.ops.spec[op]], lowered.required[first],
+        lowered.axis_sizes, program.specs.image_groups[program.ops.spec[op]],
+    )  # fmt: skip
+    if as_one == groups or program.ops.of_tasks[op] or images >= lowered.layout_tile[1]:
+        return 0.0
+    read = held.uses.use_elements[first] * program.values.element_bytes[program.uses.operands[first]]
+    left = held.values.native_elements[result] * program.values.element_bytes[result]
+    return (TAKEN_APART + lowered.turn_passes) * max(read, left)
 
 
 @kernel
@@ -326,74 +377,3 @@ def _beside(program: ProgramArrays, value: int, dims: int, layout: int, axis_siz
                 if groups == 1 and action_of(layout, axis) == d + 1:
                     size /= axis_sizes[axis]
     return size
-
-
-@kernel
-def share_filled(
-    inner: float,
-    columns: float,
-    images: float,
-    taps: int,
-    in_rows: bool,
-    inner_last: bool,
-    is_cut: bool,
-    is_conv: bool,
-    tile: tuple[int, int, int],
-) -> float:
-    """The share of its tiles that a product fills; 0 stands for dims that there are not.
-
-    inner       elements summed over, or (`in_rows`) rows of the gradient of a kernel
-    taps        neighbours that lie beside each other where they fit; 0: each place of a window has a tile of its own
-    inner_last  the right operand's last dim is summed over
-    is_cut      there are so few images that each is cut
-    images      of a convolution; whole tiles of them lie along the lanes, so that features are rows, and taps lie
-                together
-
-    Images along the lanes were found with libtpu 0.0.51 on v2, v3, v4 and v5e, 128 to 256 of them with 64 to 256
-    features: 20 windows of 3 x 3, forward and backward. Fewer rows than a tile's take as long.
-    """
-    share = _fills(columns, tile[1], 1, is_conv)
-    along_rows = in_rows or _along_rows(inner, columns, inner_last)
-    narrow = is_cut and 2 * columns < tile[1]
-    beside = _taps(inner, taps, along_rows, narrow, tile) if taps > 0 else 0
-    share *= 1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], beside, is_conv)
-    if not is_conv or taps == 0 or images < tile[1]:
-        return share
-    if in_rows:
-        return _fills(columns, tile[1], 1, True)
-    rows = min(1.0, columns / tile[0])
-    return max(share, rows * _fills(images, tile[1], 1, True) * _fills(inner, tile[2], taps, True))
-
-
-@kernel
-def _along_rows(inner: float, columns: float, inner_last: bool) -> bool:
-    """True where what is summed over lies along the rows of the kernel: where that, or the order of dims, pads less."""
-    rows = np.ceil(columns / LANES) * LANES * np.ceil(inner / SUBLANES) * SUBLANES
-    lanes = np.ceil(inner / LANES) * LANES * np.ceil(columns / SUBLANES) * SUBLANES
-    return bool(rows < lanes or (rows == lanes and not inner_last))
-
-
-@kernel
-def _taps(inner: float, taps: int, along_rows: bool, narrow: bool, tile: tuple[int, int, int]) -> int:
-    """The neighbours that lie beside each other: those of few features; and where what is summed over lies along the
-    rows of the kernel those that fit, those of more than a tile, and those of half a tile at most, but for `narrow`
-    columns of images that are cut.
-
-    Three of 160 take 4 tiles of 128, not 6, and three of 64 take 2, not 3, unless bf16 is read as it is (6.1 for a
-    window of 3 x 3 on v5e, 4.8 on v3; of 80 features 6.4 and 8.5). The gradient of the input of 64 features takes all 9
-    tiles of such a window where 64 or more were made, and 6 where 32 were.
-    """
-    if inner < FEW_FEATURES:
-        return taps
-    wide = inner > tile[2] or (tile[2] >= 2 * inner and not narrow)
-    return taps if along_rows and (inner * taps <= tile[2] or wide) else 1
-
-
-@kernel
-def _fills(size: float, tile: int, taps: int, to_the_last: bool) -> float:
-    """The share of tiles that elements and taps fill along one dim; of longer dims all, unless `to_the_last`."""
-    if size == 0:
-        return 1.0
-    size *= taps
-    tiles = max(1.0, np.ceil(size / tile)) if to_the_last or size < tile else size / tile
-    return float(size / (tiles * tile))

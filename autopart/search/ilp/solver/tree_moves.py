@@ -9,6 +9,8 @@ undone if it raises the usage at a time where that does not fit then. So a choic
 does not comes nearer.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
 from typing import NamedTuple

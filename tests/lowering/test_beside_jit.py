@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.memory_orders.__main__ import CLOSE, groups, kept, summary
+from experiments.beside_jit.__main__ import CLOSE, groups, kept, summary
 
 SUMMARY = summary()
 

@@ -1,7 +1,7 @@
 """Steps of one device as autopart emits them for a TPU, beside `jax.jit` of the same function: cycles and memory.
 
-python -m experiments.memory_orders            with the compiler's figures kept in `compiler.json`
-python -m experiments.memory_orders compile    compiles what is not kept: pip install libtpu, ten minutes
+python -m experiments.beside_jit            with the compiler's figures kept in `compiler.json`
+python -m experiments.beside_jit compile    compiles what is not kept: pip install libtpu, ten minutes
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import jax
 import autopart as ap
 from autopart.costmodel.optimised_hlo import estimated_cycles
 from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local, topology_devices
+from experiments.beside_jit.cases import Case, chosen, drawn
 from experiments.convolution_grids import DEVICES
 from experiments.kept import write
-from experiments.memory_orders.cases import Case, chosen, drawn
 
 FOLDER = Path(__file__).parent
 COMPILER = FOLDER / "compiler.json"
@@ -48,6 +48,15 @@ def figures(case: Case) -> dict[str, list[float]]:
     plain = jax.jit(step, donate_argnums=DONATED).lower(*placed).compile()
     emitted = compile_device_local(ours.program, [device], case.topology)
     return {"ours": _figures(emitted, device), "xla": _figures(plain, device)}
+
+
+def estimated_us(case: Case) -> float:
+    """Our estimate of the seconds of compute of what is emitted."""
+    step, args = case.program()
+    mesh = ap.Mesh({"x": 1}, device=DEVICES[case.topology.split(":")[0]])
+    estimate = ap.jit(step, mesh, [], donate_argnums=DONATED).lower(*args).estimate
+    assert estimate is not None
+    return 1e6 * estimate.compute_s
 
 
 def _figures(compiled: Any, device: Any) -> list[float]:

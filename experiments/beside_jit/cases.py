@@ -1,8 +1,9 @@
-"""Steps whose gradients or images XLA lays out otherwise than what they go on to, as users write them, on one device.
+"""Steps that autopart emits otherwise than they were traced, as users write them, on one device.
 
 table      rows looked up in a table, by one look-up or two, under each optimizer
 kernel     the kernel of a transposed convolution
 examples   a convolution in front of transformer blocks, of few examples
+groups     a convolution in groups between two products, as a ResNeXt has them
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Case:
 
     def program(self) -> Step:
         """The step, and the shapes of its arguments."""
-        return {"table": _table, "kernel": _kernel, "examples": _examples}[self.group](*self.of)
+        return {"table": _table, "kernel": _kernel, "examples": _examples, "groups": _groups}[self.group](*self.of)
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:
@@ -103,6 +104,37 @@ def _examples(examples: int, length: int, width: int, layers: int) -> Step:
     return _updating(loss, "adam", params, f32(examples, 2 * length, 80))
 
 
+def _groups(images: int, side: int, groups: int, reads: int, makes: int, window: int, stride: int, dtype: str) -> Step:
+    """A block: as many features as all groups read, the groups, and as many as they make."""
+    shapes = {"in": (groups * reads,) * 2, "w": (window, window, reads, groups * makes), "out": (groups * makes,) * 2}
+
+    def loss(params: Any, x: jax.Array) -> jax.Array:
+        y = jax.nn.relu(jax.nn.relu(x @ params["in"]))
+        y = jax.nn.relu(_convolved(y, params["w"], stride, groups)) @ params["out"]
+        return jnp.mean(y.astype(jnp.float32) ** 2)
+
+    params = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape in shapes.items()}
+    return _updating(loss, "sgd", params, jax.ShapeDtypeStruct((images, side, side, groups * reads), dtype))
+
+
+def _convolved(x: jax.Array, w: jax.Array, stride: int, groups: int) -> jax.Array:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    strides = stride, stride
+    return jax.lax.conv_general_dilated(x, w, strides, "SAME", dimension_numbers=numbers, feature_group_count=groups)
+
+
+IN_GROUPS = [
+    (4, 28, 32, 4, 4), (16, 28, 32, 4, 4), (64, 28, 32, 4, 4), (16, 14, 32, 8, 8), (16, 14, 32, 16, 16),
+    (16, 14, 2, 64, 64), (16, 14, 4, 64, 64), (16, 28, 64, 2, 2), (1, 28, 32, 4, 4), (2, 28, 16, 16, 16),
+    (128, 14, 32, 4, 4), (128, 14, 8, 32, 32), (256, 14, 8, 8, 8), (16, 14, 2, 192, 192), (16, 14, 6, 24, 24),
+    (16, 14, 64, 1, 2), (16, 14, 4, 128, 128), (16, 56, 2, 32, 32), (8, 28, 10, 24, 24), (64, 14, 16, 16, 16),
+    (32, 14, 8, 32, 32), (8, 14, 15, 24, 24), (32, 14, 14, 24, 24), (16, 14, 3, 64, 64), (4, 14, 32, 32, 32),
+    (64, 7, 32, 32, 32), (16, 14, 14, 40, 40), (16, 7, 34, 40, 40), (16, 14, 30, 24, 24), (16, 14, 20, 16, 16),
+    (16, 14, 4, 192, 192), (4, 14, 4, 96, 96), (16, 28, 2, 24, 48),
+]  # fmt: skip
+"""Images, places a side, groups, and the features that one reads and makes: what the rule was chosen on."""
+
+
 def chosen() -> Iterator[Case]:
     """What the orders were found on, and their neighbours."""
     for topology in TOPOLOGIES:
@@ -122,6 +154,9 @@ def chosen() -> Iterator[Case]:
         ]
         yield from (Case("kernel", (*of, "adam"), topology) for of in kernels)
         yield from (Case("examples", (n, 512, 512, 2), topology) for n in (1, 2, 4, 7, 8, 16))
+        yield from (Case("groups", (*of, 3, 1, "float32"), topology) for of in IN_GROUPS)
+        yield Case("groups", (16, 28, 32, 4, 4, 3, 1, "bfloat16"), topology)
+        yield Case("groups", (16, 28, 32, 8, 8, 3, 2, "float32"), topology)
 
 
 def drawn() -> Iterator[Case]:
@@ -151,3 +186,14 @@ def drawn() -> Iterator[Case]:
                     rng.choice((1, 3)),
                 )
                 yield Case("examples", of, topology)
+    yield from _drawn_groups(random.Random(4))
+
+
+def _drawn_groups(rng: random.Random) -> Iterator[Case]:
+    for _ in range(24):
+        groups, reads = rng.choice((2, 3, 4, 8, 12, 16, 32, 64)), rng.choice((2, 4, 8, 12, 16, 24, 32, 48, 64, 96))
+        if groups * reads > 1024:
+            groups = 4
+        makes, images = reads * rng.choice((1, 1, 2)), rng.choice((1, 3, 8, 12, 24, 32, 64, 128))
+        of = (images, rng.choice((7, 14, 20, 28)), groups, reads, makes, rng.choice((1, 3, 5)), rng.choice((1, 1, 2)))
+        yield Case("groups", (*of, rng.choice(("float32", "bfloat16"))), rng.choice(TOPOLOGIES))

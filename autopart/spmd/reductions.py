@@ -1,0 +1,35 @@
+"""Reductions on one device, and what combines two parts of one.
+
+%t = stablehlo.reduce(%x, %zero) over dim 2, with the region of `reducer`: ^bb0(%a, %b): return (add %a, %b)
+"""
+
+from __future__ import annotations
+
+from autopart.core.jax_internals import ir, stablehlo
+from autopart.core.op import REDUCTION_NAMES, TensorType
+from autopart.core.ops.rules.reduce import identity
+from autopart.spmd.mlir_values import MlirValues, mlir_type
+
+REDUCERS = {"sum": "add", "max": "maximum", "min": "minimum", "mul": "multiply", "and": "and", "or": "or"}
+"""Reduction -> the op that combines two parts."""
+
+
+def reduced(value: ir.Value, dim: int, code: int) -> ir.Value:
+    """The reduction of a value over a dim, without it, in the reduction of a code of `core/op.py`."""
+    values = MlirValues()
+    type_ = values.type_of(value)
+    dim %= len(type_.shape)
+    start = values.constant(identity(code, type_.dtype), type_.dtype)
+    result = mlir_type(TensorType(type_.shape[:dim] + type_.shape[dim + 1 :], type_.dtype))
+    attributes: dict[str, ir.Attribute] = {"dimensions": ir.DenseI64ArrayAttr.get([dim])}
+    op = ir.Operation.create("stablehlo.reduce", [result], [value, start], attributes, regions=1)
+    reducer(op, mlir_type(TensorType((), type_.dtype)), code)
+    return op.results[0]
+
+
+def reducer(op: ir.Operation, scalar: ir.Type, code: int) -> None:
+    """Gives an op the region that combines two parts."""
+    block = op.regions[0].blocks.append(scalar, scalar)
+    with ir.InsertionPoint(block):
+        kind = f"stablehlo.{REDUCERS[REDUCTION_NAMES[code]]}"
+        stablehlo.return_([ir.Operation.create(kind, [scalar], list(block.arguments)).results[0]])
