@@ -21,6 +21,7 @@ RELIED_ON = {
         "ChannelHandle", "CaseOp", "IfOp", "WhileOp", "constant", "convert", "divide", "dynamic_slice", "multiply",
         "optimization_barrier", "partition_id", "remainder", "reshape", "return_", "transpose",
     ],
+    "jax.lax": ["convert_element_type_p"],
     "jax.interpreters.mlir": [
         "LoweringParameters", "aval_to_ir_type", "dtype_to_ir_type", "ir_tree_registry", "lower_fun", "make_ir_context",
         "merge_mlir_modules", "register_lowering",

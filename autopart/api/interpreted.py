@@ -16,7 +16,7 @@ from jax.core import Tracer
 from autopart.api.leaves import bits_of, check_leaf, leaves_of, results_of
 from autopart.api.trace import Traced
 from autopart.core.errors import CallError
-from autopart.core.jax_internals import numpy_dtype
+from autopart.core.jax_internals import numpy_dtype, weakly_typed
 from autopart.core.partitioning import Partitioning
 from autopart.core.temporal import interpret
 from autopart.spmd.single_ops import SingleOps
@@ -38,4 +38,6 @@ def run_in_sequence(traced: Traced, partitioning: Partitioning, args: Sequence[A
         arrays.append(np.asarray(bits_of(leaf), numpy_dtype(program.type_of(value).dtype)))
     results = interpret(partitioning, arrays, SingleOps(partitioning).run)
     with jax.enable_x64(True):
-        return results_of(traced, [jax.numpy.asarray(x) for x in results])
+        arrays_out = [jax.numpy.asarray(x) for x in results]
+        typed = zip(arrays_out, traced.out_avals, strict=True)
+        return results_of(traced, [weakly_typed(x) if aval.weak_type else x for x, aval in typed])

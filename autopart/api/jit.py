@@ -266,7 +266,8 @@ def _type_of(x: Any) -> tuple[tuple[int, ...], Any, bool]:
     """(shape, dtype, whether the type is weak): what a program is compiled for."""
     if isinstance(x, jax.Array):
         return x.shape, x.dtype, getattr(x, "weak_type", False)
-    return np.shape(x), jax.dtypes.result_type(x), isinstance(x, (int, float, complex))
+    weak = isinstance(x, (int, float, complex)) and not isinstance(x, (bool, np.generic))
+    return np.shape(x), jax.dtypes.result_type(x), weak
 
 
 def platform_of(mesh: Mesh) -> str:

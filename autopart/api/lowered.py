@@ -234,7 +234,8 @@ class Lowered:
         module = self.exported if traced is self.traced else export(scheduled.device_local)
         inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
         outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
-        placed = on_mesh(scheduled.device_local, module, mesh, inputs, outputs, self.inline)
+        weak = {n for n, aval in enumerate(traced.out_avals) if aval.weak_type}
+        placed = on_mesh(scheduled.device_local, module, mesh, inputs, outputs, self.inline, weak)
         return Compiled(placed, traced, asked)
 
     @property

@@ -57,7 +57,8 @@ class Traced:
     """A program and the pytrees its flat arguments and outputs came from.
 
     in_tree, out_tree   of ((args, kwargs) without the static ones) and of the result
-    in_avals, out_avals one abstract value per leaf; PRNG keys keep their key dtype here, and are raw bits in `program`
+    in_avals, out_avals one abstract value per leaf; PRNG keys keep their key dtype here, and are raw bits in `program`.
+                        Those of outputs say which types are weak
     platform            what it was lowered for, and `again` lowers it for another; None for a file, which does not say
     passes              what each pass over the program took and did
     """
@@ -187,7 +188,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
         "/".join(key_of(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
     ]
     in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
-    out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype) for o in outs)
+    out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype, weak_type=o.weak_type) for o in outs)
     donated = frozenset(i for i, info in enumerate(infos) if info.donated)
     ties = tie_updates(traced.args_info, traced.out_info)
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import io
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 import jax
@@ -51,6 +51,7 @@ __all__ = [
     "sdy",
     "stablehlo",
     "tag_p",
+    "weakly_typed",
     "wrap_key",
     "xla_flop",
 ]
@@ -104,6 +105,11 @@ def element_type(dtype: Any) -> ir.Type:
 def wrap_key(bits: jax.Array, dtype: Any) -> jax.Array:
     """PRNG keys of a key dtype from their raw bits."""
     return jax.random.wrap_key_data(bits, impl=dtype._impl.name)
+
+
+def weakly_typed(array: jax.Array) -> jax.Array:
+    """The array with a weak type: its dtype gives way to that of an array that it is combined with."""
+    return jax.lax.convert_element_type_p.bind(array, new_dtype=array.dtype, weak_type=True, sharding=None)
 
 
 def is_tracing() -> bool:
@@ -200,13 +206,18 @@ def _bytecode(module: ir.Module) -> bytes:
 
 
 def device_local_call(
-    module: ir.Module, result_types: Sequence[tuple[tuple[int, ...], Any]], callbacks: Sequence[HostCallback] = ()
+    module: ir.Module,
+    result_types: Sequence[tuple[tuple[int, ...], Any]],
+    callbacks: Sequence[HostCallback] = (),
+    weak: Collection[int] = (),
 ) -> Any:
     """A function of device-local arrays that runs `module`'s main, for `jax.shard_map(..., check_vma=False)`.
 
     `result_types` gives (local shape, dtype) of each result; `callbacks` are those that the module calls by index.
+    The type of each result whose position is in `weak` is weak: it gives way to the types of arrays.
     """
-    wrapped = _Module(module, [ShapedArray(shape, dtype) for shape, dtype in result_types], callbacks)
+    avals = [ShapedArray(shape, dtype, weak_type=n in weak) for n, (shape, dtype) in enumerate(result_types)]
+    wrapped = _Module(module, avals, callbacks)
     return lambda *operands: _call_p.bind(*operands, module=wrapped)
 
 

@@ -13,7 +13,7 @@ all come here. A layout becomes a `PartitionSpec` here alone.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,17 +62,19 @@ def on_mesh(
     in_shardings: Sequence[NamedSharding] | None = None,
     out_shardings: Sequence[NamedSharding] | None = None,
     inline: bool = False,
+    weak: Collection[int] = (),
 ) -> OnMesh:
     """The exported `module` of `local` on `mesh`.
 
     Whole arrays come in and go out in the given shardings; without them, in those that `local` works with. With
-    `inline`, a program around it has no call.
+    `inline`, a program around it has no call. The types of the outputs at the positions `weak` are weak, as jax says
+    of Python's numbers and what is computed of them.
     """
     in_specs = [spec_of(local.mesh, layout) for layout in input_layouts(local)]
     out_specs = [spec_of(local.mesh, layout) for layout in output_layouts(local)]
     inputs = list(in_shardings) if in_shardings is not None else [NamedSharding(mesh, s) for s in in_specs]
     outputs = list(out_shardings) if out_shardings is not None else [NamedSharding(mesh, s) for s in out_specs]
-    plain = device_local_function(local, module, mesh, in_specs, out_specs)
+    plain = device_local_function(local, module, mesh, in_specs, out_specs, weak)
     function = jax.jit(
         plain,
         in_shardings=inputs,
@@ -91,6 +93,7 @@ def device_local_function(
     mesh: jax.sharding.Mesh,
     in_specs: Sequence[PartitionSpec],
     out_specs: Sequence[PartitionSpec],
+    weak: Collection[int] = (),
 ) -> Callable[..., list[jax.Array]]:
     """A function of whole arrays (flat, in argument order) that runs `module` on each device's part of them.
 
@@ -98,7 +101,8 @@ def device_local_function(
     """
     program, passed = local.program, local.program.passed_arguments
     kinds = [local.local_type(v, layout) for v, layout in zip(program.outputs, output_layouts(local), strict=True)]
-    call = device_local_call(module, [(k.shape, numpy_dtype(k.dtype)) for k in kinds], program.source.callbacks)
+    types = [(k.shape, numpy_dtype(k.dtype)) for k in kinds]
+    call = device_local_call(module, types, program.source.callbacks, weak)
     in_specs = tuple(in_specs[i] for i in passed)
     on_devices = jax.shard_map(call, mesh=mesh, in_specs=in_specs, out_specs=list(out_specs), check_vma=False)
     return lambda *arrays: on_devices(*(arrays[i] for i in passed))
