@@ -30,6 +30,7 @@ RELIED_ON = {
     "jax._src.array": ["ArrayImpl"],
     "jax._src.interpreters.pxla": ["JitGlobalCppCacheKeys", "cc_shard_arg"],
     "jax._src.lib": ["_jax"],
+    "jax._src.source_info_util": ["summarize"],
     "jax._src.pjit": ["_get_fastpath_data"],
     "jax._src.tree_util": ["dispatch_registry"],
     "jax._src.callback": ["io_callback_p", "pure_callback_p"],

@@ -5,10 +5,10 @@
     lowered for tpu   custom_call @LuDecomposition        what estimates and texts are about
     on the devices    custom_call @lapack_sgetrf_ffi      lowered anew, the schedule's actions taken again
 
-Most programs are the same for every platform, and run as they are. Where one calls a library of its platform, or has
-an op that XLA runs on some platforms only, the function is lowered for the devices that are there, and the actions
-are taken on the values of the same names. Arguments and outputs keep the shardings that the first lowering gave them;
-XLA moves what comes out in another.
+Most programs are the same for every platform, and run as they are. Where one calls a library of its platform, has
+an op that XLA runs on some platforms only, or chooses by platform what it computes (`jax.lax.platform_dependent`), the
+function is lowered for the devices that are there, and the actions are taken on the values of the same names.
+Arguments and outputs keep the shardings that the first lowering gave them; XLA moves what comes out in another.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LIBRARIES = (
 
 @dataclass(frozen=True)
 class ForeignOp:
-    """An op that may not run everywhere, a call into a library for the most part.
+    """An op that may not run everywhere, a call into a library for the most part, or that runs otherwise elsewhere.
 
     text        how the program's text has it
     platforms   where its name or its traits say that it runs; empty if neither does
@@ -60,7 +60,7 @@ def runnable(traced: Traced, scheduled: Scheduled, platform: str) -> tuple[Trace
     """
     if traced.platform == platform:
         return traced, scheduled
-    foreign = list(_foreign_ops(traced.program, platform))
+    foreign = [*_foreign_ops(traced.program, platform), *_chosen(traced, platform)]
     if traced.again is None:
         wrong = [op for op in foreign if op.platforms and platform not in op.platforms]
         if wrong:
@@ -87,7 +87,9 @@ def _lowered_anew(traced: Traced, foreign: ForeignOp, platform: str) -> Traced:
     assert traced.again is not None
     try:
         return traced.again(platform)
-    except NotImplementedError as error:
+    except PartitionError:
+        raise
+    except (NotImplementedError, ValueError) as error:
         raise _mismatch(foreign, traced.platform, platform, f"{_HINT}; jax says: {str(error)[:200]}") from None
 
 
@@ -97,6 +99,14 @@ def _mismatch(foreign: ForeignOp, lowered_for: str | None, platform: str, hint: 
         why=f"{foreign.text} {foreign.where}".rstrip(),
         hint=hint,
     )
+
+
+def _chosen(traced: Traced, platform: str) -> Iterator[ForeignOp]:
+    """Choices by platform that `platform` makes in another way than the program does."""
+    lowered_for = traced.platform or ""
+    for choice in traced.choices:
+        if choice.differs(lowered_for, platform):
+            yield ForeignOp(choice.text, (lowered_for,), choice.where)
 
 
 def _foreign_ops(program: Program, platform: str) -> Iterator[ForeignOp]:

@@ -30,6 +30,7 @@ from autopart.core.importer import (
     read_module_file,
 )
 from autopart.core.importer.host_calls import Collector
+from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.limits import Limits
 from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_passes
 from autopart.core.program import Program
@@ -60,6 +61,7 @@ class Traced:
     in_avals, out_avals one abstract value per leaf; PRNG keys keep their key dtype here, and are raw bits in `program`.
                         Those of outputs say which types are weak
     platform            what it was lowered for, and `again` lowers it for another; None for a file, which does not say
+    choices             where the function computes something else on another platform
     passes              what each pass over the program took and did
     """
 
@@ -70,6 +72,7 @@ class Traced:
     out_avals: tuple[jax.ShapeDtypeStruct, ...]
     platform: str | None = None
     again: Callable[[str], Traced] | None = field(default=None, repr=False, compare=False)
+    choices: tuple[PlatformChoice, ...] = field(default=(), repr=False, compare=False)
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
 
     def after(self, passes: Sequence[str | Pass]) -> Traced:
@@ -205,7 +208,8 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     except ProgramError as error:
         raise error.blamed_on(getattr(fun, "__name__", repr(fun))) from None
     again = functools.partial(_lowered, fun, options, traced)
-    read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again)
+    choices = platform_choices(traced.jaxpr)
+    read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices)
     return read.after((DefaultGenerators(platform), *IMPORT_PASSES, *options.passes))
 
 

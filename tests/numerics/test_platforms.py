@@ -62,6 +62,50 @@ def test_a_value_without_a_name_cannot_be_found_in_another_lowering():
         lowered.compile()
 
 
+def by_platform(x):
+    return jax.lax.platform_dependent(x, cpu=lambda t: t * 2, tpu=lambda t: t * 3, default=lambda t: t * 5)
+
+
+def exported(x):
+    platforms = ("cpu", "cuda", "tpu")
+    return jax.export.export(jax.jit(by_platform), platforms=platforms)(jax.typeof(x)).call(x)
+
+
+CHOICES = {
+    "at the top": by_platform,
+    "in a loop": lambda x: jax.lax.fori_loop(0, 3, lambda _, t: by_platform(t), x),
+    "in a gradient": jax.grad(lambda x: (by_platform(x) ** 2).sum()),
+    "in an exported function": exported,
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize("device", ["tpu_v3", "h100"])
+def test_a_choice_by_platform_is_made_for_the_devices_that_are_here(name, device):
+    fun = CHOICES[name]
+    whole, lowered = jax.jit(fun)(X), ap.jit(fun, ap.Mesh({"batch": 4}, device=device), [BP]).lower(X)
+    found = lowered.compile()(X)
+    np.testing.assert_array_equal(found, whole)
+    np.testing.assert_array_equal(lowered.interpret(X), whole)
+    assert found.sharding.spec == lowered.out_shardings.spec != jax.sharding.PartitionSpec()
+
+
+def test_a_choice_without_a_branch_for_the_devices_is_refused_with_its_line():
+    step = ap.jit(
+        lambda x: jax.lax.platform_dependent(x, tpu=jnp.sin, cuda=jnp.cos), ap.Mesh({"batch": 4}, device="h100")
+    )
+    with pytest.raises(
+        ap.CallError, match=r"lowered for cuda, and the devices are cpu[\s\S]*platform_dependent .*py:\d+"
+    ):
+        step(X)
+
+
+def test_a_choice_that_two_platforms_make_alike_leaves_the_program_as_it_is():
+    traced = ap.jit(lambda x: jnp.diag(x[0]), ap.Mesh({"batch": 4}, device="tpu_v3")).lower(X).traced
+    assert traced.choices
+    assert not any(choice.differs("tpu", "cpu") for choice in traced.choices)
+
+
 @pytest.mark.parametrize(
     ("target", "platform"),
     [("LuDecomposition", "tpu"), ("tpu_custom_call", "tpu"), ("cusolver_geqrf_ffi", "cuda"), ("hipblas_x", "rocm")],

@@ -14,12 +14,13 @@ from typing import Any, cast
 from jax._src.callback import io_callback_p, pure_callback_p
 from jax._src.debugging import debug_callback_p, debug_print_p
 from jax._src.effects import ordered_effects
-from jax.extend.core import Primitive, jaxprs_in_params
+from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.interpreters import mlir
 
 from autopart.core.errors import ProgramError
 from autopart.core.host_callbacks import TARGET, HostCallback, callback_index, placeholder
+from autopart.core.importer.jaxprs import equations
 from autopart.core.importer.locations import describe_location
 
 _PRIMITIVES = (debug_callback_p, debug_print_p, pure_callback_p, io_callback_p)
@@ -57,19 +58,7 @@ class Collector:
 
 def _calls_host(jaxpr: Any) -> bool:
     """True if the jaxpr, or one inside it, has a callback."""
-    seen, waiting = set(), [jaxpr]
-    while waiting:
-        inner = waiting.pop()
-        inner = getattr(inner, "jaxpr", inner)
-        if id(inner) in seen:
-            continue
-        seen.add(id(inner))
-        for equation in inner.eqns:
-            if equation.primitive in _PRIMITIVES:
-                return True
-            if equation.params:
-                waiting += jaxprs_in_params(equation.params)
-    return False
+    return any(equation.primitive in _PRIMITIVES for equation in equations(jaxpr))
 
 
 def check_calls(calls: Iterable[tuple[str, ir.Operation]], callbacks: int) -> None:
