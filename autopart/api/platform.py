@@ -7,18 +7,17 @@
 
 Most programs are the same for every platform, and run as they are. Where one calls a library of its platform, has
 an op that XLA runs on some platforms only, or chooses by platform what it computes (`jax.lax.platform_dependent`), the
-function is lowered for the devices that are there, and the actions are taken on the values of the same names.
+function is lowered for the devices that are there, and the actions are taken on the same values (`same_values.py`).
 Arguments and outputs keep the shardings that the first lowering gave them; XLA moves what comes out in another.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autopart.api.names import named_values
+from autopart.api.plan.same_values import SameValues
 from autopart.api.schedule import Scheduled, replayed
 from autopart.api.trace import Traced
 from autopart.core.actions import renumbered
@@ -73,14 +72,14 @@ def runnable(traced: Traced, scheduled: Scheduled, platform: str) -> tuple[Trace
     if other.program.fingerprint == traced.program.fingerprint:
         return traced, scheduled
     try:
-        actions = [renumbered(a, lambda v: _same(v, traced.program, other.program)) for a in scheduled.actions]
-        again = replayed(other.program, scheduled, actions)
+        same = SameValues(traced.program, other.program)
+        again = replayed(other.program, scheduled, [renumbered(action, same.of) for action in scheduled.actions])
     except PartitionError as error:
-        raise _mismatch(foreign[0], traced.platform, platform, f"{_HINT}; {error.what}") from None
+        raise _mismatch(foreign[0], traced.platform, platform, _HINT, error.what) from None
     return other, again
 
 
-_HINT = "a mesh that names no device, or one of the platform that is here, to lower the schedule for it"
+_HINT = "a mesh that names no device, or one of the platform that is here, so that the schedule is lowered for it"
 
 
 def _lowered_anew(traced: Traced, foreign: ForeignOp, platform: str) -> Traced:
@@ -90,13 +89,14 @@ def _lowered_anew(traced: Traced, foreign: ForeignOp, platform: str) -> Traced:
     except PartitionError:
         raise
     except (NotImplementedError, ValueError) as error:
-        raise _mismatch(foreign, traced.platform, platform, f"{_HINT}; jax says: {str(error)[:200]}") from None
+        raise _mismatch(foreign, traced.platform, platform, _HINT, f"jax says: {str(error)[:200]}") from None
 
 
-def _mismatch(foreign: ForeignOp, lowered_for: str | None, platform: str, hint: str) -> CallError:
+def _mismatch(foreign: ForeignOp, lowered_for: str | None, platform: str, hint: str, beside: str = "") -> CallError:
+    reasons = [f"{foreign.text} {foreign.where}".rstrip(), *([beside] if beside else [])]
     return CallError(
         f"the program was lowered for {lowered_for}, and the devices are {platform}",
-        why=f"{foreign.text} {foreign.where}".rstrip(),
+        why="\n       ".join(reasons),
         hint=hint,
     )
 
@@ -129,24 +129,3 @@ def _foreign(spec: OpSpec, platform: str) -> tuple[str, tuple[str, ...]] | None:
     if spec.kind != "custom_call" or target in _EVERYWHERE:
         return None
     return f"custom_call @{target}", tuple(name for name, pattern in _LIBRARIES if pattern.search(target))[:1]
-
-
-def _same(value: int, before: Program, after: Program) -> int:
-    """The value of the same name. Raises `CallError` where the value has none."""
-    old, new = _places(before), _places(after)
-    found = [place for place, other in old.items() if other == value and place in new]
-    if not found or before.type_of(value) != after.type_of(new[found[0]]):
-        raise CallError(f"{before.value_name(value)}, which the schedule decides about, has no name to find it by")
-    return new[found[0]]
-
-
-def _places(program: Program) -> dict[tuple[str, int], int]:
-    """(name, how many values before it have that name) -> value. Tags that occur at another number of places differ."""
-    named = named_values(program)
-    total, count = Counter(entry.name for entry in named), Counter[str]()
-    places: dict[tuple[str, int], int] = {}
-    for entry in named:
-        key = f"{entry.name} of {total[entry.name]}"
-        places[key, count[key]] = entry.value
-        count[key] += 1
-    return places

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import autopart as ap
+from autopart.api.platform import runnable
+from autopart.core.actions import Tile
 from tests.prompt import in_turn
 
 X = np.random.default_rng(0).normal(size=(8, 4, 4)).astype("f4")
@@ -53,12 +55,47 @@ def test_gathers_that_a_schedule_shares_are_shared_in_another_lowering_too():
     np.testing.assert_allclose(lowered.compile()(X), jax.jit(PROGRAMS["inverse"])(X), rtol=1e-3, atol=1e-4)
 
 
-def test_a_value_without_a_name_cannot_be_found_in_another_lowering():
-    step = ap.jit(PROGRAMS["inverse"], ap.Mesh({"batch": 4}, device="tpu_v3"))
-    last = step.lower(X).traced.program.value_count - 2
-    step = ap.jit(PROGRAMS["inverse"], step.mesh, [ap.ManualPartition({f"%{last}": ap.REPLICATED}, axis="batch")])
-    lowered = step.lower(X)
-    with pytest.raises(ap.CallError, match=r"lowered for tpu, and the devices are cpu[\s\S]*@LuDecomposition.*:\d+"):
+def results_of(program, kind):
+    """The values that ops of a kind leave, as tactics name them."""
+    ops = [op for op, spec in enumerate(program.op_spec.tolist()) if program.specs[spec].kind == kind]
+    return [f"%{value}" for op in ops for value in range(program.result_ptr[op], program.result_ptr[op + 1])]
+
+
+@pytest.mark.parametrize("device", ["tpu_v3", "h100"])
+@pytest.mark.parametrize("dim", [0, 1, ap.REPLICATED], ids=str)
+def test_values_without_names_are_found_in_another_lowering(device, dim):
+    def program(x):
+        x = jnp.linalg.qr(x + 1)[1] @ x
+        return jnp.linalg.inv(spd(x)) @ x + jnp.sin(x)
+
+    mesh = ap.Mesh({"batch": 4, "model": 2}, device=device)
+    lowered = ap.jit(program, mesh).lower(X).traced.program
+    values = [value for kind in ("sine", "dot_general") for value in results_of(lowered, kind)]
+    schedule = [BP, ap.ManualPartition(dict.fromkeys(values, dim), axis="model")]
+    np.testing.assert_allclose(ap.jit(program, mesh, schedule)(X), jax.jit(program)(X), rtol=1e-3, atol=1e-3)
+
+
+def test_a_decision_about_a_value_without_a_name_is_taken_in_another_lowering():
+    def program(x):
+        return jnp.sin(jnp.linalg.inv(spd(x))) * 2
+
+    mesh = ap.Mesh({"batch": 4}, device="tpu_v3")
+    (sine,) = results_of(ap.jit(program, mesh).lower(X).traced.program, "sine")
+    lowered = ap.jit(program, mesh, [ap.ManualPartition({sine: 1}, axis="batch")]).lower(X)
+    again, scheduled = runnable(lowered.traced, lowered.scheduled, "cpu")
+    (sine_here,) = results_of(again.program, "sine")
+    assert sine != sine_here
+    assert scheduled.actions[0] == Tile(int(sine_here[1:]), 1, "batch")
+
+
+def test_what_a_library_call_leaves_on_one_platform_only_cannot_be_found_in_another_lowering():
+    mesh = ap.Mesh({"batch": 4}, device="tpu_v3")
+    permutation = results_of(ap.jit(PROGRAMS["inverse"], mesh).lower(X).traced.program, "custom_call")[2]
+    lowered = ap.jit(PROGRAMS["inverse"], mesh, [ap.ManualPartition({permutation: 0}, axis="batch")]).lower(X)
+    wanted = (
+        rf"devices are cpu[\s\S]*@LuDecomposition.*:\d+[\s\S]*nothing identifies {permutation} [\s\S]*names no device"
+    )
+    with pytest.raises(ap.CallError, match=wanted):
         lowered.compile()
 
 

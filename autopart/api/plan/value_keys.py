@@ -48,10 +48,14 @@ class ValueKeys:
                 return ["tag", tag, *self._occurrence(value, program.tags[tag])]
         if value in program.outputs:
             return ["output", self._output_names[program.outputs.index(value)]]
-        op = int(program.value_op[value])
-        kind, type_, result = program.spec(op).kind, str(program.type_of(value)), value - int(program.result_ptr[op])
-        scope = scope_of(program.where(op))
-        return ["op", scope, kind, type_, result, *self._occurrence(value, self._alike(scope, kind, type_, result))]
+        kind = self.kind_of(value)
+        return ["op", *kind, *self._occurrence(value, self.alike(*kind))]
+
+    def kind_of(self, value: int) -> tuple[str, str, str, int]:
+        """(scope, kind of op, type, number of the result) of a value."""
+        program, op = self._program, int(self._program.value_op[value])
+        result = value - int(program.result_ptr[op])
+        return scope_of(program.where(op)), program.spec(op).kind, str(program.type_of(value)), result
 
     def _occurrence(self, value: int, among: Sequence[int]) -> list[Any]:
         """[look, n, count]: the value is the n-th of `count` that look so."""
@@ -76,7 +80,7 @@ class ValueKeys:
                 return self._found(f'values with the tag "{tag}"', known[tag], look, n, count)
             case ["op", str(scope), str(kind), str(type_), int(result), str(look), int(n), int(count)]:
                 what = f'{kind} of {type_} in "{scope}"'
-                return self._found(what, self._alike(scope, kind, type_, result), look, n, count)
+                return self._found(what, self.alike(scope, kind, type_, result), look, n, count)
             case _:
                 raise PlanError(f"{key!r:.80} is no key of a value", why="the plan file is damaged")
 
@@ -112,7 +116,7 @@ class ValueKeys:
         types = [str(type_) for type_ in (*spec.operands, *spec.results)]
         return repr((spec.kind, attributes, types, spec.region, value - int(program.result_ptr[op]), reads))
 
-    def _alike(self, scope: str, kind: str, type_: str, result: int) -> list[int]:
+    def alike(self, scope: str, kind: str, type_: str, result: int) -> list[int]:
         """Values of a kind of op and a type in a scope, in program order."""
         program = self._program
         specs = [
