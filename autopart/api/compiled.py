@@ -83,7 +83,7 @@ class Compiled:
         """The backend's loaded executable, for debugging."""
         return self.executable.runtime_executable()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs it. Raises `CallError` where the arguments are not those it was lowered for."""
         return self._dispatch.call(*args, **kwargs)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from autopart.api.jit import PartitionedFunction, jit
 from autopart.api.lowered import Lowered
+from autopart.api.method import Method
 from autopart.api.tactic import Tactic
 from autopart.core.arguments import FUNCTION, check, shown
 from autopart.core.errors import CallError
@@ -41,19 +42,19 @@ class Static:
         return cls(value)
 
 
-class FilteredFunction:
+class FilteredFunction(Method):
     """What `filter_jit` returns: call it, or `lower` it for abstract arguments."""
 
     def __init__(self, partitioned: PartitionedFunction):
         self._partitioned = partitioned
         functools.update_wrapper(self, cast(Callable, partitioned), updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices, compiling once per input shape and per value of what is no array."""
         args, kwargs = _hidden(args, kwargs)
         return revealed(self._partitioned(*args, **kwargs))
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments of these shapes, without devices."""
         args, kwargs = _hidden(args, kwargs)
         return self._partitioned.lower(*args, **kwargs)

@@ -27,6 +27,7 @@ from autopart.api.given_shardings import given_shardings
 from autopart.api.kept import Kept
 from autopart.api.lowered import COMPILER_OPTIONS, Lowered
 from autopart.api.metadata import Metadata
+from autopart.api.method import Method
 from autopart.api.plan.plan import Plan
 from autopart.api.tactic import SCHEDULE, Tactic
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
@@ -105,9 +106,9 @@ def jit(
     unless `keep_unused`. `inline` puts the program into the jaxpr around it, where there is one, without a call.
     `device` and `backend`, which `jax.jit` deprecates, are refused: the mesh says what runs where.
 
-    Several threads may call it; each shape is compiled once. Under `jax.jit`, `scan` and the like it runs as part of
-    the program around it; transform with `grad` or `vmap` before partitioning. Raises `ArgumentError` for arguments of
-    other types than these.
+    Several threads may call it; each shape is compiled once. In a class it is a method, whose `self` is static or a
+    pytree. Under `jax.jit`, `scan` and the like it runs as part of the program around it; transform with `grad` or
+    `vmap` before partitioning. Raises `ArgumentError` for arguments of other types than these.
     """
     if fun is _LATER:
         given = {name: value for name, value in locals().items() if name != "fun"}
@@ -171,7 +172,7 @@ def _tuple(one_or_many: Any) -> tuple:
     return (one_or_many,) if isinstance(one_or_many, (int, str)) else tuple(one_or_many)
 
 
-class PartitionedFunction:
+class PartitionedFunction(Method):
     """What `jit` returns: call it, or `lower` it for abstract arguments."""
 
     def __init__(
@@ -196,7 +197,7 @@ class PartitionedFunction:
         self._compiled, self._most_compiled = Kept(most_compiled), most_compiled
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         setting = Setting(self.mesh, self.schedule, self._options, self._cost_model, self._strict, self.given)
         traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
@@ -211,7 +212,7 @@ class PartitionedFunction:
         """What comes before the schedule on `mesh`: the shardings given here, and the constraints in the model."""
         return given_shardings(traced, mesh, *self._shardings)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices, compiling once per input shape."""
         try:
             return self._dispatch.call(*args, **kwargs)
@@ -229,7 +230,7 @@ class PartitionedFunction:
             name, self._call_slowly, static_argnums=numbers, static_argnames=names, capacity=self._most_compiled
         )
 
-    def _call_slowly(self, *args: Any, **kwargs: Any) -> tuple[Any, FastPath | None]:
+    def _call_slowly(self, /, *args: Any, **kwargs: Any) -> tuple[Any, FastPath | None]:
         check_call(self._fun, self._trace_options, args, kwargs)
         key, dynamic = self._split(args, kwargs)
         compiled: Compiled = self._compiled.get(key, lambda: self._compile(args, kwargs))

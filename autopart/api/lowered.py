@@ -208,7 +208,7 @@ class Lowered:
         _ = compiled.executable
         return compiled
 
-    def interpret(self, *args: Any, **kwargs: Any) -> Any:
+    def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
         """What the function returns, with every loop nest of PartIR:Core run in sequence on jax's default device.
 
         Tiles are concatenated, sums added and slices sliced straight from the table that the tactics filled. Neither

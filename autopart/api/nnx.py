@@ -23,6 +23,7 @@ from autopart.api.filter_jit import Static
 from autopart.api.jit import PartitionedFunction
 from autopart.api.jit import jit as partitioned_jit
 from autopart.api.lowered import Lowered
+from autopart.api.method import Method
 from autopart.api.tactic import Tactic
 from autopart.core.arguments import FUNCTION, check
 from autopart.core.errors import ArgumentError, CallError
@@ -45,7 +46,7 @@ def jit(
     return ModuleFunction(fun, mesh, schedule, jit_options)
 
 
-class ModuleFunction:
+class ModuleFunction(Method):
     """What `jit` returns: call it, or `lower` it without devices."""
 
     def __init__(
@@ -69,7 +70,7 @@ class ModuleFunction:
             raise ArgumentError(f"ap.nnx.jit: {kind}_argnums is {numbers!r:.40}", why=str(self._signature)) from None
         return (*numbered, *((names,) if isinstance(names, str) else names))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices; the modules among the arguments then hold what it left in them."""
         named, static = self._bound(args, kwargs)
         structure, arrays = _split(named, static)
@@ -81,7 +82,7 @@ class ModuleFunction:
         nnx.update(modules, jax.tree.unflatten(jax.tree.structure(state), leaves))
         return out
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """The partitioned program for modules and arrays of these shapes, without devices."""
         structure, arrays = _split(*self._bound(args, kwargs))
         return self._partitioned.lower(structure, **arrays)
@@ -96,7 +97,7 @@ class ModuleFunction:
         static = {name: bound.arguments[name] for name in self._static if name in named}
         return {name: value for name, value in named.items() if name not in static}, static
 
-    def _on_arrays(self, structure: Static, **arrays: Any) -> tuple[Any, ...]:
+    def _on_arrays(self, structure: Static, /, **arrays: Any) -> tuple[Any, ...]:
         graph, tree, static = structure.value
         named = nnx.merge(graph, jax.tree.unflatten(tree, jax.tree.leaves(arrays)))
         given = {**named, **dict(static)}
