@@ -2,6 +2,8 @@
 
 step(state, key)      leaves_of  ->  [w, b, key]      check_leaf each, bits_of each  ->  what a program takes
 [w, b, bits]          results_of ->  (state, key)     in the function's own pytree, keys as keys
+
+The gradient of an integer is an array of jax's type `float0`, which says nothing; a program has truth values there.
 """
 
 from __future__ import annotations
@@ -48,11 +50,15 @@ def check_leaf(name: str, leaf: Any, aval: jax.ShapeDtypeStruct) -> None:
 
 
 def results_of(traced: Traced, results: Sequence[Any]) -> Any:
-    """Flat results in the function's own pytree, PRNG keys as keys."""
-    leaves = [
-        wrap_key(x, aval.dtype) if is_key(aval.dtype) else x for x, aval in zip(results, traced.out_avals, strict=True)
-    ]
+    """Flat results in the function's own pytree, PRNG keys as keys, gradients of integers as jax has them."""
+    leaves = [_result(x, aval) for x, aval in zip(results, traced.out_avals, strict=True)]
     return jax.tree.unflatten(traced.out_tree, leaves)
+
+
+def _result(raw: Any, aval: jax.ShapeDtypeStruct) -> Any:
+    if aval.dtype == jax.dtypes.float0:
+        return np.zeros(aval.shape, jax.dtypes.float0)
+    return wrap_key(raw, aval.dtype) if is_key(aval.dtype) else raw
 
 
 def is_key(dtype: Any) -> bool:
@@ -61,5 +67,7 @@ def is_key(dtype: Any) -> bool:
 
 
 def bits_of(x: Any) -> Any:
-    """PRNG keys as their bits; everything else as it is."""
+    """PRNG keys as their bits, arrays of `float0` as truth values, everything else as it is."""
+    if getattr(x, "dtype", None) == jax.dtypes.float0:
+        return np.zeros(np.shape(x), bool)
     return jax.random.key_data(x) if isinstance(x, jax.Array) and is_key(x.dtype) else x

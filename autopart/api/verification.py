@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from autopart.api.jit import jit
+from autopart.api.leaves import bits_of
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram
 from autopart.core.errors import CallError
@@ -127,8 +128,7 @@ def _array(leaf: Any, random: np.random.Generator) -> Any:
 
 
 def _compared(name: str, expected: Any, found: Any, tolerance: float | None) -> OutputDifference:
-    if jax.numpy.issubdtype(expected.dtype, jax.dtypes.prng_key):
-        expected, found = jax.random.key_data(expected), jax.random.key_data(found)
+    expected, found = bits_of(expected), bits_of(found)
     is_inexact = jax.numpy.issubdtype(expected.dtype, np.inexact)
     wide = np.complex128 if jax.numpy.issubdtype(expected.dtype, np.complexfloating) else np.float64
     want, got = np.asarray(expected).astype(wide), np.asarray(found).astype(wide)
