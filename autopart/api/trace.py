@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
@@ -31,6 +32,7 @@ from autopart.core.importer import (
 )
 from autopart.core.importer.host_calls import Collector
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
+from autopart.core.jax_dispatch import static_arguments
 from autopart.core.limits import Limits
 from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_passes
 from autopart.core.program import Program
@@ -154,8 +156,8 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
             )
         program = replace(fun.traced.program, keep_unused=options.keep_unused)
         return replace(fun.traced, program=program).after(options.passes)
-    args, kwargs = jax.tree.map(_without_sharding, (args, kwargs))
     watched = jitted(warning_of_changes(fun), options)
+    args, kwargs = _without_shardings(watched, args, kwargs)
     return _lowered(fun, options, watched.trace(*args, **kwargs), platform)
 
 
@@ -171,11 +173,27 @@ def jitted(fun: Callable, options: Options) -> Any:
     )
 
 
+def _without_shardings(jitted: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """The arguments of a call, wherever they are: the program is traced for no mesh, and for no devices.
+
+    Static ones stay what they are.
+    """
+    numbers, names = static_arguments(jitted)
+    static = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
+    return (
+        tuple(a if n in static else jax.tree.map(_without_sharding, a) for n, a in enumerate(args)),
+        {k: v if k in names else jax.tree.map(_without_sharding, v) for k, v in kwargs.items()},
+    )
+
+
 def _without_sharding(x: Any) -> Any:
-    """An array of a mesh with explicit axes as its shape and type: the program is traced for no mesh."""
-    if not isinstance(x, jax.Array) or jax.typeof(x).sharding.mesh.empty:
+    """An array as its shape and type. One in the host's memory stays, since that is a part of its type."""
+    if not isinstance(x, (jax.Array, jax.ShapeDtypeStruct)):
         return x
-    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=getattr(x, "weak_type", False))
+    kind = jax.typeof(x)
+    explicit = isinstance(x, jax.Array) and not kind.sharding.mesh.empty
+    placed = not isinstance(x, Tracer) and kind.sharding.mesh.empty and kind.memory_space == jax.memory.Space.Device
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=kind.weak_type) if explicit or placed else x
 
 
 def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platform: str) -> Traced:
