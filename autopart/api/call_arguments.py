@@ -35,6 +35,11 @@ def static_arguments(fun: Callable | LoadedProgram, options: Options) -> tuple[t
     return ((), ()) if isinstance(fun, LoadedProgram) else jax_dispatch.static_arguments(jitted(fun, options))
 
 
+def donated_arguments(fun: Callable | LoadedProgram, options: Options) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """(numbers, names) of the donated arguments, as `static_arguments` has those of the static ones."""
+    return ((), ()) if isinstance(fun, LoadedProgram) else jax_dispatch.donated_arguments(jitted(fun, options))
+
+
 def check_call(fun: Callable | LoadedProgram, options: Options, args: tuple, kwargs: dict) -> None:
     """Raises `CallError` where `fun` takes others, a static argument cannot be hashed, or another is no array."""
     signature = _signature(fun)

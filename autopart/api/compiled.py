@@ -21,6 +21,7 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import NamedSharding
 
+from autopart.api.donated import apart, check_donated, leaves_donated
 from autopart.api.leaves import bits_of, check_leaf, leaves_of, results_of
 from autopart.api.trace import Traced
 from autopart.core.errors import ArgumentError, CallError
@@ -89,13 +90,17 @@ class Compiled:
 
     @functools.cached_property
     def _dispatch(self) -> Dispatcher:
-        return Dispatcher("autopart", lambda *args, **kwargs: self.run(args, kwargs))
+        donated = functools.partial(leaves_donated, self._traced) if self._traced.program.donated else None
+        return Dispatcher("autopart", lambda *args, **kwargs: self.run(args, kwargs), donated=donated)
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, FastPath | None]:
         """What a call returns, and how jax runs calls like it from C++; None where each is to be looked at."""
         leaves = leaves_of(self._traced, args, kwargs)
         flat, elsewhere = self._placed_leaves(leaves)
         traced = is_tracing() or any(isinstance(x, Tracer) for x in flat)
+        if not traced:
+            check_donated(self._traced.program, leaves)
+            flat = apart(self._traced.program, flat)
         results = results_of(self._traced, self._run_traced(flat) if traced else self.executable(*flat))
         quick = not traced and all(map(_is_placed_by_jax, (leaves[i] for i in elsewhere)))
         return results, fast_path(self.executable, results, len(flat)) if quick else None

@@ -20,8 +20,9 @@ import jax
 import numpy as np
 
 from autopart.api.asked_passes import passes_asked
-from autopart.api.call_arguments import check_call, check_numbers, static_arguments
+from autopart.api.call_arguments import check_call, check_numbers, donated_arguments, static_arguments
 from autopart.api.compiled import Compiled
+from autopart.api.donated import donated_leaves
 from autopart.api.fitting import Setting, scheduled_best
 from autopart.api.given_shardings import given_shardings
 from autopart.api.kept import Kept
@@ -227,7 +228,17 @@ class PartitionedFunction(Method):
         numbers, names = static_arguments(self._fun, self._trace_options)
         name = getattr(self._fun, "__name__", type(self._fun).__name__)
         return Dispatcher(
-            name, self._call_slowly, static_argnums=numbers, static_argnames=names, capacity=self._most_compiled
+            name, self._call_slowly, static_argnums=numbers, static_argnames=names, donated=self._donated,
+            capacity=self._most_compiled,
+        )  # fmt: skip
+
+    @property
+    def _donated(self) -> Callable[[tuple, dict], Sequence[Any]] | None:
+        """What a call donates; None where no call does."""
+        numbers, names = donated_arguments(self._fun, self._trace_options)
+        file_donates = isinstance(self._fun, LoadedProgram) and self._fun.traced.program.donated
+        return (
+            functools.partial(donated_leaves, self._fun, numbers, names) if numbers or names or file_donates else None
         )
 
     def _call_slowly(self, /, *args: Any, **kwargs: Any) -> tuple[Any, FastPath | None]:

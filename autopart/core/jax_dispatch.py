@@ -11,6 +11,7 @@ this is the door to what jax does not make public.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -28,7 +29,8 @@ class Dispatcher:
     """A function, `call`, that remembers `capacity` signatures, those called last, and asks `slow` about all others.
 
     `slow(*args, **kwargs)` returns (results, what `fast_path` gives for them, or None to be asked again). It is asked
-    too where an array has been deleted: jax's own dispatch ends Python there if several devices are to run.
+    too where an array has been deleted, or is given twice and donated: jax's own dispatch ends Python there if several
+    devices are to run. `donated(args, kwargs)` says which leaves a call donates; None where no call does.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Dispatcher:
         *,
         static_argnums: Sequence[int] = (),
         static_argnames: Sequence[str] = (),
+        donated: Callable[[tuple, dict], Sequence[Any]] | None = None,
         capacity: int = 4096,
     ):
         def missed(*args: Any, **kwargs: Any) -> tuple[Any, FastPath | None, bool]:
@@ -59,13 +62,20 @@ class Dispatcher:
         )
         flatten, is_deleted = tree_util.dispatch_registry.flatten, ArrayImpl.is_deleted
 
+        def donated_twice(leaves: list[Any], args: tuple, kwargs: dict) -> bool:
+            if donated is None or len(set(map(id, leaves))) == len(leaves):
+                return False
+            times = Counter(map(id, leaves))
+            return any(times[id(x)] > 1 for x in donated(args, kwargs) if isinstance(x, jax.Array))
+
         def call(*args: Any, **kwargs: Any) -> Any:
             leaves, _ = flatten((args, kwargs) if kwargs else args, None)
             try:
                 deleted = any(map(is_deleted, leaves))
             except TypeError:  # not all of them are jax's arrays
                 deleted = any(map(is_deleted, [x for x in leaves if type(x) is ArrayImpl]))
-            return (without_jit if deleted else dispatched)(*args, **kwargs)
+            slowly = deleted or donated_twice(leaves, args, kwargs)
+            return (without_jit if slowly else dispatched)(*args, **kwargs)
 
         self.call: Callable[..., Any] = call
         """What `slow` would return, from C++ where it can be. A closure: no call looks anything up in the instance."""
@@ -95,3 +105,9 @@ def static_arguments(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """(numbers, names) of the static arguments of what `jax.jit` returned, each given by the other where it can be."""
     info = jitted._jit_info
     return tuple(info.static_argnums), tuple(info.static_argnames)
+
+
+def donated_arguments(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """(numbers, names) of the donated arguments of what `jax.jit` returned, each given by the other where it can be."""
+    info = jitted._jit_info
+    return tuple(info.donate_argnums), tuple(info.donate_argnames)

@@ -28,7 +28,7 @@ DOORS = {
         "api/jit.py", "api/lowered.py", "api/compiled.py", "api/interpreted.py", "api/leaves.py",
         "api/call_arguments.py", "api/trace.py", "api/tag.py", "api/reshard.py", "api/warmup.py",
         "costmodel/xla_compile.py", "api/verification.py", "cli/reshard_plan_command.py",
-        "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py",
+        "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py", "api/donated.py",
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/execution/ray.py"},
