@@ -21,6 +21,7 @@ RELIED_ON = {
         "ChannelHandle", "CaseOp", "IfOp", "WhileOp", "constant", "convert", "divide", "dynamic_slice", "multiply",
         "optimization_barrier", "partition_id", "remainder", "reshape", "return_", "transpose",
     ],
+    "jax": ["Ref"],
     "jax.lax": ["convert_element_type_p"],
     "jax.interpreters.mlir": [
         "LoweringParameters", "aval_to_ir_type", "dtype_to_ir_type", "ir_tree_registry", "lower_fun", "make_ir_context",
@@ -30,7 +31,7 @@ RELIED_ON = {
     "jax._src.array": ["ArrayImpl"],
     "jax._src.interpreters.pxla": ["JitGlobalCppCacheKeys", "cc_shard_arg"],
     "jax._src.lib": ["_jax"],
-    "jax._src.source_info_util": ["summarize"],
+    "jax._src.source_info_util": ["user_frames"],
     "jax._src.pjit": ["_get_fastpath_data"],
     "jax._src.tree_util": ["dispatch_registry"],
     "jax._src.callback": ["io_callback_p", "pure_callback_p"],

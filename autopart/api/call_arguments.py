@@ -16,6 +16,7 @@ from autopart.api.trace import LoadedProgram, Options, jitted, key_of
 from autopart.core import jax_dispatch
 from autopart.core.arguments import shown
 from autopart.core.errors import ArgumentError, CallError
+from autopart.core.importer.mutable_refs import is_reference
 from autopart.core.jax_internals import is_array
 
 
@@ -74,6 +75,12 @@ def _check_arrays(fun: Any, name: str, value: Any) -> None:
     except (TypeError, ValueError) as error:
         raise CallError(f"{_name(fun)} was called with {name}, which is no pytree", why=str(error)) from None
     for path, leaf in leaves:
+        if is_reference(leaf):
+            raise CallError(
+                f"{_name(fun)} was called with {'/'.join([name, *map(key_of, path)])}, a mutable reference of jax",
+                why="arguments are read and results written; a reference is both",
+                hint="an array in its place, and its new value among the results",
+            )
         if not is_array(leaf):
             static = f"static_argnames={name!r} if it is to choose a program"
             raise CallError(

@@ -31,6 +31,7 @@ from autopart.core.importer import (
     read_module_file,
 )
 from autopart.core.importer.host_calls import Collector
+from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
 from autopart.core.limits import Limits
@@ -198,6 +199,8 @@ def _without_sharding(x: Any) -> Any:
 
 def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platform: str) -> Traced:
     """The program of a traced function, lowered for `platform`."""
+    name = getattr(fun, "__name__", repr(fun))
+    check_references(name, traced.jaxpr)
     collector = Collector()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
@@ -224,7 +227,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
             keep_unused=options.keep_unused,
         )
     except ProgramError as error:
-        raise error.blamed_on(getattr(fun, "__name__", repr(fun))) from None
+        raise error.blamed_on(name) from None
     again = functools.partial(_lowered, fun, options, traced)
     choices = platform_choices(traced.jaxpr)
     read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices)

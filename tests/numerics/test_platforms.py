@@ -132,7 +132,8 @@ def test_a_choice_without_a_branch_for_the_devices_is_refused_with_its_line():
         lambda x: jax.lax.platform_dependent(x, tpu=jnp.sin, cuda=jnp.cos), ap.Mesh({"batch": 4}, device="h100")
     )
     with pytest.raises(
-        ap.CallError, match=r"lowered for cuda, and the devices are cpu[\s\S]*platform_dependent .*py:\d+"
+        ap.CallError,
+        match=r"lowered for cuda, and the devices are cpu[\s\S]*platform_dependent .*test_platforms.py:\d+",
     ):
         step(X)
 

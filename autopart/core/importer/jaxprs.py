@@ -1,16 +1,23 @@
-"""Every equation of a jaxpr, also of those inside it: bodies of loops, branches, functions that are called."""
+"""Equations of what jax traced: all of them, and where they come from.
+
+equations(jaxpr)          also of jaxprs inside it: bodies of loops, branches, functions that are called
+source_line(equation)     train.py:12, the innermost line of the user's own
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from jax._src.source_info_util import user_frames
 from jax.extend.core import jaxprs_in_params
 
+from autopart.core.importer.locations import is_of_package
 
-def equations(jaxpr: Any) -> Iterator[Any]:
+
+def equations(*jaxprs: Any) -> Iterator[Any]:
     """The equations, each once."""
-    seen, waiting = set[int](), [jaxpr]
+    seen, waiting = set[int](), list(jaxprs)
     while waiting:
         inner = waiting.pop()
         inner = getattr(inner, "jaxpr", inner)
@@ -21,3 +28,12 @@ def equations(jaxpr: Any) -> Iterator[Any]:
             yield equation
             if equation.params:
                 waiting += jaxprs_in_params(equation.params)
+
+
+def source_line(equation: Any) -> str:
+    """File and line of an equation; where all of it is in packages, of the first one inside it that is not."""
+    for one in (equation, *equations(*jaxprs_in_params(equation.params))):
+        for frame in user_frames(one.source_info.traceback):
+            if not is_of_package(frame.file_name):
+                return f"{frame.file_name}:{frame.start_line}"
+    return ""

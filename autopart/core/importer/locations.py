@@ -100,9 +100,10 @@ def describe_location(location: ir.Location) -> str:
     frames = _FRAME.findall(text)
     if not frames:
         return scope
-    file, line = next((frame for frame in frames if not _is_of_package(frame[0])), frames[0])
+    file, line = next((frame for frame in frames if not is_of_package(frame[0])), frames[0])
     return f"{file}:{line} {scope}".strip()
 
 
-def _is_of_package(file: str) -> bool:
+def is_of_package(file: str) -> bool:
+    """True for a file of an installed package, or of autopart."""
     return "site-packages" in file or "dist-packages" in file or file.startswith(_OWN)

@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from jax._src.source_info_util import summarize
-
-from autopart.core.importer.jaxprs import equations
+from autopart.core.importer.jaxprs import equations, source_line
 
 
 @dataclass(frozen=True)
@@ -49,14 +47,10 @@ def _choices(jaxpr: Any) -> Iterator[PlatformChoice]:
     for equation in equations(jaxpr):
         match equation.primitive.name:
             case "platform_index":
-                yield PlatformChoice("platform_dependent", equation.params["platforms"], _where(equation))
+                yield PlatformChoice("platform_dependent", equation.params["platforms"], source_line(equation))
             case "call_exported":
                 exported = equation.params["exported"]
                 branches = tuple((platform,) for platform in exported.platforms)
-                yield PlatformChoice(f"the exported function {exported.fun_name}", branches, _where(equation))
+                yield PlatformChoice(f"the exported function {exported.fun_name}", branches, source_line(equation))
             case _:
                 pass
-
-
-def _where(equation: Any) -> str:
-    return summarize(equation.source_info)
