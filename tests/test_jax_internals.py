@@ -28,6 +28,7 @@ RELIED_ON = {
         "merge_mlir_modules", "register_lowering",
     ],
     "jax._src.core": ["trace_state_clean"],
+    "jax._src.api_util": ["InternalFloatingPointError"],
     "jax._src.array": ["ArrayImpl"],
     "jax._src.interpreters.pxla": ["JitGlobalCppCacheKeys", "cc_shard_arg"],
     "jax._src.lib": ["_jax"],

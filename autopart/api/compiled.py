@@ -91,7 +91,7 @@ class Compiled:
     @functools.cached_property
     def _dispatch(self) -> Dispatcher:
         donated = functools.partial(leaves_donated, self._traced) if self._traced.program.donated else None
-        return Dispatcher("autopart", lambda *args, **kwargs: self.run(args, kwargs), donated=donated)
+        return Dispatcher("a partitioned program", lambda *args, **kwargs: self.run(args, kwargs), donated=donated)
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, FastPath | None]:
         """What a call returns, and how jax runs calls like it from C++; None where each is to be looked at."""

@@ -16,6 +16,7 @@ from jax.core import Tracer
 from autopart.api.leaves import bits_of, check_leaf, leaves_of, results_of
 from autopart.api.trace import Traced
 from autopart.core.errors import CallError
+from autopart.core.invalid_numbers import invalid_numbers_raise
 from autopart.core.jax_internals import numpy_dtype, weakly_typed
 from autopart.core.partitioning import Partitioning
 from autopart.core.temporal import interpret
@@ -36,7 +37,8 @@ def run_in_sequence(traced: Traced, partitioning: Partitioning, args: Sequence[A
                 hint="lowered.compile(), whose result can be part of a traced program",
             )
         arrays.append(np.asarray(bits_of(leaf), numpy_dtype(program.type_of(value).dtype)))
-    results = interpret(partitioning, arrays, SingleOps(partitioning).run)
+    with invalid_numbers_raise("a partitioned program"):
+        results = interpret(partitioning, arrays, SingleOps(partitioning).run)
     with jax.enable_x64(True):
         arrays_out = [jax.numpy.asarray(x) for x in results]
         typed = zip(arrays_out, traced.out_avals, strict=True)

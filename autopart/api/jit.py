@@ -229,7 +229,7 @@ class PartitionedFunction(Method):
         name = getattr(self._fun, "__name__", type(self._fun).__name__)
         return Dispatcher(
             name, self._call_slowly, static_argnums=numbers, static_argnames=names, donated=self._donated,
-            capacity=self._most_compiled,
+            fun=None if isinstance(self._fun, LoadedProgram) else self._fun, capacity=self._most_compiled,
         )  # fmt: skip
 
     @property

@@ -11,15 +11,18 @@ this is the door to what jax does not make public.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import jax
 from jax._src import pjit, tree_util
 from jax._src.array import ArrayImpl
 from jax._src.interpreters import pxla
 from jax._src.lib import _jax  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
+
+from autopart.core.invalid_numbers import invalid_numbers_raise, raise_invalid
 
 FastPath = Any
 """What jax needs to run an executable from C++."""
@@ -31,6 +34,9 @@ class Dispatcher:
     `slow(*args, **kwargs)` returns (results, what `fast_path` gives for them, or None to be asked again). It is asked
     too where an array has been deleted, or is given twice and donated: jax's own dispatch ends Python there if several
     devices are to run. `donated(args, kwargs)` says which leaves a call donates; None where no call does.
+
+    Under `jax_debug_nans` a call that returns such a number raises `FloatingPointError`. `fun` is then run op by op, to
+    say which op makes it.
     """
 
     def __init__(
@@ -41,13 +47,18 @@ class Dispatcher:
         static_argnums: Sequence[int] = (),
         static_argnames: Sequence[str] = (),
         donated: Callable[[tuple, dict], Sequence[Any]] | None = None,
+        fun: Callable[..., Any] | None = None,
         capacity: int = 4096,
     ):
         def missed(*args: Any, **kwargs: Any) -> tuple[Any, FastPath | None, bool]:
-            return *slow(*args, **kwargs), False
+            with invalid_numbers_raise(name, fun and functools.partial(fun, *args, **kwargs)):
+                return *slow(*args, **kwargs), False
 
         def without_jit(*args: Any, **kwargs: Any) -> Any:
-            return slow(*args, **kwargs)[0]
+            return missed(*args, **kwargs)[0]
+
+        def invalid(*args: Any, **kwargs: Any) -> NoReturn:
+            raise_invalid("nan or inf", name, fun and functools.partial(fun, *args, **kwargs))
 
         dispatched: Any = _jax.pjit(
             name,
@@ -60,6 +71,7 @@ class Dispatcher:
             pxla.cc_shard_arg,
             _jax.PjitFunctionCache(capacity=capacity),
         )
+        dispatched._fun = invalid  # what jax runs where a call that it answered from C++ returned such a number
         flatten, is_deleted = tree_util.dispatch_registry.flatten, ArrayImpl.is_deleted
 
         def donated_twice(leaves: list[Any], args: tuple, kwargs: dict) -> bool:

@@ -22,8 +22,9 @@ SHARED = ("arrays", "sizes", "room", "slots")
 
 DOORS = {
     "jax": {
-        "core/jax_internals.py", "core/jax_dispatch.py", "core/host_callbacks.py", "core/importer/host_calls.py",
-        "core/importer/jaxprs.py", "core/importer/mutable_refs.py", 
+        "core/jax_internals.py", "core/jax_dispatch.py", "core/invalid_numbers.py",
+        "core/host_callbacks.py", "core/importer/host_calls.py",
+        "core/importer/jaxprs.py", "core/importer/mutable_refs.py",
         "spmd/run.py",
         "api/jit.py", "api/lowered.py", "api/compiled.py", "api/interpreted.py", "api/leaves.py",
         "api/call_arguments.py", "api/trace.py", "api/tag.py", "api/reshard.py", "api/warmup.py",
