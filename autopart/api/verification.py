@@ -5,6 +5,8 @@
 
 Two orders of the same sum differ by rounding, so arrays of floats agree where they differ by at most a share of their
 largest element: the square root of the type's rounding step (3.5e-4 for f32, 8.9e-2 for bf16). Others are equal.
+
+Elements that are NaN, or the same infinity, on both sides agree too, but say nothing: they are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ _HOST_DEVICES = "--xla_force_host_platform_device_count"
 class OutputDifference:
     """How far one output is from the whole program's.
 
-    difference   the largest difference of two elements; largest: the largest element of the whole program's output
+    difference   the largest difference of two elements
+    largest      the largest finite element of the whole program's output
+    elements     how many it has; not_finite: how many of them are NaN, or the same infinity, on both sides
     """
 
     name: str
@@ -39,6 +43,23 @@ class OutputDifference:
     difference: float
     largest: float
     agrees: bool
+    elements: int = 1
+    not_finite: int = 0
+
+    @property
+    def is_compared(self) -> bool:
+        """True if there is an element that says whether the two agree."""
+        return self.not_finite < self.elements
+
+    @property
+    def answer(self) -> str:
+        """Whether it agrees, and how many of its elements do not count."""
+        if not self.agrees:
+            return "NO"
+        if not self.elements:
+            return "no elements"
+        not_finite = f"{self.not_finite} of {self.elements} elements not finite"
+        return ("yes" if self.is_compared else "nothing compared") + (f", {not_finite}" if self.not_finite else "")
 
 
 @dataclass(frozen=True)
@@ -52,16 +73,32 @@ class Verification:
         """True if every output does."""
         return all(row.agrees for row in self.rows)
 
+    @property
+    def is_compared(self) -> bool:
+        """True if any output has an element that says whether the two programs agree."""
+        return any(row.is_compared for row in self.rows)
+
     def __str__(self) -> str:
         cells = [["output", "type", "difference", "of", "agrees"]]
         for row in self.rows:
-            agrees = "yes" if row.agrees else "NO"
-            cells.append([row.name or "-", row.type, f"{row.difference:.1e}", f"{row.largest:.1e}", agrees])
+            cells.append([row.name or "-", row.type, f"{row.difference:.1e}", f"{row.largest:.1e}", row.answer])
         widths = [max(len(row[i]) for row in cells) for i in range(5)]
         lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
+        return "\n".join([*lines, self.summary])
+
+    @property
+    def summary(self) -> str:
+        """The last line: what all the outputs together say."""
         differing = sum(not row.agrees for row in self.rows)
-        last = f"{differing} of {len(self.rows)} outputs differ" if differing else f"all {len(self.rows)} outputs agree"
-        return "\n".join([*lines, last])
+        if differing:
+            return f"{differing} of {len(self.rows)} outputs differ"
+        if not self.is_compared:
+            none = "no output has a finite element" if self.rows else "the program has no outputs"
+            return f"nothing was compared: {none}"
+        compared, not_finite = sum(row.is_compared for row in self.rows), sum(row.not_finite for row in self.rows)
+        counted = "all" if compared == len(self.rows) else f"{compared} of"
+        beside = f"; {not_finite} of their elements are not finite, and say nothing" if not_finite else ""
+        return f"{counted} {len(self.rows)} outputs agree{beside}"
 
 
 def host_devices(count: int) -> None:
@@ -106,6 +143,7 @@ def verify(
         static = {key: jit_options[key] for key in ("static_argnums", "static_argnames") if key in jit_options}
         whole = jax.jit(fun, **static)
     filled = _filled(args, np.random.default_rng(seed))
+    partitioned.traced(filled, {})  # says what is wrong with the arguments, before anything runs
     expected, found = whole(*filled), partitioned(*filled)
     pairs = zip(jax.tree_util.tree_flatten_with_path(expected)[0], jax.tree.leaves(found), strict=True)
     return Verification(tuple(_compared(_name(path), want, got, tolerance) for (path, want), got in pairs))
@@ -132,13 +170,15 @@ def _compared(name: str, expected: Any, found: Any, tolerance: float | None) -> 
     is_inexact = jax.numpy.issubdtype(expected.dtype, np.inexact)
     wide = np.complex128 if jax.numpy.issubdtype(expected.dtype, np.complexfloating) else np.float64
     want, got = np.asarray(expected).astype(wide), np.asarray(found).astype(wide)
-    both_nan = np.isnan(want) & np.isnan(got)
-    apart = np.where(both_nan | (want == got), 0.0, np.abs(want - got))
+    same = (np.isnan(want) & np.isnan(got)) | (want == got)
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinities, which `same` has where they agree
+        apart = np.where(same, 0.0, np.abs(want - got))
     largest = float(np.max(np.abs(want[np.isfinite(want)]), initial=0.0))
     share = (float(jax.numpy.finfo(expected.dtype).eps) ** 0.5 if tolerance is None else tolerance) if is_inexact else 0
     difference = float(np.max(apart, initial=0.0))
     type_ = f"{expected.dtype.name}[{','.join(map(str, expected.shape))}]"
-    return OutputDifference(name, type_, difference, largest, bool((apart <= share * largest).all()))
+    agrees, not_finite = bool((apart <= share * largest).all()), int(np.sum(same & ~np.isfinite(want)))
+    return OutputDifference(name, type_, difference, largest, agrees, want.size, not_finite)
 
 
 def _name(path: Sequence[Any]) -> str:

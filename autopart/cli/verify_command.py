@@ -11,6 +11,9 @@ from autopart.api.verification import host_devices
 from autopart.api.verification import verify as verified
 from autopart.cli.command_inputs import mesh_of, program_of, schedule_of
 from autopart.cli.command_options import partitioned, show, whether
+from autopart.core.errors import CallError
+
+_OTHER_ARGUMENTS = "arrays in the place of shapes, of which the program makes finite numbers"
 
 
 @click.command()
@@ -23,7 +26,8 @@ def verify(
 ) -> int:  # fmt: skip
     """Run PROGRAM whole and partitioned on simulated host devices, and compare. Exit code 1: the results differ.
 
-    Arguments that are shapes alone are filled with random numbers.
+    Arguments that are shapes alone are filled with random numbers. Exit code 2: nothing could be compared, since no
+    element of the results is finite.
 
     \b
     Example:
@@ -35,6 +39,8 @@ def verify(
     found = verified(
         given.fun, over, schedule_of(schedule), given.args, seed=seed, tolerance=tolerance, **given.options
     )
-    data = {"agrees": found.agrees, "outputs": [dataclasses.asdict(row) for row in found.rows]}
-    show(found, data, as_json)
+    outputs = [dataclasses.asdict(row) for row in found.rows]
+    show(found, {"agrees": found.agrees, "compared": found.is_compared, "outputs": outputs}, as_json)
+    if found.agrees and not found.is_compared:
+        raise CallError(found.summary, hint=_OTHER_ARGUMENTS if found.rows else "")
     return whether(found.agrees)

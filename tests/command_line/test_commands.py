@@ -44,6 +44,18 @@ def wrong():
     return step
 
 
+def half_not_finite():
+    return lambda x, v: (jnp.log(x) + v, jnp.sqrt(v - 9)), (jnp.arange(-8.0, 8.0), jnp.ones(16))
+
+
+def none_finite():
+    return lambda x: (jnp.log(x), x.sum() / 0), (-jnp.ones(16),)
+
+
+def no_outputs():
+    return lambda x: None, (jnp.ones(16),)
+
+
 schedule = [ap.ManualPartition({"x": 0}, axis="batch", name="BP")]
 megatron = [ap.ManualPartition({"params/0": 1}, axis="model", name="MP")]
 """
@@ -163,6 +175,25 @@ def test_verify_answers_no_where_results_differ(folder, capsys):
     assert code == 1
     assert "NO" in out
     assert "outputs differ" in out
+
+
+def test_verify_counts_what_is_not_finite_on_either_side(folder, capsys):
+    code, out = run(capsys, "verify", "train_cli:half_not_finite", MESH, "--schedule=train_cli.py")
+    assert code == 0
+    assert "yes, 9 of 16 elements not finite" in out
+    assert "nothing compared, 16 of 16 elements not finite" in out
+    assert out.splitlines()[-1] == "1 of 2 outputs agree; 25 of their elements are not finite, and say nothing"
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [("none_finite", "no output has a finite element"), ("no_outputs", "the program has no outputs")],
+)
+def test_verify_has_no_answer_where_nothing_could_be_compared(program, why, folder, capsys):
+    assert main(["verify", f"train_cli:{program}", MESH]) == 2
+    printed = capsys.readouterr()
+    assert f"nothing was compared: {why}" in printed.err
+    assert "agree" not in printed.out.splitlines()[-1]
 
 
 def test_devices_are_listed(capsys):
