@@ -160,7 +160,7 @@ def partition(
 
 def known_options(owner: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options, which must be keywords of `jit`."""
-    known = inspect.signature(jit).parameters
+    known = [name for name in inspect.signature(jit).parameters if name not in ("fun", "mesh", "schedule")]
     for name in options:
         if name not in known:
             raise ArgumentError(f"{owner}: {name} is no option of ap.jit", hint=closest(name, known))

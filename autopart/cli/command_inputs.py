@@ -20,12 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from autopart.api.jit import jit
+from autopart.api.jit import jit, known_options
 from autopart.api.lowered import Lowered
 from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
 from autopart.api.tactic import SCHEDULE, Tactic
 from autopart.api.trace import LoadedProgram, load
+from autopart.cli.python_file import check_not_python
 from autopart.core.arguments import check, is_sequence, shown
 from autopart.core.errors import ArgumentError, MeshError, UnknownNameError, closest
 from autopart.core.mesh import Mesh
@@ -47,13 +48,14 @@ class Given:
 def program_of(text: str) -> Given:
     """The program that PROGRAM names. Raises `PartitionError` where there is none."""
     if ":" not in text or Path(text).exists():
+        check_not_python(text)
         return Given(load(text))
     made = _called(text)
     match made:
         case (fun, args) if callable(fun) and is_sequence(args):
             return Given(cast("Callable[..., Any]", fun), tuple(args))
         case (fun, args, Mapping() as options) if callable(fun) and is_sequence(args):
-            return Given(cast("Callable[..., Any]", fun), tuple(args), cast("Mapping[str, Any]", options))
+            return Given(cast("Callable[..., Any]", fun), tuple(args), known_options(f"{text}()", dict(options)))
         case _:
             raise ArgumentError(
                 f"{text}() returned {shown(made)}", hint="(fun, args), or (fun, args, options of ap.jit)"
@@ -73,6 +75,8 @@ def named_object(text: str) -> Any:
     if module.endswith(".py"):
         space: Mapping[str, Any] = runpy.run_path(module)
     else:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise UnknownNameError(f"there is no module {module!r}", hint="MODULE:NAME, or FILE.py:NAME")
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         try:

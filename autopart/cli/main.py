@@ -22,6 +22,7 @@ from autopart.cli.estimate_command import estimate
 from autopart.cli.explain_command import explain
 from autopart.cli.ops_command import ops
 from autopart.cli.partition_command import partition
+from autopart.cli.raised_by_program import said_of
 from autopart.cli.report_command import report
 from autopart.cli.reshard_plan_command import reshard_plan
 from autopart.cli.search_command import search
@@ -59,8 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG
     except click.Abort:
         return _failed("interrupted")
-    except (PartitionError, OSError) as error:
+    except PartitionError as error:
         return _failed(str(error))
+    except (Exception, SystemExit) as error:  # of the program, the schedule, or what they import
+        return _failed(said_of(error))
     return code if isinstance(code, int) else 0
 
 

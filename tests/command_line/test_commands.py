@@ -56,6 +56,33 @@ def no_outputs():
     return lambda x: None, (jnp.ones(16),)
 
 
+def raises():
+    raise RuntimeError("boom")
+
+
+def raises_when_traced():
+    def inner(x):
+        return x @ jnp.ones((3, 3))
+
+    return inner, (jnp.ones((4, 4)),)
+
+
+def leaves():
+    raise SystemExit(1)
+
+
+def reads_a_file():
+    open("none.txt")
+
+
+def calls_wrongly():
+    return step, (1, 2, 3)
+
+
+def wrong_option():
+    return step, (1, 2), {"donate": 0}
+
+
 schedule = [ap.ManualPartition({"x": 0}, axis="batch", name="BP")]
 megatron = [ap.ManualPartition({"params/0": 1}, axis="model", name="MP")]
 """
@@ -259,6 +286,8 @@ def test_completion_prints_a_script(shell, capsys):
         (["partition", "model.mlir", MESH, "--schedule=train_cli.py:step"], "a list of tactics"),
         (["partition", "model.mlir", MESH, "--schedule=DP"], "no named schedule"),
         (["partition", "no_such_module:example", MESH], "there is no module no_such_module"),
+        (["partition", ":example", MESH], "there is no module ''"),
+        (["partition", "train_cli.py", MESH], "train_cli.py:example"),
         (["partition", "train_cli:wrong", MESH], "hint|(fun, args)"),
         (["partition", "train_cli:schedule", MESH], "a function without arguments"),
         (["estimate", "model.mlir", MESH], "an estimate is of a device"),
@@ -275,6 +304,60 @@ def test_what_cannot_be_done_says_why(arguments, said, folder, capsys):
     assert main(arguments) == 2
     printed = capsys.readouterr().err
     assert any(part in printed for part in said.split("|")), printed
+
+
+OF_A_PROGRAM = {
+    "partition": [MESH], "estimate": ON_TPU, "search": ON_TPU, "sweep": ["--devices=2", "--device=tpu_v3"],
+    "verify": [MESH], "report": [*ON_TPU, "--output=r.html"], "explain": ["x", *ON_TPU],
+}  # fmt: skip
+"""The subcommands that take a program, with what else they need."""
+
+
+@pytest.mark.parametrize("command", OF_A_PROGRAM)
+@pytest.mark.parametrize(
+    ("program", "what", "line"),
+    [
+        ("raises", "RuntimeError: boom", '    raise RuntimeError("boom")'),
+        ("raises_when_traced", "TypeError: dot_general requires", "        return x @ jnp.ones((3, 3))"),
+        ("leaves", "the program ended Python, by sys.exit(1)", "    raise SystemExit(1)"),
+        ("reads_a_file", "No such file or directory: 'none.txt'", '    open("none.txt")'),
+    ],
+)
+def test_a_program_that_raises_is_named_by_its_line(command, program, what, line, folder, capsys):
+    assert main([command, f"train_cli.py:{program}", *OF_A_PROGRAM[command]]) == 2
+    printed = capsys.readouterr().err
+    assert what in printed
+    assert f"\n  at   train_cli.py:{TRAIN.splitlines().index(line) + 1} in " in printed
+    assert printed.endswith(f", {line.strip()}\n")
+
+
+@pytest.mark.parametrize("command", OF_A_PROGRAM)
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("calls_wrongly", "step cannot be called so: too many positional arguments"),
+        ("wrong_option", "donate is no option of ap.jit\n  try  'donate_arg"),
+    ],
+)
+def test_arguments_and_options_that_do_not_fit_the_function_are_named(command, program, said, folder, capsys):
+    assert main([command, f"train_cli.py:{program}", *OF_A_PROGRAM[command]]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_schedule_that_raises_is_named_by_its_line(folder, capsys):
+    (folder / "mine.py").write_text("schedule = 1 / 0\n")
+    assert main(["partition", "model.mlir", MESH, "--schedule=mine.py"]) == 2
+    printed = capsys.readouterr().err
+    assert printed == "autopart: ZeroDivisionError: division by zero\n  at   mine.py:1 in <module>, schedule = 1 / 0\n"
+    (folder / "mine.py").write_text("schedule = = 1\n")
+    assert main(["partition", "model.mlir", MESH, "--schedule=mine.py"]) == 2
+    assert capsys.readouterr().err == "autopart: SyntaxError: invalid syntax (mine.py, line 1)\n"
+
+
+def test_a_mistake_of_autopart_itself_keeps_its_traceback(monkeypatch, capsys):
+    monkeypatch.setattr("json.dumps", None)
+    assert main(["ops", "--json"]) == 2
+    assert "Traceback" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", sorted(autopart.commands))

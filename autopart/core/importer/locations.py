@@ -105,5 +105,5 @@ def describe_location(location: ir.Location) -> str:
 
 
 def is_of_package(file: str) -> bool:
-    """True for a file of an installed package, or of autopart."""
+    """True if a file is of autopart or of an installed package, not of the user's own."""
     return "site-packages" in file or "dist-packages" in file or file.startswith(_OWN)
