@@ -34,7 +34,7 @@ from autopart.search.execution.executor import Executor, Session, begun, executo
 from autopart.search.interrupts import interrupts_kept
 from autopart.search.jobs import State
 from autopart.search.merge_propagations import with_merged_propagations
-from autopart.search.optimizers.optimizer import Optimizer, OptimizerError, optimizer_of
+from autopart.search.optimizers.optimizer import FindsBound, Optimizer, OptimizerError, optimizer_of
 from autopart.search.problem import Observer, Problem
 from autopart.search.progress import ProgressLine
 from autopart.search.referee import CONSIDERED, Leading, Verdict, judge, plain_cost
@@ -158,9 +158,7 @@ def _searched(
         )  # fmt: skip
         start_up_s = time.monotonic() - began
         stopped = _cost_baselines(problem, named) if wanted.baselines else ""
-        failure = None
-        if not stopped:
-            stopped, failure = _optimize(optimizer, problem)
+        stopped, failure = _optimize(optimizer, problem, stopped)
         if line is not None:
             line.close(problem)
     except KeyboardInterrupt:
@@ -208,13 +206,21 @@ def _cost_baselines(problem: Problem, named: ByAxis | None) -> str:
     return ""
 
 
-def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerError | None]:
-    """Why the search stopped, and the error to raise if the optimizer did."""
+def _optimize(optimizer: Optimizer, problem: Problem, stopped: str) -> tuple[str, OptimizerError | None]:
+    """Why the search stopped, and the error to raise if the optimizer did.
+
+    Where the search `stopped` before the optimizer, that may still know a bound.
+    """
     if problem.evaluations_left <= 0:
-        return "budget", None
+        stopped = "budget"
+    if stopped and not isinstance(optimizer, FindsBound):
+        return stopped, None
     try:
         with contextlib.nullcontext() if problem.task.cost_model else gc_paused():
-            optimizer.search(problem)
+            if isinstance(optimizer, FindsBound) and stopped:
+                optimizer.bound_alone(problem)
+            else:
+                optimizer.search(problem)
     except BudgetSpent:
         return "budget", None
     except KeyboardInterrupt:
@@ -232,7 +238,7 @@ def _optimize(optimizer: Optimizer, problem: Problem) -> tuple[str, OptimizerErr
         failure.best = best
         failure.__cause__ = error
         return "failed", failure
-    return "done", None
+    return stopped or "done", None
 
 
 def _found(

@@ -23,6 +23,23 @@ def test_tree_search_has_all_evaluations_and_the_bound_comes_after_them(optimize
     assert 0 < found.report["lower_bound"] <= found.report["best"]["score"]
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("evaluations", [0, 1, 7])
+def test_budget_that_the_named_schedules_take_leaves_a_bound_without_plans(evaluations, optimizer):
+    report, enough = run(optimizer, Budget(evaluations)).report, run(optimizer, Budget(80)).report
+    assert report["evaluations"] == evaluations
+    assert report["stopped"] == "budget"
+    assert report["rounds"] == report["notes"] == []
+    assert report["lower_bound"] == enough["lower_bound"]
+    assert report["gap"] == pytest.approx(1 - report["lower_bound"] / report["best"]["score"])
+
+
+def test_budget_that_the_named_schedules_take_leaves_the_reason_why_there_is_no_bound():
+    report = run(ap.ILP(), Budget(3), objective=lambda cost: cost.peak_bytes).report
+    assert "lower_bound" not in report
+    assert report["no_bound"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_search_that_finds_nothing_better_has_plans_and_the_bound_before_its_seconds_end(optimizer, monkeypatch):

@@ -65,22 +65,32 @@ class Turns:
         best, named = self._problem.best.decisions, [decisions for _, decisions in self._problem.seeds]
         return named if best in named else [best, *named]
 
+    def bound(self) -> None:
+        """The bound, if it is not known and what is left is enough to build its model."""
+        if self._bounded:
+            return
+        self._bounded = True
+        if self._planner.built_s > self._problem.seconds_left:
+            self._planner.note(f"no time for a bound, whose model takes {self._planner.built_s:.1g} s to build")
+        else:
+            self._planner.bound(CERTAIN * self._problem.seconds_left)
+
     @contextlib.contextmanager
     def around(self) -> Generator[None]:
         """Has the turns before, between and after the waves of a search; the bound also where the budget ends it."""
         if not self._timed:
-            self._bound()
+            self.bound()
             self._plans()
         self._problem.after_wave = self._look
         try:
             yield
             self._plans()
         except BudgetSpent:
-            self._bound()
+            self.bound()
             raise
         finally:
             self._problem.after_wave = None
-        self._bound()
+        self.bound()
 
     def _look(self) -> None:
         """After a wave: who has the next turn."""
@@ -101,7 +111,7 @@ class Turns:
         """A turn after so large a share of the seconds without a better state."""
         share, built = self._problem.seconds_share, BEFORE_BOUND * self._planner.bound_built_s / self._seconds
         if not self._bounded and (share >= 1 - max(BOUND, built) or (share >= LEAST_SEARCHED and idle >= IDLE_BOUND)):
-            self._bound()
+            self.bound()
         elif not self._planned and idle >= IDLE:
             self._plans()
         elif self._width and self._planned and self._waves >= self._patience and idle >= IDLE * self._timed:
@@ -131,13 +141,3 @@ class Turns:
         began, self._waves = time.monotonic(), 0
         if not self._planner.neighbourhoods(self._width, self._random):
             self._rested_at = time.monotonic() + REST * (time.monotonic() - began)
-
-    def _bound(self) -> None:
-        """The bound, if it is not known and what is left is enough to build its model."""
-        if self._bounded:
-            return
-        self._bounded = True
-        if self._planner.built_s > self._problem.seconds_left:
-            self._planner.note(f"no time for a bound, whose model takes {self._planner.built_s:.1g} s to build")
-        else:
-            self._planner.bound(CERTAIN * self._problem.seconds_left)

@@ -40,7 +40,14 @@ class Hybrid:
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`. Raises `MeshError` where the mesh names no device to price with."""
-        planner = Planner(problem, grouped=True, seconds=self.seconds)
-        turns = Turns(planner, self.rounds, self.width, self.patience)
+        turns = self._turns(problem)
         with turns.around():
             MCTS().search_from(problem, turns.seeds)
+
+    def bound_alone(self, problem: Problem) -> None:
+        """See `FindsBound`. Raises `MeshError` where the mesh names no device to price with."""
+        self._turns(problem).bound()
+
+    def _turns(self, problem: Problem) -> Turns:
+        planner = Planner(problem, grouped=True, seconds=self.seconds)
+        return Turns(planner, self.rounds, self.width, self.patience)

@@ -40,7 +40,14 @@ class ILP:
 
     def search(self, problem: Problem) -> None:
         """See `Optimizer.search`. Raises `MeshError` where the mesh names no device to price with."""
-        turns = Turns(Planner(problem, grouped=self.grouped, seconds=self.seconds), self.rounds)
+        turns = self._turns(problem)
         with turns.around():
             if self.refined:
                 MCTS().search_from(problem, turns.seeds)
+
+    def bound_alone(self, problem: Problem) -> None:
+        """See `FindsBound`. Raises `MeshError` where the mesh names no device to price with."""
+        self._turns(problem).bound()
+
+    def _turns(self, problem: Problem) -> Turns:
+        return Turns(Planner(problem, grouped=self.grouped, seconds=self.seconds), self.rounds)

@@ -39,6 +39,16 @@ class Optimizer(Protocol):
         ...
 
 
+@runtime_checkable
+class FindsBound(Protocol):
+    """An optimizer that can say without evaluations that no state scores less than a bound."""
+
+    def bound_alone(self, problem: Problem) -> None:
+        """Sets `problem.lower_bound`, or a note why there is none; called in the place of `search` where the budget in
+        evaluations ended before it could begin."""
+        ...
+
+
 class OptimizerError(PartitionError):
     """An optimizer raised, or what was given is not an optimizer. `best` is the best state found before, if any."""
 
