@@ -85,23 +85,30 @@ def rewritings(program: Program, search: AutomaticPartition) -> Iterator[Rewriti
     inputs = batch_inputs(program, [s for s in steps if s > 1])
     for number in steps:
         microbatch = None if number == 1 else Microbatch(inputs, number)
-        if microbatch is not None and not inputs:
-            continue
         for policy in (None, *policies):
             yield Rewriting(microbatch, None if policy is None else Recompute(policy))
 
 
 def batch_inputs(program: Program, steps: Sequence[int]) -> Mapping[str, Any]:
-    """The inputs that are data, with their batch dims, as `ap.Microbatch` takes them; empty where none is found."""
+    """The inputs that are data, with their batch dims, as `ap.Microbatch` takes them; empty where none is found.
+
+    Dims that the steps divide come first. Where there are none, `ap.Microbatch` says of others why they are not cut.
+    """
     if not steps:
         return {}
-    space = DecisionSpace.of(Partitioning(program, Mesh({AXIS: math.gcd(*steps)})), [AXIS])
+    dims = _data_dims(program, math.gcd(*steps)) or _data_dims(program, 1)
     below: dict[str, dict[str, int]] = {}
-    for value, dim in Inputs.of(space, AXIS).dims.items():
+    for value, dim in dims.items():
         head, _, rest = program.value_name(value).partition("/")
         below.setdefault(head, {})[rest] = dim
     leaves = Counter(name.partition("/")[0] for name in program.argument_names)
     return {head: _one_dim(dims, leaves[head]) for head, dims in below.items()}
+
+
+def _data_dims(program: Program, size: int) -> Mapping[int, int]:
+    """Arguments that are data -> their batch dims, of those that an axis of this size divides."""
+    space = DecisionSpace.of(Partitioning(program, Mesh({AXIS: size})), [AXIS])
+    return Inputs.of(space, AXIS).dims
 
 
 def _one_dim(dims: dict[str, int], leaves: int) -> Any:

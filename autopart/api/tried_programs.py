@@ -117,7 +117,8 @@ def tried_program(
             warnings.simplefilter("ignore", SearchWarning)
             return Tried(rewriting, made, setting.run_with(made, search, place, strict))
     except PartitionError as error:
-        return Tried(rewriting, why=f"{rewriting}: {error.what}".removeprefix(": "), error=error)
+        why = f"{error.what} ({' '.join(error.why.split())})" if error.why else error.what
+        return Tried(rewriting, why=f"{rewriting}: {why}".removeprefix(": "), error=error)
 
 
 def _least_seconds(program: Program, setting: Setting) -> float:

@@ -87,6 +87,23 @@ def test_policies_may_be_given():
 def test_steps_that_do_not_divide_are_reported_and_left_out():
     report = lower(64, microbatch=(1, 3)).metadata.tactics[-1].report
     assert report["program"] == "as it is"
+    [why] = [row["why"] for row in report["programs"] if "why" in row]
+    assert why == (
+        "ap.Microbatch({'x': 0}, steps=3): cannot tile x: f32[64,64] on dim 0 into 3 microbatches "
+        "(64 is not a multiple of 3)"
+    )
+
+
+def test_steps_none_of_which_divides_are_an_error_that_says_so():
+    with pytest.raises(ap.ArgumentError, match=r"64 is not a multiple of 3\)\n.*64 is not a multiple of 9"):
+        lower(64, microbatch=(3, 9))
+
+
+def test_a_program_without_a_batch_says_that_nothing_is_cut():
+    search = ap.AutomaticPartition("d", microbatch=(1, 2), budget=ap.Budget(5), cache=False)
+    fun = ap.jit(lambda w: w * 2, ap.Mesh({"d": 2}, device="tpu_v3"), [search], donate_argnums=0)
+    report = fun.lower(jax.ShapeDtypeStruct((8, 8), "float32")).metadata.tactics[-1].report
+    assert [row["why"] for row in report["programs"] if "why" in row]
 
 
 @pytest.mark.parametrize("tactic", [ap.Microbatch({"x": 0}, 2), ap.Recompute()])
