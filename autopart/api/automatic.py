@@ -27,6 +27,7 @@ from autopart.core.arguments import (
     PATH,
     STRING,
     check_fields,
+    check_once,
     function_of,
     instance,
     sequence,
@@ -146,6 +147,7 @@ class AutomaticPartition:
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)
+        check_once("AutomaticPartition", self.axes)
         object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
         object.__setattr__(self, "cost_model", cost_model_of(self.cost_model))
         object.__setattr__(self, "referee", cost_model_of(self.referee))

@@ -55,8 +55,19 @@ def _watched(fun: Callable, alive: Callable[[], Callable | None]) -> Callable:
     functools.update_wrapper(watched, fun)
     with contextlib.suppress(TypeError, ValueError):
         watched.__signature__ = inspect.signature(fun)
-    watched.__dict__.pop("__wrapped__")
+    watched.__dict__["__wrapped__"] = _defined(fun)
     return watched
+
+
+def _defined(fun: Any) -> Any:
+    """What jax reads the line of a function from for its errors, referred to weakly: `watched` keeps no function."""
+    fun = inspect.unwrap(fun)
+    if isinstance(fun, functools.partial):
+        return _defined(fun.func)
+    try:
+        return weakref.proxy(fun)
+    except TypeError:
+        return fun
 
 
 def _text(fun: Callable, args: tuple, changed: list[Any]) -> str:

@@ -56,7 +56,7 @@ class ModuleFunction(Method):
         self._static = self._names(options, "static")
         donated = self._names(options, "donate")
         self._partitioned: PartitionedFunction = partitioned_jit(
-            self._on_arrays, mesh, schedule, donate_argnames=donated, **options
+            self._of_arrays(), mesh, schedule, donate_argnames=donated, **options
         )
         functools.update_wrapper(self, fun, updated=())
 
@@ -96,6 +96,16 @@ class ModuleFunction(Method):
         named = {n: jnp.asarray(v) if isinstance(v, (int, float, complex)) else v for n, v in bound.arguments.items()}
         static = {name: bound.arguments[name] for name in self._static if name in named}
         return {name: value for name, value in named.items() if name not in static}, static
+
+    def _of_arrays(self) -> Callable[..., Any]:
+        """`_on_arrays` as a function that jax's errors name by the lines of the user's."""
+
+        def on_arrays(structure: Static, /, **arrays: Any) -> tuple[Any, ...]:
+            return self._on_arrays(structure, **arrays)
+
+        own: Any = on_arrays
+        own.__signature__, own.__wrapped__ = inspect.signature(on_arrays), self._fun
+        return on_arrays
 
     def _on_arrays(self, structure: Static, /, **arrays: Any) -> tuple[Any, ...]:
         graph, tree, static = structure.value

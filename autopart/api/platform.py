@@ -21,7 +21,7 @@ from autopart.api.plan.same_values import SameValues
 from autopart.api.schedule import Scheduled, replayed
 from autopart.api.trace import Traced
 from autopart.core.actions import renumbered
-from autopart.core.errors import CallError, PartitionError
+from autopart.core.errors import CallError, PartitionError, ProgramError
 from autopart.core.host_callbacks import TARGET
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import target_of, traits_of
@@ -86,10 +86,8 @@ def _lowered_anew(traced: Traced, foreign: ForeignOp, platform: str) -> Traced:
     assert traced.again is not None
     try:
         return traced.again(platform)
-    except PartitionError:
-        raise
-    except (NotImplementedError, ValueError) as error:
-        raise _mismatch(foreign, traced.platform, platform, _HINT, f"jax says: {str(error)[:200]}") from None
+    except ProgramError as error:
+        raise _mismatch(foreign, traced.platform, platform, _HINT, f"{error.what}: {error.why[:200]}") from None
 
 
 def _mismatch(foreign: ForeignOp, lowered_for: str | None, platform: str, hint: str, beside: str = "") -> CallError:

@@ -23,7 +23,7 @@ import numpy as np
 from autopart.api.names import Named, dead_tags, named_values, resolve, select
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.core.actions import Action, Atomic, Propagate, Tile
-from autopart.core.arguments import ANYTHING, AXES, STRING, Kind, check_fields, mapping, shown, takes
+from autopart.core.arguments import ANYTHING, AXES, STRING, Kind, check_fields, check_once, mapping, shown, takes
 from autopart.core.errors import TileError, UnknownNameError
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twin_of
@@ -94,6 +94,7 @@ class ManualPartition:
 
     def __post_init__(self) -> None:
         check_fields(self, inputs=INPUTS, axis=AXES, name=STRING, uneven=UNEVEN)
+        check_once("ManualPartition", self.axes)
         if not self.name:
             object.__setattr__(self, "name", f"ManualPartition[{','.join(self.axes)}]")
 
@@ -180,8 +181,8 @@ class ManualPartition:
             if one is not None and not isinstance(one, Choice) and (isinstance(one, bool) or not isinstance(one, int)):
                 raise TileError(
                     f"{target.name}: {shown(one)} is not a decision",
-                    hint="a dim, ap.REPLICATED, ap.FIRST_DIVISIBLE_DIM, ap.LARGEST_DIVISIBLE_DIM, ap.UNKNOWN, or a "
-                    "dict of globs below the key",
+                    hint="a dim, ap.REPLICATED, ap.FIRST_DIVISIBLE_DIM, ap.LARGEST_DIVISIBLE_DIM, ap.UNKNOWN, a "
+                    "function (path, shape) -> one of these, or a dict of globs below the key",
                 )
         return each
 

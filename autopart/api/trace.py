@@ -6,10 +6,11 @@ train_step, (params, opt_state, batch)   ->   Program  arguments "params/w", ...
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,7 @@ from jax.core import Tracer
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
 from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
-from autopart.core.errors import CallError, ProgramError
+from autopart.core.errors import CallError, PartitionError, ProgramError
 from autopart.core.importer import (
     BYTECODE,
     check_in_child,
@@ -157,15 +158,15 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
             )
         program = replace(fun.traced.program, keep_unused=options.keep_unused)
         return replace(fun.traced, program=program).after(options.passes)
-    watched = jitted(warning_of_changes(fun), options)
+    watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
     return _lowered(fun, options, watched.trace(*args, **kwargs), platform)
 
 
 def jitted(fun: Callable, options: Options) -> Any:
-    """`fun` as `jax.jit` takes it."""
+    """`fun` as `jax.jit` takes it, which ends the process where it is given twice what nothing can refer to weakly."""
     return jax.jit(
-        fun,
+        warning_of_changes(fun),
         static_argnums=options.static_argnums or None,
         static_argnames=options.static_argnames or None,
         donate_argnums=options.donate_argnums or None,
@@ -198,11 +199,11 @@ def _without_sharding(x: Any) -> Any:
 
 
 def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platform: str) -> Traced:
-    """The program of a traced function, lowered for `platform`."""
+    """The program of a traced function, lowered for `platform`. Raises `ProgramError` where jax cannot."""
     name = getattr(fun, "__name__", repr(fun))
     check_references(name, traced.jaxpr)
     collector = Collector()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _refusals(fun, platform):
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
         lowered = traced.lower(lowering_platforms=(platform,), _private_parameters=collector.parameters(traced.jaxpr))
     infos, in_tree = jax.tree.flatten(traced.args_info)
@@ -232,6 +233,21 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     choices = platform_choices(traced.jaxpr)
     read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices)
     return read.after((DefaultGenerators(platform), *IMPORT_PASSES, *options.passes))
+
+
+@contextlib.contextmanager
+def _refusals(fun: Callable, platform: str) -> Generator[None]:
+    """What jax has for other platforms only, such as `eig` or what was exported for them, is a `ProgramError`."""
+    try:
+        yield
+    except PartitionError:
+        raise
+    except (NotImplementedError, ValueError) as error:
+        raise ProgramError(
+            f"jax cannot lower {getattr(fun, '__name__', repr(fun))} for {platform}",
+            why=str(error).partition("\n")[0],
+            hint=f'a mesh of another device, jax.pure_callback, or jax.export.export with platforms=["{platform}"]',
+        ) from error
 
 
 def _same_types(leaves: Sequence[Any], avals: Sequence[jax.ShapeDtypeStruct]) -> bool:

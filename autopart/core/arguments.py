@@ -42,6 +42,18 @@ def check_fields(value: Any, error: type[PartitionError] = ArgumentError, **kind
     check(type(value).__name__, error, **{name: (getattr(value, name), kind) for name, kind in kinds.items()})
 
 
+def check_once(owner: str, axes: str | Sequence[str]) -> None:
+    """Raises `ArgumentError` for axes of which one is there twice; a single one needs no list."""
+    names = (axes,) if isinstance(axes, str) else tuple(axes)
+    twice = [name for n, name in enumerate(names) if name in names[:n]]
+    if twice:
+        raise ArgumentError(
+            f'{owner}: the axis "{twice[0]}" is there twice',
+            why=f"the axes are {', '.join(names)}",
+            hint="each axis once: what it tiles is tiled by all of its devices",
+        )
+
+
 def shown(value: Any) -> str:
     """A value in an error: short, and whatever its `repr` does."""
     try:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import re
+import weakref
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import autopart as ap
@@ -13,6 +18,7 @@ from autopart.costmodel.hardware.devices import device
 
 MESH = ap.Mesh({"batch": 4})
 BP = ap.ManualPartition({"x": 0}, axis="batch")
+X = jax.ShapeDtypeStruct((8, 4, 4), "float32")
 PAGE = Path(__file__).parents[2] / "docs" / "training-loop.md"
 
 
@@ -25,13 +31,95 @@ PAGE = Path(__file__).parents[2] / "docs" / "training-loop.md"
         (lambda: ap.AutomaticPartition(["batch"], budget=100), r"budget is 100.*ap\.Budget"),
         (lambda: ap.Mesh({"batch": 4}, device=device("tpu_v3")), "device is .*Device.*name"),
         (lambda: ap.Mesh([4, 2]), r"axes is \[4, 2\]"),
+        (lambda: ap.ManualPartition({"x": 0}, axis=("a", "b", "a")), 'the axis "a" is there twice.*are a, b, a'),
+        (lambda: ap.AutomaticPartition(["a", "a"]), 'the axis "a" is there twice'),
+        (lambda: ap.sweep(jnp.tanh, (X,), devices=4, axes=["a", "a"], device="tpu_v3"), 'the axis "a" is there twice'),
+        (
+            lambda: ap.jit(jnp.tanh, MESH, [ap.ManualPartition({"x": lambda path: 0}, axis="batch")]).lower(X),
+            r"is not a decision.*\(path, shape\) -> ",
+        ),
     ],
-    ids=["a tactic as schedule", "a name as schedule", "a dict as mesh", "a number as budget", "a device", "a list"],
+    ids=[
+        "a tactic as schedule",
+        "a name as schedule",
+        "a dict as mesh",
+        "a number as budget",
+        "a device",
+        "a list",
+        "an axis twice",
+        "a search axis twice",
+        "a sweep axis twice",
+        "a function of one argument",
+    ],
 )
 def test_what_is_easily_given_wrong_says_what_is_right(wrong, says):
     with pytest.raises(ap.PartitionError) as error:
         wrong()
     assert re.search(says, " ".join(str(error.value).split())), str(error.value)
+
+
+def scaled(x, by):
+    return x * by if x.sum() > 0 else x
+
+
+class Scaling:
+    def scaled(self, x):
+        return x if x.sum() > 0 else -x
+
+
+@pytest.mark.parametrize(
+    ("fun", "line"),
+    [
+        (lambda x: x if x.sum() > 0 else -x, "(lambda x: x if"),
+        (functools.partial(scaled, by=2), "def scaled(x, by):"),
+        (Scaling().scaled, "    def scaled(self, x):"),
+        (jax.jit(functools.partial(scaled, by=2)), "def scaled(x, by):"),
+    ],
+    ids=["a lambda", "a partial function", "a method", "a jitted function"],
+)
+@pytest.mark.parametrize("jit", [ap.jit, ap.filter_jit], ids=["jit", "filter_jit"])
+def test_errors_of_tracing_name_the_line_of_the_function(jit, fun, line):
+    lines = Path(__file__).read_text().splitlines()
+    place = next(n for n, text in enumerate(lines, 1) if line in text)
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=f"test_small_traps.py:{place} for jit"):
+        jit(fun, MESH).lower(X)
+
+
+def test_errors_of_tracing_an_nnx_function_name_its_line():
+    pytest.importorskip("flax.nnx")
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=r"scaled at .*test_small_traps.py:\d+ for jit"):
+        ap.nnx.jit(scaled, MESH)(np.ones((8, 4), "f4"), 2.0)
+
+
+def test_a_function_that_was_lowered_goes_when_nobody_holds_it():
+    def own(x):
+        return x + 1
+
+    ap.jit(own, MESH).lower(X)
+    kept = weakref.ref(own)
+    del own
+    jax.clear_caches()
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_function_that_cannot_be_referred_to_weakly_does_not_end_the_process():
+    for _ in range(2):
+        with pytest.raises(jax.errors.TracerArrayConversionError):
+            ap.jit(np.sin, MESH)(np.ones((8, 4), "f4"))
+
+
+EXPORTED = jax.export.export(jax.jit(jnp.sin), platforms=["cpu"])(X)
+
+
+@pytest.mark.parametrize("fun", [jnp.linalg.eigvals, EXPORTED.call], ids=["eig", "jax.export"])
+def test_what_jax_has_for_other_platforms_only_is_an_error_that_names_the_platform(fun):
+    step = ap.jit(lambda x: fun(x), ap.Mesh({"batch": 4}, device="tpu_v3"), [BP])
+    for call in (lambda: step.lower(X), lambda: step(np.ones(X.shape, "f4"))):
+        with pytest.raises(ap.ProgramError, match="jax cannot lower <lambda> for tpu") as error:
+            call()
+        assert error.value.why
+        assert "pure_callback" in error.value.hint
 
 
 def test_the_page_on_training_loops_warns_of_loops_that_never_wait():
