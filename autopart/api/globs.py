@@ -9,8 +9,9 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
-from autopart.api.names import Named, is_glob, select
+from autopart.api.names import Named, select
 from autopart.core.errors import UnknownNameError
+from autopart.core.name_patterns import is_pattern
 
 D = TypeVar("D", bound=Hashable)
 _DIGITS = re.compile(r"\d+")
@@ -20,7 +21,7 @@ def with_globs(decisions: Sequence[tuple[str, D]], named: list[Named]) -> dict[s
     """Keys, or globs over them, with their decisions."""
     alike: dict[tuple[str, D], list[str]] = {}
     for key, decision in decisions:
-        alike.setdefault((key if is_glob(key) else _DIGITS.sub("*", key), decision), []).append(key)
+        alike.setdefault((key if is_pattern(key) else _DIGITS.sub("*", key), decision), []).append(key)
     found: dict[str, D] = {}
     for (glob, decision), keys in alike.items():
         if len(keys) > 1 and not keys[0].startswith("%") and _matched(glob, named) == set(keys):
@@ -32,6 +33,6 @@ def with_globs(decisions: Sequence[tuple[str, D]], named: list[Named]) -> dict[s
 
 def _matched(glob: str, named: list[Named]) -> set[str]:
     try:
-        return {n.name for n, _ in select(named, glob)} if is_glob(glob) else set()
+        return {n.name for n, _ in select(named, glob)} if is_pattern(glob) else set()
     except UnknownNameError:
         return set()

@@ -6,21 +6,20 @@
     "scores"              a tag (every value that carries it)
     "outputs/1"           an output leaf
 
-A key of a tactic is one of the first parts ("params", "scores", "outputs"), or a glob over whole names; below it come
-globs over the rest of the path, nested as deep as the user likes.
+A key of a tactic is one of the first parts ("params", "scores", "outputs"), or a pattern over whole names; below it
+come patterns over the rest of the path, nested as deep as the user likes. A key is first looked for as it is written,
+then read as a pattern (`core/name_patterns.py`): "w[0]" is the argument of that name, where there is one.
 """
 
 from __future__ import annotations
 
-import fnmatch
-import functools
-import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from autopart.core.errors import UnknownNameError, closest
+from autopart.core.name_patterns import compiled, is_pattern, matches
 from autopart.core.program import Program
 
 OUTPUTS = "outputs"
@@ -51,17 +50,14 @@ def named_values(program: Program) -> list[Named]:
 def keys(program: Program) -> dict[int, str]:
     """Argument -> the key by which a tactic names it and nothing else; arguments without one are missing.
 
-    "x" is no such key where "x/0" is an argument too, or "x" a tag; "a*" becomes "a[*]".
+    "x" is no such key where "x/0" is an argument too, or "x" a tag.
     """
-    named = named_values(program)
-    matched = Counter(leading for n in named for leading in _leading_parts(n.name))
-    heads = {n.head for n in named}
+    matched = Counter(leading for n in named_values(program) for leading in _leading_parts(n.name))
     found: dict[int, str] = {}
     for name, value in zip(program.argument_names, program.arguments, strict=True):
-        key = re.sub(r"([*?[])", r"[\1]", name)
         is_number = name.startswith("%") and name[1:].isdigit()
-        if name and not is_number and matched[name] == 1 and (key == name or key not in heads):
-            found[value] = key
+        if name and not is_number and matched[name] == 1:
+            found[value] = name
     return found
 
 
@@ -77,11 +73,6 @@ def _leading_parts(path: str) -> Iterator[str]:
 def _split(name: str, value: int) -> Named:
     head, _, below = name.partition("/")
     return Named(name, head, below, value)
-
-
-def is_glob(pattern: str) -> bool:
-    """True if the pattern has a wildcard."""
-    return any(c in pattern for c in "*?[")
 
 
 def dead_tags(program: Program) -> tuple[str, ...]:
@@ -101,11 +92,11 @@ def select(named: list[Named], key: str, dead: Collection[str] = ()) -> list[tup
     if key.startswith("%") and key[1:].isascii() and key[1:].isdecimal():
         return [(Named(key, key, "", int(key[1:])), "")]
     found = [(n, n.below) for n in named if n.head == key]
-    if not found and ("/" in key or is_glob(key)):
-        found = [(n, rest) for n in named for rest in _matches(n.name, key)]
-    if not found and not any(fnmatch.fnmatchcase(tag, key) for tag in dead):
+    if not found and ("/" in key or is_pattern(key)):
+        found = _below([(n, n.name) for n in named], key)
+    if not found and not any(matches(tag, key) for tag in dead):
         known = sorted({n.head for n in named} | {n.name for n in named})
-        what = "glob" if is_glob(key) else "name"
+        what = "glob" if is_pattern(key) else "name"
         raise UnknownNameError(
             f'no argument, tag or output matches the {what} "{key}"',
             why=f"the arguments are {', '.join(sorted({n.head for n in named if n.head != OUTPUTS}))}",
@@ -121,9 +112,9 @@ def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator
         return
     for pattern, inner in wanted.items():
         pattern = str(pattern)
-        hits = [(named, rest) for named, below in found for rest in _matches(below, pattern)]
+        hits = _below(found, pattern)
         if not hits:
-            what = "glob" if is_glob(pattern) else "path"
+            what = "glob" if is_pattern(pattern) else "path"
             raise UnknownNameError(
                 f'no path below "{trail}" matches the {what} "{pattern}"',
                 hint=closest(pattern, [below for _, below in found if below]),
@@ -131,20 +122,20 @@ def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator
         yield from resolve(hits, inner, f"{trail}/{pattern}")
 
 
-def _matches(path: str, pattern: str) -> list[str]:
+def _below(paths: list[tuple[Named, str]], key: str) -> list[tuple[Named, str]]:
+    """The values whose paths the key names, as a whole or a leading part, each with the rest: as it is written, else as
+    a pattern."""
+    found = [(named, path[len(key) + 1 :]) for named, path in paths if path == key or path.startswith(f"{key}/")]
+    if found or not is_pattern(key):
+        return found
+    return [(named, rest) for named, path in paths for rest in _rest(path, key)]
+
+
+def _rest(path: str, pattern: str) -> list[str]:
     """What is left of `path` below `pattern`: [""] on a full match, the rest below a matching leading part, else []."""
-    if not is_glob(pattern):
-        if path == pattern:
-            return [""]
-        return [path[len(pattern) + 1 :]] if path.startswith(f"{pattern}/") else []
-    match, end = _compiled(pattern), len(path)
+    match, end = compiled(pattern).match, len(path)
     while end > 0:
         if match(path, 0, end):
             return [path[end + 1 :]]
         end = path.rfind("/", 0, end)
     return [""] if not path and match(path) else []
-
-
-@functools.lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Callable[..., re.Match[str] | None]:
-    return re.compile(fnmatch.translate(pattern)).match

@@ -92,3 +92,54 @@ def test_ties_of_a_donated_state_are_one_to_one():
     step = ap.jit(lambda s, t: (t, s, s + t), MESH, donate_argnums=(0, 1))
     assert step.lower(X, X).traced.program.ties == {0: 0, 1: 1}
     assert jax.tree.all(jax.tree.map(np.array_equal, step(X, X * 2), (X * 2, X, X * 3)))
+
+
+def left_alone(*names):
+    """A function that returns each leaf of a dict by itself, so that a decision about one says nothing of others."""
+    values = {name: X for name in names}
+    return lambda ps: [ps[name] + n for n, name in enumerate(names)], values
+
+
+@pytest.mark.parametrize("name", ["w[0]", "w?", "w*", "w[", "[!w]", "a/w[0]", "w[0]/b"])
+@pytest.mark.parametrize("nested", [True, False], ids=["nested", "whole"])
+def test_a_name_with_wildcards_names_itself_and_nothing_else(name, nested):
+    fun, values = left_alone(name, "w0", "w", "x", "a/w0", "wb/b")
+    inputs = {"ps": {name: 0}} if nested else {f"ps/{name}": 0}
+    specs = ap.jit(fun, MESH, [ap.ManualPartition(inputs, axis="a")]).lower(values).metadata.in_specs
+    assert [path for path, spec in specs.items() if any(spec)] == [f"ps/{name}"]
+    explained = ap.jit(fun, MESH).lower(values).explain(f"ps/{name}")
+    assert len(explained) == 1
+
+
+def test_a_schedule_as_code_names_arguments_with_wildcards():
+    fun, values = left_alone("w[0]", "w?", "w1")
+    lowered = ap.jit(fun, MESH, [ap.ManualPartition({"ps/w[0]": 0, "ps/w?": 1}, axis="a")]).lower(values)
+    schedule = eval(lowered.metadata.as_schedule().partition("=")[2], {"ap": ap})
+    assert ap.jit(fun, MESH, schedule).lower(values).metadata.in_specs == lowered.metadata.in_specs
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [
+        ("b?", {"b0", "b1"}), ("*0", {"b0", "a/b0"}), ("b[!0]", {"b1"}), ("b[01]", {"b0", "b1"}), ("a/*", {"a/b0"}),
+        ("*", {"b0", "b1", "b12", "a/b0"}),
+    ],
+)  # fmt: skip
+def test_patterns_match_as_the_page_on_schedules_says(pattern, named):
+    fun, values = left_alone("b0", "b1", "b12", "a/b0")
+    specs = ap.jit(fun, MESH, [ap.ManualPartition({"ps": {pattern: 0}}, axis="a")]).lower(values).metadata.in_specs
+    assert {path.removeprefix("ps/") for path, spec in specs.items() if any(spec)} == named
+
+
+def test_a_scope_with_wildcards_is_computed_again_by_its_name():
+    def loss(w, x):
+        with jax.named_scope("layer[0]"):
+            h = jax.numpy.tanh(x @ w)
+        with jax.named_scope("layer0"):
+            return jax.numpy.tanh(h @ w).sum()
+
+    def program(keep):
+        step = ap.jit(jax.grad(loss), MESH, [ap.Recompute(keep)])
+        return step.lower(np.ones((4, 4), "f4"), X).as_text("program")
+
+    assert program(["layer[0]"]) != program(["layer0"])

@@ -8,12 +8,12 @@ it runs; a loop that ends when the data say so counts as one run unless somebody
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from autopart.core.arguments import STRING, check_fields, mapping, whole
 from autopart.core.errors import UnknownNameError
+from autopart.core.name_patterns import matches
 from autopart.core.passes.program_pass import Pass
 from autopart.core.program import Program, Scope
 
@@ -41,7 +41,7 @@ class ExpectedTrips(Pass):
         places = {scope.op: program.where(scope.op) for scope in program.scopes[1:] if _is_open(scope)}
         if not isinstance(self.trips, int):
             _check(asked, places.values())
-        runs = {op: next((n for p, n in asked.items() if fnmatch.fnmatchcase(at, p)), 1) for op, at in places.items()}
+        runs = {op: next((n for p, n in asked.items() if matches(at, p)), 1) for op, at in places.items()}
         if not runs:
             return program
         scopes = [replace(s, trips=runs[s.op] + (s.kind == "condition")) if _is_open(s) else s for s in program.scopes]
@@ -56,7 +56,7 @@ def _is_open(scope: Scope) -> bool:
 def _check(asked: Mapping[str, int], places: Iterable[str]) -> None:
     known = sorted(set(places))
     for pattern in asked:
-        if not any(fnmatch.fnmatchcase(place, pattern) for place in known):
+        if not any(matches(place, pattern) for place in known):
             raise UnknownNameError(
                 f'no loop of unknown length matches "{pattern}"',
                 why="; ".join(known[:4]) or "the program has none: its loops run as often as constants say",

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from fnmatch import fnmatchcase
 
 import numpy as np
 
 from autopart.core.errors import ArgumentError, UnknownNameError, closest
+from autopart.core.name_patterns import matches
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Matmul, Opaque, work
@@ -81,10 +81,14 @@ def _named(program: Program, name: str) -> np.ndarray:
         return found
     scopes = list(_scopes(program))
     for op, scope in scopes:
-        found[op] = fnmatchcase(f"//{scope}//", f"*/{name}/*")
+        found[op] = f"/{name}/" in f"//{scope}//"
     if found.any():
         return found
-    if any(fnmatchcase(argument, name) for argument in program.argument_names):
+    for op, scope in scopes:
+        found[op] = matches(f"//{scope}//", f"*/{name}/*")
+    if found.any():
+        return found
+    if any(matches(argument, name) for argument in program.argument_names):
         raise ArgumentError(
             f"ap.Recompute: {name!r} is an argument of the function",
             why="arguments are there for the whole step: nothing is saved by computing them again, and none can be",
