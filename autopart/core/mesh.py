@@ -34,8 +34,8 @@ _LINKS = mapping(STRING, STRING, "a dict of axis names to names of links") | NON
 class Mesh:
     """A logical n-dimensional array of devices.
 
-    `axes` maps axis names to sizes, major axis first. `device` names an entry of the device registry
-    and is needed only for cost estimates. `links` overrides, per axis, the link it is wired with.
+    `axes` maps axis names to sizes, major axis first; names are ASCII without a backslash. `device` names an entry of
+    the device registry and is needed only for cost estimates. `links` overrides, per axis, the link it is wired with.
     No devices are needed to make one. Raises `MeshError` on a bad axis.
 
     >>> Mesh({"batch": 4, "model": 2}).size
@@ -52,6 +52,12 @@ class Mesh:
         for name, size in cast("Mapping[object, object]", axes).items():
             if not isinstance(name, str) or not name:
                 raise MeshError(f"mesh axis names are non-empty strings, not {name!r}")
+            if not name.isascii() or "\\" in name:
+                raise MeshError(
+                    f'a mesh axis cannot be called "{name}"',
+                    why="XLA ends the process where an axis has a backslash or a character that is not ASCII",
+                    hint="ASCII letters, digits, signs and spaces, without a backslash",
+                )
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise MeshError(f'mesh axis "{name}" has size {size!r}', why="sizes are integers of at least 1")
         if math.prod(axes.values()) > MAX_DEVICES:

@@ -48,8 +48,6 @@ AXES = [
     "a, 0",
     "a>b",
     "{x}",
-    "back\\slash\\",
-    "é",
     "null\x00",
     "*",
     'a"), print("PWNED"',
@@ -112,6 +110,17 @@ def test_generated_code_takes_the_same_actions_whatever_an_axis_is_called(tmp_pa
     assert len(actions(lowered)) == 3
     assert lowered.metadata.as_schedule().replace("\n", "").isprintable()
     assert actions(replayed(lowered, source, mesh)) == actions(lowered)
+
+
+@pytest.mark.parametrize("axis", ["back\\slash", "é", "日", "a\u202eb", "\\n"], ids=ascii)
+@pytest.mark.parametrize("of_jax", [False, True], ids=["ap.Mesh", "jax's mesh"])
+def test_an_axis_that_xla_cannot_be_told_of_is_refused(axis, of_jax):
+    def mesh():
+        return jax.sharding.Mesh(np.array(jax.devices()[:4]), (axis,)) if of_jax else ap.Mesh({axis: 4})
+
+    with pytest.raises(ap.MeshError, match="a mesh axis cannot be called") as error:
+        ap.jit(lambda x: x, mesh())
+    assert "ASCII" in error.value.hint
 
 
 def test_a_name_above_others_is_not_confused_with_them(tmp_path):
