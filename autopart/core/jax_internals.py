@@ -152,10 +152,14 @@ def _call_abstract(*operands: Any, module: _Module) -> tuple[Sequence[Any], set[
     return module.result_avals, {effect for callback in module.callbacks for effect in callback.effects}
 
 
-def _call_lowering(ctx: mlir.LoweringRuleContext, *operands: ir.Value, module: _Module) -> Sequence[ir.Value]:
+def _call_lowering(
+    ctx: mlir.LoweringRuleContext, *operands: ir.Value, module: _Module, on_cpu: bool = False
+) -> Sequence[ir.Value]:
     context = ctx.module_context.module.context
     with context:
         copy = ir.Module.parse(module.bytecode)
+    if on_cpu and module.on_cpu is not None:
+        module.on_cpu(copy)
     main = next(op for op in copy.body.operations if str(op.attributes["sym_name"]) == '"main"')
     results = cast(Any, main).type.results
     name = mlir.merge_mlir_modules(
@@ -167,6 +171,7 @@ def _call_lowering(ctx: mlir.LoweringRuleContext, *operands: ir.Value, module: _
 
 
 mlir.register_lowering(_call_p, _call_lowering)
+mlir.register_lowering(_call_p, functools.partial(_call_lowering, on_cpu=True), platform="cpu")
 
 
 def _not_differentiable(*_: Any, **__: Any) -> Any:
@@ -193,8 +198,14 @@ batching.primitive_batchers[_call_p] = _not_batched
 class _Module:
     """A module as a parameter of the primitive: equal by identity, so that jit caches by module."""
 
-    def __init__(self, module: ir.Module, result_avals: Sequence[Any], callbacks: Sequence[HostCallback]):
-        self.bytecode = _bytecode(module)
+    def __init__(
+        self,
+        module: ir.Module,
+        result_avals: Sequence[Any],
+        callbacks: Sequence[HostCallback],
+        on_cpu: Callable[[ir.Module], None] | None,
+    ):
+        self.bytecode, self.on_cpu = _bytecode(module), on_cpu
         self.result_avals = tuple(result_avals)
         self.callbacks = tuple(callbacks)
 
@@ -210,14 +221,16 @@ def device_local_call(
     result_types: Sequence[tuple[tuple[int, ...], Any]],
     callbacks: Sequence[HostCallback] = (),
     weak: Collection[int] = (),
+    on_cpu: Callable[[ir.Module], None] | None = None,
 ) -> Any:
     """A function of device-local arrays that runs `module`'s main, for `jax.shard_map(..., check_vma=False)`.
 
     `result_types` gives (local shape, dtype) of each result; `callbacks` are those that the module calls by index.
-    The type of each result whose position is in `weak` is weak: it gives way to the types of arrays.
+    The type of each result whose position is in `weak` is weak: it gives way to the types of arrays. `on_cpu` rewrites
+    the copy of the module that CPUs run.
     """
     avals = [ShapedArray(shape, dtype, weak_type=n in weak) for n, (shape, dtype) in enumerate(result_types)]
-    wrapped = _Module(module, avals, callbacks)
+    wrapped = _Module(module, avals, callbacks, on_cpu)
     return lambda *operands: _call_p.bind(*operands, module=wrapped)
 
 

@@ -3,6 +3,7 @@
     ops that take indices        dynamic slices that XLA merges without a clamp          `spmd/index_ranges.py`
     updates                      that read what they overwrite, in place                 `spmd/own_updates.py`
     Fourier transforms           of which XLA's CPU backend knows one layout, while collectives ask for another
+    max and min over devices     which drop NaN on CPUs                                  `spmd/nan_extremes.py`
 
 Plain programs meet these too, rarely: it is the parts on one device, and what stands between them, that make slices,
 views and collectives of a program that has none.
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 
 from autopart.core.jax_internals import ir, row_major
 from autopart.spmd.index_ranges import is_by_index, keep_indices_in_range
+from autopart.spmd.nan_extremes import keep_nan_extremes
 from autopart.spmd.own_updates import UPDATES, settle_own_updates
 
 _TRANSFORM = "stablehlo.fft"
@@ -36,6 +38,11 @@ def compile_right(slices: Sequence[ir.Operation], watched: Sequence[ir.Operation
             if op.name == _TRANSFORM:
                 _lay_out(op)
     keep_indices_in_range([*slices, *(op for op in watched if is_by_index(op))], devices)
+
+
+def compile_right_on_cpu(module: ir.Module) -> None:
+    """Rewrites in a whole module what XLA compiles wrongly for CPUs alone: the text of the program does not show it."""
+    keep_nan_extremes(module)
 
 
 def _lay_out(transform: ir.Operation) -> None:

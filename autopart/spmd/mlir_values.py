@@ -76,6 +76,10 @@ class MlirValues:
         type_ = tensor_type(a.type)
         return a if type_.dtype == dtype else self._create("convert", [a], mlir_type(TensorType(type_.shape, dtype)))
 
+    def bitcast(self, a: ir.Value, dtype: str) -> ir.Value:
+        """The bits of `a` as another element type of the same length."""
+        return self._create("bitcast_convert", [a], mlir_type(TensorType(tensor_type(a.type).shape, dtype)))
+
     def broadcast(self, a: ir.Value, shape: Sequence[int], dims: Sequence[int] = ()) -> ir.Value:
         """`a` broadcast to `shape`; dim i of `a` becomes dim `dims[i]`."""
         type_ = mlir_type(TensorType(tuple(shape), tensor_type(a.type).dtype))
