@@ -133,7 +133,10 @@ def _is_tactic(value: object) -> bool:
 
 
 _TACTIC = Kind("tactics, with act(partitioning, context), such as ap.ManualPartition(...)", _is_tactic)
-SCHEDULE = sequence(_TACTIC, "a list of tactics, such as [ap.ManualPartition({'x': 0}, axis='batch')]")
+SCHEDULE = sequence(
+    _TACTIC,
+    "a list of tactics, such as [ap.ManualPartition({'x': 0}, axis='batch')]; a plan among them is ap.Replay(plan)",
+)
 """What `ap.jit` and `ap.sweep` take; a tactic is an instance, and a single one stands in a list too."""
 
 

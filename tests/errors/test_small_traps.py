@@ -27,6 +27,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "training-loop.md"
     [
         (lambda: ap.jit(jnp.tanh, MESH, BP), "schedule is .*list of tactics"),
         (lambda: ap.jit(jnp.tanh, MESH, "BP"), "schedule is 'BP'.*list of tactics"),
+        (lambda: ap.jit(jnp.tanh, MESH, [ap.jit(jnp.tanh, MESH, [BP]).lower(X).plan, BP]), r"ap\.Replay\(plan\)"),
         (lambda: ap.jit(jnp.tanh, {"batch": 4}, [BP]), r"mesh is \{'batch': 4\}.*ap\.Mesh\(\{\.\.\.\}\)"),
         (lambda: ap.AutomaticPartition(["batch"], budget=100), r"budget is 100.*ap\.Budget"),
         (lambda: ap.Mesh({"batch": 4}, device=device("tpu_v3")), "device is .*Device.*name"),
@@ -42,6 +43,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "training-loop.md"
     ids=[
         "a tactic as schedule",
         "a name as schedule",
+        "a plan among tactics",
         "a dict as mesh",
         "a number as budget",
         "a device",
