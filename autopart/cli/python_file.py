@@ -24,7 +24,7 @@ def check_not_python(text: str) -> None:
 
 
 def without_arguments(code: bytes) -> list[str]:
-    """The functions of a Python file that can be called without arguments, best first. The file is not run.
+    r"""The functions of a Python file that can be called without arguments, best first. The file is not run.
 
     >>> without_arguments(b"def step(x): ...\ndef example(): ...")
     ['example']
