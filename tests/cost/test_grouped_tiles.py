@@ -91,7 +91,7 @@ def test_groups_of_features_that_fill_a_tile_are_one(images, features, alone, co
     steps = (_grouped, (x, w)), (by_kernel, (x, w, x)), (by_images, (x, w, x))
     for (step, given), least, most in zip(steps, alone, copied, strict=True):
         found = CLOCK_HZ * simulated(step, *given, device="tpu_v5e").compute_s
-        assert 0.65 * least < found < 1.5 * most, step.__name__
+        assert 0.65 * least < found < 1.6 * most, step.__name__
 
 
 def test_what_tasks_leave_takes_no_more_than_its_elements():
