@@ -25,7 +25,7 @@ from autopart.core.control_flow import Branches, Loop
 from autopart.core.gc_pause import gc_paused
 from autopart.core.jax_internals import barrier, func, ir, stablehlo
 from autopart.core.op import TensorType
-from autopart.core.ops.merged_groups import grouped_convolutions
+from autopart.core.ops.groups_as_one import grouped_convolutions
 from autopart.core.ops.rule import changes_nothing
 from autopart.core.program import ROOT, Program
 from autopart.spmd.called_functions import bring_called_functions

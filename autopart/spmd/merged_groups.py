@@ -9,7 +9,7 @@
     %g = convolution %x, %dy     the gradient of %k: of 16 groups with each other, f32[3,3,128,256]
     %g = reduce (select %same, %g, 0)      of each group with itself: f32[3,3,8,256]
 
-How many are one is in `core/ops/merged_groups.py`. What is not finite reaches the other groups of its tile, as it does
+How many are one is in `core/ops/groups_as_one.py`. What is not finite reaches the other groups of its tile, as it does
 where XLA expands groups for devices that have none.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from autopart.core.jax_internals import ir
 from autopart.core.op import SUM, OpSpec, TensorType
 from autopart.core.op_spec_import import spec_of
-from autopart.core.ops.merged_groups import group_counts, merged
+from autopart.core.ops.groups_as_one import group_counts, merged
 from autopart.spmd.mlir_values import MlirValues, mlir_type
 from autopart.spmd.reductions import reduced
 

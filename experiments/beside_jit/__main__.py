@@ -1,7 +1,7 @@
 """Steps of one device as autopart emits them for a TPU, beside `jax.jit` of the same function: cycles and memory.
 
 python -m experiments.beside_jit            with the compiler's figures kept in `compiler.json`
-python -m experiments.beside_jit compile    compiles what is not kept: pip install libtpu, ten minutes
+python -m experiments.beside_jit compile    compiles what is not kept: pip install libtpu, half an hour
 """
 
 from __future__ import annotations

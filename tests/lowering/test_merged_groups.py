@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.ops.merged_groups import merged
+from autopart.core.ops.groups_as_one import merged
 
 MESH = {"batch": 4, "model": 2}
 BATCH = ap.ManualPartition({"x": 0}, axis="batch")

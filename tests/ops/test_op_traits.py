@@ -67,7 +67,7 @@ COMPUTES_WITH = {
     "core/passes/folded_padding.py": "folds padding into the ops that pad and cut",
     "core/passes/index_positions.py": "follows positions through the ops that keep them",
     "core/passes/scanned_rows.py": "follows a split batch to the slices that read a step of it",
-    "spmd/emitter.py": "emits the reducer of a collective",
+    "spmd/reductions.py": "emits the reducer of a collective",
     "spmd/index_ranges.py": "emits slices and updates in place of others",
     "spmd/intervals.py": "evaluates bounds of indices",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.ops.merged_groups import grouped_convolutions
+from autopart.core.ops.groups_as_one import grouped_convolutions
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.arrays import BODY, BRANCH, ProgramArrays, records

@@ -11,12 +11,12 @@ import math
 
 import numpy as np
 
-from autopart.core.ops.merged_groups import merged
+from autopart.core.ops.groups_as_one import merged
 from autopart.costmodel.hardware.devices import LAYOUT_MINOR, LAYOUT_ROWS, TILE_K, TILE_M, TILE_N
 from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.facts.op_classes import CONV
-from autopart.costmodel.simulator.local.filled_tiles import share_filled
 from autopart.costmodel.simulator.local.grouped_tiles import share_of_group
+from autopart.costmodel.simulator.local.unit_tiles import share_filled
 from autopart.search.ilp.labels import Label, local_dims
 
 

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from autopart.core.ops.merged_groups import is_in_groups
+from autopart.core.ops.groups_as_one import is_in_groups
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Elementwise, View
 from autopart.core.program import Program

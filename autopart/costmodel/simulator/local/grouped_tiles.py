@@ -9,7 +9,7 @@ What a convolution leaves lies in memory so, in tiles of each group: 4 features 
 
 Convolutions with a window of their own for each task, as `vmap` makes them, are such groups, of images or features.
 Groups never share a tile, nor do taps, but in the gradient of a kernel. What is emitted has as many as fill a tile as
-one (`core/ops/merged_groups.py`): those are the groups here. Found with libtpu 0.0.51 on v5e: 42 shapes of 16 groups of
+one (`core/ops/groups_as_one.py`): those are the groups here. Found with libtpu 0.0.51 on v5e: 42 shapes of 16 groups of
 4 to 64 features with 8 to 256 images, and 16 of 4 to 16 tasks, each forward and both gradients
 (`tests/cost/test_grouped_tiles.py`). Groups of one feature are told in `core/ops/rules/convolution.py`.
 """

@@ -8,7 +8,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
-from autopart.core.ops.merged_groups import merged
+from autopart.core.ops.groups_as_one import merged
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.facts.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
@@ -16,7 +16,6 @@ from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MAT
 from autopart.costmodel.simulator.facts.row_layouts import GRADIENT
 from autopart.costmodel.simulator.facts.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
 from autopart.costmodel.simulator.local.few_images import filled_lanes, local_length
-from autopart.costmodel.simulator.local.filled_tiles import share_filled
 from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.local.laid_parts import lay_parts
 from autopart.costmodel.simulator.local.packed_masks import UNPACKED_BYTES, makes_words
@@ -25,6 +24,7 @@ from autopart.costmodel.simulator.local.spread_images import spread_work
 from autopart.costmodel.simulator.local.table_copies import ordered_bytes, turned_bytes
 from autopart.costmodel.simulator.local.transform_copies import transform_copies
 from autopart.costmodel.simulator.local.turned_sorts import sort_copies
+from autopart.costmodel.simulator.local.unit_tiles import share_filled
 from autopart.costmodel.simulator.local.window_tiles import lies_in_windows, walked_windows
 
 FLATTENED, TWO_THIRDS = 3.0, 2 / 3
