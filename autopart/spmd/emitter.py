@@ -27,6 +27,7 @@ import numpy as np
 
 from autopart.core.jax_internals import ir, is_complex, stablehlo
 from autopart.core.mesh import Mesh
+from autopart.spmd.mlir_values import i64
 from autopart.spmd.redistribution import DistributedType, Step, SubAxis
 from autopart.spmd.redistribution.emission import Regroup, emission, reordered
 from autopart.spmd.redistribution.stretch_step import StretchStep
@@ -125,7 +126,7 @@ class Emitter:
             how = reordered(how, step.source.local_shape, order)
         attributes = self._grouped(step.target, how.order, spelling)
         if "split" in how.dims:
-            attributes["split_count"] = _i64(math.prod(a.size for a in how.order))
+            attributes["split_count"] = i64(math.prod(a.size for a in how.order))
         value = value if how.before is None else _regrouped(value, how.before)
         if kind == "reduce_scatter" and is_complex(value):
             attributes |= _dims(scatter=how.dims["scatter"] + 1)
@@ -259,7 +260,7 @@ def _of_parts(parts: ir.Value) -> ir.Value:
 
 def _dims(**dims: int) -> dict[str, ir.Attribute]:
     names = {"split": "split_dimension", "concat": "concat_dimension", "scatter": "scatter_dimension"}
-    return {names.get(name, f"{name}_dim"): _i64(dim) for name, dim in dims.items()}
+    return {names.get(name, f"{name}_dim"): i64(dim) for name, dim in dims.items()}
 
 
 def _regrouped(value: ir.Value, how: Regroup) -> ir.Value:
@@ -281,10 +282,6 @@ def _transpose(value: ir.Value, order: Sequence[int]) -> ir.Value:
 
 def _dense(numbers: np.ndarray) -> ir.Attribute:
     return ir.DenseElementsAttr.get(cast(Any, numbers), shape=numbers.shape)
-
-
-def _i64(number: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
 def _i32(number: int) -> ir.Value:

@@ -23,7 +23,7 @@ from autopart.core.jax_internals import ir
 from autopart.core.op import SUM, OpSpec, TensorType
 from autopart.core.op_spec_import import spec_of
 from autopart.core.ops.groups_as_one import group_counts, merged
-from autopart.spmd.mlir_values import MlirValues, mlir_type
+from autopart.spmd.mlir_values import MlirValues, i64, mlir_type
 from autopart.spmd.reductions import reduced
 
 
@@ -49,7 +49,7 @@ def _merge_features(convolution: ir.Operation, spec: OpSpec, groups: int, of_tas
         values = MlirValues()
         repeated = values.concatenate([convolution.operands[1]] * each, inner)
         convolution.operands[1] = _own(values, repeated, inner, reads, columns, makes, each)
-        convolution.attributes["feature_group_count"] = _i64(groups // each)
+        convolution.attributes["feature_group_count"] = i64(groups // each)
 
 
 def _merge_images(convolution: ir.Operation, spec: OpSpec, groups: int, of_tasks: bool) -> None:
@@ -65,7 +65,7 @@ def _merge_images(convolution: ir.Operation, spec: OpSpec, groups: int, of_tasks
     gradient = convolution.results[0]
     readers = [(use.owner, use.operand_number) for use in gradient.uses]
     gradient.set_type(mlir_type(TensorType((*before, each * reads, *after), result.dtype)))
-    convolution.attributes["batch_group_count"] = _i64(groups // each)
+    convolution.attributes["batch_group_count"] = i64(groups // each)
     with ir.InsertionPoint.after(convolution), convolution.location:
         values = MlirValues()
         own = _own(values, gradient, inner, reads, columns, makes, each)
@@ -88,7 +88,3 @@ def _own(values: MlirValues, kernel: ir.Value, inner: int, reads: int, columns: 
 
     zeros = values.broadcast(values.constant(0, type_.dtype), type_.shape)
     return values.select(values.compare(group(inner, reads), group(columns, makes), "EQ"), kernel, zeros)
-
-
-def _i64(number: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)

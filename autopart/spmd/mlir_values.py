@@ -52,7 +52,7 @@ class MlirValues:
 
     def iota(self, type_: TensorType, dim: int) -> ir.Value:
         """0, 1, 2, ... along `dim`."""
-        return self._create("iota", [], mlir_type(type_), iota_dimension=_i64(dim))
+        return self._create("iota", [], mlir_type(type_), iota_dimension=i64(dim))
 
     def unary(self, kind: str, a: ir.Value) -> ir.Value:
         """An elementwise op of one operand."""
@@ -125,7 +125,7 @@ class MlirValues:
         shape = list(types[0].shape)
         shape[dim] = sum(t.shape[dim] for t in types)
         type_ = mlir_type(TensorType(tuple(shape), types[0].dtype))
-        return self._create("concatenate", parts, type_, dimension=_i64(dim))
+        return self._create("concatenate", parts, type_, dimension=i64(dim))
 
     def dynamic_slice(self, a: ir.Value, starts: Sequence[ir.Value], sizes: Sequence[int]) -> ir.Value:
         """A window of `a`; `starts` are scalars, clamped to where the window fits."""
@@ -142,7 +142,8 @@ class MlirValues:
         return op.results[0]
 
 
-def _i64(value: int) -> ir.Attribute:
+def i64(value: int) -> ir.Attribute:
+    """The attribute of a number."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
 
 

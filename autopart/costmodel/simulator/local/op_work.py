@@ -56,8 +56,9 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         if program.ops.flattened[op] >= 0:
             held.ops.copied_bytes[op] += _flattened_bytes(program, lowered, held, op)
         if kind in (MATMUL, CONV):
+            in_groups = _groups_as_one(program, lowered, held, op)
             held.ops.unfilled[op] = _unfilled(
-                program, op, _groups_as_one(program, lowered, held, op),
+                program, op, in_groups,
                 required[first], native[result], axis_sizes, lowered.matmul_tile,
                 lowered.layout_tile[0], lowered.cut_images if lowered.layout_tile[1] > 1 else -1, lowered.library,
             )  # fmt: skip
@@ -65,8 +66,8 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 if program.ops.made_again[op] >> i & 1:
                     each = program.values.element_bytes[program.uses.operands[first + i]]
                     held.ops.copied_bytes[op] += COPY_PASSES * each * held.uses.use_elements[first + i]
-            if program.specs.column_groups[program.ops.spec[op]] > 1 and lowered.layout_tile[1] > 1:
-                _fill_groups(program, lowered, held, op)
+            if in_groups[0] > in_groups[1] and lowered.layout_tile[1] > 1:
+                _fill_groups(program, lowered, held, op, in_groups[1])
                 held.ops.copied_bytes[op] += _taken_apart(program, lowered, held, op)
             if program.values.masked[result] > 0 and makes_words(program, lowered, result):
                 held.values.is_packed[result] = True
@@ -298,7 +299,7 @@ def _groups_as_one(program: ProgramArrays, lowered: Lowered, held: LocalArrays, 
 
 
 @kernel
-def _fill_groups(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+def _fill_groups(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int, as_one: int) -> None:
     """Makes what a convolution in groups leaves as large as its tiles are; not the gradient of a kernel."""
     spec, result, left = program.ops.spec[op], program.result_ptr[op], program.operand_ptr[op]
     images_dims, native = program.specs.images[spec], lowered.native[result]
@@ -308,9 +309,6 @@ def _fill_groups(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     columns = _beside(program, result, program.specs.columns[spec], native, lowered.axis_sizes, of[1])
     inner = _beside(program, given, program.specs.summed[spec], lowered.required[left], lowered.axis_sizes, of[0])
     images = _beside(program, given, images_dims, lowered.required[left], lowered.axis_sizes, of[2])
-    groups, as_one = _groups_as_one(program, lowered, held, op)
-    if as_one == groups:
-        return
     inner, columns = inner * as_one, columns * as_one
     each, tile = program.values.element_bytes[result], lowered.layout_tile
     _take(held, result, each * held.values.native_elements[result] * padded_groups(inner, columns, images, each, tile))
@@ -319,13 +317,12 @@ def _fill_groups(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
 @kernel
 def _taken_apart(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
     """Bytes that pass at HBM's rate as images come apart into groups of features, and what is left comes together."""
-    groups, as_one = _groups_as_one(program, lowered, held, op)
     first, result = program.operand_ptr[op], program.result_ptr[op]
     images = _beside(
         program, program.uses.operands[first], program.specs.images[program.ops.spec[op]], lowered.required[first],
         lowered.axis_sizes, program.specs.image_groups[program.ops.spec[op]],
     )  # fmt: skip
-    if as_one == groups or program.ops.of_tasks[op] or images >= lowered.layout_tile[1]:
+    if program.ops.of_tasks[op] or images >= lowered.layout_tile[1]:
         return 0.0
     read = held.uses.use_elements[first] * program.values.element_bytes[program.uses.operands[first]]
     left = held.values.native_elements[result] * program.values.element_bytes[result]
