@@ -22,7 +22,7 @@ from scipy.stats import spearmanr
 from autopart.costmodel import estimate
 from experiments.simulator_accuracy.outside_pairs import OTHER_KINDS, OutsidePair, outside_pairs
 from experiments.simulator_accuracy.pairs import PAIRS, Pair
-from experiments.simulator_accuracy.referee import KEPT, compile_all
+from experiments.simulator_accuracy.referee import KEPT, compile_all, text_key
 
 HERE = Path(__file__).parent
 
@@ -40,7 +40,8 @@ def compare(pairs: Iterable[Pair | OutsidePair] = PAIRS) -> list[dict[str, Any]]
     for pair in pairs:
         if pair.name not in kept:
             continue
-        theirs, ours = kept[pair.name], estimate(pair.lower().program)
+        theirs, local = kept[pair.name], pair.lower().program
+        ours = estimate(local)
         rows.append(
             {
                 "pair": pair.name,
@@ -57,6 +58,7 @@ def compare(pairs: Iterable[Pair | OutsidePair] = PAIRS) -> list[dict[str, Any]]
                 "step_s": ours.serial_s,
                 "compiler_step_s": theirs["compute_s"] + ours.collective_s,
                 "rematerialised": theirs["rematerialised"],
+                "as_emitted": theirs.get("text") == text_key(local),
             }
         )
     return rows

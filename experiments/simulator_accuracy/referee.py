@@ -1,8 +1,12 @@
-"""What the TPU compiler says of each pair: memory and estimated cycles, kept in `compiler.json` with the date."""
+"""What the TPU compiler says of each pair: memory and estimated cycles, kept in `compiler.json` with the date.
+
+Each row has a hash of the text that was compiled, so that a pair which is emitted otherwise now is found.
+"""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import time
 from importlib.metadata import version
@@ -11,10 +15,17 @@ from typing import Any
 
 from autopart.costmodel.optimised_hlo import OptimisedHlo
 from autopart.costmodel.xla_compile import compile_device_local, compute_seconds, topology_devices
+from autopart.spmd.device_local import DeviceLocal
+from autopart.spmd.export import export
 from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
 from experiments.simulator_accuracy.pairs import PAIRS, Pair
 
 KEPT = Path(__file__).with_name("compiler.json")
+
+
+def text_key(local: DeviceLocal) -> str:
+    """The device-local program as it is emitted, as a number."""
+    return hashlib.sha256(str(export(local)).encode()).hexdigest()[:16]
 
 
 def compile_pair(pair: Pair | OutsidePair) -> dict[str, Any]:
@@ -25,6 +36,7 @@ def compile_pair(pair: Pair | OutsidePair) -> dict[str, Any]:
     stats, text = compiled.memory_analysis(), compiled.as_text()
     outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
     return {
+        "text": text_key(local),
         "argument_bytes": stats.argument_size_in_bytes,
         "peak_bytes": stats.argument_size_in_bytes + outputs + stats.temp_size_in_bytes,
         "compute_s": compute_seconds(OptimisedHlo(text), devices[0]),
@@ -34,15 +46,15 @@ def compile_pair(pair: Pair | OutsidePair) -> dict[str, Any]:
 
 
 def compile_all(names: list[str]) -> None:
-    """Compiles pairs and keeps what came out: those whose name contains one of `names`; without names, those not kept.
-
-    A pair is compiled once: after a change to its program or to the lowering, name it.
+    """Compiles pairs and keeps what came out: those whose name contains one of `names`; without names, all that are not
+    kept as they are emitted now.
     """
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"pairs": {}}
     kept["date"] = datetime.date.today().isoformat()
     kept["versions"] = {package: version(package) for package in ("jax", "libtpu")}
     for pair in (*PAIRS, *outside_pairs()):
-        if any(name in pair.name for name in names) or (not names and pair.name not in kept["pairs"]):
+        known = kept["pairs"].get(pair.name, {}).get("text")
+        if any(name in pair.name for name in names) or (not names and known != text_key(pair.lower().program)):
             kept["pairs"][pair.name] = compile_pair(pair)
             KEPT.write_text(json.dumps(kept, indent=1) + "\n")
             print(pair.name, kept["pairs"][pair.name], flush=True)
