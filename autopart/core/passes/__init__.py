@@ -9,6 +9,7 @@ from autopart.core.passes.even_slices import EvenSlices
 from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
+from autopart.core.passes.joined_reductions import JoinedReductions
 from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
 from autopart.core.passes.patch_rows import PatchRows
@@ -42,6 +43,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     FoldedPadding(),
     PatchRows(),
     SlicedProducts(),
+    JoinedReductions(),
     DeadCode(),
     IndexPositions(),
     ScannedRows(),
@@ -64,6 +66,7 @@ __all__ = [
     "FoldedPadding",
     "IndexPositions",
     "InvalidProgramError",
+    "JoinedReductions",
     "KnownWindows",
     "LayerOrder",
     "Pass",
