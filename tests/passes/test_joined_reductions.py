@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import autopart as ap
-from autopart.core.passes.joined_reductions import FEWEST, MOST_PARTS
+from autopart.core.passes.joined_reductions import FEWEST, LEAST, MOST_PARTS
 from autopart.spmd.verify_local import verify
 from tests.prompt import in_turn
 
 MESH = ap.Mesh({"a": 4, "b": 2})
-X = np.random.default_rng(0).integers(-2, 3, (FEWEST, 48)).astype(np.float32)
-B = np.random.default_rng(1).integers(-2, 3, (48,)).astype(np.float32)
+X = np.random.default_rng(0).integers(-2, 3, (FEWEST, 192)).astype(np.float32)
+B = np.random.default_rng(1).integers(-2, 3, (192,)).astype(np.float32)
 Fun = Callable[[jax.Array, jax.Array], object]
 
 
@@ -35,35 +35,36 @@ def _joined(x: jax.Array, *at: int) -> jax.Array:
 
 
 def _padded(x: jax.Array, size: int, filling: float = 0.0) -> jax.Array:
-    """A sum of two pads of 16 columns, to `size`."""
-    first, second = x[:, :16] * 2, x[:, 16:32] * 3
+    """A sum of two pads of 48 columns, to `size`."""
+    first, second = x[:, :48] * 2, x[:, 48:96] * 3
     none = (0, 0, 0)
-    low = jax.lax.pad(first, filling, (none, (0, size - 16, 0)))
-    return low + jax.lax.pad(second, 0.0, (none, (size - 16, 0, 0)))
+    low = jax.lax.pad(first, filling, (none, (0, size - 48, 0)))
+    return low + jax.lax.pad(second, 0.0, (none, (size - 48, 0, 0)))
 
 
 APART: dict[str, tuple[Fun, int]] = {
     "the gradient of a bias that is split": (_bias_gradient(lambda y: jnp.split(y, 3, axis=-1)), 3),
-    "the gradient of a bias that is sliced": (_bias_gradient(lambda y: [y[:, :16], y[:, 16:]]), 2),
-    "slices in another order": (_bias_gradient(lambda y: [y[:, 32:], y[:, :8], y[:, 8:32]]), 3),
-    "extremes": (lambda x, b: (_joined(x, 12).max(0), _joined(x + 1, 8, 20).min(0)), 5),
-    "what is read whole too": (lambda x, b: (lambda y: (y.sum(0), jnp.sin(y)))(_joined(x, 12)), 2),
+    "the gradient of a bias that is sliced": (_bias_gradient(lambda y: [y[:, :64], y[:, 64:]]), 2),
+    "slices in another order": (_bias_gradient(lambda y: [y[:, 128:], y[:, :48], y[:, 48:128]]), 3),
+    "extremes": (lambda x, b: (_joined(x, 48).max(0), _joined(x + 1, 48, 96).min(0)), 5),
+    "what is read whole too": (lambda x, b: (lambda y: (y.sum(0), jnp.sin(y)))(_joined(x, 48)), 2),
     "joined dims behind and before reduced ones": (
         lambda x, b: jnp.concatenate([y.T.reshape(2, -1, FEWEST) for y in (x, x * 2)], axis=1).sum((0, 2)), 2
     ),
-    "pads side by side": (lambda x, b: _padded(x, 32).sum(0), 2),
+    "pads side by side": (lambda x, b: _padded(x, 96).sum(0), 2),
 }  # fmt: skip
 """And how many long reductions there are then."""
 
 WHOLE: dict[str, Fun] = {
-    "the joined dim itself": lambda x, b: _joined(x, 12).sum(),
-    "few elements": lambda x, b: _joined(x[: FEWEST - 1], 12).sum(0),
-    "many parts": lambda x, b: _joined(x, *range(4, 4 * MOST_PARTS + 1, 4)).sum(0),
-    "pads with a gap": lambda x, b: _padded(x, 48).sum(0),
-    "pads that overlap": lambda x, b: _padded(x, 24).sum(0),
-    "pads by other numbers": lambda x, b: _padded(x, 32, 1.0).sum(0),
-    "the largest of pads": lambda x, b: _padded(x, 32).max(0),
-    "what a pad's places are multiplied with": lambda x, b: (_padded(x, 32) * b[:32]).sum(0),
+    "the joined dim itself": lambda x, b: _joined(x, 48).sum(),
+    "few elements": lambda x, b: _joined(x[: FEWEST - 1], 48).sum(0),
+    "many parts": lambda x, b: jnp.concatenate([x * (k + 1) for k in range(MOST_PARTS + 1)], axis=1).sum(0),
+    "a narrow part": lambda x, b: _joined(x, LEAST - 1).sum(0),
+    "pads with a gap": lambda x, b: _padded(x, 144).sum(0),
+    "pads that overlap": lambda x, b: _padded(x, 72).sum(0),
+    "pads by other numbers": lambda x, b: _padded(x, 96, 1.0).sum(0),
+    "the largest of pads": lambda x, b: _padded(x, 96).max(0),
+    "what a pad's places are multiplied with": lambda x, b: (_padded(x, 96) * b[:96]).sum(0),
 }
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import OpSpec, TensorType
+from autopart.core.ops.traits import elements
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
@@ -30,6 +31,9 @@ REDUCERS = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
 
 FEWEST = 512
 """Of fewer elements for each of the result a reduction stays as it is."""
+
+LEAST = 48
+"""Nor where a part's result has fewer: a DenseNet's parts, of 32 features each, are as fast together."""
 
 MOST_PARTS = 8
 """Of more parts too: each is reduced by itself."""
@@ -48,7 +52,7 @@ class JoinedReductions(Pass):
         rewriting = Rewriting(program)
         for op in np.flatnonzero(found[program.op_spec]).tolist():
             joined = _joined(program, op)
-            if joined is not None and joined.dim not in program.spec(op).attributes["dimensions"]:
+            if joined is not None and _are_long(program, joined, program.spec(op)):
                 _reduce_parts(rewriting, op, joined)
         return rewriting.program()
 
@@ -65,6 +69,15 @@ class _Joined(NamedTuple):
 
     dim: int
     values: list[int]
+
+
+def _are_long(program: Program, joined: _Joined, reduction: OpSpec) -> bool:
+    """Parts of a dim that is not reduced, and none leaves few elements."""
+    if joined.dim in reduction.attributes["dimensions"]:
+        return False
+    shortest = min(program.type_of(value).shape[joined.dim] for value in joined.values)
+    whole = reduction.operands[0].shape[joined.dim]
+    return elements(reduction.results[0]) * shortest >= LEAST * whole
 
 
 def _joined(program: Program, op: int) -> _Joined | None:
