@@ -94,6 +94,16 @@ def test_slices_stay_where_being_longer_would_not_pay(name: str):
     assert [spec.kind for spec in program.specs if spec.kind == "slice"]
 
 
+@pytest.mark.parametrize(("places", "chosen"), [(64, 1), (51, 0)])
+def test_padding_up_to_a_length_that_no_axis_divides_stays(places: int, chosen: int):
+    def first_alone(x: jax.Array) -> jax.Array:
+        return lax.pad(x[:, :1], 0.0, ((0, 0, 0), (0, places - 1, 0)))
+
+    program = ap.jit(first_alone, MESH, []).lower(np.ones((8, places), np.float32)).program.program
+    kinds = [program.spec(op).kind for op in range(program.op_count)]
+    assert kinds.count("select") == chosen
+
+
 @pytest.mark.parametrize(
     "dtype", ["bool", *(pytest.param(d, marks=pytest.mark.slow) for d in ("int8", "bfloat16", "complex64"))]
 )

@@ -79,6 +79,8 @@ def _pad(rewriting: Rewriting, op: int) -> None:
     cut = [n - start - size for n, start, size in zip(whole.shape, starts, spec.operands[0].shape, strict=True)]
     if not any((starts[d] and low[d]) or (cut[d] and high[d]) for d in changed):
         return
+    if all(ways(whole.shape[d]) < EVENER * ways(spec.operands[0].shape[d]) for d in changed):
+        return
     source = int(program.operands_of(sliced)[0])
     ends = [(d, low[d], whole.shape[d] - high[d]) for d in changed]
     if len(changed) > 1:
