@@ -26,7 +26,7 @@ _SHARE = 8
 
 
 _SHORTEST = 4096
-"""Shorter rows are chosen from in one round: on one device, 1,024 in groups of 256 took longer, laid out again twice."""
+"""Shorter rows are chosen from in one round: on one device 1,024 in groups of 256 took longer, laid out twice."""
 
 
 @register_pass("split_top_k")
