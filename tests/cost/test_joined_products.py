@@ -46,27 +46,31 @@ def program(parts: tuple[str, str], reader: str) -> Callable[..., object]:
     return function
 
 
+COMPUTED_AGAIN = pytest.mark.xfail(reason="parts are summed in f32 and rounded in kernels of their own", strict=True)
+SUMMED_WHERE_LOOKED_UP = pytest.mark.xfail(reason="looked-up rows are summed for nothing", strict=True)
+
+
 @pytest.mark.parametrize(
     ("parts", "reader", "compiled_us"),
     [
         (("given", "given"), "product", 106.6),
         (("given", "given"), "two products", 198.6),
         (("given", "given"), "product and gradient", 160.3),
-        (("given", "given"), "product and sum", 314.2),
+        (("given", "given"), "product and sum", 246.3),
         (("given", "given"), "product and tanh", 314.2),
         (("given", "given"), "two sums", 195.3),
         (("computed", "computed"), "product", 164.7),
         (("computed", "computed"), "two products", 202.2),
         (("computed", "computed"), "product and gradient", 175.0),
-        (("computed", "computed"), "product and sum", 233.4),
+        pytest.param(("computed", "computed"), "product and sum", 291.1, marks=COMPUTED_AGAIN),
         (("computed", "computed"), "product and tanh", 234.7),
         (("computed", "computed"), "two sums", 196.8),
         (("looked up", "multiplied"), "product", 74.7),
         (("looked up", "multiplied"), "two products", 112.2),
-        (("looked up", "multiplied"), "product and sum", 172.2),
+        (("looked up", "multiplied"), "product and sum", 181.1),
         (("looked up", "multiplied"), "product and tanh", 173.5),
         (("looked up", "multiplied"), "two sums", 135.6),
-        (("looked up", "looked up"), "product and sum", 317.1),
+        pytest.param(("looked up", "looked up"), "product and sum", 144.1, marks=SUMMED_WHERE_LOOKED_UP),
         (("looked up", "looked up"), "two sums", 198.3),
         (("scattered", "scattered"), "two sums", 198.3),
     ],

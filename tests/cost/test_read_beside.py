@@ -10,7 +10,7 @@ from tests.cost.programs import f32, simulated
 
 
 def test_slices_of_one_array_in_one_kernel_read_all_of_it():
-    """A gated block of one product that is split: 2,080 us on v5e by libtpu 0.0.51; 1,501 where half is read."""
+    """A gated block of a product that is split: 1,414 us on v5e by libtpu 0.0.51; 2,080 with its bias summed whole."""
 
     def loss(x, w, b, v):
         up, gate = jnp.split(x @ w + b, 2, -1)
@@ -18,7 +18,7 @@ def test_slices_of_one_array_in_one_kernel_read_all_of_it():
 
     given = f32(8, 1024, 512), f32(512, 4096), f32(4096), f32(2048, 512)
     found = simulated(jax.grad(loss, (0, 1, 2, 3)), *given, device="tpu_v5e")
-    assert 1e6 * found.compute_s == pytest.approx(2_080, rel=0.2)
+    assert 1e6 * found.compute_s == pytest.approx(1_414, rel=0.2)
 
 
 def test_what_is_put_together_in_two_steps_is_written_at_neither():

@@ -22,12 +22,12 @@ Fun = Callable[[jax.Array, jax.Array], object]
 
 
 def _bias_gradient(parts: Callable[[jax.Array], list[jax.Array]]) -> Fun:
-    """The gradient of a bias whose sum with something is taken apart."""
+    """The gradients of a bias, and of what it is added to, whose sum is taken apart."""
 
     def loss(b: jax.Array, x: jax.Array) -> jax.Array:
         return sum((jnp.sum(part * part * (k + 1)) for k, part in enumerate(parts(x + b))), jnp.float32(0))
 
-    return lambda x, b: jax.grad(loss)(b, x)
+    return lambda x, b: jax.grad(loss, (0, 1))(b, x)
 
 
 def _joined(x: jax.Array, *at: int) -> jax.Array:
@@ -42,29 +42,34 @@ def _padded(x: jax.Array, size: int, filling: float = 0.0) -> jax.Array:
     return low + jax.lax.pad(second, 0.0, (none, (size - 48, 0, 0)))
 
 
+def _and(x: jax.Array, dims: int | tuple[int, ...]) -> object:
+    return x, x.sum(dims)
+
+
 APART: dict[str, tuple[Fun, int]] = {
     "the gradient of a bias that is split": (_bias_gradient(lambda y: jnp.split(y, 3, axis=-1)), 3),
     "the gradient of a bias that is sliced": (_bias_gradient(lambda y: [y[:, :64], y[:, 64:]]), 2),
     "slices in another order": (_bias_gradient(lambda y: [y[:, 128:], y[:, :48], y[:, 48:128]]), 3),
-    "extremes": (lambda x, b: (_joined(x, 48).max(0), _joined(x + 1, 48, 96).min(0)), 5),
+    "extremes": (lambda x, b: (lambda y: (y, y.max(0), y.min(0)))(_joined(x, 48)), 4),
     "what is read whole too": (lambda x, b: (lambda y: (y.sum(0), jnp.sin(y)))(_joined(x, 48)), 2),
-    "joined dims behind and before reduced ones": (
-        lambda x, b: jnp.concatenate([y.T.reshape(2, -1, FEWEST) for y in (x, x * 2)], axis=1).sum((0, 2)), 2
+    "a joined dim between reduced ones": (
+        lambda x, b: _and(jnp.concatenate([y.T.reshape(2, -1, FEWEST) for y in (x, x * 2)], axis=1), (0, 2)), 2
     ),
-    "pads side by side": (lambda x, b: _padded(x, 96).sum(0), 2),
+    "pads side by side": (lambda x, b: _and(_padded(x, 96), 0), 2),
 }  # fmt: skip
 """And how many long reductions there are then."""
 
 WHOLE: dict[str, Fun] = {
-    "the joined dim itself": lambda x, b: _joined(x, 48).sum(),
-    "few elements": lambda x, b: _joined(x[: FEWEST - 1], 48).sum(0),
-    "many parts": lambda x, b: jnp.concatenate([x * (k + 1) for k in range(MOST_PARTS + 1)], axis=1).sum(0),
-    "a narrow part": lambda x, b: _joined(x, LEAST - 1).sum(0),
-    "pads with a gap": lambda x, b: _padded(x, 144).sum(0),
-    "pads that overlap": lambda x, b: _padded(x, 72).sum(0),
-    "pads by other numbers": lambda x, b: _padded(x, 96, 1.0).sum(0),
-    "the largest of pads": lambda x, b: _padded(x, 96).max(0),
-    "what a pad's places are multiplied with": lambda x, b: (_padded(x, 96) * b[:96]).sum(0),
+    "the joined dim itself": lambda x, b: _and(_joined(x, 48), (0, 1)),
+    "few elements": lambda x, b: _and(_joined(x[: FEWEST - 1], 48), 0),
+    "many parts": lambda x, b: _and(jnp.concatenate([x * (k + 1) for k in range(MOST_PARTS + 1)], axis=1), 0),
+    "a narrow part": lambda x, b: _and(_joined(x, LEAST - 1), 0),
+    "joined for the reduction alone": lambda x, b: _joined(x, 48).sum(0),
+    "pads with a gap": lambda x, b: _and(_padded(x, 144), 0),
+    "pads that overlap": lambda x, b: _and(_padded(x, 72), 0),
+    "pads by other numbers": lambda x, b: _and(_padded(x, 96, 1.0), 0),
+    "the largest of pads": lambda x, b: (lambda y: (y, y.max(0)))(_padded(x, 96)),
+    "what pads are multiplied with": lambda x, b: _and(_padded(x, 96) * b[:96], 0),
 }
 
 

@@ -7,7 +7,7 @@
 The gradient of a bias is written so wherever what it was added to is split: by a gated MLP, or into queries, keys and
 values. Compilers read all parts again for such a reduction, and choose place by place; that of a part goes into the
 kernel that makes the part. So are sums of pads that are apart, the gradients of slices. Short reductions stay: their
-parts are small, and each is a kernel of its own.
+parts are small, and each is a kernel of its own. And so does what is joined for the reduction alone, in its kernel.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class JoinedReductions(Pass):
             return program
         rewriting = Rewriting(program)
         for op in np.flatnonzero(found[program.op_spec]).tolist():
-            joined = _joined(program, op)
+            joined = _joined(program, op) if _has_other_readers(program, op) else None
             if joined is not None and _are_long(program, joined, program.spec(op)):
                 _reduce_parts(rewriting, op, joined)
         return rewriting.program()
@@ -62,6 +62,13 @@ def _is_long(spec: OpSpec) -> bool:
     if spec.kind != "reduce" or len(spec.results) != 1 or spec.region not in REDUCERS:
         return False
     return math.prod(spec.operands[0].shape[d] for d in spec.attributes["dimensions"]) >= FEWEST
+
+
+def _has_other_readers(program: Program, op: int) -> bool:
+    """True if what a reduction reads is read otherwise too, or returned."""
+    pointer, _ = program.users
+    value = int(program.operands_of(op)[0])
+    return bool(pointer[value + 1] - pointer[value] > 1) or value in program.outputs
 
 
 class _Joined(NamedTuple):

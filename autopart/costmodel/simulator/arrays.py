@@ -61,9 +61,10 @@ class ProgramArrays(NamedTuple):
              is_looked_up (wider than what it is computed from, element by element, and written for a look-up alone),
              is_written (for slices and joints: `cut_arrays.py`, for convolutions:
              `swapped_windows.py`, `joined_images.py`, for products: `taken_apart.py`, before it is spread:
-             `spread_results.py`, or reshaped: `behind_reshapes.py`), laid (`cut_arrays.py`), looked_up (a bit for each
-             dim of indices: `looked_up_windows.py`), split (`joined_images.py`), short_row (`short_rows.py`), masked
-             (`masked_products.py`), counted (`counted_values.py`)
+             `spread_results.py`, or reshaped: `behind_reshapes.py`, and of many slices: `gated_values.py`), laid
+             (`cut_arrays.py`), looked_up (a bit for each dim of indices: `looked_up_windows.py`), split
+             (`joined_images.py`), short_row (`short_rows.py`), masked (`masked_products.py`), counted
+             (`counted_values.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`), joined (`joined_images.py`)

@@ -15,6 +15,7 @@ from autopart.costmodel.simulator.facts.cache_layouts import caches
 from autopart.costmodel.simulator.facts.counted_values import counted_shares
 from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
 from autopart.costmodel.simulator.facts.flattened_images import flattened_images
+from autopart.costmodel.simulator.facts.gated_values import gated_values
 from autopart.costmodel.simulator.facts.group_sums import group_sums
 from autopart.costmodel.simulator.facts.head_copies import between_heads
 from autopart.costmodel.simulator.facts.head_layouts import token_lanes
@@ -115,8 +116,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut.written | apart.written
     behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
     certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | patch.written | again.written
-    flat = flattened_images(program, op_class, outer)
-    written = ((written | flat.written) & ~moved[program.value_op]) | certain | behind.written | computed
+    flat, gated = flattened_images(program, op_class, outer), gated_values(program, op_class, is_view)
+    written = ((written | flat.written) & ~moved[program.value_op]) | certain | behind.written | computed | gated
     masked = masked_products(program, op_class, moves, is_splat, written | _read_written(program, costs["takes"][spec]))
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
