@@ -33,7 +33,7 @@ _FRONTEND_ATTRIBUTES = "mhlo.frontend_attributes"
 _DIALECTS = frozenset({"stablehlo", "chlo", "mhlo", "func", "sdy"})
 """Dialects that XLA takes, or that shardings are written in."""
 
-_REDUCERS = {
+REDUCERS = {
     "stablehlo.add": "add",
     "stablehlo.subtract": "subtract",
     "stablehlo.multiply": "mul",
@@ -42,7 +42,9 @@ _REDUCERS = {
     "stablehlo.and": "and",
     "stablehlo.or": "or",
 }
-_COMMUTATIVE = _REDUCERS.keys() - {"stablehlo.subtract"}
+"""What a region that combines two elements is called, by its op."""
+
+_COMMUTATIVE = REDUCERS.keys() - {"stablehlo.subtract"}
 
 
 def tensor_type(type_: ir.Type) -> TensorType:
@@ -240,7 +242,7 @@ def _reducer(value: ir.Value, left: ir.Value, right: ir.Value) -> str:
     owner = value.owner.operation
     operands = list(owner.operands)
     if operands == [left, right] or (operands == [right, left] and owner.name in _COMMUTATIVE):
-        return _REDUCERS.get(owner.name, "opaque")
+        return REDUCERS.get(owner.name, "opaque")
     return "opaque"
 
 

@@ -79,15 +79,20 @@ class Case:
         """Both programs for the first of `devices`, not yet compiled."""
         model, mesh = self.load(), jax_mesh(self.mesh, devices)
         low = self.lower(model)
+        theirs = of_xla(low, model.step, model.args, mesh, self.donated)
+        return Pair(on_mesh(low.program, low.exported, mesh).lower(), theirs, low.estimate)
 
-        def placed(tree: Any) -> Any:
-            return jax.tree.map(lambda s: NamedSharding(mesh, s.spec), tree)
 
-        (inputs, _), outputs = placed(low.in_shardings), placed(low.out_shardings)
-        theirs = jax.jit(
-            model.step, in_shardings=inputs, out_shardings=outputs, donate_argnums=self.donated, keep_unused=True
-        )
-        return Pair(on_mesh(low.program, low.exported, mesh).lower(), theirs.lower(*model.args), low.estimate)
+def of_xla(low: ap.Lowered, step: Callable[..., Any], args: Any, mesh: Any, donated: tuple[int, ...]) -> Any:
+    """XLA's program of a step with the shardings of ours, not yet compiled."""
+
+    def placed(tree: Any) -> Any:
+        return jax.tree.map(lambda s: NamedSharding(mesh, s.spec), tree)
+
+    (inputs, _), outputs = placed(low.in_shardings), placed(low.out_shardings)
+    return jax.jit(step, in_shardings=inputs, out_shardings=outputs, donate_argnums=donated, keep_unused=True).lower(
+        *args
+    )
 
 
 def _cases() -> dict[str, Case]:

@@ -13,15 +13,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
-from jax.sharding import NamedSharding
 
 from autopart.costmodel.xla_compile import CLOCK_HZ, topology_devices
 from autopart.spmd.run import jax_mesh
+from experiments.against_xla.cases import of_xla
 from experiments.against_xla.compiled import figures
 from experiments.kept import write
-from experiments.simulator_accuracy.outside_pairs import OTHER_KINDS, OutsidePair, outside_pairs
+from experiments.simulator_accuracy.outside_pairs import OTHER_KINDS, outside_pairs
 from experiments.simulator_accuracy.referee import KEPT as OURS
 from experiments.simulator_accuracy.states import outside
 
@@ -34,26 +33,12 @@ def compile_missing(kept: dict[str, Any]) -> None:
     """Compiles XLA's program of each pair that has none; adds it to `kept` and to the file."""
     for pair in outside_pairs():
         if pair.model in OTHER_KINDS and not pair.searched and pair.name not in kept:
-            account = figures(of_xla(pair), pair.on[1], _clock_hz(pair), pair.name)
+            devices, program = topology_devices(pair.on[0]), outside(pair.model)
+            theirs = of_xla(pair.lower(), program.step, program.args, jax_mesh(pair.on[1], devices), (0, 1))
+            account = figures(theirs, pair.on[1], CLOCK_HZ[devices[0].device_kind.lower()], pair.name)
             kept[pair.name] = {name: account[name] for name in ("compute_s", "peak_bytes")}
             write(KEPT, kept)
             print(pair.name, kept[pair.name], flush=True)
-
-
-def of_xla(pair: OutsidePair) -> Any:
-    """XLA's program with the shardings of ours, not yet compiled."""
-    mesh, low, program = jax_mesh(pair.on[1], topology_devices(pair.on[0])), pair.lower(), outside(pair.model)
-
-    def placed(tree: Any) -> Any:
-        return jax.tree.map(lambda s: NamedSharding(mesh, s.spec), tree)
-
-    (inputs, _), outputs = placed(low.in_shardings), placed(low.out_shardings)
-    step = jax.jit(program.step, in_shardings=inputs, out_shardings=outputs, donate_argnums=(0, 1), keep_unused=True)
-    return step.lower(*program.args)
-
-
-def _clock_hz(pair: OutsidePair) -> float:
-    return CLOCK_HZ[topology_devices(pair.on[0])[0].device_kind.lower()]
 
 
 def main() -> None:

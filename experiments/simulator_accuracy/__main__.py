@@ -160,6 +160,9 @@ def main() -> None:
     outside = outside_report()
     (HERE / "outside.json").write_text(json.dumps(outside, indent=1) + "\n")
     print(table(outside["rows"]))
+    print(
+        f"compiled as they are emitted now: {sum(r['as_emitted'] for r in outside['rows'])} of {len(outside['rows'])}"
+    )
     summaries |= outside["summary"]
     for name, figures in summaries.items():
         print(name, json.dumps(figures))

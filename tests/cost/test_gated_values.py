@@ -41,6 +41,7 @@ def gated(made: Callable[[jax.Array, jax.Array], jax.Array]) -> Callable[..., li
         (_convolved, 3, 203.8, True),
         (_multiplied, 2, 74.5, False),
         (_multiplied, 3, 105.2, False),
+        (_multiplied, 4, 205.9, True),
     ],
 )
 def test_slices_are_computed_in_few_products_and_never_those_of_a_convolution(

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import OpSpec, TensorType
+from autopart.core.op_spec_import import REDUCERS
 from autopart.core.ops.traits import elements
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
@@ -26,8 +27,8 @@ from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put
 from autopart.core.program import Program
 from autopart.core.splats import splat_behind
 
-REDUCERS = {"add": "add", "max": "maximum", "min": "minimum", "mul": "multiply"}
-"""The op of each reducer."""
+OP_OF = {name: op for op, name in REDUCERS.items() if name in ("add", "max", "min", "mul")}
+"""The op of each reducer that is taken."""
 
 FEWEST = 512
 """Of fewer elements for each of the result a reduction stays as it is."""
@@ -59,7 +60,7 @@ class JoinedReductions(Pass):
 
 def _is_long(spec: OpSpec) -> bool:
     """One array, reduced with a reducer of its own kind, many elements into one."""
-    if spec.kind != "reduce" or len(spec.results) != 1 or spec.region not in REDUCERS:
+    if spec.kind != "reduce" or len(spec.results) != 1 or spec.region not in OP_OF:
         return False
     return math.prod(spec.operands[0].shape[d] for d in spec.attributes["dimensions"]) >= FEWEST
 
@@ -157,9 +158,9 @@ def _parts_reduced(types: list[TensorType], dim: int, reduction: OpSpec, line: s
         mlir_type(TensorType(tuple(n for d, n in enumerate(type_.shape) if d not in dims), type_.dtype))
         for type_ in types
     ]
-    reducer, over = REDUCERS[reduction.region], ", ".join(map(str, dims))
+    reducer, over = OP_OF[reduction.region], ", ".join(map(str, dims))
     lines = "\n".join(
-        f"%r{k} = stablehlo.reduce(%p{k} init: %init) applies stablehlo.{reducer} across dimensions = [{over}] "
+        f"%r{k} = stablehlo.reduce(%p{k} init: %init) applies {reducer} across dimensions = [{over}] "
         f": ({part}, {start}) -> {small} {line}"
         for k, (part, small) in enumerate(zip(parts, left, strict=True))
     )

@@ -28,7 +28,8 @@ def gated_values(program: Program, op_class: np.ndarray, is_view: np.ndarray) ->
     found, slices = np.zeros(program.value_count, np.bool_), _cut_lanes(program, op_class)
     if not slices.any():
         return found
-    for op in np.flatnonzero(op_class == ELEMENTWISE).tolist():
+    ops = np.flatnonzero(op_class == ELEMENTWISE)
+    for op in ops[~_read_otherwise(program, op_class, is_view)[program.result_ptr[ops]]].tolist():
         value = int(program.result_ptr[op])
         products = _products(program, op_class, is_view, value)
         taken = _slices(program, op_class, slices, op) if products else []
@@ -47,6 +48,13 @@ def _cut_lanes(program: Program, op_class: np.ndarray) -> np.ndarray:
     changed = program.value_shape[array] != program.value_shape[part]
     last = program.value_rank[array] - 1
     found[ops] = (changed.sum(axis=1) == 1) & changed[np.arange(len(ops)), last]
+    return found
+
+
+def _read_otherwise(program: Program, op_class: np.ndarray, is_view: np.ndarray) -> np.ndarray:
+    """bool[values]: an op that is no product and no view reads it, or none does."""
+    found = np.diff(program.users[0]) == 0
+    found[program.operands[~(is_view | np.isin(op_class, (MATMUL, CONV)))[program.use_op]]] = True
     return found
 
 
