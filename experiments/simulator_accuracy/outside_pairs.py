@@ -104,10 +104,25 @@ OTHER_KINDS = {
     "volume_unet": (False, V5E),
     "soft_moe": (False, V3),
     "microbatches": (False, V5E),
+    "pixel_cnn": (False, V3),
+    "latent_unet": (False, V5E),
+    "transformer_xl": (False, V3),
+    "sliding_window": (False, V5E),
+    "griffin": (True, V5E),
+    "capsules": (False, V3),
+    "muon_gpt": (False, V5E),
+    "moco": (False, V3),
+    "weather_mesh": (False, V5E),
+    "crf_tagger": (False, V3),
+    "energy_model": (False, V5E),
+    "hifi_gan": (True, V3),
+    "sam_mixer": (False, V5E),
+    "deep_sets_ranker": (False, V3),
 }
 """The same for models of other kinds. Flow to PPO were first looked at when all rules stood but one: slices of what is
 stacked, to which the state-space model led. The sixteen from the Perceiver to the GAN were written when all rules
-stood, and so were the 36 after them, twelve, eight and sixteen at a time; rules followed from those that are tuned."""
+stood, and so were the 36 after them, twelve, eight and sixteen at a time, and the fourteen from the PixelCNN on; rules
+followed from those that are tuned."""
 
 DP = ap.Parallelism("DP(batch,model)")
 

@@ -5,15 +5,17 @@
 
 A state is kept as the rows of its actions, so that a pair stays the same when the simulator changes. Rows have numbers
 of values, so they are good for one program alone: its number of ops is kept too, and a state of another program raises.
-Searches of a program differ in optimizer, seed and budget; what short ones end with stands for the states that long
-ones pass.
+Searches of a program differ in optimizer, seed and budget; what short ones end with, and states of a wished length of
+step, stand for those that long ones pass.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,9 @@ SEARCHES = {
     "random 60": (ap.RandomSearch(), 60, 4),
 }
 """Optimizer, evaluations and seed of each search; the first two are long enough to be called found."""
+
+PASSED = (1.1, 1.25, 1.5, 2.0)
+"""Steps of states that a search passes, over the step of what it found."""
 
 OTHER_SEARCHES = {"mcts 200": (ap.MCTS(), 200, 0)}
 """The one search of each program of `OTHER_KINDS`."""
@@ -78,22 +83,38 @@ def outside(model: str) -> Training:
     return build(dtype=jnp.bfloat16) if narrow else build()
 
 
-def found_by(searches: dict[str, tuple[Any, int, int]], model: str, program: Training, mesh: ap.Mesh) -> dict[str, Any]:
-    """The program's ops, and rows of actions by search, those of equal cost once."""
+@dataclass(frozen=True)
+class StepNear:
+    """An objective that is least where a step takes so many seconds."""
+
+    step_s: float
+
+    def __call__(self, cost: Any) -> float:
+        return abs(math.log(cost.step_s / self.step_s))
+
+
+def found_by(
+    searches: dict[str, tuple[Any, int, int]], passed: Sequence[float], model: str, program: Training, mesh: ap.Mesh
+) -> dict[str, Any]:
+    """The program's ops, and rows of actions by search, those of equal cost once; then of states that are `passed`."""
     found, ops, seen = {}, 0, set()
-    for name, (optimizer, evaluations, seed) in searches.items():
+
+    def search(name: str, optimizer: Any, evaluations: int, seed: int, **objective: Any) -> float:
+        """Keeps what a search ends with; the seconds of its step."""
+        nonlocal ops
         axes, budget = list(mesh.axis_names), ap.Budget(evaluations)
-        tactic = Noting(ap.AutomaticPartition(axes, optimizer, budget, seed, cache=False, progress=False))
-        low = ap.jit(program.step, mesh, [tactic], donate_argnums=(0, 1)).lower(*program.args)
+        tactic = Noting(ap.AutomaticPartition(axes, optimizer, budget, seed, cache=False, progress=False, **objective))
+        cost = ap.jit(program.step, mesh, [tactic], donate_argnums=(0, 1)).lower(*program.args).estimate
         ops = tactic.ops
-        key = (low.estimate.step_s, low.estimate.peak_bytes)
-        if key not in seen:
-            seen.add(key)
+        if (cost.step_s, cost.peak_bytes) not in seen:
+            seen.add((cost.step_s, cost.peak_bytes))
             found[name] = tactic.rows
-            print(
-                f"{model} {name}: {low.estimate.step_s * 1e3:.1f} ms, {low.estimate.peak_bytes / 1e9:.2f} GB",
-                flush=True,
-            )
+            print(f"{model} {name}: {cost.step_s * 1e3:.1f} ms, {cost.peak_bytes / 1e9:.2f} GB", flush=True)
+        return cost.step_s
+
+    least = min(search(name, *of) for name, of in searches.items())
+    for times in passed:
+        search(f"mcts at {times}x", ap.MCTS(), 60, 5, objective=StepNear(times * least))
     return {"ops": ops, "states": found}
 
 
@@ -107,10 +128,10 @@ def main() -> None:
     from experiments.simulator_accuracy.outside_pairs import MODELS, OTHER_KINDS
 
     kept, asked = json.loads(KEPT.read_text()) if KEPT.exists() else {}, sys.argv[1:]
-    for searches, models in ((SEARCHES, MODELS), (OTHER_SEARCHES, OTHER_KINDS)):
+    for searches, passed, models in ((SEARCHES, PASSED, MODELS), (OTHER_SEARCHES, (), OTHER_KINDS)):
         for model, (_, (_, mesh)) in models.items():
             if not asked or model in asked:
-                kept[model] = found_by(searches, model, outside(model), mesh)
+                kept[model] = found_by(searches, passed, model, outside(model), mesh)
                 KEPT.write_text(json.dumps(kept) + "\n")
 
 

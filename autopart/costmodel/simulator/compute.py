@@ -42,6 +42,7 @@ from autopart.costmodel.simulator.kernels.kernel_graph import (
     STREAMED,
     KernelGraph,
 )
+from autopart.costmodel.simulator.kernels.reread_operands import reread
 from autopart.costmodel.simulator.kernels.roofline import roofline_s
 from autopart.costmodel.simulator.slots import before
 
@@ -197,7 +198,8 @@ def _count_bytes(
         ran, head = k, leader[k]
         nodes.began[k] = _began(program, graph, cache, nodes, k, elapsed[graph.nodes.scope[k]])
         if graph.nodes.kind[k] == KERNEL:
-            nodes.work[head] += graph.nodes.matrix_work[k]
+            again = reread(program, local, graph, k, graph.nodes.subject[k], on_chip_bytes)
+            nodes.work[head] += again * graph.nodes.matrix_work[k]
             nodes.vector[head] += graph.nodes.vector_flop[k]
             nodes.laid[head] = max(nodes.laid[head], graph.nodes.laid_flop[k])
             nodes.hbm[head] += local.ops.image_bytes[graph.nodes.subject[k]]

@@ -43,6 +43,7 @@ from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, RED
 from autopart.costmodel.simulator.facts.row_kernels import ROW_PASSES, is_of_rows
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, RESHAPED, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.kernels.roofline import roofline_s
+from autopart.costmodel.simulator.local.few_rows import few_rows_of, written_rows
 
 
 @kernel
@@ -69,9 +70,10 @@ def kernel_rooflines(
                 walked = nodes.walked[k] if alone else nodes.product[k]
                 fed_bytes += max(0.0, walked - nodes.left_f32[k]) + (nodes.on_chip[k] if alone else 0.0)
             more = local.padding.walked[op] if local.padding.shape[0] > 0 else 1.0
-            work, vector = nodes.work[k], max(more, _few_rows_of(program, local, op)) * nodes.vector[k]
+            work, vector = nodes.work[k], max(more, few_rows_of(program, local, op)) * nodes.vector[k]
             if work == 0:
                 vector += nodes.laid[k]
+            fed_bytes += (written_rows(program, local, op) - 1.0) * graph.nodes.written[k]
             if _walks_windows(program, op):
                 work, vector = work + vector / row[VECTOR] * row[dtype] * row[CONV_SHARE], 0.0
             nodes.seconds[k] = roofline_s(work, dtype, is_conv, vector, more * fed_bytes, more * nodes.largest[k], row)
@@ -91,14 +93,6 @@ def kernel_rooflines(
 def _walks_windows(program: ProgramArrays, op: int) -> bool:
     """True for a convolution whose features have a window each: the vector unit walks them, then what they end with."""
     return program.ops.op_class[op] == CONV and program.specs.taps[program.ops.spec[op]] == 0
-
-
-@kernel
-def _few_rows_of(program: ProgramArrays, local: LocalArrays, op: int) -> float:
-    """How many times its rows a tile has that few images of a convolution's lie along (`few_rows.py`); 1 for others."""
-    if program.ops.op_class[op] != CONV or local.images.shape[0] == 0:
-        return 1.0
-    return float(local.images.padded[program.result_ptr[op]])
 
 
 @kernel

@@ -11,6 +11,8 @@
     swin, segformer, performer, selective_scan, wav2vec, word_lstm, behaviour_sequences, n_beats, hash_grids
     mobile_net, resnext, batch_norm_resnet, wide_resnet, dense_net, alpha_zero, dqn, soft_actor_critic, yolo, deeplab
     super_resolution, transposed_unet, volume_unet, vae, generator, conv_lstm, fourier_operator
+    pixel_cnn, latent_unet, transformer_xl, sliding_window, griffin, capsules, muon_gpt, moco, weather_mesh, crf_tagger
+    energy_model, hifi_gan, sam_mixer, deep_sets_ranker
                     the same as `training_of` makes it of a flax module, with running statistics beside the parameters
     train_states    a GPT, a ViT and a Mixer around flax's `TrainState`; `Model`, with schedules that people write
     released        models of released packages, at the sizes they have; `MODELS`: name -> what builds a step

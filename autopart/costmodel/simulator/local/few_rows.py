@@ -5,19 +5,30 @@
 
 What a convolution leaves, and all that is computed of it element by element: libtpu 0.0.51 gives such arrays tiles of
 4 x 128 or 2 x 128, of which a register holds one. So they take no more memory, and kernels as long as for 8 images.
+A convolution writes a tile of few rows of f32 as slowly as one of ten: on v3 15 cycles for each 2 images, and 20 for 4
+or 8, of 32 to 256 features, where nothing else takes longer.
 """
 
 # pyright: reportArgumentType=false
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
+import numpy as np
+
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
+from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, REDUCE
 from autopart.costmodel.simulator.local.few_images import local_length
 
 MOST_PADDED = 3.0
 """Of one or two images the compiler lays some arrays out anew: fitted on norms of images on v5e and v3."""
+
+
+LEAST_ROWS = 2.0
+"""Images along the rows of a tile, at least."""
+
+WRITTEN_ROWS = 1.25
+"""A tile is written as slowly as one of so many times the rows of a full one."""
 
 
 @kernel
@@ -36,11 +47,33 @@ def pad_images(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> N
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             alike = kind == REDUCE or held.uses.use_elements[use] == held.values.native_elements[result]
             if alike and held.uses.of_use[use] < 0:
-                widest = max(widest, held.images.padded[program.uses.operands[use]])
+                widest = max(widest, _walked(held, program.uses.operands[use]))
         if kind == ELEMENTWISE or program.ops.is_view[op]:
             held.images.padded[result] = widest
         if kind in (ELEMENTWISE, REDUCE):
             held.padding.walked[op] = max(held.padding.walked[op], widest)
+
+
+@kernel
+def few_rows_of(program: ProgramArrays, held: LocalArrays, op: int) -> float:
+    """How many times its images an op walks through that is a convolution of few; 1 for others."""
+    if program.ops.op_class[op] != CONV or held.images.shape[0] == 0:
+        return 1.0
+    return _walked(held, program.result_ptr[op])
+
+
+@kernel
+def written_rows(program: ProgramArrays, held: LocalArrays, op: int) -> float:
+    """What a convolution of few images takes to write them, over what their bytes take; 1 for others."""
+    result = program.result_ptr[op]
+    if program.ops.op_class[op] != CONV or held.images.shape[0] == 0 or held.images.padded[result] == 1.0:
+        return 1.0
+    return max(1.0, WRITTEN_ROWS * held.images.padded[result] * program.values.element_bytes[result] / F32_BYTES)
+
+
+@kernel
+def _walked(held: LocalArrays, value: int) -> float:
+    return min(MOST_PADDED, float(held.images.padded[value]))
 
 
 @kernel
@@ -49,7 +82,7 @@ def _images(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int
     spec, result = program.ops.spec[op], program.result_ptr[op]
     sums_images = program.ops.is_gradient[op] or (program.specs.images[spec] == 0 and program.specs.taps[spec] != 0)
     space = program.spaces[spec]
-    if sums_images or not space.is_one or held.images.cut_by[result] >= 0 or space.rows < 0:
+    if sums_images or not space.is_one or held.images.cut_by[result] >= 0:
         return 1.0
     images = local_length(program, lowered, result, lowered.native[result], space.images_out)
-    return max(1.0, min(MOST_PADDED, lowered.layout_tile[0] / max(1.0, images)))
+    return max(1.0, lowered.layout_tile[0] / max(LEAST_ROWS, 2.0 ** np.ceil(np.log2(images))))

@@ -1,0 +1,76 @@
+"""A product with an operand that its kernel computes reads another that fits on no chip once for every few rows.
+
+    %x = multiply %n, %scale     f32[4096,1024]: computed in the product's kernel
+    %l = dot %x %table           f32[4096,40960], a table of f32[40960,1024], 168 MB: 3.8 ms, and 1.8 ms of %n itself
+
+The kernel of a product alone holds half of its rows on the chip and reads the table twice; one that computes its rows
+holds 300 to 600 of them. A table of up to nine tenths of the chip's memory is read from there: 1.3 ms of 24576 rows,
+either way. Nor does it matter where the sum is over the longer dim of the table. Found with libtpu 0.0.51 on v5e, v5p,
+v6e and v4, which take 2.1, 1.9, 1.7 and 1.5 times as long, in bf16 1.4, 1.3, 1.1 and 1.2.
+"""
+
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
+from __future__ import annotations
+
+from autopart.core.kernels import kernel
+from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE
+from autopart.costmodel.simulator.kernels.kernel_graph import KernelGraph
+
+HELD_SHARE = 0.9
+"""Of the chip's memory: an operand that takes more is read again."""
+
+TWICE, TWICE_NARROW = 2.0, 1.4
+"""How much longer a product takes that reads one again, in f32 and in fewer bytes."""
+
+
+@kernel
+def reread(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int, op: int, on_chip_bytes: float
+) -> float:
+    """How many times as long kernel `k` takes for `op` since it reads an operand again; 1 for any but a product."""
+    if graph.nodes.is_conv[k] or graph.nodes.matrix_flop[k] == 0.0 or on_chip_bytes == 0.0:
+        return 1.0
+    held, each, computes = 0.0, F32_BYTES, False
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        value = _behind_views(program, program.uses.operands[use])
+        taken = _read_bytes(program, local, graph, k, value)
+        if taken > held:
+            held, each = taken, program.values.element_bytes[value]
+        computes |= taken == 0.0 and program.ops.op_class[program.values.value_op[value]] == ELEMENTWISE
+    if held <= HELD_SHARE * on_chip_bytes or not computes:
+        return 1.0
+    result = program.result_ptr[op]
+    made = local.values.native_bytes[result] / program.values.element_bytes[result]
+    summed = graph.nodes.matrix_flop[k] / (2.0 * made)
+    if held / each < summed * summed:
+        return 1.0
+    return TWICE if each >= F32_BYTES else TWICE_NARROW
+
+
+@kernel
+def _behind_views(program: ProgramArrays, value: int) -> int:
+    """What a value is a view, a transpose or a conversion of."""
+    op = program.values.value_op[value]
+    while program.ops.is_view[op] or _only_moves(program, op):
+        value = program.uses.operands[program.operand_ptr[op]]
+        op = program.values.value_op[value]
+    return value
+
+
+@kernel
+def _only_moves(program: ProgramArrays, op: int) -> bool:
+    is_of_one = program.ops.op_class[op] == ELEMENTWISE and program.operand_ptr[op + 1] - program.operand_ptr[op] == 1
+    return is_of_one and program.ops.weight[op] == 0.0
+
+
+@kernel
+def _read_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int, value: int) -> float:
+    """What a kernel reads of a value, be it redistributed; 0 where it computes it."""
+    values = program.values.shape[0]
+    for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+        buffer = graph.reads.read_buffer[i]
+        if value == (buffer if buffer < values else local.moves.moved_value[buffer - values]):
+            return graph.reads.read_bytes[i]
+    return 0.0
