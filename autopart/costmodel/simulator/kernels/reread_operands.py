@@ -22,7 +22,8 @@ HELD_SHARE = 0.9
 """Of the chip's memory: an operand that takes more is read again."""
 
 ROWS_SHARE = 0.054
-"""Of the chip's memory: rows that take less are held at once, or nearly: 1536 rows of 1024 in f32 take 1.25 times as long."""
+"""Of the chip's memory: rows that take less are held at once, or nearly: 1536 rows of 1024 in f32 take 1.25 times as
+long."""
 
 TWICE, TWICE_NARROW = 2.0, 1.4
 """How much longer a product takes that reads one again, in f32 and in fewer bytes."""
@@ -65,6 +66,7 @@ def _behind_views(program: ProgramArrays, value: int) -> int:
 
 @kernel
 def _only_moves(program: ProgramArrays, op: int) -> bool:
+    """True for a transpose or a conversion: an elementwise op of one array that computes nothing."""
     is_of_one = program.ops.op_class[op] == ELEMENTWISE and program.operand_ptr[op + 1] - program.operand_ptr[op] == 1
     return is_of_one and program.ops.weight[op] == 0.0
 
