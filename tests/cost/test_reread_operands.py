@@ -54,3 +54,10 @@ def test_a_table_that_is_summed_over_its_long_dim_is_read_once(is_computed: bool
 
     run = simulated(program, f32(4096, 40960), f32(40960, 1024), device="tpu_v5e")
     assert 1e6 * run.compute_s == pytest.approx(1946, rel=0.02)
+
+
+@pytest.mark.parametrize("device", ["tpu_v2", "tpu_v3", "h100"])
+def test_where_nothing_stays_on_the_chip_by_plan_it_is_all_the_same(device: str):
+    shapes = f32(4096, 1024), f32(1024), f32(40960, 1024)
+    one, other = (simulated(program, *shapes, device=device).compute_s for program in (given, computed))
+    assert other == pytest.approx(one, rel=0.05)

@@ -198,7 +198,7 @@ def _count_bytes(
         ran, head = k, leader[k]
         nodes.began[k] = _began(program, graph, cache, nodes, k, elapsed[graph.nodes.scope[k]])
         if graph.nodes.kind[k] == KERNEL:
-            again = reread(program, local, graph, k, graph.nodes.subject[k], on_chip_bytes)
+            again = reread(program, local, graph, k, on_chip_bytes if assigns else 0.0)
             nodes.work[head] += again * graph.nodes.matrix_work[k]
             nodes.vector[head] += graph.nodes.vector_flop[k]
             nodes.laid[head] = max(nodes.laid[head], graph.nodes.laid_flop[k])

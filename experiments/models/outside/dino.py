@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.models.outside.training import Training, f32
+from experiments.models.outside.training import Training, f32, training_by
 
 SMALL = {"width": 16, "heads": 2, "layers": 1, "out": 64, "batch": 8, "tokens": 9}
 
@@ -62,6 +62,5 @@ def training(
         student, teacher = init(key), init(key)
         return {"student": student, "teacher": teacher}, optimizer.init(student)
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
     images = f32(batch, tokens, width)
-    return Training(step, (params, opt_state, {"one": images, "other": images}), {}, initial)
+    return training_by(step, initial, {"one": images, "other": images})

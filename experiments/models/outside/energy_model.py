@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.models.outside.training import Training, f32
+from experiments.models.outside.training import Training, f32, training_by
 
 SMALL = {"widths": (8, 16, 16), "side": 16, "steps": 3, "batch": 8}
 
@@ -82,7 +82,6 @@ def training(
         params = init(key)
         return params, optimizer.init(params)
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
     images = f32(batch, side, side, 3)
     inputs = {"image": images, "buffer": images, "key": jax.ShapeDtypeStruct((2,), jnp.uint32)}
-    return Training(step, (params, opt_state, inputs), {}, initial)
+    return training_by(step, initial, inputs)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.models.outside.training import Training, f32
+from experiments.models.outside.training import Training, f32, training_by
 
 SMALL = {"widths": (32, 16, 8, 8), "noise": 16, "batch": 8}
 _DIMS = ("NHWC", "HWIO", "NHWC")
@@ -81,8 +81,5 @@ def training(widths: Sequence[int] = (512, 256, 128, 64), noise: int = 128, batc
         params = _initial(key, widths, noise)
         return params, {player: optimizers[player].init(params[player]) for player in optimizers}
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
     side = 4 * 2 ** len(widths)
-    return Training(
-        step, (params, opt_state, {"image": f32(batch, side, side, 3), "noise": f32(batch, noise)}), {}, initial
-    )
+    return training_by(step, initial, {"image": f32(batch, side, side, 3), "noise": f32(batch, noise)})

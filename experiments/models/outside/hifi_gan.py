@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.models.outside.training import Training, f32
+from experiments.models.outside.training import Training, f32, training_by
 
 SMALL = {
     "width": 32, "rates": (4, 2), "windows": (3, 5), "judge_widths": (8, 16), "periods": (2, 3), "bands": 16,
@@ -126,7 +126,4 @@ def training(
         return params, {name: optimizer.init(params[name]) for name, optimizer in optimizers.items()}
 
     samples = frames * math.prod(rates)
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
-    return Training(
-        step, (params, opt_state, {"mel": f32(batch, frames, bands), "wave": f32(batch, samples)}), {}, initial
-    )
+    return training_by(step, initial, {"mel": f32(batch, frames, bands), "wave": f32(batch, samples)})

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.models.outside.training import Training, f32
+from experiments.models.outside.training import Training, f32, training_by
 
 SMALL = {"width": 16, "heads": 2, "layers": 1, "rank": 4, "batch": 8, "length": 8}
 
@@ -63,6 +63,5 @@ def training(
         updates, opt_state = optimizer.update(gradients, opt_state, params["adapters"])
         return {**params, "adapters": optax.apply_updates(params["adapters"], updates)}, opt_state, value
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
     tokens = f32(batch, length, width)
-    return Training(step, (params, opt_state, {"x": tokens, "wanted": tokens}), {}, initial)
+    return training_by(step, initial, {"x": tokens, "wanted": tokens})

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from experiments.models.outside.neox import Neox
-from experiments.models.outside.training import Training, cross_entropy, i32
+from experiments.models.outside.training import Training, cross_entropy, i32, training_by
 
 SMALL = {
     "layers": 1, "width": 32, "heads": 4, "vocabulary": 64, "length": 16, "microbatches": 4, "batch": 8,
@@ -46,6 +46,5 @@ def training(
         params = model.init(key, jnp.zeros((batch, length), jnp.int32))["params"]
         return params, optimizer.init(params)
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
     tokens = i32(microbatches, batch, length)
-    return Training(step, (params, opt_state, (tokens, tokens)), {}, initial)
+    return training_by(step, initial, (tokens, tokens))

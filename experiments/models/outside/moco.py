@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.models.outside.training import Training, cross_entropy, f32
+from experiments.models.outside.training import Training, cross_entropy, f32, training_by
 
 SMALL = {"widths": (8, 16), "features": 16, "queue": 64, "batch": 8, "side": 16}
 
@@ -102,6 +102,5 @@ def training(
         }
         return state, optimizer.init(params)
 
-    state, opt_state = jax.eval_shape(initial, jax.random.key(0))
     images = f32(batch, side, side, 3)
-    return Training(step, (state, opt_state, {"one": images, "other": images}), {}, initial)
+    return training_by(step, initial, {"one": images, "other": images})

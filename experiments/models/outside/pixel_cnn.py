@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments.models.outside.training import Training, i32
+from experiments.models.outside.training import Training, i32, training_by
 
 SMALL = {"width": 16, "blocks": 2, "mixtures": 4, "batch": 8, "side": 8}
 
@@ -89,5 +89,4 @@ def training(width: int = 160, blocks: int = 5, mixtures: int = 10, batch: int =
         params = model.init(key, jnp.zeros((1, side, side, 3)))["params"]
         return params, (optimizer.init(params), jax.tree.map(jnp.copy, params))
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
-    return Training(step, (params, opt_state, i32(batch, side, side, 3)), {}, initial)
+    return training_by(step, initial, i32(batch, side, side, 3))

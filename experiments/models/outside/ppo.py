@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.models.outside.training import Training, f32, i32
+from experiments.models.outside.training import Training, f32, i32, training_by
 
 SMALL = {"seen": 8, "hidden": 16, "actions": 4, "steps": 6, "actors": 16, "epochs": 1, "minibatches": 2}
 
@@ -76,7 +76,6 @@ def training(
         (params, opt_state), values = jax.lax.scan(epoch, (params, opt_state), length=epochs)
         return params, opt_state, values.mean()
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
     whole = f32(steps, actors)
     batch = {
         "seen": f32(steps, actors, seen),
@@ -85,4 +84,4 @@ def training(
         "reward": whole,
         "alive": whole,
     }
-    return Training(step, (params, opt_state, batch), {}, initial)
+    return training_by(step, initial, batch)

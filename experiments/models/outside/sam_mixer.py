@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.models.outside.training import Training, f32, i32
+from experiments.models.outside.training import Training, f32, i32, training_by
 
 SMALL = {"widths": (16, 32), "depths": (1, 1), "classes": 64, "batch": 8, "side": 32}
 
@@ -72,5 +72,4 @@ def training(
         params = model.init(key, jnp.zeros((1, side, side, 3)))["params"]
         return params, optimizer.init(params)
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
-    return Training(step, (params, opt_state, (f32(batch, side, side, 3), i32(batch))), {}, initial)
+    return training_by(step, initial, (f32(batch, side, side, 3), i32(batch)))

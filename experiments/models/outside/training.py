@@ -57,8 +57,17 @@ def training(
         params = init(key)
         return params, optimizer.init(params)
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
-    return Training(step, (params, opt_state, batch), megatron, initial)
+    return training_by(step, initial, batch, megatron)
+
+
+def training_by(
+    step: Callable[..., Any],
+    initial: Callable[[jax.Array], tuple[Any, Any]],
+    batch: Any,
+    megatron: Mapping[str, int] = MappingProxyType({}),
+) -> Training:
+    """A step of a model's own: step(params, opt_state, batch), the first two as `initial(key)` makes them."""
+    return Training(step, (*jax.eval_shape(initial, jax.random.key(0)), batch), megatron, initial)
 
 
 def training_of(
@@ -94,8 +103,7 @@ def training_of(
         params = variables.pop("params")
         return (params, variables), optimizer.init(params)
 
-    state, opt_state = jax.eval_shape(initial, jax.random.key(0))
-    return Training(step, (state, opt_state, (inputs, labels)), MappingProxyType({}), initial)
+    return training_by(step, initial, (inputs, labels))
 
 
 def f32(*shape: int) -> jax.ShapeDtypeStruct:

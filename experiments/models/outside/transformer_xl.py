@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from experiments.models.outside.training import Training, cross_entropy, f32, i32
+from experiments.models.outside.training import Training, cross_entropy, f32, i32, training_by
 
 SMALL = {
     "layers": 2, "width": 32, "heads": 4, "head": 8, "inner": 64, "vocabulary": 64, "segment": 8, "memory": 8,
@@ -96,7 +96,6 @@ def training(
         params = init(key)
         return params, optimizer.init(params)
 
-    params, opt_state = jax.eval_shape(initial, jax.random.key(0))
     tokens = i32(batch, segment)
     inputs = {"tokens": tokens, "next": tokens, "memory": f32(layers, batch, memory, width)}
-    return Training(step, (params, opt_state, inputs), {}, initial)
+    return training_by(step, initial, inputs)

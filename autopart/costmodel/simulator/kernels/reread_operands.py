@@ -30,13 +30,14 @@ TWICE, TWICE_NARROW = 2.0, 1.4
 
 
 @kernel
-def reread(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int, op: int, on_chip_bytes: float
-) -> float:
-    """How many times as long kernel `k` takes for `op` since it reads an operand again; 1 for any but a product."""
+def reread(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int, on_chip_bytes: float) -> float:
+    """How many times as long kernel `k` takes for its product since it reads an operand again; 1 for any other.
+
+    `on_chip_bytes` is of the chip, if the compiler says what lies there, else 0.
+    """
     if graph.nodes.is_conv[k] or graph.nodes.matrix_flop[k] == 0.0 or on_chip_bytes == 0.0:
         return 1.0
-    held, each, computes = 0.0, F32_BYTES, False
+    op, held, each, computes = graph.nodes.subject[k], 0.0, F32_BYTES, False
     for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
         value = _behind_views(program, program.uses.operands[use])
         taken = _read_bytes(program, local, graph, k, value)

@@ -23,7 +23,6 @@ from autopart.costmodel.simulator.local.few_images import local_length
 MOST_PADDED = 3.0
 """Of one or two images the compiler lays some arrays out anew: fitted on norms of images on v5e and v3."""
 
-
 LEAST_ROWS = 2.0
 """Images along the rows of a tile, at least."""
 
