@@ -14,6 +14,7 @@ from autopart.costmodel.simulator.facts.behind_reshapes import behind_reshapes
 from autopart.costmodel.simulator.facts.cache_layouts import caches
 from autopart.costmodel.simulator.facts.counted_values import counted_shares
 from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
+from autopart.costmodel.simulator.facts.features_in_parts import features_in_parts
 from autopart.costmodel.simulator.facts.flattened_images import flattened_images
 from autopart.costmodel.simulator.facts.gated_values import gated_values
 from autopart.costmodel.simulator.facts.group_sums import group_sums
@@ -38,6 +39,7 @@ from autopart.costmodel.simulator.facts.looked_up_windows import outside_windows
 from autopart.costmodel.simulator.facts.masked_products import masked_products
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.facts.output_places import output_places
+from autopart.costmodel.simulator.facts.part_sums import part_sums
 from autopart.costmodel.simulator.facts.patches import patches
 from autopart.costmodel.simulator.facts.pools import read_rounded
 from autopart.costmodel.simulator.facts.repeats import repeats
@@ -85,6 +87,9 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     rounded = rounded_images(program)
     of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
     of_images = np.where(of_products > 0, 0, outside_images(program, op_class, rounded))
+    in_parts = features_in_parts(program, of_images)
+    of_images = np.where(in_parts.marks > 0, in_parts.marks, of_images)
+    op_class = np.where(in_parts.written, SLICING, op_class).astype(np.int8)
     outer = np.where(of_products > 0, of_products, of_images)
     outer = np.where(outer > 0, outer, token_lanes(program))
     looked_up = outside_windows(program, op_class, costs["spreads"][spec], costs["turns"][spec], chip.layout_tile[1])
@@ -100,7 +105,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
     is_donated[places.argument[places.argument >= 0]] = True
     is_output[program.outputs] = True
-    is_view, is_splat = costs["is_view"][spec], constant[program.value_op]
+    is_view, is_splat = costs["is_view"][spec] & ~in_parts.written, constant[program.value_op]
     moves = is_view | ((op_class == ELEMENTWISE) & (costs["weight"][spec] == 0))
     computed = spread_results(program, op_class, moves)
     made_of_splats = np.zeros(program.op_count, np.bool_)
@@ -118,6 +123,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | patch.written | again.written
     flat, gated = flattened_images(program, op_class, outer), gated_values(program, op_class, is_view)
     written = ((written | flat.written) & ~moved[program.value_op]) | certain | behind.written | computed | gated
+    written[program.result_ptr[:-1][in_parts.written]] = True
     masked = masked_products(program, op_class, moves, is_splat, written | _read_written(program, costs["takes"][spec]))
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
@@ -128,7 +134,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         ops=records(
             **{name: costs[name][spec] for name in OP_COLUMNS if name not in LOOKED_AT},
             op_class=op_class,
-            fuses=(costs["fuses"][spec] & ~sums) | inside,
+            fuses=(costs["fuses"][spec] & ~sums & ~in_parts.written) | inside,
             weight=np.where(inside | sums, 0.0, costs["weight"][spec]),
             narrows=narrows | read_rounded(program, narrows),
             changes=updates.changes,
@@ -147,6 +153,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             gradient_row=gradient_rows(program),
             sums_windows=sums_windows(program, looked_up),
             sums_groups=group_sums(program, op_class) & chip.selects_updates,
+            sums_parts=part_sums(program, op_class),
             is_swapped=swapped,
             copied=apart.copied,
             reshapes=behind.reshapes & chip.selects_updates,

@@ -45,9 +45,10 @@ _CHLO_BROADCAST = (
 
 
 _COST = {
-    "exponential": 2, "tanh": 2, "exponential_minus_one": 4, "log": 4, "log_plus_one": 6, "logistic": 6, "divide": 4,
-    "remainder": 8, "rsqrt": 3, "sqrt": 4, "cbrt": 8, "power": 10, "sine": 198, "cosine": 198, "tan": 200, "atan2": 30,
-    "atan": 30, "erf": 21,
+    "exponential": 2, "tanh": 2, "exponential_minus_one": 2, "log": 3, "log_plus_one": 2, "logistic": 6, "divide": 3,
+    "remainder": 33, "rsqrt": 2, "sqrt": 2, "cbrt": 2, "power": 3, "sine": 198, "cosine": 198, "tan": 220, "atan2": 30,
+    "atan": 30, "erf": 21, "abs": 0.1, "negate": 0.1, "sign": 0.1, "floor": 3, "ceil": 3, "round_nearest_afz": 3,
+    "round_nearest_even": 3,
 }  # fmt: skip
 """Operations of the vector unit per element. Those of exp, log, tanh, logistic, divide, rsqrt, erf and sine are the TPU
 compiler's own (differences of `estimated_cycles` between chains of 16 and 32 on v3, in units of an add)."""

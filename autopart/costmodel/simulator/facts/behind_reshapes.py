@@ -33,6 +33,8 @@ from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MAT
 LANES = 128
 """So many numbers lie alike in an array of one dim and in a row of one of two."""
 
+SUBLANES = 8
+
 MOST_BEHIND = 64
 """Values between a reshape and the one that takes it back, at most."""
 
@@ -80,6 +82,12 @@ def _reshapes(spec: OpSpec) -> bool:
     before, after = spec.operands[0].shape, spec.results[0].shape
     of_one = 1 in (len(before), len(after)) and max((*before, *after), default=0) > LANES
     return before != after and (of_one or _sizes(before) != _sizes(after))
+
+
+def _merges_last(spec: OpSpec) -> bool:
+    """True for a view that makes one dim of the last two."""
+    before, after = spec.operands[0].shape, spec.results[0].shape
+    return len(before) > 2 and before[:-2] == after[:-1]
 
 
 def _sizes(shape: tuple[int, ...]) -> list[int]:
@@ -176,6 +184,7 @@ class _Look:
         that shape, and of what is spread."""
         program = self.program
         wanted, values, taken = program.value_shape[program.result_ptr[reshape]], [], [reshape]
+        spread = list[int]()
         values.append(int(program.operands[program.operand_ptr[reshape]]))
         for value in values:
             op = int(program.value_op[value])
@@ -185,10 +194,15 @@ class _Look:
                 taken.append(op)
             elif self.in_step[op] and len(values) < MOST_BEHIND:
                 values += [read for read in self._arrays(op) if read not in values]
-            elif not self._is_spread(op):
+            elif self._is_spread(op):
+                spread.append(value)
+            else:
                 return
         if len(taken) > 1:
             self.reshapes[taken] = False
+            if spread and _merges_last(program.spec(reshape)):
+                whole = program.type_of(values[0]).shape[-1] % SUBLANES == 0
+                self.written[values[:1] if whole else spread] = True
 
     def _is_spread(self, op: int) -> bool:
         """True for an op that makes more elements of an array."""

@@ -7,7 +7,7 @@
 An elementwise op or a reduction joins the kernel that makes what it reads in step, or one that reads the same array in
 step, if everything else it reads could be there when that kernel runs. Exponentials of scores need the largest of each
 row, which the scores' kernel knows too (`softmax_rows.py`). What a product leaves beside the bits of its mask is made
-apart (`packed_masks.py`). In a loop an update joins the kernel that makes what it
+apart (`packed_masks.py`), and so are some sums over parts of features (`part_sums.py`). In a loop an update joins the kernel that makes what it
 writes: what a turn leaves for the backward pass, and reads itself, is written by one kernel.
 """
 
@@ -86,6 +86,8 @@ def join_kernels(
                     if writes and other != maker[buffer]:
                         continue
                     if not writes and not _walks_alike(local, graph, other, in_step, how):
+                        continue
+                    if program.ops.sums_parts[op] and graph.nodes.matrix_flop[other] > 0:
                         continue
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
