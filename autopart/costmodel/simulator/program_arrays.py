@@ -37,6 +37,7 @@ from autopart.costmodel.simulator.facts.joined_images import (
 from autopart.costmodel.simulator.facts.library_calls import operands_alone
 from autopart.costmodel.simulator.facts.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.facts.masked_products import masked_products
+from autopart.costmodel.simulator.facts.matrix_dims import matrix_dims
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.facts.output_places import output_places
 from autopart.costmodel.simulator.facts.part_sums import part_sums
@@ -178,6 +179,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             element_bytes=program.element_bytes,
             size_id=size_ids(program.value_type_id, outer),
             outer=outer,
+            matrix_dims=matrix_dims(program) * (chip.layout_tile[1] > 1),
             is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,

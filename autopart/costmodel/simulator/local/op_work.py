@@ -21,6 +21,7 @@ from autopart.costmodel.simulator.local.laid_parts import lay_parts
 from autopart.costmodel.simulator.local.packed_masks import UNPACKED_BYTES, makes_words
 from autopart.costmodel.simulator.local.patch_tiles import moved_numbers
 from autopart.costmodel.simulator.local.spread_images import spread_work
+from autopart.costmodel.simulator.local.scattered_rows import scattered_bytes
 from autopart.costmodel.simulator.local.table_copies import ordered_bytes, turned_bytes
 from autopart.costmodel.simulator.local.transform_copies import transform_copies
 from autopart.costmodel.simulator.local.turned_sorts import sort_copies
@@ -74,6 +75,8 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
         if first < end and program.values.in_order[result] == GRADIENT:
             held.ops.copied_bytes[op] += ordered_bytes(program, lowered, held, result)
+        if first < end and program.values.matrix_dims[result] > 0 and held.values.at_def[result] >= 0:
+            held.ops.copied_bytes[op] += scattered_bytes(program, lowered, held, result)
         if program.ops.turns_table[op]:
             held.ops.copied_bytes[op] += turned_bytes(program, lowered, held, first)
         lay_parts(program, lowered, held, op)
