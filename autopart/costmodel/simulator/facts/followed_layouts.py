@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.core.op import OpSpec
+from autopart.core.op import MAX_RANK, OpSpec
 from autopart.core.ops.rule import mappings_of, traits_of
 from autopart.core.ops.traits import Elementwise, View
 from autopart.core.program import Program
@@ -30,13 +30,24 @@ def follow_layouts(program: Program, op_class: np.ndarray, marks: np.ndarray, of
     """
     if not marks.any():
         return
-    stays = np.zeros(program.op_count, np.bool_)
+    stays, turns = np.zeros(program.op_count, np.bool_), np.full((program.op_count, 1), -1, np.int8)
     if of_dims:
         stays = np.array([_moves_nothing(spec) for spec in program.specs], np.bool_)[program.op_spec]
+        turns = np.array([_turned(spec) for spec in program.specs], np.int8)[program.op_spec]
     _follow(
         program.result_ptr, program.operand_ptr, program.operands, program.value_shape, program.value_rank,
-        op_class, stays, marks,
+        op_class, stays, turns, marks,
     )  # fmt: skip
+
+
+def _turned(spec: OpSpec) -> list[int]:
+    """Where each dim of the operand goes in a transpose; -1 first for any other op."""
+    traits, to = traits_of(spec), [-1] * MAX_RANK
+    if isinstance(traits, Elementwise) and traits.turns is not None and traits.weight == 0 and len(spec.operands) == 1:
+        for m in mappings_of(spec) or ():
+            if m.operands[0] >= 0:
+                to[m.operands[0]] = m.results[0]
+    return to
 
 
 def _moves_nothing(spec: OpSpec) -> bool:
@@ -61,14 +72,22 @@ def _follow(
     rank: np.ndarray,
     op_class: np.ndarray,
     stays: np.ndarray,
+    turns: np.ndarray,
     marks: np.ndarray,
 ) -> None:
     """Carries marks from operands to results of the same shape, in the order of the program.
 
     stays[op]   the shape is the same but for dims of one element
+    turns[op]   where each dim of its operand goes, if the op is a transpose, else -1 first
     """
     for op in range(op_class.shape[0]):
         result = result_ptr[op]
+        if turns[op, 0] >= 0 and not marks[result]:
+            value = operands[operand_ptr[op]]
+            marks[result] = marks[value] & (ALONE_BIT | SHORT_BIT)
+            for d in range(rank[value]):
+                marks[result] |= (marks[value] >> d & ONE_DIM) << turns[op, d]
+            continue
         if stays[op] and not marks[result]:
             value, at = operands[operand_ptr[op]], 0
             marks[result] = marks[value] & (ALONE_BIT | SHORT_BIT)
