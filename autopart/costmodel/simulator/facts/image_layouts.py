@@ -174,7 +174,7 @@ def outside_images(program: Program, op_class: np.ndarray, rounded: np.ndarray) 
         if rounded[image]:
             given = program.spec(op).attributes["dimension_numbers"]["input_spatial_dimensions"]
             marks[image] = sum(1 << d for d in given)
-    follow_layouts(program, op_class, marks)
+    follow_layouts(program, op_class, marks, of_dims=True)
     while split_features(program, marks):
-        follow_layouts(program, op_class, marks)
+        follow_layouts(program, op_class, marks, of_dims=True)
     return marks
