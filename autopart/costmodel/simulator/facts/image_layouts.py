@@ -22,6 +22,7 @@ from autopart.core.ops.traits import FEW_FEATURES, Convolution, Elementwise
 from autopart.core.program import Program
 from autopart.costmodel.simulator.facts.feature_groups import split_features
 from autopart.costmodel.simulator.facts.followed_layouts import follow_layouts
+from autopart.costmodel.simulator.facts.stacked_images import stack_images
 
 
 def _space(spec: OpSpec) -> int:
@@ -175,6 +176,6 @@ def outside_images(program: Program, op_class: np.ndarray, rounded: np.ndarray) 
             given = program.spec(op).attributes["dimension_numbers"]["input_spatial_dimensions"]
             marks[image] = sum(1 << d for d in given)
     follow_layouts(program, op_class, marks, of_dims=True)
-    while split_features(program, marks):
+    while split_features(program, marks) or stack_images(program, marks):
         follow_layouts(program, op_class, marks, of_dims=True)
     return marks
