@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import autopart as ap
 from autopart.costmodel.simulator.local.unit_tiles import share_filled
 from tests.cost.programs import simulated
 
@@ -213,3 +214,64 @@ def test_neighbours_in_the_gradient_of_an_input_lie_apart_where_features_are_as_
     """As libtpu 0.0.51 counts windows of 3 x 3 on v3 and v5e; `features` are of the gradient that is read."""
     share = share_filled(float(features), float(made), 0.0, 3, False, True, False, True, TILE)
     assert 9 * features * made / LANES**2 / share == pytest.approx(tiles)
+
+
+def votes(x, w):
+    """A product for each of 1152 capsules, sorted so that it is written."""
+    seen = jnp.einsum("nid,ijde->nije", x, w)
+    return jax.lax.sort(seen, dimension=3)
+
+
+def test_a_transpose_leaves_the_layout_of_what_it_reads():
+    """Of f32[1152,32,5,16] tiles are 16 by 32 images, padded to 128, as libtpu 0.0.51 has them on v3; by itself
+    f32[32,1152,5,16] would have 1152 along the lanes and be padded by nothing."""
+    given = jax.ShapeDtypeStruct((32, 1152, 8), jnp.float32), jax.ShapeDtypeStruct((1152, 5, 8, 16), jnp.float32)
+    run = simulated(votes, *given, device="tpu_v3")
+    assert held_bytes(run, "transpose") == held_bytes(run, "dot_general") == 4 * 1152 * 5 * 16 * LANES
+
+
+def remembered(images, w):
+    """A step of gradients of a cell that gates what it remembers: 64 of 256 features each."""
+
+    def turn(state, image):
+        hidden, memory = state
+        write, keep, show, new = jnp.split(convolved(jnp.concatenate([image, hidden], -1), w), 4, -1)
+        memory = jax.nn.sigmoid(keep) * memory + jax.nn.sigmoid(write) * jnp.tanh(new)
+        hidden = jax.nn.sigmoid(show) * jnp.tanh(memory)
+        return (hidden, memory), hidden
+
+    zeros = jnp.zeros((*images.shape[1:-1], 64))
+    return (jax.lax.scan(turn, (zeros, zeros), images)[1] ** 2).sum()
+
+
+def test_stacks_of_images_lie_as_the_images_do():
+    """64 features that were 64 of 256 fill half of the lanes, though 128 images would fill them; stacks of a loop's
+    turns lie so, too: `f32[10,128,8,64,64]{4,1,3,2,0:T(8,128)}` of libtpu 0.0.51 on v5e."""
+    given = (
+        jax.ShapeDtypeStruct((10, 128, 8, 64, 64), jnp.float32),
+        jax.ShapeDtypeStruct((3, 3, 128, 256), jnp.float32),
+    )
+    run = simulated(jax.grad(remembered, 1), *given, device="tpu_v5e")
+    program, held = run.local.program, run.arrays.values["native_bytes"]
+    images = [v for v in range(program.value_count) if program.type_of(v).shape == (10, 128, 8, 64, 64)]
+    carried = [float(held[v]) for v in images if program.spec(int(program.value_op[v])).kind == "carry"]
+    whole = 4.0 * 10 * 128 * 8 * 64 * LANES
+    assert carried.count(whole) > 8
+    assert sorted(set(carried)) == [whole / 2, whole], "the images that are given are stacked as they lie"
+
+
+@pytest.mark.parametrize(
+    ("keys", "shards", "copied"),
+    [(512, 16, 1.3 * 4 * 64 * 512 * 8 * (64 + LANES)), (2048, 16, 0.0), (512, 4, 0.0)],
+)
+def test_a_matrix_is_copied_for_a_reduce_scatter_into_less_than_whole_tiles(keys, shards, copied):
+    """636 us for 512 keys on v3: 67 MB of `f32[64,512,8,64]` with keys along the lanes, and 134 MB with 64 there."""
+
+    def gradients(scores, values):
+        return jnp.tanh(ap.tag("keys", jnp.einsum("bhqk,bqhd->bkhd", scores, values)))
+
+    scores = jax.ShapeDtypeStruct((64, 8, 32 * shards, keys), jnp.float32)
+    values = jax.ShapeDtypeStruct((64, 32 * shards, 8, 64), jnp.float32)
+    schedule = [ap.ManualPartition({"scores": 2, "values": 1}, axis="x"), ap.ManualPartition({"keys": 1}, axis="x")]
+    run = simulated(gradients, scores, values, device="tpu_v3", ways=shards, schedule=schedule)
+    assert run.arrays.ops["copied_bytes"].max() == pytest.approx(copied)

@@ -45,7 +45,8 @@ class ProgramArrays(NamedTuple):
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient, image_stride
              (`image_uses.py`), is_largest (`softmax_rows.py`), between_heads (`head_copies.py`), few_features,
              gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
-             is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), sums_parts (`part_sums.py`), copied, features (`taken_apart.py`),
+             is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), sums_parts (`part_sums.py`), copied,
+             features (`taken_apart.py`),
              operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
              cuts_tiles, laid_parts (`cut_arrays.py`), moved (`patches.py`, `repeats.py`),
              apart (`masked_products.py`), flattened (`flattened_images.py`), made_again (`library_calls.py`),

@@ -66,7 +66,7 @@ LOOKED_AT = ("op_class", "fuses", "weight", "spreads", "narrows")
 
 def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     """Collects them, for the device's compiler; milliseconds for a training step."""
-    costs, spec = spec_costs(program, chip)._asdict(), program.op_spec
+    costs, spec, tiled = spec_costs(program, chip)._asdict(), program.op_spec, chip.layout_tile[1] > 1
     user_ptr, user = program.users
     kinds = {"program": 0, "body": BODY, "condition": BODY, "branch": BRANCH}
     carry_body = np.full(program.op_count, -1, np.int32)
@@ -88,7 +88,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     rounded = rounded_images(program)
     of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
     of_images = np.where(of_products > 0, 0, outside_images(program, op_class, rounded))
-    in_parts = features_in_parts(program, of_images)
+    in_parts = features_in_parts(program, of_images * tiled)
     of_images = np.where(in_parts.marks > 0, in_parts.marks, of_images)
     op_class = np.where(in_parts.written, SLICING, op_class).astype(np.int8)
     outer = np.where(of_products > 0, of_products, of_images)
@@ -124,6 +124,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | patch.written | again.written
     flat, gated = flattened_images(program, op_class, outer), gated_values(program, op_class, is_view)
     written = ((written | flat.written) & ~moved[program.value_op]) | certain | behind.written | computed | gated
+    written |= behind.of_parts & tiled
     written[program.result_ptr[:-1][in_parts.written]] = True
     masked = masked_products(program, op_class, moves, is_splat, written | _read_written(program, costs["takes"][spec]))
     return ProgramArrays(
@@ -179,7 +180,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             element_bytes=program.element_bytes,
             size_id=size_ids(program.value_type_id, outer),
             outer=outer,
-            matrix_dims=matrix_dims(program) * (chip.layout_tile[1] > 1),
+            matrix_dims=matrix_dims(program) * tiled,
             is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,

@@ -50,8 +50,9 @@ _COST = {
     "atan": 30, "erf": 21, "abs": 0.1, "negate": 0.1, "sign": 0.1, "floor": 3, "ceil": 3, "round_nearest_afz": 3,
     "round_nearest_even": 3,
 }  # fmt: skip
-"""Operations of the vector unit per element. Those of exp, log, tanh, logistic, divide, rsqrt, erf and sine are the TPU
-compiler's own (differences of `estimated_cycles` between chains of 16 and 32 on v3, in units of an add)."""
+"""Operations of the vector unit per element, in units of an add: the TPU compiler's own (differences of
+`estimated_cycles` between chains of 16 and 32 with an add and a multiplication between, on v3). It counts nothing for
+roots, log1p, expm1 and atan, which take some here, nor for what only changes a sign."""
 
 _EXPANDED = {
     "acos": 5, "acosh": 11, "asin": 7, "asinh": 14, "atanh": 8, "bessel_i1e": 84, "conj": 4, "constant_like": 0,

@@ -11,8 +11,14 @@
 
 A reduction reads what is computed before a reshape. A dim of size one that comes or goes makes no reshape, but beside a
 single long dim; nor does one that is taken back behind ops of what is spread along a dim: groups of features, of which
-each has a mean. Images are left alone: `joined_images.py` has those that are reshaped. Found with libtpu 0.0.51 on v5e,
-in 70 programs of two or three ops.
+each has a mean; there what is computed is written, or, if groups do not fill rows of layout tiles, what is spread:
+
+    %p = reshape %y           f32[6144,18,51] of f32[6144,918]
+    %b = broadcast %s         of f32[6144,18]: written, 74 us on v3; of groups of 40 the product of %p and %b is
+    %r = reshape (%p * %b)    f32[6144,918] of a gradient
+
+Images are left alone: `joined_images.py` has those that are reshaped. Found with libtpu 0.0.51 on v5e, in 70 programs
+of two or three ops, and on v3 and v5e in 20 with groups.
 """
 
 from __future__ import annotations
@@ -43,11 +49,13 @@ class BehindReshapes(NamedTuple):
     """What is written, and what ends kernels.
 
     written   bool[values]: what is computed and read behind a reshape
+    of_parts  bool[values]: of groups that are taken back, what is computed of a number for each, or such numbers spread
     reshapes  bool[ops]: the reshapes that end a kernel
     mixes     bool[ops]: elementwise ops of several arrays, and products: reshapes in front of them stay there
     """
 
     written: np.ndarray
+    of_parts: np.ndarray
     reshapes: np.ndarray
     mixes: np.ndarray
 
@@ -57,7 +65,7 @@ def behind_reshapes(program: Program, op_class: np.ndarray, fuses: np.ndarray, c
     look = _Look(program, op_class, fuses, constant)
     if look.reshapes.any():
         look.through()
-    return BehindReshapes(look.written, look.reshapes, look.mixes)
+    return BehindReshapes(look.written, look.of_parts, look.reshapes, look.mixes)
 
 
 def is_view(spec: OpSpec) -> bool:
@@ -121,7 +129,7 @@ class _Look:
         """What is neither made of constants alone nor a single number."""
         self.reshapes &= ~self._of_images(op_class == CONV)
         self.mixes = (op_class == MATMUL) | (self.in_step & (op_class == ELEMENTWISE) & (self._distinct() > 1))
-        self.written = np.zeros(program.value_count, np.bool_)
+        self.written, self.of_parts = np.zeros((2, program.value_count), np.bool_)
         self.behind = np.zeros(program.value_count, np.bool_)
         """What is a reshape of something, or a transpose or an op of one array on top."""
         self.computed = np.zeros(program.value_count, np.bool_)
@@ -202,7 +210,7 @@ class _Look:
             self.reshapes[taken] = False
             if spread and _merges_last(program.spec(reshape)):
                 whole = program.type_of(values[0]).shape[-1] % SUBLANES == 0
-                self.written[values[:1] if whole else spread] = True
+                self.of_parts[values[:1] if whole else spread] = True
 
     def _is_spread(self, op: int) -> bool:
         """True for an op that makes more elements of an array."""

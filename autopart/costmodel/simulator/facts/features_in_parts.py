@@ -1,4 +1,4 @@
-"""Features of images that are split, and of which parts are taken: the last part lies along the lanes.
+"""Features of images that are split, and of which parts are taken or summed: the last part lies along the lanes.
 
     %y = convolution %x, %w      f32[6,32,32,100]      layout tiles of w by 100 features
     %p = reshape %y[.., 10:]     f32[6,32,32,3,30]     written anew, with 30 of 128 along the lanes
@@ -16,10 +16,10 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
-from autopart.core.ops.rules.reshape import groups
-from autopart.core.ops.traits import Elementwise, Reduction, Slicing, View
+from autopart.core.ops.traits import Elementwise, Slicing, View
 from autopart.core.program import Program
 from autopart.costmodel.simulator.arrays import F32_BYTES
+from autopart.costmodel.simulator.facts.part_sums import sums_last
 from autopart.costmodel.simulator.sizes import LANES_BIT, padded_elements
 
 LIKED = 1.6
@@ -85,7 +85,7 @@ def _wastes_little(shape: tuple[int, ...]) -> bool:
 
 
 def _takes_parts(program: Program, value: int) -> bool:
-    """True where a part of the value is taken, or of what is computed of it element by element."""
+    """True where a part of the value is taken or summed, or of what is computed of it element by element."""
     shape, seen = program.type_of(value).shape, {value}
     left = [value]
     users, use = program.users
@@ -93,7 +93,7 @@ def _takes_parts(program: Program, value: int) -> bool:
         at = left.pop()
         for op in program.use_op[use[users[at] : users[at + 1]]].tolist():
             spec, result = program.spec(op), int(program.result_ptr[op])
-            if _takes(spec) or _sums_parts(spec):
+            if _takes(spec) or sums_last(spec):
                 return True
             if isinstance(traits_of(spec), Elementwise) and result not in seen and spec.results[0].shape == shape:
                 seen.add(result)
@@ -110,13 +110,6 @@ def _takes(spec: OpSpec) -> bool:
     return len(before) == len(after) and before[:-1] == after[:-1] and before[-1] != after[-1]
 
 
-def _sums_parts(spec: OpSpec) -> bool:
-    """True for a reduction over the last dim alone."""
-    if not isinstance(traits_of(spec), Reduction) or not spec.operands:
-        return False
-    return spec.operands[0].shape[:-1] == spec.results[0].shape
-
-
 def _follow(program: Program, found: np.ndarray) -> None:
     """Marks what is computed, taken or laid together of what is marked, with its last dim along the lanes."""
     for op in range(program.op_count):
@@ -124,7 +117,7 @@ def _follow(program: Program, found: np.ndarray) -> None:
         traits = traits_of(spec)
         if len(spec.results) != 1 or not isinstance(traits, Elementwise | Slicing | View) or not spec.operands:
             continue
-        if isinstance(traits, Slicing) and traits.indexed or isinstance(traits, View) and traits.fence:
+        if (isinstance(traits, Slicing) and traits.indexed) or (isinstance(traits, View) and traits.fence):
             continue
         result = int(program.result_ptr[op])
         shape = spec.results[0].shape

@@ -12,14 +12,15 @@ import numpy as np
 
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import mappings_of, traits_of
-from autopart.core.ops.traits import Elementwise, Matmul
+from autopart.core.ops.traits import Elementwise, Matmul, View
 from autopart.core.program import Program
 
 
 def matrix_dims(program: Program) -> np.ndarray:
-    """int32[values]: a bit for each of the two dims, of products along batch dims and of transposes of them; else 0."""
+    """int32[values]: a bit for each of the two dims, of products along batch dims, also turned; else 0."""
     marks = np.zeros(program.value_count, np.int32)
-    multiplies, turns = ([test(spec) for spec in program.specs] for test in (_matrix, _moved_dims))
+    multiplies = [_matrix(spec) for spec in program.specs]
+    turns = [_moved_dims(spec) for spec in program.specs]
     interesting = np.array([bool(m) or t is not None for m, t in zip(multiplies, turns, strict=True)], np.bool_)
     for op in np.flatnonzero(interesting[program.op_spec]).tolist() if any(multiplies) else []:
         row, result = int(program.op_spec[op]), int(program.result_ptr[op])
@@ -41,8 +42,11 @@ def _matrix(spec: OpSpec) -> int:
 
 
 def _moved_dims(spec: OpSpec) -> dict[int, int] | None:
-    """Where each dim goes in a transpose; None for any other op."""
+    """Where each dim goes in a transpose, or in an op of one array that keeps its shape; None for any other op."""
     traits = traits_of(spec)
-    if not isinstance(traits, Elementwise) or traits.turns is None or traits.weight or len(spec.operands) != 1:
+    if not isinstance(traits, Elementwise | View) or len(spec.operands) != 1 or len(spec.results) != 1:
         return None
-    return {m.operands[0]: m.results[0] for m in mappings_of(spec) or () if m.operands[0] >= 0}
+    before, after = spec.operands[0].shape, spec.results[0].shape
+    if isinstance(traits, Elementwise) and traits.turns is not None and traits.weight == 0:
+        return {m.operands[0]: m.results[0] for m in mappings_of(spec) or () if m.operands[0] >= 0}
+    return {d: d for d in range(len(before))} if before == after else None

@@ -27,7 +27,7 @@ MOST_COLUMNS = 2048
 def part_sums(program: Program, op_class: np.ndarray) -> np.ndarray:
     """bool[ops]: reductions over parts that are not whole in a block of columns; `op_class` is that of each op."""
     splits, sums = (
-        np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec] for test in (_splits, _sums_last)
+        np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec] for test in (_splits, sums_last)
     )
     found = np.zeros(program.op_count, np.bool_)
     if splits.any() and sums.any():
@@ -50,7 +50,8 @@ def _splits(spec: OpSpec) -> bool:
     return columns > MOST_COLUMNS or bool(columns & (columns - 1)) or bool(after[-1] & (after[-1] - 1))
 
 
-def _sums_last(spec: OpSpec) -> bool:
+def sums_last(spec: OpSpec) -> bool:
     """True for a reduction over the last dim alone."""
-    reduces = isinstance(traits_of(spec), Reduction) and len(spec.operands) > 0
-    return reduces and spec.operands[0].shape[:-1] == spec.results[0].shape
+    if not isinstance(traits_of(spec), Reduction) or not spec.operands:
+        return False
+    return spec.operands[0].shape[:-1] == spec.results[0].shape

@@ -20,7 +20,6 @@ from autopart.core.program import Program
 from autopart.core.splats import splat_behind
 from autopart.costmodel.simulator.sizes import LANES_BIT
 
-
 LANES = 128
 
 

@@ -20,8 +20,8 @@ from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, shar
 from autopart.costmodel.simulator.local.laid_parts import lay_parts
 from autopart.costmodel.simulator.local.packed_masks import UNPACKED_BYTES, makes_words
 from autopart.costmodel.simulator.local.patch_tiles import moved_numbers
-from autopart.costmodel.simulator.local.spread_images import spread_work
 from autopart.costmodel.simulator.local.scattered_rows import scattered_bytes
+from autopart.costmodel.simulator.local.spread_images import spread_work
 from autopart.costmodel.simulator.local.table_copies import ordered_bytes, turned_bytes
 from autopart.costmodel.simulator.local.transform_copies import transform_copies
 from autopart.costmodel.simulator.local.turned_sorts import sort_copies
