@@ -24,7 +24,7 @@ from autopart.costmodel.simulator.sizes import LANES_BIT, padded_elements
 
 LIKED = 1.6
 """The features lie along the lanes where that takes up to so many times the bytes of the order that wastes least: of 40
-shapes 11 with 1.0 to 1.53 times lay so, and none of the others, with 1.77 times and more."""
+shapes the 9 with up to 1.53 times lay so, and none of the others, with 1.77 times and more."""
 
 SUBLANES, LANES = 8, 128
 
