@@ -122,7 +122,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut.written | apart.written
     behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
     certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | patch.written | again.written
-    flat, gated = flattened_images(program, op_class, outer), gated_values(program, op_class, is_view)
+    flat, gated = flattened_images(program, op_class, of_images), gated_values(program, op_class, is_view)
     written = ((written | flat.written) & ~moved[program.value_op]) | certain | behind.written | computed | gated
     written |= behind.of_parts & tiled
     written[program.result_ptr[:-1][in_parts.written]] = True

@@ -47,12 +47,11 @@ _CHLO_BROADCAST = (
 _COST = {
     "exponential": 2, "tanh": 2, "exponential_minus_one": 2, "log": 3, "log_plus_one": 2, "logistic": 6, "divide": 3,
     "remainder": 33, "rsqrt": 2, "sqrt": 2, "cbrt": 2, "power": 3, "sine": 198, "cosine": 198, "tan": 220, "atan2": 30,
-    "atan": 30, "erf": 21, "abs": 0.1, "negate": 0.1, "sign": 0.1, "floor": 3, "ceil": 3, "round_nearest_afz": 3,
-    "round_nearest_even": 3,
+    "atan": 30, "erf": 21, "floor": 3, "ceil": 3, "round_nearest_afz": 3, "round_nearest_even": 3,
 }  # fmt: skip
 """Operations of the vector unit per element, in units of an add: the TPU compiler's own (differences of
 `estimated_cycles` between chains of 16 and 32 with an add and a multiplication between, on v3). It counts nothing for
-roots, log1p, expm1 and atan, which take some here, nor for what only changes a sign."""
+roots, log1p, expm1 and atan, which take some here, nor for what changes a sign, which is one operation."""
 
 _EXPANDED = {
     "acos": 5, "acosh": 11, "asin": 7, "asinh": 14, "atanh": 8, "bessel_i1e": 84, "conj": 4, "constant_like": 0,

@@ -3,6 +3,7 @@
     %s = dot_general %q, %k      f32[2048,3,49,49]     its layout is that of a product's result
     %e = exponential %s                                the same
     %r = reshape %e              f32[1,2048,3,49,49]   the same: only dims of one element come, go, or change places
+    %t = transpose %s            f32[2048,49,3,49]     the same memory, but where it is an output, which lies as any array
 
 Which dims lie along the tiles is decided where a value is made so (`batch_layouts.py`, `row_layouts.py`).
 """
@@ -26,7 +27,8 @@ ONE_DIM = LANES_BIT | 1
 def follow_layouts(program: Program, op_class: np.ndarray, marks: np.ndarray, of_dims: bool = False) -> None:
     """Marks what has the layout of marked values, as these are: marks is int32[values], 0 for none.
 
-    `op_class` is that of each op. `of_dims`: a mark has a bit for each dim, and goes through ops that move no element.
+    `op_class` is that of each op. `of_dims`: a mark has a bit for each dim, and goes through ops that move no element,
+    transposes among them.
     """
     if not marks.any():
         return
@@ -34,6 +36,7 @@ def follow_layouts(program: Program, op_class: np.ndarray, marks: np.ndarray, of
     if of_dims:
         stays = np.array([_moves_nothing(spec) for spec in program.specs], np.bool_)[program.op_spec]
         turns = np.array([_turned(spec) for spec in program.specs], np.int8)[program.op_spec]
+        turns[program.value_op[program.outputs]] = -1
     _follow(
         program.result_ptr, program.operand_ptr, program.operands, program.value_shape, program.value_rank,
         op_class, stays, turns, marks,
