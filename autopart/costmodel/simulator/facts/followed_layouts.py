@@ -3,7 +3,7 @@
     %s = dot_general %q, %k      f32[2048,3,49,49]     its layout is that of a product's result
     %e = exponential %s                                the same
     %r = reshape %e              f32[1,2048,3,49,49]   the same: only dims of one element come, go, or change places
-    %t = transpose %s            f32[2048,49,3,49]     the same memory, but where it is an output, which lies as any array
+    %t = transpose %s            f32[2048,49,3,49]     the same memory; but an output lies as any array
 
 Which dims lie along the tiles is decided where a value is made so (`batch_layouts.py`, `row_layouts.py`).
 """
