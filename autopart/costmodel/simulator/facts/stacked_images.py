@@ -1,9 +1,8 @@
-"""Images that the turns of a loop stack lie in the stack as each of them does.
+"""Images that the turns of a loop stack lie in the stack as each of them does, and slices of images as these do.
 
-    %h = multiply %o, %t                    f32[128,8,64,64]       layout tiles of 128 images by 64 features
-    %u = dynamic_update_slice %c, %h, %i    f32[10,128,8,64,64]    the same tiles, 10 x 8 x 64 of them: 1.3 GB, where
-                                                                   64 of space along the lanes would take as much, and
-                                                                   128 images half
+    %g = convolution %x, %w                 f32[128,8,64,256]      layout tiles of 128 images by 256 features
+    %o = slice %g                           f32[128,8,64,64]       64 of them along the lanes, not 128 images
+    %u = dynamic_update_slice %c, %h, %i    f32[10,128,8,64,64]    of what is computed of %o: the same tiles, 1.3 GB
     %p = dynamic_slice %c', %i              of the stack after the loop, for the backward pass: as it lies
 
 Found with libtpu 0.0.51 on v5e, in two layers of a convolutional LSTM: 24 such stacks.
