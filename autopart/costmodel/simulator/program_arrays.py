@@ -65,7 +65,7 @@ LOOKED_AT = ("op_class", "fuses", "weight", "spreads", "narrows")
 
 
 def program_arrays(program: Program, chip: Device) -> ProgramArrays:
-    """Collects them, for the device's compiler; milliseconds for a training step."""
+    """Collects them, for the device's compiler; a second for a training step of 30,000 ops."""
     costs, spec, tiled = spec_costs(program, chip)._asdict(), program.op_spec, chip.layout_tile[1] > 1
     user_ptr, user = program.users
     kinds = {"program": 0, "body": BODY, "condition": BODY, "branch": BRANCH}
