@@ -230,6 +230,16 @@ def test_a_transpose_leaves_the_layout_of_what_it_reads():
     assert held_bytes(run, "transpose") == held_bytes(run, "dot_general") == 4 * 1152 * 5 * 16 * LANES
 
 
+def test_a_transpose_of_dims_of_one_element_hands_its_layout_on():
+    def turned(x, y):
+        scores = jnp.einsum("ihqd,ihkd->ihqk", x, y)
+        return jax.lax.sort(jnp.transpose(scores, (3, 2, 0, 1)), dimension=0)
+
+    given = jax.ShapeDtypeStruct((1, 3, 49, 32), jnp.float32), jax.ShapeDtypeStruct((1, 3, 49, 32), jnp.float32)
+    run = simulated(turned, *given, device="tpu_v5e")
+    assert held_bytes(run, "transpose") == held_bytes(run, "dot_general") == 4 * 3 * 56 * LANES
+
+
 def remembered(images, w):
     """A step of gradients of a cell that gates what it remembers: 64 of 256 features each."""
 

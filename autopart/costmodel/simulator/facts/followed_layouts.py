@@ -45,12 +45,13 @@ def follow_layouts(program: Program, op_class: np.ndarray, marks: np.ndarray, of
 
 def _turned(spec: OpSpec) -> list[int]:
     """Where each dim of the operand goes in a transpose; -1 first for any other op."""
-    traits, to = traits_of(spec), [-1] * MAX_RANK
-    if isinstance(traits, Elementwise) and traits.turns is not None and traits.weight == 0 and len(spec.operands) == 1:
-        for m in mappings_of(spec) or ():
-            if m.operands[0] >= 0:
-                to[m.operands[0]] = m.results[0]
-    return to
+    traits = traits_of(spec)
+    if not isinstance(traits, Elementwise) or traits.turns is None or traits.weight or len(spec.operands) != 1:
+        return [-1] * MAX_RANK
+    to = {m.operands[0]: m.results[0] for m in mappings_of(spec) or () if m.operands[0] >= 0}
+    rank = len(spec.operands[0].shape)
+    of_one = iter(sorted(set(range(rank)) - set(to.values())))
+    return [to[d] if d in to else next(of_one) for d in range(rank)] + [-1] * (MAX_RANK - rank)
 
 
 def _moves_nothing(spec: OpSpec) -> bool:
