@@ -65,7 +65,7 @@ class ProgramArrays(NamedTuple):
              `spread_results.py`, or reshaped: `behind_reshapes.py`, and of many slices: `gated_values.py`), laid
              (`cut_arrays.py`), looked_up (a bit for each dim of indices: `looked_up_windows.py`), split
              (`joined_images.py`), short_row (`short_rows.py`), masked (`masked_products.py`), counted
-             (`counted_values.py`), matrix_dims (`matrix_dims.py`)
+             (`counted_values.py`), matrix_dims (`batch_layouts.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`), joined (`joined_images.py`)

@@ -9,7 +9,7 @@ from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.arrays import BODY, BRANCH, ProgramArrays, records
 from autopart.costmodel.simulator.facts.added_updates import added_updates
-from autopart.costmodel.simulator.facts.batch_layouts import beside_products, outer_dims
+from autopart.costmodel.simulator.facts.batch_layouts import beside_products, matrix_dims, outer_dims
 from autopart.costmodel.simulator.facts.behind_reshapes import behind_reshapes
 from autopart.costmodel.simulator.facts.cache_layouts import caches
 from autopart.costmodel.simulator.facts.counted_values import counted_shares
@@ -37,7 +37,6 @@ from autopart.costmodel.simulator.facts.joined_images import (
 from autopart.costmodel.simulator.facts.library_calls import operands_alone
 from autopart.costmodel.simulator.facts.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.facts.masked_products import masked_products
-from autopart.costmodel.simulator.facts.matrix_dims import matrix_dims
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.facts.output_places import output_places
 from autopart.costmodel.simulator.facts.part_sums import part_sums
@@ -180,7 +179,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             element_bytes=program.element_bytes,
             size_id=size_ids(program.value_type_id, outer),
             outer=outer,
-            matrix_dims=matrix_dims(program) * tiled,
+            matrix_dims=matrix_dims(program, of_products) * tiled,
             is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,

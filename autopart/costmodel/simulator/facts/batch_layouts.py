@@ -60,3 +60,12 @@ def outer_dims(program: Program, op_class: np.ndarray, known: np.ndarray) -> np.
     marks[known > 0] = known[known > 0]
     follow_layouts(program, op_class, marks, of_dims=True)
     return marks
+
+
+def matrix_dims(program: Program, outer: np.ndarray) -> np.ndarray:
+    """int32[values]: a bit for each of the two dims of the matrices that products along batch dims leave, where what is
+    computed of these keeps them, in whatever order; else 0. `outer` is of `outer_dims`."""
+    inside = np.where(outer > 0, (1 << program.value_rank.astype(np.int32)) - 1 & ~outer, 0)
+    without_first = inside & (inside - 1)
+    has_two = (without_first > 0) & (without_first & (without_first - 1) == 0)
+    return np.where(has_two, inside, 0).astype(np.int32)

@@ -112,21 +112,25 @@ def _takes(spec: OpSpec) -> bool:
 
 def _follow(program: Program, found: np.ndarray) -> None:
     """Marks what is computed, taken or laid together of what is marked, with its last dim along the lanes."""
-    for op in range(program.op_count):
-        spec = program.spec(op)
-        traits = traits_of(spec)
-        if len(spec.results) != 1 or not isinstance(traits, Elementwise | Slicing | View) or not spec.operands:
-            continue
-        if (isinstance(traits, Slicing) and traits.indexed) or (isinstance(traits, View) and traits.fence):
-            continue
+    follows = np.array([_may_follow(spec) for spec in program.specs], np.bool_)[program.op_spec]
+    for op in np.flatnonzero(follows).tolist():
         result = int(program.result_ptr[op])
-        shape = spec.results[0].shape
-        if found[result] or len(shape) < 2:
+        read = program.operands_of(op)
+        if found[result] or not found[read].any():
             continue
-        for read in program.operands_of(op).tolist():
-            if found[read] and _keeps_last(program.type_of(read).shape, shape):
-                found[result] = _last(program, result)
-                break
+        shape = program.type_of(result).shape
+        if any(_keeps_last(program.type_of(value).shape, shape) for value in read[found[read] > 0].tolist()):
+            found[result] = _last(program, result)
+
+
+def _may_follow(spec: OpSpec) -> bool:
+    """True for an op of one array of several dims that computes, moves or takes elements of what it reads."""
+    traits = traits_of(spec)
+    if len(spec.results) != 1 or not spec.operands or len(spec.results[0].shape) < 2:
+        return False
+    if isinstance(traits, Slicing):
+        return not traits.indexed
+    return isinstance(traits, Elementwise) or (isinstance(traits, View) and not traits.fence)
 
 
 def _keeps_last(before: tuple[int, ...], after: tuple[int, ...]) -> bool:

@@ -27,11 +27,11 @@ def stack_images(program: Program, marks: np.ndarray) -> bool:
 
     marks[value]   0, or bits as in `image_layouts.py`
     """
-    stacks = [op for op in program.owners if program.spec(op).kind == "carry" and _stack(program, marks, op)]
-    for op in stacks:
+    stacks = {op: _stack(program, marks, op) for op in program.owners if program.spec(op).kind == "carry"}
+    stacks = {op: mark for op, mark in stacks.items() if mark}
+    for op, mark in stacks.items():
         begin, updated = program.operands_of(op).tolist()
-        inside, mark = int(program.result_ptr[op]), _stack(program, marks, op)
-        marks[inside : program.result_ptr[op + 1]] = marks[updated] = mark
+        marks[program.result_ptr[op] : program.result_ptr[op + 1]] = marks[updated] = mark
         if splat_behind(program, begin) is not None:
             marks[begin] = mark
     return _slice(program, marks) or len(stacks) > 0
