@@ -55,6 +55,7 @@ from autopart.core.op import TileMapping
 from autopart.core.ops import register_custom_call, register_rule
 from autopart.core.ops import traits as op_traits
 from autopart.core.passes.expected_trips import ExpectedTrips
+from autopart.core.passes.run_passes import PassWarning
 from autopart.core.registry import RegistryError
 from autopart.costmodel import Device, register_cost_model, register_device
 from autopart.costmodel.estimate import CostModel, Estimate
@@ -119,6 +120,7 @@ __all__ = [
     "Pad",
     "Parallelism",
     "PartitionError",
+    "PassWarning",
     "PartitionedFunction",
     "Plan",
     "PlanDiff",

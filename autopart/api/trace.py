@@ -36,7 +36,7 @@ from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
 from autopart.core.limits import Limits
-from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_passes
+from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_optional_passes, run_passes
 from autopart.core.program import Program
 
 DEFAULT_LIMITS = Limits()
@@ -86,6 +86,11 @@ class Traced:
         program, reports = run_passes(self.program, passes)
         return replace(self, program=program, passes=(*self.passes, *reports))
 
+    def after_optional(self, passes: Sequence[Pass]) -> Traced:
+        """The same with a program that has gone through those of `passes` that do not fail."""
+        program, reports = run_optional_passes(self.program, passes)
+        return replace(self, program=program, passes=(*self.passes, *reports))
+
 
 @dataclass(frozen=True)
 class LoadedProgram:
@@ -132,7 +137,7 @@ def load(
     if not trusted and needs_child(data):
         check_in_child(data, str(path), limits)
     module = jax_internals.parse_module(data, str(path))
-    program, reports = run_passes(
+    program, reports = run_optional_passes(
         read_module(module, argument_names=argument_names, ties=ties, limits=limits), IMPORT_PASSES
     )
     if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):
@@ -232,7 +237,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     again = functools.partial(_lowered, fun, options, traced)
     choices = platform_choices(traced.jaxpr)
     read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices)
-    return read.after((DefaultGenerators(platform), *IMPORT_PASSES, *options.passes))
+    return read.after_optional((DefaultGenerators(platform), *IMPORT_PASSES)).after(options.passes)
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ from autopart.core.limits import Gauge, Limits
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
 from autopart.core.ops.rule import target_of, traits_of
-from autopart.core.passes import IMPORT_PASSES, run_passes
+from autopart.core.passes import IMPORT_PASSES, run_optional_passes
 from autopart.core.program import ROOT, Program, Scope
 
 OPS_BETWEEN_CHECKS = 4096
@@ -73,7 +73,7 @@ def read_module(
 
 def import_module(module: ir.Module, **how: Any) -> Program:
     """What `read_module` reads, with the same keywords, after the passes that every program goes through."""
-    return run_passes(read_module(module, **how), IMPORT_PASSES)[0]
+    return run_optional_passes(read_module(module, **how), IMPORT_PASSES)[0]
 
 
 class _Importer:

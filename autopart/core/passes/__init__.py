@@ -18,7 +18,7 @@ from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.passes.recompute import POLICIES, Policy, Recomputation
 from autopart.core.passes.refilled_slices import RefilledSlices
-from autopart.core.passes.run_passes import PassReport, run_passes
+from autopart.core.passes.run_passes import PassReport, PassWarning, run_optional_passes, run_passes
 from autopart.core.passes.scanned_rows import ScannedRows
 from autopart.core.passes.sliced_products import SlicedProducts
 from autopart.core.passes.split_argmax import SplitArgmax
@@ -49,7 +49,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     ScannedRows(),
     LayerOrder(),
 )
-"""What every imported program goes through, before the passes that a user asks for."""
+"""What every imported program goes through, before the passes that a user asks for; each is optional."""
 
 __all__ = [
     "IMPORT_PASSES",
@@ -71,6 +71,7 @@ __all__ = [
     "LayerOrder",
     "Pass",
     "PassReport",
+    "PassWarning",
     "PatchRows",
     "Policy",
     "PoolingGradients",
@@ -83,6 +84,7 @@ __all__ = [
     "SplitTopK",
     "pass_of",
     "register_pass",
+    "run_optional_passes",
     "run_passes",
     "verify_program",
 ]

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from autopart.core.control_flow import Branches, Carry, Loop, Region, statements
@@ -47,7 +48,7 @@ def microbatched(plan: LoopPlan, steps: int) -> Program:
             module = _Sequential(plan, finest(plan, steps)).module()
         except _NeedsStretch:
             module = _Sequential(plan, Interleaving(steps, 1)).module()
-        return import_module(
+        made = import_module(
             module,
             argument_names=program.argument_names,
             output_names=program.output_names,
@@ -57,6 +58,7 @@ def microbatched(plan: LoopPlan, steps: int) -> Program:
             constraints=True,
             keep_unused=program.keep_unused,
         )
+        return replace(made, tags={name: made.tags.get(name, []) for name in program.tags})
 
 
 class _Step:

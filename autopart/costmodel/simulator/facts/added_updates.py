@@ -53,9 +53,10 @@ def added_updates(
             continue
         use = int(users[pointer[result]])
         total, scope = int(program.use_op[use]), program.op_scope[op]
-        first = int(program.operand_ptr[total])
-        if adding[program.value_op[program.operands[2 * first + 1 - use]]] and total not in summed:
+        if not sums[program.op_spec[total]] or added[total] >= 0 or program.op_scope[total] != scope:
             continue
-        if sums[program.op_spec[total]] and added[total] < 0 and program.op_scope[total] == scope:
-            scatters[op], added[total], changes[total] = True, use, 2 * first + 1 - use
+        other = 2 * int(program.operand_ptr[total]) + 1 - use
+        if adding[program.value_op[program.operands[other]]] and total not in summed:
+            continue
+        scatters[op], added[total], changes[total] = True, use, other
     return AddedUpdates(scatters, added, changes)

@@ -374,7 +374,7 @@ def _share(program: ProgramArrays, local: LocalArrays, op: int, use: int, walk: 
     read, made = local.uses.use_elements[use], local.values.native_elements[result]
     if program.ops.op_class[op] == SLICING and use == program.operand_ptr[op] and made < read:
         return walk.share[op] * made / read
-    return min(1.0, walk.share[op] * made / read) if made >= read else 1.0
+    return min(1.0, walk.share[op] * made / read) if made >= read > 0 else 1.0
 
 
 @kernel
