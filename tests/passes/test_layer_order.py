@@ -80,3 +80,33 @@ def test_the_program_computes_the_same():
     w, x = parameters("{}"), jnp.ones((4, 8))
     found = ap.jit(step, MESH, [ap.ManualPartition({"x": 0}, axis="x")])(w, x)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, step(w, x))
+
+
+def chained(w: dict, x: jax.Array) -> jax.Array:
+    """Layers in the order of their names; the last one by name ends the program, or little comes after it."""
+    for key in sorted(w):
+        x = x + jnp.tanh(x @ w[key]["up"]) @ w[key]["down"]
+    return x
+
+
+AFTER = {
+    "nothing": lambda x: x,
+    "one op": jnp.tanh,
+    "a sum": jnp.sum,
+    "more than a block": lambda x: jnp.sin(jnp.cos(jnp.sin(jnp.cos(jnp.sin(jnp.cos(x * 2) + 1) * 3) - 1) / 2) + x),
+}
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("count", range(6, 21, 2))
+def test_a_block_that_ends_the_program_is_a_block(count, after, gradient):
+    w = {key: layer for n, (key, layer) in enumerate(parameters("block_{}").items()) if n < count}
+
+    def forward(w: dict, x: jax.Array) -> jax.Array:
+        return AFTER[after](chained(w, x))
+
+    function = jax.grad(lambda w, x: jnp.sum(forward(w, x))) if gradient else forward
+    lowered = ap.jit(lambda w, x: function(w, x), MESH).lower(w, jnp.ones((4, 8)))
+    assert not [report for report in lowered.passes if report.left_out]
+    verify_program(lowered.traced.program)

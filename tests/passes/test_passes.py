@@ -19,7 +19,9 @@ from autopart.core.passes import (
     PASSES,
     InvalidProgramError,
     Pass,
+    PassWarning,
     register_pass,
+    run_optional_passes,
     run_passes,
     verify_program,
 )
@@ -383,3 +385,61 @@ def test_what_is_no_list_of_passes_is_refused(passes):
 def test_name_of_a_pass_is_taken_once():
     with pytest.raises(RegistryError, match='pass "dead_code" is registered already'):
         register_pass("dead_code")(Renaming)
+
+
+# ---- passes that nobody asked for
+
+
+@dataclass(frozen=True)
+class Raising(Pass):
+    """Fails as a mistake does."""
+
+    def apply(self, program: Program) -> Program:
+        return replace(program, outputs=[program.outputs[program.op_count]])
+
+
+@dataclass(frozen=True)
+class Breaking(Pass):
+    """Makes a program that its verifier refuses."""
+
+    def apply(self, program: Program) -> Program:
+        return replace(program, op_spec=program.op_spec[:-1])
+
+
+@dataclass(frozen=True)
+class Renaming(Pass):
+    """Makes a valid program that callers would not know."""
+
+    def apply(self, program: Program) -> Program:
+        return replace(program, argument_names=["state", "y"])
+
+
+@pytest.mark.parametrize(
+    ("failing", "says"),
+    [
+        (Raising(), r"IndexError: .*test_passes.py:\d+"),
+        (Breaking(), "op_scope has"),
+        (Renaming(), "names of the arguments"),
+    ],
+)
+def test_an_optional_pass_that_fails_is_left_out_and_named_once(failing, says):
+    before = read()
+    with pytest.warns(PassWarning, match=says) as seen:
+        after, reports = run_optional_passes(before, [failing, DeadCode(), failing])
+    assert len(seen) == 1
+    assert str(seen[0].message).count(repr(failing)) == 1
+    assert after.op_count == run_passes(before, [DeadCode()])[0].op_count
+    assert [bool(report.left_out) for report in reports] == [True, False, True]
+    assert "left out" in str(reports[0])
+
+
+def test_a_function_is_lowered_without_a_pass_that_fails(monkeypatch):
+    monkeypatch.setattr("autopart.api.trace.IMPORT_PASSES", (Raising(), *IMPORT_PASSES))
+    with pytest.warns(ap.PassWarning, match="Please report"):
+        lowered = ap.jit(everything, MESH, [ap.ManualPartition({"x": 0}, axis="batch")]).lower(X, X)
+    assert "left out" in str(lowered.passes[1])
+
+
+def test_a_pass_that_was_asked_for_may_fail():
+    with pytest.raises(IndexError):
+        run_passes(read(), [Raising()])

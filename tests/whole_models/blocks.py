@@ -11,7 +11,7 @@ A block is registered by its function's name. It is written as in papers' code, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax

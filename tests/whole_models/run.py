@@ -15,6 +15,7 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -32,7 +33,6 @@ import numpy as np
 
 import autopart as ap
 from autopart.api.tactic import Tactic
-from autopart.core.errors import PartitionError
 from tests.whole_models.drawn import Drawn, smaller
 from tests.whole_models.steps import Step, values
 
@@ -209,14 +209,15 @@ def main() -> None:
     options = parser.parse_args()
     failed = refused = 0
     for seed in [*options.seeds, *range(options.first, options.end)]:
-        drawn = Drawn.of(seed)
+        drawn, began = Drawn.of(seed), time.process_time()
         said = failure(drawn)
         refused += said.startswith(NO_MODEL)
         failed += bool(said) and not said.startswith(NO_MODEL)
+        print(f"{seed}: {said or 'right'}, {time.process_time() - began:.1f} CPU s", flush=True)
         if said or options.seeds:
-            print(f"{seed}: {said or 'right'}\n  {drawn}", flush=True)
+            print(f"  {drawn}", flush=True)
         if said and options.shrink:
-            print("  as small as it fails: {0!r}\n  {1}".format(*shrunk(drawn)), flush=True)
+            print("  as small as it fails: {!r}\n  {}".format(*shrunk(drawn)), flush=True)
     count = len(options.seeds) + max(options.end - options.first, 0)
     print(f"{failed} of {count} failed, {refused} are none that jax lowers")
     sys.exit(failed > 0)

@@ -146,7 +146,7 @@ def _decode(drawn: Drawn, params: Any) -> Step:
 
 def _beam(drawn: Drawn, params: Any) -> Step:
     """Three steps of a beam of two, by a product with a table, `top_k`, and rows taken along."""
-    b, t, d = drawn.dims
+    b, _, d = drawn.dims
     beams, vocabulary = 2, VOCABULARY
     weights = {
         "table": jax.ShapeDtypeStruct((vocabulary, d), jnp.float32),
@@ -171,7 +171,7 @@ def _beam(drawn: Drawn, params: Any) -> Step:
 
 
 def values(drawn: Drawn, step: Step) -> tuple[Any, ...]:
-    """Arguments with numbers: of the framework's own beginning where they are parameters, tokens below the vocabulary."""
+    """Arguments with numbers: parameters as the framework begins with, tokens below the vocabulary."""
     rng = np.random.default_rng(drawn.seed)
 
     def filled(path: Any, leaf: Any) -> Any:

@@ -6,7 +6,7 @@
 So what is true of a layer and the next one is true of all (`repeated_layers.py`), and a search costs a few of them
 (`fewer_layers.py`). Layers that are alike take the same time and memory in whichever order they run. Arguments stay.
 Layers near the ends of the stack, which are in no chain, go along with the block that they follow. The last block has
-no block behind it: it ends with its last op of a chain that has a member in each of the other blocks.
+no block behind it: it ends with its last op of a chain that the other blocks have, too.
 """
 
 from __future__ import annotations
@@ -53,23 +53,22 @@ def _come_by_name(names: Iterable[str]) -> bool:
 
 def _places(program: Program, layers: RepeatedLayers) -> np.ndarray:
     """int64[ops]: ops in order of this are in order of layers: a block goes where the head has its block by number."""
-    place, end, table = np.arange(program.op_count), 0, layers.table()
+    place, end = np.arange(program.op_count), 0
     for head in _heads(program, layers):
         if head[0] < end:
             continue
-        end = _last_end(head, table[:, layers.layer[head] - layers.low])
+        end = _last_end(head, layers.chain)
         block = np.repeat(np.arange(len(head)), np.diff(np.append(head, end)))
         by_number = np.argsort(np.argsort(layers.layer[head]))
         place[head[0] : end] = head[by_number][block]
     return place
 
 
-def _last_end(head: np.ndarray, members: np.ndarray) -> int:
-    """The op behind the last block; `members[chain, block]` is a chain's op in the layer of each block, or -1."""
-    last = members[:, -1]
-    inside = ((head[:-1] <= members[:, :-1]) & (members[:, :-1] < head[1:])).all(1)
-    near = (head[-1] <= last) & (last - head[-1] < np.diff(head).max())
-    return int(last[inside & near].max()) + 1
+def _last_end(head: np.ndarray, chain: np.ndarray) -> int:
+    """The op behind the last block; `chain[op]` is an op's chain, or -1."""
+    longest = chain[head[-1] : head[-1] + np.diff(head).max()]
+    others = np.unique(chain[head[0] : head[-1]])
+    return int(head[-1] + np.flatnonzero((longest >= 0) & np.isin(longest, others))[-1]) + 1
 
 
 def _heads(program: Program, layers: RepeatedLayers) -> list[np.ndarray]:

@@ -92,11 +92,11 @@ def run_optional_passes(program: Program, passes: Iterable[Pass]) -> tuple[Progr
         except Exception as error:  # whatever went wrong in optional work, the program before it is right
             report = PassReport(repr(one), 0.0, program.op_count, program.op_count, left_out=_told(error))
         reports.append(report)
-    left_out = dict.fromkeys(f"{report.name}: {report.left_out}" for report in reports if report.left_out)
+    left_out = {report.name: report.left_out for report in reports if report.left_out}
     if left_out:
         text = "passes of autopart failed and were left out; the program is right without them, perhaps slower"
-        text = f"{text}. Please report\n  " + "\n  ".join(left_out)
-        warnings.warn(text, PassWarning, stacklevel=2)
+        lines = [f"{name}: {why}" for name, why in left_out.items()]
+        warnings.warn("\n  ".join([f"{text}. Please report", *lines]), PassWarning, stacklevel=2)
     return program, tuple(reports)
 
 
