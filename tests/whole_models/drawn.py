@@ -4,7 +4,8 @@
     run.py                  lowers it under schedules, runs it where it is shallow, compares
     smaller(drawn)          models with one thing less, for shrinking
 
-Deep models have real sizes and only lower. Shallow ones are small and run. Some have a dim of 0, 1 or a prime.
+Deep models have real sizes and only lower. Shallow ones are small and run. Some have a dim of 0, 1 or a prime. One of
+five has a bare head and no training around it, so that its blocks end the program.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.whole_models.blocks import BLOCKS
 FRAMEWORKS = ("plain", "plain", "linen", "nnx", "equinox", "haiku")
 STACKS = ("list", "tuple", "dict", "odd", "scan", "mixed")
 INPUTS = ("tokens", "vectors", "images")
-HEADS = ("mean", "first", "last", "all", "tied", "bare")
+HEADS = ("mean", "first", "last", "all", "tied")
 STEPS = ("train", "train", "train", "loss", "gradient", "forward", "decode", "beam")
 DTYPES = ("float32", "float32", "bfloat16", "mixed", "float64")
 OPTIMIZERS = (
@@ -88,6 +89,7 @@ class Drawn:
         odd = rng.random() < 0.2
         width = heads * int(one((128, 192)) if deep else one((2, 4, 8)))
         depth = int(rng.integers(6, 41)) if deep else int(rng.integers(1, 5))
+        bare = rng.random() < 0.2
         return Drawn(
             seed=seed,
             framework=framework,
@@ -96,8 +98,8 @@ class Drawn:
             depth=max(depth // len(blocks), 1),
             stack=one(STACKS),
             inputs=one(INPUTS),
-            head=one(HEADS),
-            step=one(STEPS),
+            head="bare" if bare else one(HEADS),
+            step=one(("forward", "gradient")) if bare else one(STEPS),
             optimizer=one(OPTIMIZERS),
             accumulate=int(one((1, 1, 1, 2, 3))),
             ema=rng.random() < 0.2,
@@ -107,7 +109,7 @@ class Drawn:
             length=int(one((1, 5, 17)) if odd else one((64, 128, 196)) if deep else one((8, 12, 16))),
             width=width,
             heads=heads,
-            zero="" if rng.random() < 0.92 else one(("batch", "length")),
+            zero="" if rng.random() < 0.88 else one(("batch", "length")),
             mesh=one(MESHES),
             device=one(DEVICES),
             schedules=tuple(dict.fromkeys(one(SCHEDULES) for _ in range(3))),
