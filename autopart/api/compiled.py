@@ -28,10 +28,8 @@ from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_dispatch import Dispatcher, FastPath, fast_path
 from autopart.core.jax_internals import is_tracing
 from autopart.core.mesh import Mesh
+from autopart.core.xla_options import is_refused
 from autopart.spmd.run import OnMesh, jax_mesh
-
-_REFUSED = ("No such compile option", "While setting option")
-"""How XLA begins what it says of an option."""
 
 
 class Compiled:
@@ -54,7 +52,7 @@ class Compiled:
         try:
             return self._placed.compile(self._options)
         except jax.errors.JaxRuntimeError as error:
-            if not any(words in str(error) for words in _REFUSED):
+            if not is_refused(error):
                 raise
             raise ArgumentError("XLA does not take these compiler_options", why=str(error)) from None
 

@@ -30,6 +30,7 @@ from jaxlib.mlir.dialects import sdy
 from autopart.core.errors import CallError, ProgramError
 from autopart.core.host_callbacks import HostCallback, emit_callbacks, operations
 from autopart.core.op import TensorType
+from autopart.core.xla_options import QUICK_ON_CPU, known
 
 __all__ = [
     "TAG_ATTRIBUTE",
@@ -238,14 +239,6 @@ Types = Sequence[tuple[tuple[int, ...], Any]]
 """(shape, dtype) per array."""
 
 
-_QUICK_COMPILE: dict[str, Any] = {
-    "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_parallel_codegen_split_count": 1,
-}
-"""Compiles a small module in half the time, on a CPU; what runs is slower."""
-
-
 def compiled_alone(
     module: ir.Module, operands: Types, results: Types, callbacks: Sequence[HostCallback] = ()
 ) -> Callable[..., list[np.ndarray]]:
@@ -260,7 +253,7 @@ def compiled_alone(
         call = jax.shard_map(call, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False)
     with jax.enable_x64(True):
         lowered = jax.jit(call, keep_unused=True).lower(*itertools.starmap(jax.ShapeDtypeStruct, operands))
-        run = lowered.compile(_QUICK_COMPILE if jax.default_backend() == "cpu" else None)
+        run = lowered.compile(known(QUICK_ON_CPU) if jax.default_backend() == "cpu" else None)
 
     def on_host(*arrays: np.ndarray) -> list[np.ndarray]:
         with jax.enable_x64(True):

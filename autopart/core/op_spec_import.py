@@ -10,6 +10,7 @@ ops takes under a second. A reducer's region is summarised as what it computes:
     ^bb0(%a, %b): %c = add %a, %b; return %c           "add"
     ^bb0(%a, %b): return %b                            "overwrite"
     two results, added and maximised                   "add,max"
+    ^bb0(%a, %b): %c = add %a, %b; return %c, %c       "add" too: a scan hands on what it leaves
     anything else                                      "opaque"
 """
 
@@ -189,12 +190,15 @@ def summary(region: ir.Region) -> str:
     ops = [o.operation for o in block.operations]
     arguments = list(block.arguments)
     count = len(arguments) // 2
-    if not ops or not count or len(ops[-1].operands) != count:
+    returned = list(ops[-1].operands) if ops else []
+    if len(returned) == 2 * count and returned[:count] == returned[count:]:
+        returned = returned[:count]
+    if not count or len(returned) != count:
         return "opaque"
     arg_extreme = _arg_extreme(ops, arguments) if count == 2 else ""
     if arg_extreme:
         return arg_extreme
-    reducers = [_reducer(value, arguments[i], arguments[i + count]) for i, value in enumerate(ops[-1].operands)]
+    reducers = [_reducer(value, arguments[i], arguments[i + count]) for i, value in enumerate(returned)]
     if "opaque" in reducers:
         return "opaque"
     return reducers[0] if len(set(reducers)) == 1 else ",".join(reducers)

@@ -23,6 +23,7 @@ SHARED = ("arrays", "sizes", "room", "slots")
 DOORS = {
     "jax": {
         "core/jax_internals.py", "core/jax_dispatch.py", "core/invalid_numbers.py",
+        "core/xla_options.py",
         "core/host_callbacks.py", "core/importer/host_calls.py",
         "core/importer/jaxprs.py", "core/importer/mutable_refs.py",
         "spmd/run.py",
@@ -33,9 +34,8 @@ DOORS = {
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/execution/ray.py"},
-    "pulp": {"search/ilp/solver/pulp_model.py"},
     "highspy": {"search/ilp/solver/highs_process.py"},
-    "scipy": {"core/passes/padding/cheapest_cut.py"},
+    "scipy": {"core/passes/padding/cheapest_cut.py", "search/ilp/solver/highs_process.py"},
     "flax": {"api/nnx.py"},
     "matplotlib": {"api/sweep_plot.py"},
     "click": {path.relative_to(ROOT / "autopart").as_posix() for path in (ROOT / "autopart/cli").glob("*.py")},
@@ -96,7 +96,7 @@ def test_every_package_from_outside_has_its_doors():
 def test_nothing_reaches_outside_the_project():
     words = ("/wo" + "rk/", "/ro" + "ot/", "/ho" + "me/", "../sha" + "red")
     for path in [*ROOT.rglob("*.py"), *ROOT.rglob("*.md"), *ROOT.rglob("*.toml")]:
-        if ".venv" in path.parts:
+        if any(part.startswith(".venv") for part in path.parts):
             continue
         text = path.read_text()
         assert not any(word in text for word in words), f"{path} names a machine's path"

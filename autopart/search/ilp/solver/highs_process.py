@@ -5,8 +5,9 @@
     {"status": "optimal", "cost": 532843.0, "bound": 532843.0, "ones": [...]}
 
 The caller starts this file by its path (`exact.py`), so nothing of autopart is imported, and HiGHS may crash, be killed
-or run out of memory alone. What libraries write to standard output (HiGHS 1.16 its version, though told to be silent)
-is thrown away: `say` alone writes to the caller.
+or run out of memory alone. The one argument says whose HiGHS it is: that of `highspy` starts from a choice and reports
+what it finds on the way, that inside `scipy` reports its last answer. What libraries write to standard output (HiGHS
+1.16 its version, though told to be silent) is thrown away: `say` alone writes to the caller.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     with np.load(io.BytesIO(sys.stdin.buffer.read())) as arrays:
         model = {name: arrays[name] for name in arrays.files}
+    {"highspy": by_highspy, "scipy": by_scipy}[sys.argv[1]](model, caller)
+
+
+def by_highspy(model: dict[str, np.ndarray], caller: IO[str]) -> None:
+    """Solves by the HiGHS of the extra `ilp`."""
     import highspy
 
     solver = highspy.Highs()
@@ -56,6 +62,25 @@ def main() -> None:
     ones = np.flatnonzero(np.array(solver.getSolution().col_value[:binaries]) > 0.5).tolist() if found else []
     ended, cost = names.get(status, "stopped"), info.objective_function_value
     say(caller, status=ended, cost=cost, bound=info.mip_dual_bound, ones=ones)
+
+
+def by_scipy(model: dict[str, Any], caller: IO[str]) -> None:
+    """Solves by the HiGHS that comes with SciPy."""
+    from scipy.optimize import LinearConstraint, milp
+    from scipy.sparse import csc_array
+
+    columns, binaries = len(model["cost"]), int(model["binaries"])
+    matrix = csc_array((model["value"], model["row"], model["start"]), shape=(len(model["lower"]), columns))
+    answer = milp(
+        model["cost"],
+        integrality=np.arange(columns) < binaries,
+        bounds=(0, 1),
+        constraints=LinearConstraint(matrix, model["lower"], model["upper"]),
+        options={"time_limit": float(model["seconds"]), "mip_rel_gap": 0.0},
+    )
+    ones = [] if answer.x is None else np.flatnonzero(answer.x[:binaries] > 0.5).tolist()
+    ended = {0: "optimal", 2: "infeasible"}.get(answer.status, "stopped")
+    say(caller, status=ended, cost=answer.fun, bound=answer.mip_dual_bound, ones=ones)
 
 
 def as_highs(highspy: Any, model: dict[str, np.ndarray], binaries: int) -> Any:
