@@ -6,11 +6,13 @@
     rewriting.program()                                               ops, values and scopes numbered anew
 
 Until then everything is said in the numbers of the program that is rewritten, which stays as it is. An op that is put
-in stands in `scope`, before what op number `before` was, after what was put there earlier.
+in stands in `scope`, before what op number `before` was, after what was put there earlier. Each change costs what it
+says; `program` goes over the ops, uses and scopes of the program a fixed number of times.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -90,7 +92,7 @@ class Rewriting:
         results = self.add(int(self.before.op_spec[op]), operands, scope, before, op)
         if self.before.spec(op).kind == "tag":
             [value] = self.before.results_of(op)
-            for name in (name for name, values in self.before.tags.items() if value in values):
+            for name in self.before.tags_of.get(value, ()):
                 self._tags.setdefault(name, []).extend(results)
         return results
 
@@ -118,7 +120,7 @@ class Rewriting:
 
     def carries(self, inside: int, following: int) -> None:
         """Says what the next value of a new carry is."""
-        number = next(n for n, new in enumerate(self._new) if new.first_result == inside)
+        number = self._made_by(inside)
         old = self._new[number]
         self._new[number] = old._replace(operands=(old.operands[0], following))
 
@@ -128,7 +130,7 @@ class Rewriting:
 
     def mark(self, value: int, attribute: str) -> None:
         """Gives the op that was put in and makes a value an attribute that no module knows."""
-        number = next(n for n, new in enumerate(self._new) if new.first_result == value)
+        number = self._made_by(value)
         old = self._new[number]
         spec, known = self.spec_of(old.spec), old.spec - len(self.before.specs)
         source = self._representatives[known] if known >= 0 else self.before.source.representatives[old.spec]
@@ -158,6 +160,10 @@ class Rewriting:
     def read_by(self, use: int) -> int:
         """What an entry of `operands` reads by now."""
         return self._reads.get(use, int(self.before.operands[use]))
+
+    def _made_by(self, value: int) -> int:
+        """Which of the ops that were put in makes a value that is its first result."""
+        return bisect_right(self._new, value, key=lambda new: new.first_result) - 1
 
     def _type(self, value: int) -> TensorType:
         old = self.before.value_count
@@ -235,22 +241,22 @@ class Rewriting:
     def _scopes(self, place: np.ndarray, op_scope: np.ndarray) -> list[Scope]:
         """The scopes around the ops that stand in them; an empty one stays behind what comes before it."""
         old = self.before.scopes
+        places = np.arange(len(op_scope))
         first, last = np.full(len(old), len(op_scope), np.int64), np.full(len(old), -1, np.int64)
-        for number in range(len(old)):
-            own = np.flatnonzero(op_scope == number)
-            if len(own):
-                first[number], last[number] = own[0], own[-1]
+        np.minimum.at(first, op_scope, places)
+        np.maximum.at(last, op_scope, places)
         for number in range(len(old) - 1, 0, -1):
             parent = old[number].parent
             first[parent], last[parent] = min(first[parent], first[number]), max(last[parent], last[number])
         made = [replace(old[0], end=len(op_scope))]
+        ends: dict[int, int] = {}
         for number, scope in enumerate(old[1:], 1):
             op = int(place[scope.op])
             if last[number] < 0:
-                siblings = [made[n].end for n in range(1, number) if old[n].op == scope.op]
-                start = end = max([int(place[scope.start - 1]) + 1, *siblings])
+                start = end = max(int(place[scope.start - 1]) + 1, ends.get(op, 0))
             else:
                 start, end = int(first[number]), int(last[number]) + 1
+            ends[op] = max(end, ends.get(op, 0))
             made.append(replace(scope, op=op, start=start, end=end))
         return made
 

@@ -65,7 +65,7 @@ class SlicedProducts(Pass):
 def _cut(program: Program, op: int) -> _Cut | None:
     """Where a product is cut, if it is read in slices of one dim alone and cutting its operand pays."""
     spec, value = program.spec(op), int(program.result_ptr[op])
-    if value in program.outputs or any(value in values for values in program.tags.values()):
+    if value in program.output_place or value in program.tags_of:
         return None
     pointer, uses = program.users
     shape, slices, dims = spec.results[0].shape, {}, set()
@@ -130,7 +130,7 @@ def _follows_an_argument(program: Program, value: int) -> bool:
     op = int(program.value_op[value])
     while is_regathered(program.spec(op)) and len(program.operands_of(op)):
         op = int(program.value_op[program.operands_of(op)[0]])
-    return int(program.result_ptr[op]) in program.arguments
+    return int(program.result_ptr[op]) in program.argument_place
 
 
 def _as_it_is(rewriting: Rewriting, op: int, operand: int) -> str:

@@ -115,7 +115,7 @@ class RebuiltStacks:
             return self._left(after, "the loop that writes it does not write its rows in order, one in each turn")
         reads = [self._row_read(use, type_) for use in _users(program, after)]
         known = [read for read in reads if read is not None]
-        if len(known) < len(reads) or after in program.outputs:
+        if len(known) < len(reads) or after in program.output_place:
             return self._left(after, "what comes later reads more of it than a row at a time")
         return Stack(after, made, tuple(known))
 
