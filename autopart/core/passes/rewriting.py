@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -53,11 +54,6 @@ class Rewriting:
     _owners: dict[int, int] = field(default_factory=dict[int, int])
     _barriers: list[range] = field(default_factory=list[range])
     _types: list[TensorType] = field(default_factory=list[TensorType])
-    _known: dict[tuple[object, ...], list[int]] = field(default_factory=dict[tuple[object, ...], list[int]])
-
-    def __post_init__(self) -> None:
-        for number, spec in enumerate(self.before.specs):
-            self._known.setdefault(_signature(spec), []).append(number)
 
     @property
     def is_empty(self) -> bool:
@@ -66,14 +62,14 @@ class Rewriting:
 
     def spec(self, spec: OpSpec, representative: ir.Operation | None = None) -> int:
         """The number of a spec: an equal one of the program, else a new one; `representative` as in its source."""
-        known = self._known.setdefault(_signature(spec), [])
-        for number in known:
-            if self.spec_of(number) == spec:
-                return number
-        self._specs.append(spec)
-        self._representatives.append(representative)
-        known.append(len(self.before.specs) + len(self._specs) - 1)
-        return known[-1]
+        alike = self._known.setdefault(_signature(spec), [])
+        number = next((n for n in alike if self.spec_of(n) == spec), None)
+        if number is None:
+            number = len(self.before.specs) + len(self._specs)
+            self._specs.append(spec)
+            self._representatives.append(representative)
+            alike.append(number)
+        return number
 
     def spec_of(self, number: int) -> OpSpec:
         """The spec with this number."""
@@ -165,6 +161,14 @@ class Rewriting:
         """Which of the ops that were put in makes a value that is its first result."""
         return bisect_right(self._new, value, key=lambda new: new.first_result) - 1
 
+    @cached_property
+    def _known(self) -> dict[tuple[object, ...], list[int]]:
+        """The numbers of specs by what equal ones have in common."""
+        known: dict[tuple[object, ...], list[int]] = {}
+        for number, spec in enumerate(self.before.specs):
+            known.setdefault(_signature(spec), []).append(number)
+        return known
+
     def _type(self, value: int) -> TensorType:
         old = self.before.value_count
         return self.before.type_of(value) if value < old else self._types[value - old]
@@ -210,15 +214,19 @@ class Rewriting:
             barriers=sorted((range(int(place[b.start]), int(place[b.stop - 1]) + 1) for b in barriers), key=min),
             source=None
             if old.source is None
-            else old.source.rewritten([*map(self._like, order.tolist())], self._representatives, self.modules),
+            else old.source.rewritten(*self._like(order), self._representatives, self.modules),
         )
 
-    def _like(self, op: int) -> tuple[int, int]:
-        """(the op from whose line an op comes, the spec whose representative it is made like; -1: that op itself)."""
-        if op < self.before.op_count:
-            return op, self._becomes.get(op, -1)
-        new = self._new[op - self.before.op_count]
-        return new.like, -1 if new.spec == self.before.op_spec[new.like] else new.spec
+    def _like(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int64[ops] each: the op from whose line an op comes, and the spec whose representative it is made like, -1
+        for that op itself."""
+        old, likes = self.before, np.array([new.like for new in self._new], np.int64)
+        specs = np.array([new.spec for new in self._new], np.int64)
+        specs[specs == old.op_spec[likes]] = -1
+        becomes = np.full(old.op_count, -1, np.int64)
+        becomes[list(self._becomes)] = list(self._becomes.values())
+        like = np.concatenate([np.arange(old.op_count), likes])
+        return like[order], np.concatenate([becomes, specs])[order]
 
     def _order(self) -> np.ndarray:
         """int64[ops]: the ops in their new order; new ones are numbered after the old ones."""
@@ -262,7 +270,12 @@ class Rewriting:
 
 
 def _signature(spec: OpSpec) -> tuple[object, ...]:
-    return spec.kind, spec.operands, spec.results
+    """What equal specs have in common, and few others."""
+    return spec.kind, spec.operands, spec.results, spec.region, repr(sorted(spec.attributes.items(), key=_name))
+
+
+def _name(attribute: tuple[str, object]) -> str:
+    return attribute[0]
 
 
 def _pointers(counts: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ import numpy as np
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import is_regathered
 from autopart.core.ops.traits import elements
+from autopart.core.passes.only_readers import only_read
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import Place, attributes_of, location_of, mlir_type, put_in
@@ -53,9 +54,11 @@ class SlicedProducts(Pass):
         if program.source is None or not found.any():
             return program
         rewriting, (pointer, _) = Rewriting(program), program.users
+        slices = np.array([spec.kind == "slice" for spec in program.specs], np.bool_)
         products = np.flatnonzero(found[program.op_spec])
         values = program.result_ptr[products]
-        for op in products[pointer[values + 1] - pointer[values] > 1].tolist():
+        cut_up = only_read(program, slices[program.op_spec[program.use_op]])[values]
+        for op in products[cut_up & (pointer[values + 1] - pointer[values] > 1)].tolist():
             cut = _cut(program, op)
             if cut is not None:
                 _divide(rewriting, op, cut)
