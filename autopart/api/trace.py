@@ -10,7 +10,8 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -308,12 +309,20 @@ def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
     """Output position -> donated argument position that it updates.
 
     A donated argument is tied to the first output (an element of the returned tuple, or all of it) with its tree and
-    types that is not taken; where there is none, leaf by leaf by type, as XLA would alias them.
+    types that is not taken; where there is none, leaf by leaf by type, as XLA would alias them. Each
+    output is looked at once.
     """
     outputs = list(out_info) if isinstance(out_info, (tuple, list)) and not hasattr(out_info, "_fields") else [out_info]
-    starts = np.cumsum([0, *(len(jax.tree.leaves(o)) for o in outputs)])
-    leaves = jax.tree.leaves(out_info)
-    taken: set[int] = set()
+    of_tree: dict[Any, deque[int]] = {}
+    of_type: dict[Any, deque[int]] = {}
+    first = 0
+    for output in outputs:
+        leaves = jax.tree.leaves(output)
+        types = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        of_tree.setdefault((jax.tree.structure(output), types), deque()).append(first)
+        for place, type_ in enumerate(types, first):
+            of_type.setdefault(type_, deque()).append(place)
+        first += len(leaves)
     ties: dict[int, int] = {}
     arguments, position = [*args_info[0], *args_info[1].values()], 0
     for argument in arguments:
@@ -322,31 +331,20 @@ def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
         position += len(infos)
         if not infos or not all(i.donated for i in infos):
             continue
-        types = [(i.shape, i.dtype) for i in infos]
-        match = next(
-            (
-                range(starts[n], starts[n + 1])
-                for n, output in enumerate(outputs)
-                if starts[n] not in taken
-                and jax.tree.structure(output) == tree
-                and [(o.shape, o.dtype) for o in jax.tree.leaves(output)] == types
-            ),
-            None,
-        )
-        pairs = zip(match, members, strict=True) if match is not None else _by_type(types, members, leaves, taken)
-        for output, member in pairs:
-            ties[int(output)] = member
-            taken.add(int(output))
+        types = tuple((i.shape, i.dtype) for i in infos)
+        match = _first_free(of_tree.get((tree, types)), ties)
+        if match is not None:
+            ties.update(zip(range(match, match + len(infos)), members, strict=True))
+            continue
+        for type_, member in zip(types, members, strict=True):
+            output = _first_free(of_type.get(type_), ties)
+            if output is not None:
+                ties[output] = member
     return ties
 
 
-def _by_type(
-    types: Sequence[tuple[Any, Any]], members: Iterable[int], leaves: Sequence[Any], taken: set[int]
-) -> Iterator[tuple[int, int]]:
-    used: set[int] = set()
-    for type_, member in zip(types, members, strict=True):
-        for output, leaf in enumerate(leaves):
-            if output not in taken and output not in used and (leaf.shape, leaf.dtype) == type_:
-                used.add(output)
-                yield output, member
-                break
+def _first_free(places: deque[int] | None, taken: Container[int]) -> int | None:
+    """The first of the places that is not taken; those before it are dropped, since none becomes free again."""
+    while places and places[0] in taken:
+        places.popleft()
+    return places[0] if places else None

@@ -289,9 +289,18 @@ def module_text(module: ir.Module) -> str:
     with module.context, ir.Location.unknown():
         copy = module.operation.clone()
         for op in operations(copy):
-            if op.name == "stablehlo.constant" and "__elided__" in str(op.get_asm(large_elements_limit=LARGE_CONSTANT)):
+            if op.name == "stablehlo.constant" and "__elided__" in op_text(op, LARGE_CONSTANT):
                 op.attributes["value"] = ir.Attribute.parse(f"dense_resource<__elided__> : {op.results[0].type}")
         return str(copy.get_asm(large_elements_limit=None))
+
+
+def op_text(op: ir.Operation, most_elements: int | None = None) -> str:
+    """An op as text, without the elements of constants that have more than `most_elements`.
+
+    A copy is printed that stands in no function: to print an op, MLIR numbers all values of the function around it.
+    """
+    alone: ir.Operation = op.clone(ip=cast(Any, False))
+    return str(alone.get_asm(large_elements_limit=most_elements))
 
 
 def barrier(*values: ir.Value) -> list[ir.Value]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from autopart.core.attributes import decode, decode_complex_constant, decode_constant
 from autopart.core.errors import ProgramError
-from autopart.core.jax_internals import ir
+from autopart.core.jax_internals import ir, op_text
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import default_attributes
 
@@ -177,7 +177,7 @@ def _attributes(op: ir.Operation) -> tuple:
     try:
         return tuple(op.attributes.items())
     except TypeError:
-        return (("value", op.get_asm(large_elements_limit=None)),)
+        return (("value", op_text(op)),)
     except RuntimeError as error:
         raise ProgramError(f"an attribute of {op.name} has a name that is not UTF-8", why=str(error)) from None
 

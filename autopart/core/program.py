@@ -129,6 +129,25 @@ class Program:
         return [i for i, value in enumerate(self.arguments) if self.keep_unused or read[value]]
 
     @cached_property
+    def argument_place(self) -> dict[int, int]:
+        """Argument -> its position among the arguments."""
+        return {value: place for place, value in enumerate(self.arguments)}
+
+    @cached_property
+    def output_place(self) -> dict[int, int]:
+        """Value that the program returns -> the first position among the outputs at which it does."""
+        return {value: place for place, value in reversed([*enumerate(self.outputs)])}
+
+    @cached_property
+    def tags_of(self) -> dict[int, list[str]]:
+        """Value that carries tags -> their names."""
+        names: dict[int, list[str]] = {}
+        for name, values in self.tags.items():
+            for value in values:
+                names.setdefault(value, []).append(name)
+        return names
+
+    @cached_property
     def value_shape(self) -> np.ndarray:
         """int64[values, rank]: shapes, padded with ones to the largest rank."""
         shapes = [r.shape for s in self.specs for r in s.results]
@@ -244,7 +263,7 @@ class Program:
         """What a reader calls a value: its argument path, else %number."""
         op = int(self.value_op[value])
         if self.spec(op).kind == "argument":
-            return self.argument_names[self.arguments.index(value)]
+            return self.argument_names[self.argument_place[value]]
         return f"%{value}"
 
     @cached_property

@@ -69,7 +69,7 @@ def _has_other_readers(program: Program, op: int) -> bool:
     """True if what a reduction reads is read otherwise too, or returned."""
     pointer, _ = program.users
     value = int(program.operands_of(op)[0])
-    return bool(pointer[value + 1] - pointer[value] > 1) or value in program.outputs
+    return bool(pointer[value + 1] - pointer[value] > 1) or value in program.output_place
 
 
 class _Joined(NamedTuple):

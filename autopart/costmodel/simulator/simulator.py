@@ -131,7 +131,12 @@ class Simulation:
         """float64[nodes]: when each starts in such a step."""
         return self._overlapped[0]
 
-    @property
+    @cached_property
+    def joined(self) -> np.ndarray:
+        """int64[nodes]: how many nodes each leads, itself among them."""
+        return np.bincount(self.leader, minlength=len(self.leader))
+
+    @cached_property
     def plans(self) -> tuple[list[PlanCost], list[PlanCost]]:
         """Prices of the redistributions after ops (`at_def`) and before uses (`placement`)."""
         costs, defs = [self.known_plans.costs[row] for row in self.plan_rows.tolist()], len(self.local.at_def)

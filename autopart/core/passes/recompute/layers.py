@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import OpSpec
-from autopart.core.passes.recompute.lifetimes import Lifetimes, shown_by_views
+from autopart.core.passes.recompute.lifetimes import Lifetimes
 
 LEAST_SHARE = 0.05
 """Share of all residuals that the layers of one period have at least."""
@@ -177,12 +177,9 @@ def _kind(spec: OpSpec) -> tuple[object, ...]:
 
 def _flows(life: Lifetimes, cut: int, steps: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(from, to, bytes): a value that flows from one place to the next that reads it, for all early reads in order."""
-    program, shown = life.program, shown_by_views(life.program)
-    number = np.full(program.value_count, -1, np.int64)
-    number[life.values] = np.arange(len(life.values))
-    read, reader = number[shown[program.operands]], life.step[program.use_op]
-    early = (read >= 0) & (reader >= 0) & (reader <= cut)
-    read, reader = read[early], np.searchsorted(steps, reader[early])
+    read = life.numbers_of(life.whole.shown[life.read])
+    early = (read >= 0) & (life.reader >= 0) & (life.reader <= cut)
+    read, reader = read[early], np.searchsorted(steps, life.reader[early])
     order = np.lexsort((reader, read))
     read, reader = read[order], reader[order]
     made = np.searchsorted(steps, life.first[read])
@@ -193,14 +190,11 @@ def _flows(life: Lifetimes, cut: int, steps: np.ndarray, size: np.ndarray) -> tu
 
 def _argument_reads(life: Lifetimes, cut: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(first, last): numbers of the early steps that read each argument which any reads."""
-    program = life.program
-    reader = life.step[program.use_op]
-    number = np.full(program.value_count, -1, np.int64)
-    number[program.arguments] = np.arange(len(program.arguments))
-    read = number[shown_by_views(program)[program.operands]]
-    early = (reader >= 0) & (reader <= cut) & (read >= 0)
-    place = np.searchsorted(steps, reader[early])
-    first, last = np.full(len(program.arguments), len(steps)), np.full(len(program.arguments), -1)
-    np.minimum.at(first, read[early], place)
-    np.maximum.at(last, read[early], place)
-    return first[last >= 0], last[last >= 0]
+    argument = life.whole.argument_number[life.whole.shown[life.read]]
+    early = (life.reader >= 0) & (life.reader <= cut) & (argument >= 0)
+    place = np.searchsorted(steps, life.reader[early])
+    which, read = np.unique(argument[early], return_inverse=True)
+    first, last = np.full(len(which), len(steps)), np.full(len(which), -1)
+    np.minimum.at(first, read, place)
+    np.maximum.at(last, read, place)
+    return first, last
