@@ -28,7 +28,15 @@ from autopart.core.errors import MeshError
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
 from autopart.costmodel.hardware.devices import Device, device
-from autopart.costmodel.hardware.fabric import CHIP, COLLECTIVE_KINDS, FAST, NETWORK, Switch, Torus
+from autopart.costmodel.hardware.fabric import (
+    CHIP,
+    COLLECTIVE_KINDS,
+    FAST,
+    NETWORK,
+    CollectiveCurve,
+    Switch,
+    Torus,
+)
 
 AXIS, FABRIC, SIZE, DIMENSION, STRIDE, RING = range(6)
 """Columns of `Links.segments`."""
@@ -41,6 +49,8 @@ LINK_NAMES = {
 CURVES = (*COLLECTIVE_KINDS[:5], "all_reduce_in_switch")
 """Rows of `Links.curves` per fabric."""
 
+CURVE_COLUMNS = len(CollectiveCurve(1.0, 1.0, 1.0).row())
+
 
 @dataclass(frozen=True, eq=False)
 class Links:
@@ -49,7 +59,8 @@ class Links:
     segments  f64[s, 6]     see the module
     fabrics   f64[3, 4]     per fabric: 0 none, 1 switch, 2 torus | torus bytes/s per link, divided by the
                             devices that share it | hop seconds | in-switch all_reduce from this group size on, 0 never
-    curves    f64[3, 6, 7]  per switch fabric and `CURVES` row: `CollectiveCurve.row()`
+    curves    f64[3, 6, w, 12]  per switch fabric and `CURVES` row, `CollectiveCurve.row()` of each way to do it; a row
+                                that begins with infinity ends them
     """
 
     mesh: Mesh
@@ -93,14 +104,18 @@ def mesh_links(mesh: Mesh) -> Links:
 
 
 def _fabric_arrays(d: Device) -> tuple[np.ndarray, np.ndarray]:
-    fabrics, curves = np.zeros((3, 4)), np.zeros((3, len(CURVES), 7))
-    wires = {CHIP: d.chip, FAST: d.fast, NETWORK: d.network.as_switch() if d.network else None}
-    for fabric, wire in wires.items():
+    fabrics, rows = np.zeros((3, 4)), {}
+    for fabric, wire in {CHIP: d.chip, FAST: d.fast, NETWORK: d.network}.items():
         if isinstance(wire, Torus):
             fabrics[fabric] = (2, wire.bytes_per_s / d.cores, wire.hop_s, 0)
-        elif isinstance(wire, Switch):
-            fabrics[fabric] = (1, 0, 0, wire.in_switch_group)
-            curves[fabric] = [wire.curve(kind).row() for kind in CURVES]
+        elif wire is not None:
+            fabrics[fabric] = (1, 0, 0, wire.in_switch_group if isinstance(wire, Switch) else 0)
+            for code, kind in enumerate(CURVES):
+                rows[fabric, code] = [curve.row() for curve in wire.algorithms_of(kind)]
+    ways = 1 + max((len(of) for of in rows.values()), default=0)
+    curves = np.full((3, len(CURVES), ways, CURVE_COLUMNS), np.inf)
+    for at, of in rows.items():
+        curves[(*at, slice(len(of)))] = of
     return fabrics, curves
 
 
