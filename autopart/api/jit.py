@@ -207,7 +207,7 @@ class PartitionedFunction(Method):
     def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
         """The program for arguments of these shapes, before the schedule."""
         check_call(self._fun, self._trace_options, tuple(args), dict(kwargs))
-        return trace(self._fun, self._trace_options, platform_of(self.mesh), tuple(args), dict(kwargs))
+        return trace(self._fun, self._trace_options, platform_of(self.mesh), self.mesh, tuple(args), dict(kwargs))
 
     def given(self, traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
         """What comes before the schedule on `mesh`: the shardings given here, and the constraints in the model."""
@@ -243,6 +243,8 @@ class PartitionedFunction(Method):
 
     def _call_slowly(self, /, *args: Any, **kwargs: Any) -> tuple[Any, FastPath | None]:
         check_call(self._fun, self._trace_options, args, kwargs)
+        if jax.config.jax_disable_jit and not isinstance(self._fun, LoadedProgram):  # pyright: ignore
+            return self._fun(*args, **kwargs), None
         key, dynamic = self._split(args, kwargs)
         compiled: Compiled = self._compiled.get(key, lambda: self._compile(args, kwargs))
         return compiled.run(*dynamic)

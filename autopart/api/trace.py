@@ -19,6 +19,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import AbstractMesh, AxisType
 
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
@@ -32,11 +33,13 @@ from autopart.core.importer import (
     read_module,
     read_module_file,
 )
+from autopart.core.importer.closed_over import check_closed_over
 from autopart.core.importer.host_calls import Collector
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
 from autopart.core.limits import Limits
+from autopart.core.mesh import Mesh
 from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_optional_passes, run_passes
 from autopart.core.program import Program
 
@@ -150,8 +153,13 @@ def load(
     return LoadedProgram(traced, str(path))
 
 
-def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: tuple, kwargs: dict) -> Traced:
-    """Traces `fun` for abstract or concrete arguments and imports it, lowered for `platform`."""
+def trace(
+    fun: Callable | LoadedProgram, options: Options, platform: str, mesh: Mesh, args: tuple, kwargs: dict
+) -> Traced:
+    """Traces `fun` for abstract or concrete arguments and imports it, lowered for `platform`.
+
+    Where it asks for the mesh of the context, and no mesh is set, it gets `mesh`.
+    """
     if isinstance(fun, LoadedProgram):
         leaves, tree = jax.tree.flatten((args, kwargs))
         if leaves and (tree != fun.traced.in_tree or not _same_types(leaves, fun.traced.in_avals)):
@@ -166,7 +174,37 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
         return replace(fun.traced, program=program).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
-    return _lowered(fun, options, watched.trace(*args, **kwargs), platform)
+    return _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)
+
+
+def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced:
+    """The function traced as it is, so that what depends on a mesh in context does as it does without; then, where it
+    cannot do without, over `mesh`: a `shard_map` or a constraint that names axes alone."""
+    try:
+        return watched.trace(*args, **kwargs)
+    except PartitionError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        if "mesh" not in str(error) or not jax.sharding.get_abstract_mesh().empty:
+            raise
+        axes = (AxisType.Auto,) * len(mesh.axis_names)
+        with jax.sharding.use_abstract_mesh(AbstractMesh(mesh.axis_sizes, mesh.axis_names, axes)):
+            return _over_ours(watched, mesh, error, args, kwargs)
+
+
+def _over_ours(watched: Any, mesh: Mesh, before: Exception, args: tuple, kwargs: dict) -> jax.stages.Traced:
+    """The function traced where `mesh` is set. Raises `ProgramError` where that is not the mesh it wants either, and
+    `before` where a mesh in context makes no difference."""
+    try:
+        return watched.trace(*args, **kwargs)
+    except (RuntimeError, ValueError) as error:
+        if str(error) == str(before):
+            raise before from None
+        raise ProgramError(
+            f"{watched.__name__} wants a mesh in context: {before}",
+            why=f"over {mesh}, which ap.jit was given, jax says: {error}",
+            hint="an ap.Mesh with the axes that the function names, or jax.set_mesh(...) around lower and the call",
+        ) from error
 
 
 def jitted(fun: Callable, options: Options) -> Any:
@@ -208,6 +246,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     """The program of a traced function, lowered for `platform`. Raises `ProgramError` where jax cannot."""
     name = getattr(fun, "__name__", repr(fun))
     check_references(name, traced.jaxpr)
+    check_closed_over(name, traced)
     collector = Collector()
     with warnings.catch_warnings(), _refusals(fun, platform):
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")

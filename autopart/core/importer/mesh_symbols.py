@@ -17,9 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from autopart.core.errors import ProgramError
-from autopart.core.importer.locations import describe_location
-from autopart.core.importer.module_names import quoted_text
+from autopart.core.importer.module_symbols import mesh_of
 from autopart.core.jax_internals import ir, sdy, stablehlo
 
 
@@ -30,19 +28,12 @@ class NamedMesh(NamedTuple):
     devices: np.ndarray
 
 
-def mesh_at(op: ir.Operation, reference: Any) -> NamedMesh:
+def mesh_at(op: ir.Operation, reference: ir.Attribute) -> NamedMesh:
     """The mesh that an attribute of `op` is or names. Raises `ProgramError` where the module does not define it."""
-    if not (isinstance(reference, ir.FlatSymbolRefAttr) or str(reference).startswith("@")):
-        return _named(reference)
-    name = quoted_text(reference)
-    for block in _module_of(op).regions[0].blocks:
-        for other in block.operations:
-            other = other.operation
-            if other.name == "sdy.mesh" and quoted_text(other.attributes["sym_name"]) == name:
-                return _named(other.attributes["mesh"])
-    raise ProgramError(
-        f"{op.name} is over the mesh @{name}, which the module does not define", why=describe_location(op.location)
-    )
+    mesh = mesh_of(op, reference)
+    axes = tuple((a.name, a.size) for a in map(sdy.MeshAxisAttr, mesh.axes))
+    count = math.prod(size for _, size in axes)
+    return NamedMesh(axes, np.array(list(mesh.device_ids) or range(count), np.int64))
 
 
 def list_groups(op: ir.Operation) -> None:
@@ -88,16 +79,3 @@ def _part(sub_axis: Any, whole: int) -> tuple[int, int]:
         return 1, whole
     part = stablehlo.SubAxisInfoAttr(sub_axis)
     return part.pre_size, part.size
-
-
-def _named(mesh: Any) -> NamedMesh:
-    mesh = sdy.MeshAttr(mesh)
-    axes = tuple((a.name, a.size) for a in map(sdy.MeshAxisAttr, mesh.axes))
-    count = math.prod(size for _, size in axes)
-    return NamedMesh(axes, np.array(list(mesh.device_ids) or range(count), np.int64))
-
-
-def _module_of(op: ir.Operation) -> ir.Operation:
-    while op.parent is not None:
-        op = op.parent.operation if hasattr(op.parent, "operation") else op.parent
-    return op
