@@ -15,7 +15,7 @@ from autopart.core.importer.jaxprs import closed_over, source_line
 
 
 def check_closed_over(name: str, traced: Any) -> None:
-    """Raises `ProgramError` where the function `name`, which is a `jax.stages.Traced`, reads a value of a trace around it."""
+    """Raises `ProgramError` where the function `name`, as jax traced it, reads a value of a trace around it."""
     values = {id(variable): value for variable, value in closed_over(traced)}
     if not values:
         return
