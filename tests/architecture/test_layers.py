@@ -34,6 +34,7 @@ DOORS = {
     },
     "jaxlib": {"core/jax_internals.py"},
     "ray": {"search/execution/ray.py"},
+    "pulp": {"search/ilp/solver/highs_process.py"},
     "highspy": {"search/ilp/solver/highs_process.py"},
     "scipy": {"core/passes/padding/cheapest_cut.py", "search/ilp/solver/highs_process.py"},
     "flax": {"api/nnx.py"},

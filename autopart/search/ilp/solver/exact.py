@@ -2,8 +2,8 @@
 
     network --integer_program--> arrays --stdin--> highs_process.py --stdout--> incumbents and bounds, as they come
 
-HiGHS is highspy's (the extra `ilp`), or SciPy's where that is missing, crashed or was killed. Whatever happens to the
-solver's process, what it had found is kept, and what happened is said in `notes`.
+HiGHS is highspy's (the extra `ilp`); where that is missing, crashed or was killed, a solver of PuLP's or SciPy's is
+asked. Whatever happens to the solver's process, what it had found is kept, and what happened is said in `notes`.
 """
 
 from __future__ import annotations
@@ -100,10 +100,10 @@ def _solve_relaxed(
     program = integer_program(net, times)
     program = program._replace(cost=program.cost * scale)
     if importlib.util.find_spec("highspy") is None:
-        answer.say("HiGHS is not installed (pip install 'autopart[ilp]'): SciPy's instead")
-        ways = ["scipy"]
+        answer.say("HiGHS is not installed (pip install 'autopart[ilp]'): PuLP's solver or SciPy's instead")
+        ways = ["others"]
     else:
-        ways = ["highspy", "scipy"]
+        ways = ["highspy", "others"]
     for way in ways:
         left = deadline - time.monotonic()
         if left <= 0 or _by_highs(way, net, program, answer, scale, left, begin, seed, absolute_gap, news):
@@ -160,7 +160,7 @@ def _by_highs(
         code = process.wait()
     if answer.done or code == 0:
         return True
-    who, instead = ("HiGHS", ": SciPy's instead") if way == "highspy" else ("SciPy's HiGHS", "")
+    who, instead = ("HiGHS", ": PuLP's solver or SciPy's instead") if way == "highspy" else ("what came instead", "")
     if late.is_set():
         answer.say(f"{who} went on {GRACE_S:g} s after its time limit, and was ended")
     else:
