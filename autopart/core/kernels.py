@@ -18,14 +18,17 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from numba.core import event
 from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
 
 from autopart.core import kernel_compiler, tuples_by_reference
 from autopart.core.kernel_compiler import KernelDispatcher, functions_called, wide_signature
@@ -166,4 +169,10 @@ class _FirstTime(event.Listener):
         """Nothing to say."""
 
 
+def _let_go() -> None:
+    """In a forked child no thread holds Numba's lock, whoever held it in the parent."""
+    global_compiler_lock._lock = threading.RLock()  # pyright: ignore[reportPrivateUsage]
+
+
+os.register_at_fork(after_in_child=_let_go)
 event.register("numba:compile", _FirstTime())  # pyright: ignore
