@@ -30,6 +30,7 @@ from autopart.cli.sweep_command import sweep
 from autopart.cli.verify_command import verify
 from autopart.cli.warmup_command import warmup
 from autopart.core.errors import PartitionError
+from autopart.core.quoting import one_line
 
 WRONG = 2
 """The exit code where nothing could be done."""
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = autopart.main(list(sys.argv[1:] if arguments is None else arguments), "autopart", standalone_mode=False)
     except click.ClickException as error:
+        error.message = one_line(error.message)
         error.show()
         return WRONG
     except click.Abort:
@@ -68,5 +70,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(why: str) -> int:
-    print(f"autopart: {why}", file=sys.stderr)
+    print("\n".join(map(one_line, f"autopart: {why}".splitlines())), file=sys.stderr)
     return WRONG
