@@ -9,6 +9,7 @@ autopart estimate model.mlir --mesh batch=8 --device tpu_v3 --schedule "DP(batch
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -57,18 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = autopart.main(list(sys.argv[1:] if arguments is None else arguments), "autopart", standalone_mode=False)
     except click.ClickException as error:
-        error.message = one_line(error.message)
-        error.show()
-        return WRONG
+        error.show(said := io.StringIO())
+        return _failed(said.getvalue())
     except click.Abort:
-        return _failed("interrupted")
+        return _failed("autopart: interrupted")
     except PartitionError as error:
-        return _failed(str(error))
+        return _failed(f"autopart: {error}")
     except (Exception, SystemExit) as error:  # of the program, the schedule, or what they import
-        return _failed(said_of(error))
+        return _failed(f"autopart: {said_of(error)}")
     return code if isinstance(code, int) else 0
 
 
 def _failed(why: str) -> int:
-    print("\n".join(map(one_line, f"autopart: {why}".splitlines())), file=sys.stderr)
+    print("\n".join(map(one_line, why.splitlines())), file=sys.stderr)
     return WRONG
