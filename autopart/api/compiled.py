@@ -12,7 +12,6 @@ for `jax.jit`; a call with arguments of other types or in other places is looked
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,6 +27,7 @@ from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_dispatch import Dispatcher, FastPath, fast_path
 from autopart.core.jax_internals import is_tracing
 from autopart.core.mesh import Mesh
+from autopart.core.own_lock import OwnLock
 from autopart.core.xla_options import is_refused
 from autopart.spmd.run import OnMesh, jax_mesh
 
@@ -37,7 +37,7 @@ class Compiled:
 
     def __init__(self, placed: OnMesh, traced: Traced, options: Mapping[str, Any] | None = None):
         self._placed, self._traced, self._options = placed, traced, options
-        self._lock, self._executable = threading.Lock(), None
+        self._lock, self._executable = OwnLock(), None
 
     @property
     def executable(self) -> jax.stages.Compiled:
