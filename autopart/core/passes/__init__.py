@@ -9,6 +9,7 @@ from autopart.core.passes.even_slices import EvenSlices
 from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
+from autopart.core.passes.joined_pads import JoinedPads
 from autopart.core.passes.joined_reductions import JoinedReductions
 from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
@@ -32,6 +33,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     EmptyArrays(),
     KnownWindows(),
     EqualProducts(),
+    JoinedPads(),
     DeadCode(),
     CombinedSlices(),
     DeadCode(),
@@ -66,6 +68,7 @@ __all__ = [
     "FoldedPadding",
     "IndexPositions",
     "InvalidProgramError",
+    "JoinedPads",
     "JoinedReductions",
     "KnownWindows",
     "LayerOrder",

@@ -37,12 +37,24 @@ class _New(NamedTuple):
     first_result: int
 
 
+class Function(NamedTuple):
+    """Ops to be put in together: (spec, what it reads) each, and what they return.
+
+    Values are numbered: the operands of the function first, then the results of its ops.
+    """
+
+    ops: list[tuple[int, list[int]]]
+    returned: list[int]
+
+
 @dataclass
 class Rewriting:
-    """Changes to a program; see the module. `modules` hold the representatives of specs that the program lacks."""
+    """Changes to a program; see the module. `modules` hold the representatives of specs that the program lacks, and
+    `functions` what was read from texts."""
 
     before: Program
     modules: list[ir.Module] = field(default_factory=list["ir.Module"])
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
     _new: list[_New] = field(default_factory=list[_New])
     _reads: dict[int, int] = field(default_factory=dict[int, int])
     _outputs: dict[int, int] = field(default_factory=dict[int, int])

@@ -68,11 +68,11 @@ class _Layers(NamedTuple):
 def layer_ends(life: Lifetimes, cut: int, steps: np.ndarray, size: np.ndarray, residual: np.ndarray) -> LayerEnds:
     """The ends of layers among early `steps`; bytes are those of `life.values` and of what each step makes."""
     found = _Repeats(life, cut, steps, size, residual)
-    may_end, largest = np.ones(len(steps), np.bool_), 0.0
+    may_end, largest, until = np.ones(len(steps), np.bool_), 0.0, np.concatenate([[0.0], np.cumsum(residual)])
     for layers in found.between(0, len(steps)):
         may_end[layers.ends[0] + 1 : layers.ends[-1]] = False
         may_end[layers.ends[1:]] = True
-        each = np.diff(np.concatenate([[0.0], np.cumsum(residual)])[layers.ends + 1])
+        each = np.diff(until[layers.ends + 1])
         largest = max(largest, float(each.max()))
     return LayerEnds(may_end, largest)
 
@@ -122,18 +122,20 @@ class _Repeats:
         same = np.concatenate([[False], word[:-period] == word[period:], [False]])
         begins, stops = np.flatnonzero(same[1:] & ~same[:-1]), np.flatnonzero(same[:-1] & ~same[1:])
         long = stops - begins >= period
-        streams = self._streams(round(SOON * period)) if long.any() else np.zeros(0)
+        if not long.any():
+            return []
+        streams, split = self._streams(round(SOON * period)), self._split(period)
         rows = [
-            self._narrowest(period, start + begin, start + stop + period, streams)
+            self._narrowest(period, start + begin, start + stop + period, streams, split)
             for begin, stop in zip(begins[long].tolist(), stops[long].tolist(), strict=True)
         ]
         return [row for row in rows if row is not None]
 
-    def _narrowest(self, period: int, start: int, end: int, streams: np.ndarray) -> _Layers | None:
+    def _narrowest(self, period: int, start: int, end: int, streams: np.ndarray, split: np.ndarray) -> _Layers | None:
         """The layers among repeating steps, which begin where least flows; None where they are too wide there."""
         count = (end - start) // period
         wide = streams[start : start + count * period].reshape(count, period).mean(axis=0)
-        split = self._split(period)[start : start + count * period].reshape(count, period).sum(axis=0)
+        split = split[start : start + count * period].reshape(count, period).sum(axis=0)
         is_less = np.arange(period) > end - start - count * period
         phase = min(
             np.flatnonzero(wide <= ABOUT * wide.min()).tolist(), key=lambda phase: (split[phase], is_less[phase])
