@@ -37,6 +37,7 @@ from autopart.core.passes import PassReport
 from autopart.core.program_text import program_text
 from autopart.core.text import core_text
 from autopart.costmodel.estimate import Estimate
+from autopart.costmodel.flop_shares import divided
 from autopart.costmodel.hardware.links import mesh_links
 from autopart.costmodel.simulator.links.redistribution_costs import axis_seconds
 from autopart.spmd.device_local import DeviceLocal
@@ -90,7 +91,7 @@ class Lowered:
             tactics=self.scheduled.reports,
             in_specs=dict(zip(program.argument_names, map(self._axes, self._input_layouts), strict=True)),
             out_specs=dict(zip(outputs, map(self._axes, self._output_layouts), strict=True)),
-            flop_divided={use.axis: use.share for use in self.scheduled.uses},
+            flop_divided=divided(self.scheduled.uses),
             gathered=tuple(gathered(self.scheduled.partitioning, self.program, self._price())),
             conflicts=priced_conflicts(self.scheduled, METADATA_OPS),
             replicated=replicated(self.scheduled.partitioning, self.program, self.scheduled.reports),

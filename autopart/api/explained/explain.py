@@ -267,7 +267,7 @@ class _Maker:
                 cost = next(costs, None)
                 in_bytes = trips * (size * step.largest_elements if cost is None else cost.bytes)
                 shape = ",".join(map(str, step.source.local_shape))
-                key = step.kind, tuple(step.mesh_axes), f"{self.program.type_of(moved).dtype}[{shape}]", where
+                key = step.emitted_as, tuple(step.mesh_axes), f"{self.program.type_of(moved).dtype}[{shape}]", where
                 known = rows.get(key)
                 rows[key] = CollectiveExplained(
                     *key[:2],

@@ -20,6 +20,9 @@ from autopart.core.errors import PartitionError
 CHIP, FAST, NETWORK = 0, 1, 2
 """Fabric numbers, inner to outer: within a chip; ICI, NVLink or host memory; the network between slices or nodes."""
 
+ANY_NUMBER = 1 << 30
+"""More devices than any mesh has: the domain of a switch that has room for all."""
+
 COLLECTIVE_KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute", "all_slice")
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_PERMUTE, ALL_SLICE = range(6)
 """Codes of the collectives, indices of `COLLECTIVE_KINDS`; all_slice keeps a part and moves nothing."""
@@ -160,4 +163,4 @@ class Network:
 
     def algorithms_of(self, kind: str) -> tuple[CollectiveCurve, ...]:
         """Ways to do `kind`: any number of devices behind one switch."""
-        return self.algorithms.get(kind) or (Switch(1 << 30, self.bytes_per_s, self.latency_s).curve(kind),)
+        return self.algorithms.get(kind) or (Switch(ANY_NUMBER, self.bytes_per_s, self.latency_s).curve(kind),)
