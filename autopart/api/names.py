@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autopart.core.errors import UnknownNameError, closest
-from autopart.core.name_patterns import compiled, is_pattern, matches
+from autopart.core.name_patterns import compiled, is_pattern
 from autopart.core.program import Program
 
 OUTPUTS = "outputs"
@@ -80,10 +80,15 @@ def dead_tags(program: Program) -> tuple[str, ...]:
     return tuple(tag for tag, values in program.tags.items() if not values)
 
 
-def select(named: list[Named], key: str, dead: Collection[str] = ()) -> list[tuple[Named, str]]:
+def names_of_nothing(program: Program) -> tuple[str, ...]:
+    """Names that are there and stand for no value: dead tags, and what has no arrays."""
+    return (*dead_tags(program), *program.without_arrays)
+
+
+def select(named: list[Named], key: str, nothing: Collection[str] = ()) -> list[tuple[Named, str]]:
     """The values that a top-level key names, each with the path that is left below the key.
 
-    A key that only matches one of the `dead` tags names no value, and is no error.
+    A key that only matches one of the names that stand for `nothing` names no value, and is no error.
 
     "%12" names value number 12 of the program, as `Metadata.as_schedule` writes those without a name.
 
@@ -94,8 +99,8 @@ def select(named: list[Named], key: str, dead: Collection[str] = ()) -> list[tup
     found = [(n, n.below) for n in named if n.head == key]
     if not found and ("/" in key or is_pattern(key)):
         found = _below([(n, n.name) for n in named], key)
-    if not found and not any(matches(tag, key) for tag in dead):
-        known = sorted({n.head for n in named} | {n.name for n in named})
+    if not found and not _stands_for(key, nothing):
+        known = sorted({n.head for n in named} | {n.name for n in named} | set(nothing))
         what = "glob" if is_pattern(key) else "name"
         raise UnknownNameError(
             f'no argument, tag or output matches the {what} "{key}"',
@@ -105,7 +110,9 @@ def select(named: list[Named], key: str, dead: Collection[str] = ()) -> list[tup
     return found
 
 
-def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator[tuple[Named, Any]]:
+def resolve(
+    found: list[tuple[Named, str]], wanted: Any, trail: str, nothing: Collection[str] = ()
+) -> Iterator[tuple[Named, Any]]:
     """Follows nested dicts of globs below a key; yields each value with what the user wants for it."""
     if not found or not isinstance(wanted, Mapping):
         yield from ((named, wanted) for named, _ in found)
@@ -113,13 +120,25 @@ def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator
     for pattern, inner in wanted.items():
         pattern = str(pattern)
         hits = _below(found, pattern)
-        if not hits:
+        if not hits and not _stands_for(f"{trail}/{pattern}", nothing):
             what = "glob" if is_pattern(pattern) else "path"
             raise UnknownNameError(
                 f'no path below "{trail}" matches the {what} "{pattern}"',
                 hint=closest(pattern, [below for _, below in found if below]),
             )
-        yield from resolve(hits, inner, f"{trail}/{pattern}")
+        yield from resolve(hits, inner, f"{trail}/{pattern}", nothing)
+
+
+def _stands_for(key: str, names: Collection[str]) -> bool:
+    """True if the key is one of the names, above it or below it: as it is written, else as a pattern.
+
+    "opt_state/*/mu" is there for Adam; for an optimizer without state it stands for nothing.
+    """
+    is_glob = is_pattern(key)
+    return any(
+        f"{name}/".startswith(f"{key}/") or key.startswith(f"{name}/") or (is_glob and bool(_rest(name, key)))
+        for name in names
+    )
 
 
 def _below(paths: list[tuple[Named, str]], key: str) -> list[tuple[Named, str]]:

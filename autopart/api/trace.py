@@ -247,9 +247,11 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
         lowered = traced.lower(lowering_platforms=(platform,), _private_parameters=collector.parameters(traced.jaxpr))
     infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
-    names = _argument_names(fun, options, traced.args_info)
-    out_names = [
-        "/".join(key_of(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
+    count = len(traced.args_info[0])
+    names = _argument_names(fun, options, count, _paths(traced.args_info))
+    without_arrays = [
+        *_argument_names(fun, options, count, _paths_without_arrays(traced.args_info)),
+        *(f"outputs/{name}" for name in _output_names(_paths_without_arrays(traced.out_info))),
     ]
     in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
     out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype, weak_type=o.weak_type) for o in outs)
@@ -259,12 +261,13 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
         program = read_module(
             cast(jax_internals.ir.Module, lowered.compiler_ir("stablehlo")),
             argument_names=names,
-            output_names=out_names,
+            output_names=_output_names(_paths(traced.out_info)),
             ties=ties,
             donated=donated,
             callbacks=collector.callbacks,
             constraints=options.constraints,
             keep_unused=options.keep_unused,
+            without_arrays=without_arrays,
         )
     except ProgramError as error:
         raise error.blamed_on(name) from None
@@ -308,15 +311,29 @@ def key_of(entry: Any) -> str:
     return str(entry)
 
 
-def _argument_names(fun: Callable, options: Options, args_info: Any) -> list[str]:
-    """One name per leaf: the parameter's name, then the pytree path below it."""
-    positional = _parameter_names(fun, options, len(args_info[0]))
+def _paths(tree: Any) -> list[Any]:
+    """The pytree path of each leaf."""
+    return [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+
+
+def _paths_without_arrays(tree: Any) -> list[Any]:
+    """The path of each part, as large as can be, that has no leaves."""
+    parts = jax.tree_util.tree_flatten_with_path(tree, lambda part: not jax.tree.leaves(part))[0]
+    return [path for path, part in parts if path and not jax.tree.leaves(part)]
+
+
+def _argument_names(fun: Callable, options: Options, count: int, paths: Sequence[Any]) -> list[str]:
+    """Names of paths in (args, kwargs): that of one of the `count` positional parameters, then the path below it."""
+    positional = _parameter_names(fun, options, count)
     names = []
-    for path, _ in jax.tree_util.tree_flatten_with_path(args_info)[0]:
-        group, first, *rest = path
+    for group, first, *rest in (path for path in paths if len(path) > 1):
         head = positional[first.idx] if key_of(group) == "0" else key_of(first)
         names.append("/".join([head, *map(key_of, rest)]))
     return names
+
+
+def _output_names(paths: Sequence[Any]) -> list[str]:
+    return ["/".join(key_of(k) for k in path) for path in paths]
 
 
 def _parameter_names(fun: Callable, options: Options, count: int) -> list[str]:
@@ -329,7 +346,7 @@ def _parameter_names(fun: Callable, options: Options, count: int) -> list[str]:
     static = {n % len(parameters) if parameters else n for n in options.static_argnums}
     for index, parameter in enumerate(parameters):
         if parameter.kind is parameter.VAR_POSITIONAL:
-            names += [f"{parameter.name}{i}" for i in range(count - len(names))]
+            names += [f"{parameter.name}/{i}" for i in range(count - len(names))]
             break
         if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.VAR_KEYWORD:
             break
