@@ -33,7 +33,7 @@ from autopart.core.importer import (
     read_module_file,
 )
 from autopart.core.importer.closed_over import check_closed_over
-from autopart.core.importer.host_calls import Collector
+from autopart.core.importer.host_calls import lowered
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
@@ -241,10 +241,9 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     name = getattr(fun, "__name__", repr(fun))
     check_references(name, traced.jaxpr)
     check_closed_over(name, traced)
-    collector = Collector()
     with warnings.catch_warnings(), _refusals(fun, platform):
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        lowered = traced.lower(lowering_platforms=(platform,), _private_parameters=collector.parameters(traced.jaxpr))
+        module, callbacks = lowered(traced, platform)
     infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
     count = len(traced.args_info[0])
@@ -259,12 +258,12 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     ties = tie_updates(traced.args_info, traced.out_info)
     try:
         program = read_module(
-            cast(jax_internals.ir.Module, lowered.compiler_ir("stablehlo")),
+            cast(jax_internals.ir.Module, module.compiler_ir("stablehlo")),
             argument_names=names,
             output_names=_output_names(_paths(traced.out_info)),
             ties=ties,
             donated=donated,
-            callbacks=collector.callbacks,
+            callbacks=callbacks,
             constraints=options.constraints,
             keep_unused=options.keep_unused,
             without_arrays=without_arrays,
