@@ -179,6 +179,12 @@ def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.T
     except PartitionError:
         raise
     except (RuntimeError, ValueError) as error:
+        if "cuDNN" in str(error):
+            raise ProgramError(
+                f"jax cannot trace {watched.__name__} on this machine: {error}",
+                why="cuDNN attention is traced where a GPU with cuDNN is, whatever the mesh",
+                hint='jax.nn.dot_product_attention(..., implementation="xla") where the layout is planned',
+            ) from error
         if "mesh" not in str(error) or not jax.sharding.get_abstract_mesh().empty:
             raise
         axes = (AxisType.Auto,) * len(mesh.axis_names)
