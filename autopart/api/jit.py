@@ -47,7 +47,7 @@ from autopart.core.arguments import (
 from autopart.core.errors import ArgumentError, PartitionError, closest
 from autopart.core.jax_dispatch import Dispatcher, FastPath
 from autopart.core.mesh import Mesh
-from autopart.core.passes import PASSES_KIND, Pass, pass_of
+from autopart.core.passes import PASSES_KIND, OwnOutputs, Pass, pass_of
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.spmd.device_local import LoweringOptions
@@ -128,12 +128,13 @@ def jit(
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
         devices, mesh = mesh.devices, Mesh(dict(mesh.shape))
+    own = () if out_shardings is None else (OwnOutputs(),)
     trace_options = Options(
         static_argnums=_tuple(static_argnums),
         static_argnames=_tuple(static_argnames),
         donate_argnums=_tuple(donate_argnums),
         donate_argnames=_tuple(donate_argnames),
-        passes=(*map(pass_of, passes), *passes_asked(schedule, [mesh])),
+        passes=(*map(pass_of, passes), *passes_asked(schedule, [mesh]), *own),
         constraints=constraints == "keep",
         keep_unused=keep_unused,
     )

@@ -147,28 +147,31 @@ class Lowered:
     @property
     def in_shardings(self) -> Any:
         """NamedShardings of the inputs, as the pytree `(args, kwargs)`."""
-        return jax.tree.unflatten(self.traced.in_tree, self._shardings(self._input_layouts, self.traced.in_avals))
+        return self.shardings_on()[0]
 
     @property
     def out_shardings(self) -> Any:
         """NamedShardings of the outputs, in their pytree."""
-        return jax.tree.unflatten(self.traced.out_tree, self._shardings(self._output_layouts, self.traced.out_avals))
+        return self.shardings_on()[1]
 
     def as_jax_shardings(self) -> tuple[Any, Any]:
         """(in_shardings, out_shardings) on real devices, for plain `jax.jit`: XLA's partitioner does the rest.
 
         The inputs' shardings are one pytree per positional argument, as `jax.jit` takes them.
         """
-        mesh = concrete_mesh(self.mesh, self.devices)
-        inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
-        outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
-        args, kwargs = jax.tree.unflatten(self.traced.in_tree, inputs)
+        (args, kwargs), outputs = self.shardings_on(concrete_mesh(self.mesh, self.devices))
         if kwargs:
             raise CallError(
                 f"jax.jit takes no shardings for keyword arguments ({', '.join(kwargs)})",
                 hint="lower with positional arguments",
             )
-        return args, jax.tree.unflatten(self.traced.out_tree, outputs)
+        return args, outputs
+
+    def shardings_on(self, mesh: Any = None) -> tuple[Any, Any]:
+        """NamedShardings of the inputs, as the pytree `(args, kwargs)`, and of the outputs, on a mesh of devices."""
+        inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
+        outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
+        return jax.tree.unflatten(self.traced.in_tree, inputs), jax.tree.unflatten(self.traced.out_tree, outputs)
 
     def as_text(self, form: str = "hlo", *, lines: bool = False) -> str:
         """As text: "core" (PartIR:Core), "hlo" (device-local, collectives over axes) or "stablehlo" (what runs).

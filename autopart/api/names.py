@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from autopart.core.errors import UnknownNameError, closest
-from autopart.core.name_patterns import compiled, is_pattern, matches
+from autopart.core.name_patterns import compiled, is_pattern
 from autopart.core.program import Program
 
 OUTPUTS = "outputs"
@@ -124,10 +124,15 @@ class Names:
         return Paths([(named, named.name) for named in self.values])
 
 
-def select(names: Names, key: str, dead: Collection[str] = ()) -> list[tuple[Named, str]]:
+def names_of_nothing(program: Program) -> tuple[str, ...]:
+    """Names that are there and stand for no value: dead tags, and what has no arrays."""
+    return (*dead_tags(program), *program.without_arrays)
+
+
+def select(names: Names, key: str, nothing: Collection[str] = ()) -> list[tuple[Named, str]]:
     """The values that a top-level key names, each with the path that is left below the key.
 
-    A key that only matches one of the `dead` tags names no value, and is no error.
+    A key that only matches one of the names that stand for `nothing` names no value, and is no error.
 
     "%12" names value number 12 of the program, as `Metadata.as_schedule` writes those without a name.
 
@@ -138,8 +143,8 @@ def select(names: Names, key: str, dead: Collection[str] = ()) -> list[tuple[Nam
     found = names.by_head.get(key, [])
     if not found and ("/" in key or is_pattern(key)):
         found = names.whole.below(key)
-    if not found and not any(matches(tag, key) for tag in dead):
-        known = sorted({n.head for n in names.values} | {n.name for n in names.values})
+    if not found and not _stands_for(key, nothing):
+        known = sorted({n.head for n in names.values} | {n.name for n in names.values} | set(nothing))
         what = "glob" if is_pattern(key) else "name"
         raise UnknownNameError(
             f'no argument, tag or output matches the {what} "{key}"',
@@ -149,7 +154,9 @@ def select(names: Names, key: str, dead: Collection[str] = ()) -> list[tuple[Nam
     return found
 
 
-def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator[tuple[Named, Any]]:
+def resolve(
+    found: list[tuple[Named, str]], wanted: Any, trail: str, nothing: Collection[str] = ()
+) -> Iterator[tuple[Named, Any]]:
     """Follows nested dicts of globs below a key; yields each value with what the user wants for it."""
     if not found or not isinstance(wanted, Mapping):
         yield from ((named, wanted) for named, _ in found)
@@ -158,13 +165,25 @@ def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator
     for pattern, inner in wanted.items():
         pattern = str(pattern)
         hits = paths.below(pattern)
-        if not hits:
+        if not hits and not _stands_for(f"{trail}/{pattern}", nothing):
             what = "glob" if is_pattern(pattern) else "path"
             raise UnknownNameError(
                 f'no path below "{trail}" matches the {what} "{pattern}"',
                 hint=closest(pattern, [below for _, below in found if below]),
             )
-        yield from resolve(hits, inner, f"{trail}/{pattern}")
+        yield from resolve(hits, inner, f"{trail}/{pattern}", nothing)
+
+
+def _stands_for(key: str, names: Collection[str]) -> bool:
+    """True if the key is one of the names, above it or below it: as it is written, else as a pattern.
+
+    "opt_state/*/mu" is there for Adam; for an optimizer without state it stands for nothing.
+    """
+    is_glob = is_pattern(key)
+    return any(
+        f"{name}/".startswith(f"{key}/") or key.startswith(f"{name}/") or (is_glob and bool(_rest(name, key)))
+        for name in names
+    )
 
 
 def _rest(path: str, pattern: str) -> list[str]:

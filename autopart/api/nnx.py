@@ -9,24 +9,31 @@ Modules that share variables go on sharing them. What changes is values: a step 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
+from autopart.api.compiled import concrete_mesh
 from autopart.api.filter_jit import Static
 from autopart.api.jit import PartitionedFunction
 from autopart.api.jit import jit as partitioned_jit
+from autopart.api.leaves import is_key
 from autopart.api.lowered import Lowered
 from autopart.api.method import Method
 from autopart.api.tactic import Tactic
 from autopart.core.arguments import FUNCTION, check
 from autopart.core.errors import ArgumentError, CallError
+from autopart.core.jax_internals import wrap_key
 from autopart.core.mesh import Mesh
 
 
@@ -44,6 +51,55 @@ def jit(
         if jit_options.pop(option, None) is not None:
             raise ArgumentError(f"ap.nnx.jit takes no {option}", hint="tactics that name leaves, such as 'model/*'")
     return ModuleFunction(fun, mesh, schedule, jit_options)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """An argument's pytree, whose leaves are modules, variables and arrays; the tree of each module's state."""
+
+    tree: Any
+    states: tuple[Any, ...]
+
+    def of_shardings(self, name: str, leaves: Sequence[Any]) -> Any:
+        """The shardings of its arrays in its form. Raises `CallError` where other arguments have some of them."""
+        counts = [1 if state is None else state.num_leaves for state in self.states]
+        if sum(counts) != len(leaves):
+            raise CallError(
+                f"{name} shares variables with an argument before it",
+                why="each variable has one sharding, that of the argument which comes first",
+            )
+        rest = iter(leaves)
+        parts = [list(itertools.islice(rest, count)) for count in counts]
+        made = [
+            part[0] if state is None else nnx.StateSharding(jax.tree.unflatten(state, part))
+            for state, part in zip(self.states, parts, strict=True)
+        ]
+        return jax.tree.unflatten(self.tree, made)
+
+
+def _form_of(value: Any) -> _Form:
+    leaves, tree = jax.tree.flatten(value, is_leaf=_is_module)
+    states = (jax.tree.structure(nnx.state(x)) if isinstance(x, nnx.Pytree) else None for x in leaves)
+    return _Form(tree, tuple(states))
+
+
+@dataclass(frozen=True)
+class ModuleLowered(Lowered):
+    """What `lower` returns: a partitioned program, whose shardings come in the modules' form."""
+
+    forms: Mapping[str, _Form] = field(default_factory=dict[str, _Form], repr=False)
+
+    def as_jax_shardings(self) -> tuple[tuple[Any, ...], Any]:
+        """(in_shardings, out_shardings) on real devices, as `nnx.jit` takes them.
+
+        The inputs' are one for each argument of the function: an `nnx.StateSharding` where a module or optimizer is,
+        which is also one of `out_shardings` for the function that makes it. The outputs' are those of what it returns.
+        Raises `CallError` where two arguments share variables.
+        """
+        inputs, outputs = self.shardings_on(concrete_mesh(self.mesh, self.devices))
+        _, by_name = inputs
+        args = (form.of_shardings(name, jax.tree.leaves(by_name[name])) for name, form in self.forms.items())
+        return tuple(args), outputs[0]
 
 
 class ModuleFunction(Method):
@@ -82,10 +138,16 @@ class ModuleFunction(Method):
         nnx.update(modules, jax.tree.unflatten(jax.tree.structure(state), leaves))
         return out
 
-    def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
-        """The partitioned program for modules and arrays of these shapes, without devices."""
-        structure, arrays = _split(*self._bound(args, kwargs))
-        return self._partitioned.lower(structure, **arrays)
+    def lower(self, /, *args: Any, **kwargs: Any) -> ModuleLowered:
+        """The partitioned program for modules and arrays of these shapes, without devices.
+
+        Arrays may be `jax.ShapeDtypeStruct`s, also those in modules, as `nnx.eval_shape` makes them.
+        """
+        named, static = self._bound(args, kwargs)
+        structure, arrays = _split(jax.tree.map(_array_like, named, is_leaf=_is_module), static)
+        low = self._partitioned.lower(structure, **arrays)
+        fields = {field.name: getattr(low, field.name) for field in dataclasses.fields(low)}
+        return ModuleLowered(**fields, forms={name: _form_of(value) for name, value in named.items()})
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(arguments by parameter, the static ones)."""
@@ -132,6 +194,19 @@ def _split(named: dict[str, Any], static: dict[str, Any]) -> tuple[Static, dict[
 
 def _holding_modules(named: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
     """The arguments with modules or variables, whose values can change; a shared variable belongs to its first."""
-    kinds = (nnx.Pytree, nnx.Variable)
-    found = {n: jax.tree.leaves(named[n], is_leaf=lambda x: isinstance(x, kinds)) for n in values}
-    return sorted(n for n, leaves in found.items() if any(isinstance(leaf, kinds) for leaf in leaves))
+    found = {n: jax.tree.leaves(named[n], is_leaf=_is_module) for n in values}
+    return sorted(n for n, leaves in found.items() if any(map(_is_module, leaves)))
+
+
+def _is_module(x: Any) -> bool:
+    return isinstance(x, (nnx.Pytree, nnx.Variable))
+
+
+def _array_like(x: Any) -> Any:
+    """A shape as an array of it, without memory, since nnx takes only arrays as what changes from call to call."""
+    if not isinstance(x, jax.ShapeDtypeStruct):
+        return x
+    if is_key(x.dtype):
+        bits = jax.eval_shape(jax.random.key_data, x)
+        return wrap_key(jnp.zeros(bits.shape, bits.dtype), x.dtype)
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape)

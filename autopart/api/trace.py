@@ -34,7 +34,7 @@ from autopart.core.importer import (
     read_module_file,
 )
 from autopart.core.importer.closed_over import check_closed_over
-from autopart.core.importer.host_calls import Collector
+from autopart.core.importer.host_calls import lowered
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
@@ -185,6 +185,12 @@ def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.T
     except PartitionError:
         raise
     except (RuntimeError, ValueError) as error:
+        if "cuDNN" in str(error):
+            raise ProgramError(
+                f"jax cannot trace {watched.__name__} on this machine: {error}",
+                why="cuDNN attention is traced where a GPU with cuDNN is, whatever the mesh",
+                hint='jax.nn.dot_product_attention(..., implementation="xla") where the layout is planned',
+            ) from error
         if "mesh" not in str(error) or not jax.sharding.get_abstract_mesh().empty:
             raise
         axes = (AxisType.Auto,) * len(mesh.axis_names)
@@ -247,15 +253,16 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     name = getattr(fun, "__name__", repr(fun))
     check_references(name, traced.jaxpr)
     check_closed_over(name, traced)
-    collector = Collector()
     with warnings.catch_warnings(), _refusals(fun, platform):
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        lowered = traced.lower(lowering_platforms=(platform,), _private_parameters=collector.parameters(traced.jaxpr))
+        module, callbacks = lowered(traced, platform)
     infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
-    names = _argument_names(fun, options, traced.args_info)
-    out_names = [
-        "/".join(key_of(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
+    count = len(traced.args_info[0])
+    names = _argument_names(fun, options, count, _paths(traced.args_info))
+    without_arrays = [
+        *_argument_names(fun, options, count, _paths_without_arrays(traced.args_info)),
+        *(f"outputs/{name}" for name in _output_names(_paths_without_arrays(traced.out_info))),
     ]
     in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
     out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype, weak_type=o.weak_type) for o in outs)
@@ -263,14 +270,15 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     ties = tie_updates(traced.args_info, traced.out_info)
     try:
         program = read_module(
-            cast(jax_internals.ir.Module, lowered.compiler_ir("stablehlo")),
+            cast(jax_internals.ir.Module, module.compiler_ir("stablehlo")),
             argument_names=names,
-            output_names=out_names,
+            output_names=_output_names(_paths(traced.out_info)),
             ties=ties,
             donated=donated,
-            callbacks=collector.callbacks,
+            callbacks=callbacks,
             constraints=options.constraints,
             keep_unused=options.keep_unused,
+            without_arrays=without_arrays,
         )
     except ProgramError as error:
         raise error.blamed_on(name) from None
@@ -314,15 +322,29 @@ def key_of(entry: Any) -> str:
     return str(entry)
 
 
-def _argument_names(fun: Callable, options: Options, args_info: Any) -> list[str]:
-    """One name per leaf: the parameter's name, then the pytree path below it."""
-    positional = _parameter_names(fun, options, len(args_info[0]))
+def _paths(tree: Any) -> list[Any]:
+    """The pytree path of each leaf."""
+    return [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+
+
+def _paths_without_arrays(tree: Any) -> list[Any]:
+    """The path of each part, as large as can be, that has no leaves."""
+    parts = jax.tree_util.tree_flatten_with_path(tree, lambda part: not jax.tree.leaves(part))[0]
+    return [path for path, part in parts if path and not jax.tree.leaves(part)]
+
+
+def _argument_names(fun: Callable, options: Options, count: int, paths: Sequence[Any]) -> list[str]:
+    """Names of paths in (args, kwargs): that of one of the `count` positional parameters, then the path below it."""
+    positional = _parameter_names(fun, options, count)
     names = []
-    for path, _ in jax.tree_util.tree_flatten_with_path(args_info)[0]:
-        group, first, *rest = path
+    for group, first, *rest in (path for path in paths if len(path) > 1):
         head = positional[first.idx] if key_of(group) == "0" else key_of(first)
         names.append("/".join([head, *map(key_of, rest)]))
     return names
+
+
+def _output_names(paths: Sequence[Any]) -> list[str]:
+    return ["/".join(key_of(k) for k in path) for path in paths]
 
 
 def _parameter_names(fun: Callable, options: Options, count: int) -> list[str]:
@@ -335,7 +357,7 @@ def _parameter_names(fun: Callable, options: Options, count: int) -> list[str]:
     static = {n % len(parameters) if parameters else n for n in options.static_argnums}
     for index, parameter in enumerate(parameters):
         if parameter.kind is parameter.VAR_POSITIONAL:
-            names += [f"{parameter.name}{i}" for i in range(count - len(names))]
+            names += [f"{parameter.name}/{i}" for i in range(count - len(names))]
             break
         if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.VAR_KEYWORD:
             break

@@ -71,6 +71,7 @@ class Program:
     donated          positions of the arguments whose buffers the outputs may take
     barriers         the ops of each optimization barrier, in order
     keep_unused      arguments that nobody reads are passed to the devices all the same
+    without_arrays   names of arguments and outputs, or of parts of them, that have no arrays
     """
 
     specs: list[OpSpec]
@@ -90,6 +91,7 @@ class Program:
     donated: frozenset[int] = frozenset()
     barriers: list[range] = field(default_factory=list)
     keep_unused: bool = False
+    without_arrays: tuple[str, ...] = ()
     source: Any = field(default=None, repr=False)
     """Where ops came from (MLIR op per spec, locations); absent after pickling."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -79,6 +80,43 @@ def test_compiler_options_reach_xla():
     assert ap.jit(linear, MESH, compiler_options={"xla_backend_optimization_level": 0})(X, W)["y"].shape == (8, 16)
     with pytest.raises(ap.ArgumentError, match="no_such_option"):
         ap.jit(linear, MESH, compiler_options={"xla_no_such_option": 1})(X, W)
+
+
+# ---- outputs that something else lays out too
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), list(itertools.permutations([P("batch"), P(None, "batch"), P("model"), P()], 2))
+)
+def test_an_argument_that_comes_back_is_laid_out_as_it_is_wanted(before, after):
+    shardings = {"in_shardings": (before, P()), "out_shardings": (after, None)}
+    step = ap.jit(lambda frozen, x: (frozen, x @ frozen), MESH, **shardings)
+    frozen, product = step(X, X)
+    np.testing.assert_array_equal(frozen, X)
+    np.testing.assert_allclose(product, X @ X, rtol=1e-5, atol=1e-5)
+    assert frozen.sharding.is_equivalent_to(on(*after), 2)
+    assert step.lower(X, X).in_shardings[0][0].spec == before
+
+
+def test_an_identity_is_a_resharding(tmp_path):
+    rows, columns = {"in_shardings": P("batch"), "out_shardings": P(None, "batch")}, on(None, "batch")
+    assert ap.jit(lambda x: x, MESH, **rows)(X).sharding.is_equivalent_to(columns, 2)
+    low = ap.jit(lambda x: x, MESH, **rows).lower(X)
+    assert low.program.collectives() == {"all_to_all": 1}
+    file = tmp_path / "identity.mlir"
+    file.write_text(jax.jit(lambda x: x).lower(X).as_text())
+    assert ap.jit(ap.load(file), MESH, **rows)(X)[0].sharding.is_equivalent_to(columns, 2)
+
+
+def test_two_outputs_of_one_value_are_laid_out_each_by_itself():
+    def twice(x):
+        y = jnp.tanh(x)
+        return y, y, jax.lax.with_sharding_constraint(y, on("model"))
+
+    wanted = P("batch"), P(None, "batch"), P(None, "model")
+    for found, spec in zip(ap.jit(twice, MESH, out_shardings=wanted)(X), wanted, strict=True):
+        np.testing.assert_allclose(found, np.tanh(X), rtol=1e-5)
+        assert found.sharding.is_equivalent_to(on(*spec), 2)
 
 
 # ---- as a decorator

@@ -15,18 +15,14 @@ from autopart.core.importer.jaxprs import closed_over, source_line
 
 
 def check_closed_over(name: str, traced: Any) -> None:
-    """Raises `ProgramError` where the function `name`, as jax traced it, reads a value of a trace around it."""
+    """Raises `ProgramError` where a `jax.stages.Traced`, of the function `name`, reads a value of a trace around it."""
     values = {id(variable): value for variable, value in closed_over(traced)}
     if not values:
         return
-    readers = (e for e in traced.jaxpr.eqns if any(id(v) in values for v in e.invars))
-    reader = next(readers, None)
-    used: Any = (
-        next(iter(values.values())) if reader is None else next(values[id(v)] for v in reader.invars if id(v) in values)
-    )
+    reads = ((values[id(v)], source_line(e)) for e in traced.jaxpr.eqns for v in e.invars if id(v) in values)
+    value, line = next(reads, (next(iter(values.values())), "it is returned as it is"))
     raise ProgramError(
-        f"{name} closes over a traced value: {used.dtype}{list(used.shape)}",
-        why="it belongs to a jax.jit, grad, vmap or scan around the call, and no argument brings it in; "
-        + (source_line(reader) if reader else "it is returned as it is"),
+        f"{name} closes over a traced value: {value.dtype}{list(value.shape)}",
+        why=f"it belongs to a jax.jit, grad, vmap or scan around the call, and no argument brings it in; {line}",
         hint=f"pass it as an argument of {name}",
     )

@@ -13,6 +13,7 @@ from autopart.core.passes.joined_pads import JoinedPads
 from autopart.core.passes.joined_reductions import JoinedReductions
 from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
+from autopart.core.passes.own_outputs import OwnOutputs
 from autopart.core.passes.patch_rows import PatchRows
 from autopart.core.passes.pooling_gradients import PoolingGradients
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
@@ -72,6 +73,7 @@ __all__ = [
     "JoinedReductions",
     "KnownWindows",
     "LayerOrder",
+    "OwnOutputs",
     "Pass",
     "PassReport",
     "PassWarning",

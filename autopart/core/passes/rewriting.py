@@ -151,7 +151,13 @@ class Rewriting:
 
     def returns(self, value: int, by: int) -> None:
         """Where the program returned a value, it returns another one from now on."""
-        self._outputs[value] = by
+        for position, output in enumerate(self.before.outputs):
+            if output == value:
+                self.returns_at(position, by)
+
+    def returns_at(self, position: int, by: int) -> None:
+        """The output at a position is another value from now on."""
+        self._outputs[position] = by
 
     def replace(self, value: int, by: int) -> None:
         """All that reads a value of the program, or returns it, has another one from now on."""
@@ -220,7 +226,7 @@ class Rewriting:
             op_scope=op_scope.astype(np.int32),
             scopes=self._scopes(place, op_scope),
             arguments=value[old.arguments].tolist(),
-            outputs=value[[self._outputs.get(v, v) for v in old.outputs]].tolist(),
+            outputs=value[[self._outputs.get(n, v) for n, v in enumerate(old.outputs)]].tolist(),
             tags={name: sorted(int(value[v]) for v in values) for name, values in tags.items()},
             owners={int(place[op]): int(place[owner]) for op, owner in owners.items()},
             barriers=sorted((range(int(place[b.start]), int(place[b.stop - 1]) + 1) for b in barriers), key=min),
