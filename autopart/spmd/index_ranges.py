@@ -82,18 +82,18 @@ def keep_indices_in_range(indexed: Sequence[ir.Operation], devices: int) -> None
 def _paired(indexed: Sequence[ir.Operation], ends: Ends) -> set[ir.Operation]:
     """The ops of which one's result may be what the other reads, moved or computed with elementwise."""
     readers: dict[ir.Value, list[ir.Value]] = {value: [] for op in indexed for value in _indexed_operands(op)}
-    todo, made = list(readers), list[ir.Value]()
+    todo, made, behind = list(readers), list[ir.Value](), set[ir.Operation]()
     while todo:
         value = todo.pop()
         if not isinstance(value.owner, ir.Block) and is_by_index(value.owner.operation):
             made.append(value)
+            behind.add(value.owner.operation)
             continue
         for source in _computed_from(value, ends):
             if source not in readers:
                 readers[source] = []
                 todo.append(source)
             readers[source].append(value)
-    behind: set[ir.Operation] = {value.owner.operation for value in made}
     reached = set(made)
     while made:
         more = [value for value in readers[made.pop()] if value not in reached]

@@ -51,7 +51,10 @@ class _Folded(NamedTuple):
 @register_pass("folded_padding")
 @dataclass(frozen=True)
 class FoldedPadding(Pass):
-    """Pads and slices go into convolutions, windows, pads and slices beside them. A round costs the whole program."""
+    """Pads and slices go into convolutions, windows, pads and slices beside them.
+
+    A round goes over all uses by arrays, and looks at the ops of which every reader may take them.
+    """
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""

@@ -41,7 +41,10 @@ class _Sum(NamedTuple):
 @register_pass("joined_pads")
 @dataclass(frozen=True)
 class JoinedPads(Pass):
-    """Sums of many pads become concatenations. Each op is looked at once: it is in one sum."""
+    """Sums of many pads of one array's parts become concatenations of the parts.
+
+    Each op is looked at once: it is in one sum.
+    """
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""

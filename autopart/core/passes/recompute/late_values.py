@@ -34,9 +34,9 @@ class LateValues:
 
     def later_uses(self, value: int, at: int) -> list[int]:
         """The uses by which the step `at` or a later one reads a value."""
-        pointer, uses = self._life.program.users
+        program, (pointer, uses) = self._life.program, self._life.program.users
         of_value = uses[pointer[value] : pointer[value + 1]].tolist()
-        return [use for use in of_value if self._life.step_of(self._life.program.use_op[use]) >= at]
+        return [use for use in of_value if self._life.step_of(int(program.use_op[use])) >= at]
 
     def _deepest(self, at: int) -> list[int]:
         """Of the values that are made before `at`, the deepest that is read from there on; what is not, never is."""

@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from autopart.core.control_flow import statements
-from autopart.core.passes.recompute.whole_program import WholeProgram
+from autopart.core.passes.recompute.across_scopes import WholeProgram
 from autopart.core.program import ROOT, Program
 
 HALF = 0.5

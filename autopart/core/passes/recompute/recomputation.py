@@ -15,13 +15,13 @@ import numpy as np
 from autopart.core.arguments import TEXT, check_fields, function_of, sequence
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.program_pass import Pass, register_pass
+from autopart.core.passes.recompute.across_scopes import WholeProgram
 from autopart.core.passes.recompute.again import Again, repeatable
 from autopart.core.passes.recompute.blocks import kept_between_blocks
 from autopart.core.passes.recompute.broadcasts import with_broadcasts_in_loops
 from autopart.core.passes.recompute.lifetimes import Lifetimes, lifetimes
 from autopart.core.passes.recompute.policies import Policy, kept_ops
 from autopart.core.passes.recompute.scans import RebuiltStacks
-from autopart.core.passes.recompute.whole_program import WholeProgram
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import ROOT, Program
 
