@@ -84,7 +84,7 @@ def _form_of(value: Any) -> _Form:
     return _Form(tree, tuple(states))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModuleLowered(Lowered):
     """What `lower` returns: a partitioned program, whose shardings come in the modules' form."""
 
@@ -133,10 +133,11 @@ class ModuleFunction(Method):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices; the modules among the arguments then hold what it left in them."""
         named, static = self._bound(args, kwargs)
-        structure, arrays = self._split(named, static)
+        structure, state, arrays = self._split(named, static)
         out, *after = self._partitioned(structure, *arrays)
-        modules = [named[name] for name in _holding_modules(named)]
-        nnx.update(modules, jax.tree.unflatten(jax.tree.structure(nnx.state(modules)), jax.tree.leaves(after)))
+        held = set(_holding_modules(named))
+        before = nnx.State({n: state[n] for n, name in enumerate(named) if name in held and n in state})
+        nnx.update(list(named.values()), jax.tree.unflatten(jax.tree.structure(before), jax.tree.leaves(after)))
         return out
 
     def lower(self, /, *args: Any, **kwargs: Any) -> ModuleLowered:
@@ -145,7 +146,7 @@ class ModuleFunction(Method):
         Arrays may be `jax.ShapeDtypeStruct`s, also those in modules, as `nnx.eval_shape` makes them.
         """
         named, static = self._bound(args, kwargs)
-        structure, arrays = self._split(
+        structure, _, arrays = self._split(
             {n: jax.tree.map(_array_like, v, is_leaf=_is_module) for n, v in named.items()}, static
         )
         _warn_of_aliases(self._fun.__name__, named)
@@ -181,12 +182,13 @@ class ModuleFunction(Method):
         """The parameters that arrays are passed for, in the signature's order, which is that of their names."""
         return [name for name in self._signature.parameters if name not in self._static]
 
-    def _split(self, named: dict[str, Any], static: dict[str, Any]) -> tuple[Static, list[Any]]:
-        """(what is no array, the arrays of each slot by name): a shared variable belongs to its first argument."""
+    def _split(self, named: dict[str, Any], static: dict[str, Any]) -> tuple[Static, Any, list[Any]]:
+        """(what is no array, nnx's state, its arrays in each slot): a shared variable belongs to its first argument."""
         graph, state = nnx.split(list(named.values()))
         tree = jax.tree.structure(state)
         arrays = dict(zip(named, _by_position(state, len(named)), strict=True))
-        return Static((graph, tree, tuple(named), tuple(static.items()))), [arrays.get(n, {}) for n in self._slots]
+        structure = Static((graph, tree, tuple(named), tuple(static.items())))
+        return structure, state, [arrays.get(name, {}) for name in self._slots]
 
     def _on_arrays(self, structure: Static, arrays: Sequence[Any]) -> tuple[Any, ...]:
         graph, tree, names, static = structure.value
