@@ -65,6 +65,10 @@ class Lowered:
     compiler_options: Mapping[str, Any] | None = None
     inline: bool = False
 
+    def __repr__(self) -> str:
+        cost = f", {self.estimate}" if self.estimate else ""
+        return " ".join(f"<{type(self).__name__} of {self.traced.program.op_count} ops over {self.mesh}{cost}>".split())
+
     @property
     def program(self) -> DeviceLocal:
         """The device-local program: what cost models take."""

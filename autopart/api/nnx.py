@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import inspect
 import itertools
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,11 +84,11 @@ def _form_of(value: Any) -> _Form:
     return _Form(tree, tuple(states))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModuleLowered(Lowered):
     """What `lower` returns: a partitioned program, whose shardings come in the modules' form."""
 
-    forms: Mapping[str, _Form] = field(default_factory=dict[str, _Form], repr=False)
+    forms: tuple[tuple[str, _Form], ...] = field(default=(), repr=False)
 
     def as_jax_shardings(self) -> tuple[tuple[Any, ...], Any]:
         """(in_shardings, out_shardings) on real devices, as `nnx.jit` takes them.
@@ -97,8 +98,11 @@ class ModuleLowered(Lowered):
         Raises `CallError` where two arguments share variables.
         """
         inputs, outputs = self.shardings_on(concrete_mesh(self.mesh, self.devices))
-        _, by_name = inputs
-        args = (form.of_shardings(name, jax.tree.leaves(by_name[name])) for name, form in self.forms.items())
+        (_, *arrays), _ = inputs
+        args = (
+            form.of_shardings(name, jax.tree.leaves(slot))
+            for slot, (name, form) in zip(arrays, self.forms, strict=True)
+        )
         return tuple(args), outputs[0]
 
 
@@ -129,13 +133,11 @@ class ModuleFunction(Method):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices; the modules among the arguments then hold what it left in them."""
         named, static = self._bound(args, kwargs)
-        structure, arrays = _split(named, static)
-        out, *after = self._partitioned(structure, **arrays)
-        held = _holding_modules(named, arrays)
-        modules = {name: named[name] for name in held}
-        state = nnx.state(modules)
-        leaves = jax.tree.leaves(dict(zip(held, after, strict=True)))
-        nnx.update(modules, jax.tree.unflatten(jax.tree.structure(state), leaves))
+        structure, state, arrays = self._split(named, static)
+        out, *after = self._partitioned(structure, *arrays)
+        held = set(_holding_modules(named))
+        before = nnx.State({n: state[n] for n, name in enumerate(named) if name in held and n in state})
+        nnx.update(list(named.values()), jax.tree.unflatten(jax.tree.structure(before), jax.tree.leaves(after)))
         return out
 
     def lower(self, /, *args: Any, **kwargs: Any) -> ModuleLowered:
@@ -144,10 +146,14 @@ class ModuleFunction(Method):
         Arrays may be `jax.ShapeDtypeStruct`s, also those in modules, as `nnx.eval_shape` makes them.
         """
         named, static = self._bound(args, kwargs)
-        structure, arrays = _split(jax.tree.map(_array_like, named, is_leaf=_is_module), static)
-        low = self._partitioned.lower(structure, **arrays)
+        structure, _, arrays = self._split(
+            {n: jax.tree.map(_array_like, v, is_leaf=_is_module) for n, v in named.items()}, static
+        )
+        _warn_of_aliases(self._fun.__name__, named)
+        low = self._partitioned.lower(structure, *arrays)
         fields = {field.name: getattr(low, field.name) for field in dataclasses.fields(low)}
-        return ModuleLowered(**fields, forms={name: _form_of(value) for name, value in named.items()})
+        forms = [(name, _form_of(named.get(name, {}))) for name in self._slots]
+        return ModuleLowered(**fields, forms=tuple(forms))
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(arguments by parameter, the static ones)."""
@@ -162,40 +168,76 @@ class ModuleFunction(Method):
     def _of_arrays(self) -> Callable[..., Any]:
         """`_on_arrays` as a function that jax's errors name by the lines of the user's."""
 
-        def on_arrays(structure: Static, /, **arrays: Any) -> tuple[Any, ...]:
-            return self._on_arrays(structure, **arrays)
+        def on_arrays(structure: Static, /, *arrays: Any) -> tuple[Any, ...]:
+            return self._on_arrays(structure, arrays)
 
         own: Any = on_arrays
-        own.__signature__, own.__wrapped__ = inspect.signature(on_arrays), self._fun
+        first = inspect.Parameter("_structure", inspect.Parameter.POSITIONAL_ONLY)
+        slots = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self._slots]
+        own.__signature__, own.__wrapped__ = inspect.Signature([first, *slots]), self._fun
         return on_arrays
 
-    def _on_arrays(self, structure: Static, /, **arrays: Any) -> tuple[Any, ...]:
-        graph, tree, static = structure.value
-        named = nnx.merge(graph, jax.tree.unflatten(tree, jax.tree.leaves(arrays)))
+    @property
+    def _slots(self) -> list[str]:
+        """The parameters that arrays are passed for, in the signature's order, which is that of their names."""
+        return [name for name in self._signature.parameters if name not in self._static]
+
+    def _split(self, named: dict[str, Any], static: dict[str, Any]) -> tuple[Static, Any, list[Any]]:
+        """(what is no array, nnx's state, its arrays in each slot): a shared variable belongs to its first argument."""
+        graph, state = nnx.split(list(named.values()))
+        tree = jax.tree.structure(state)
+        arrays = dict(zip(named, _by_position(state, len(named)), strict=True))
+        structure = Static((graph, tree, tuple(named), tuple(static.items())))
+        return structure, state, [arrays.get(name, {}) for name in self._slots]
+
+    def _on_arrays(self, structure: Static, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        graph, tree, names, static = structure.value
+        values = nnx.merge(graph, jax.tree.unflatten(tree, jax.tree.leaves(arrays)))
+        named = dict(zip(names, values, strict=True))
         given = {**named, **dict(static)}
         ordered = OrderedDict((name, given[name]) for name in self._signature.parameters if name in given)
         bound = inspect.BoundArguments(self._signature, ordered)
         out = self._fun(*bound.args, **bound.kwargs)
-        graph_after, after = nnx.split(named)
+        graph_after, after = nnx.split(list(named.values()))
         if graph_after != graph:
             raise CallError(
                 f"{self._fun.__name__} changes which parts a module has",
                 why="its arrays go in and come out by the same names",
                 hint="make layers, variables and caches before the step; inside, change their values",
             )
-        values = nnx.to_pure_dict(after)
-        return (out, *(values[name] for name in _holding_modules(named, values)))
+        values = dict(zip(named, _by_position(after, len(named)), strict=True))
+        return (out, *(values[name] for name in _holding_modules(named)))
 
 
-def _split(named: dict[str, Any], static: dict[str, Any]) -> tuple[Static, dict[str, Any]]:
-    graph, state = nnx.split(named)
-    return Static((graph, jax.tree.structure(state), tuple(static.items()))), nnx.to_pure_dict(state)
+def _by_position(state: Any, count: int) -> list[Any]:
+    """The arrays of each of `count` arguments, by name; none where other arguments have them all."""
+    arrays: dict[Any, Any] = nnx.to_pure_dict(state)
+    return [arrays.get(position, {}) for position in range(count)]
 
 
-def _holding_modules(named: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """The arguments with modules or variables, whose values can change; a shared variable belongs to its first."""
-    found = {n: jax.tree.leaves(named[n], is_leaf=_is_module) for n in values}
-    return sorted(n for n, leaves in found.items() if any(map(_is_module, leaves)))
+def _holding_modules(named: Mapping[str, Any]) -> list[str]:
+    """The arguments with modules or variables, whose values can change."""
+    return [n for n, value in named.items() if any(map(_is_module, jax.tree.leaves(value, is_leaf=_is_module)))]
+
+
+def _warn_of_aliases(fun: str, named: Mapping[str, Any]) -> None:
+    """Warns of an argument whose variables are all those of others, such as an average that is no copy yet."""
+    first: dict[int, str] = {}
+    for name, value in named.items():
+        variables = [
+            (f"{name}/{'/'.join(map(str, path))}", variable)
+            for path, variable in nnx.iter_graph(value)
+            if isinstance(variable, nnx.Variable)
+        ]
+        if variables and all(id(variable) in first for _, variable in variables):
+            own, variable = variables[0]
+            warnings.warn(
+                f"{fun}: {name} has no arrays of its own: {own} is {first[id(variable)]}, and a step that changes one "
+                f"changes both; jax.tree.map(jnp.copy, {name}) is a copy",
+                stacklevel=3,
+            )
+        for path, variable in variables:
+            first.setdefault(id(variable), path)
 
 
 def _is_module(x: Any) -> bool:
