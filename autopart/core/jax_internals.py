@@ -1,6 +1,6 @@
-"""The one door to jax's internals: MLIR bindings, and primitives that lower to modules of our own.
+"""MLIR bindings, and primitives that lower to modules of our own.
 
-Everything here may change with a new jax; tests/test_jax_internals.py fails loudly, by name, when it does.
+What it needs of jax's private modules comes by `jax_private.py`.
 
     parse_module(text | bytecode)      a StableHLO module in a fresh context
     device_local_call(module, types)   runs a device-local module inside jax.shard_map
@@ -18,17 +18,15 @@ from typing import Any, cast
 
 import jax
 import numpy as np
-from jax._src.core import trace_state_clean
-from jax._src.distributed import global_state
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
-from jaxlib.mlir.dialects import sdy
 
 from autopart.core.errors import CallError, ProgramError
 from autopart.core.host_callbacks import HostCallback, emit_callbacks, operations
+from autopart.core.jax_private import global_state, sdy, trace_state_clean
 from autopart.core.op import TensorType
 from autopart.core.xla_options import QUICK_ON_CPU, known
 

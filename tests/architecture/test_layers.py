@@ -23,7 +23,7 @@ SHARED = ("arrays", "sizes", "room", "slots")
 DOORS = {
     "jax": {
         "core/jax_internals.py", "core/jax_dispatch.py", "core/invalid_numbers.py",
-        "core/xla_options.py",
+        "core/jax_private.py", "core/xla_options.py",
         "core/host_callbacks.py", "core/importer/host_calls.py",
         "core/importer/jaxprs.py", "core/importer/mutable_refs.py",
         "spmd/run.py",
@@ -32,7 +32,8 @@ DOORS = {
         "costmodel/xla_compile.py", "api/verification.py", "cli/reshard_plan_command.py",
         "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py", "api/donated.py",
     },
-    "jaxlib": {"core/jax_internals.py"},
+    "jax._src": {"core/jax_private.py"},
+    "jaxlib": {"core/jax_private.py"},
     "ray": {"search/execution/ray.py"},
     "pulp": {"search/ilp/solver/highs_process.py"},
     "highspy": {"search/ilp/solver/highs_process.py"},

@@ -11,9 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-from jax._src.callback import io_callback_p, pure_callback_p
-from jax._src.debugging import debug_callback_p, debug_print_p
-from jax._src.effects import ordered_effects
 from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.interpreters import mlir
@@ -22,6 +19,7 @@ from autopart.core.errors import ProgramError
 from autopart.core.host_callbacks import TARGET, HostCallback, callback_index, placeholder
 from autopart.core.importer.jaxprs import equations
 from autopart.core.importer.locations import describe_location
+from autopart.core.jax_private import debug_callback_p, debug_print_p, io_callback_p, ordered_effects, pure_callback_p
 
 _PRIMITIVES = (debug_callback_p, debug_print_p, pure_callback_p, io_callback_p)
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jax._src.source_info_util import user_frames
 from jax.core import Tracer
 from jax.extend.core import jaxprs_in_params
 
 from autopart.core.importer.locations import is_of_package
+from autopart.core.jax_private import user_frames
 
 
 def equations(*jaxprs: Any) -> Iterator[Any]:
