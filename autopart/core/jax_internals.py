@@ -65,12 +65,17 @@ def make_context() -> ir.Context:
 
 
 def parse_module(source: str | bytes, name: str = "module") -> ir.Module:
-    """A module from MLIR text or bytecode. Raises `ProgramError` with MLIR's message if it is malformed."""
+    """A module from MLIR text or bytecode, or from StableHLO's portable bytecode, as `jax.export` writes it.
+
+    Raises `ProgramError` with MLIR's message if it is malformed.
+    """
     context = make_context()
     try:
         with context:
+            if isinstance(source, bytes) and b"StableHLO_v" in source[:64]:
+                return stablehlo.deserialize_portable_artifact(context, source)
             return ir.Module.parse(source)
-    except ir.MLIRError as error:
+    except (ir.MLIRError, ValueError) as error:
         raise ProgramError(f"{name} is not a StableHLO module", why=" ".join(str(error).split())[:300]) from None
 
 

@@ -185,3 +185,14 @@ def test_cudnn_attention_where_there_is_no_cudnn_says_so():
 
     with pytest.raises(ap.ProgramError, match=r'cannot trace attend on this machine[\s\S]*implementation="xla"'):
         ap.jit(attend, ap.Mesh({"batch": 8}, device="h100")).lower(jnp.zeros((8, 128, 4, 64), "bfloat16"))
+
+
+def test_what_jax_exports_is_loaded_and_refused_where_it_is_damaged(tmp_path):
+    data = jax.export.export(jax.jit(lambda x: jnp.tanh(x)))(jnp.ones(8)).mlir_module_serialized
+    file = tmp_path / "exported.bin"
+    file.write_bytes(data)
+    low = ap.jit(ap.load(file, argument_names=["x"]), ap.Mesh({"batch": 8})).lower()
+    assert "tanh(%x)" in low.as_text("program")
+    file.write_bytes(data[: len(data) // 2])
+    with pytest.raises(ap.ProgramError):
+        ap.load(file)
