@@ -63,6 +63,8 @@ class Mesh:
         device: str | RegistersItself | None = None,
         links: Mapping[str, str] | None = None,
     ):
+        if isinstance(device, type):
+            raise MeshError(f"Mesh: device is the class {device.__name__}", hint="a Device(...), or the name of one")
         check("Mesh", MeshError, axes=(axes, _AXES), device=(device, _DEVICE), links=(links, _LINKS))
         for name, size in cast("Mapping[object, object]", axes).items():
             if not isinstance(name, str) or not name:
