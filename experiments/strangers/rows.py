@@ -1,0 +1,115 @@
+"""Runs rows of the table, each in a process of its own, and keeps how they ended.
+
+lowers               under all schedules
+passes left out      it lowers, but a pass of autopart failed on the way
+error                autopart raised; the text has the line
+over, died           the process took longer than it may, or was ended by a signal; the text has the stage
+refused by jax too   `jax.jit(f).trace(..).lower(..)` raises for that platform
+no model             the package itself does not build the step, beside the jax that is installed
+not installed, not run yet
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.kept import write
+from experiments.strangers.install import GROUPS, ROOT, environment
+from experiments.strangers.step import table
+
+RESULTS = Path(__file__).with_name("results.json")
+DEVICES = ("tpu_v5e", "h100")
+FAULTS = ("passes left out", "error", "over", "died")
+
+
+def run_row(name: str, device: str, limit_s: int) -> dict[str, Any]:
+    """The stages of a row and how it ended, in the first environment that has its packages."""
+    row: dict[str, Any] = {"ended": "not installed"}
+    for python in _pythons():
+        row = _run(python, name, device, limit_s)
+        if row["ended"] != "not installed":
+            break
+    return row
+
+
+def _pythons() -> list[str]:
+    made = [str(environment(group) / "bin" / "python") for group in sorted(GROUPS, reverse=True)]
+    return [*(python for python in made if Path(python).exists()), sys.executable]
+
+
+def _run(python: str, name: str, device: str, limit_s: int) -> dict[str, Any]:
+    command = [python, "-W", "ignore", "-m", "experiments.strangers.process", name, device]
+    # Packages ask for backends and more; a stranger gets the CPU alone, and tells nobody that it was here.
+    surroundings = {"JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1"}
+
+    def at_most() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
+
+    ended = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | surroundings,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=at_most,
+    )
+    stages = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"stage": ')]
+    return _summary(stages, ended.returncode, ended.stderr)
+
+
+def _summary(stages: list[dict[str, Any]], returncode: int, stderr: str) -> dict[str, Any]:
+    """How a row ended, and the figures of its stages."""
+    done = {s.pop("stage"): s for s in stages}
+    last = next(reversed(done), "start")
+    said = done.get(last, {})
+    row: dict[str, Any] = {"stages": done}
+    if "missing" in said:
+        return {"ended": "not installed", "text": " ".join(said["missing"])}
+    if "error" in said:
+        ended = {"built": "no model", "jax": "refused by jax too"}.get(last, "error")
+        return row | {"ended": ended, "text": f"{last}: {said['error']}"}
+    if returncode:
+        over = returncode in (-signal.SIGXCPU, -signal.SIGKILL)
+        text = f"after {last}" + ("" if over else f": {' '.join(stderr.split())[-400:]}")
+        return row | {"ended": "over" if over else "died", "text": text}
+    left_out = [text for s in done.values() for text in s.get("left_out", ())]
+    return row | ({"ended": "passes left out", "text": " ".join(left_out)} if left_out else {"ended": "lowers"})
+
+
+@dataclass
+class Kept:
+    """What `results.json` holds: name -> device -> row."""
+
+    rows: dict[str, dict[str, dict[str, Any]]]
+
+    @staticmethod
+    def read() -> Kept:
+        """What was kept last; rows that are no longer in the table are left out."""
+        kept = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else {}
+        return Kept({name: kept.get(name, {}) for name in sorted(table())})
+
+    def names(self, only: str) -> list[str]:
+        """Rows whose name contains a text."""
+        return [name for name in self.rows if only in name]
+
+    def ran(self, name: str, device: str) -> bool:
+        """True if a row has a result that an installation would not change."""
+        return self.rows[name].get(device, {"ended": "not installed"})["ended"] != "not installed"
+
+    def add(self, name: str, device: str, row: dict[str, Any]) -> None:
+        """Keeps a row, at once."""
+        self.rows[name][device] = row
+        write(RESULTS, {"rows": self.rows})
+
+    def faults(self) -> list[str]:
+        """Rows that contradict the claim."""
+        return [name for name, on in self.rows.items() if any(row["ended"] in FAULTS for row in on.values())]
