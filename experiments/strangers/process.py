@@ -48,12 +48,18 @@ def schedules(step: Step) -> dict[str, list[Tactic]]:
 
 def main(name: str, device: str) -> None:
     """All stages, up to the first that fails."""
+    for stage in stages(name, device):
+        print(json.dumps(stage), flush=True)
+
+
+def stages(name: str, device: str) -> Iterator[dict[str, Any]]:
+    """The same as values. `left_out` of a stage are passes of autopart that failed in it, `error` is what ended it."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", ap.PassWarning)
         for stage in _stages(name, device):
             failed = [str(w.message) for w in seen if issubclass(w.category, ap.PassWarning)]
-            print(json.dumps(stage | ({"left_out": failed} if failed else {})), flush=True)
             seen.clear()
+            yield stage | ({"left_out": failed} if failed else {})
 
 
 def _stages(name: str, device: str) -> Iterator[dict[str, Any]]:

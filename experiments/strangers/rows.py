@@ -63,10 +63,10 @@ def _run(python: str, name: str, device: str, limit_s: int) -> dict[str, Any]:
         preexec_fn=at_most,
     )
     stages = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"stage": ')]
-    return _summary(stages, ended.returncode, ended.stderr)
+    return summary(stages, ended.returncode, ended.stderr)
 
 
-def _summary(stages: list[dict[str, Any]], returncode: int, stderr: str) -> dict[str, Any]:
+def summary(stages: list[dict[str, Any]], returncode: int, stderr: str) -> dict[str, Any]:
     """How a row ended, and the figures of its stages."""
     done = {s.pop("stage"): s for s in stages}
     last = next(reversed(done), "start")

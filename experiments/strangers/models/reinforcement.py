@@ -150,7 +150,9 @@ def _graph(net: str) -> Step:
         query = lambda x: x @ layer["query"]  # noqa: E731
         score = lambda s, r, e: jax.nn.leaky_relu(jnp.sum(s * r, -1, keepdims=True))  # noqa: E731
         return {
-            "GraphNetwork": jraph.InteractionNetwork(joined(layer["edge"]), joined(layer["node"]), True),
+            "GraphNetwork": jraph.InteractionNetwork(
+                joined(layer["edge"]), joined(layer["node"]), include_sent_messages_in_node_update=True
+            ),
             "GAT": jraph.GAT(query, score, jax.nn.elu),
             "GCN": jraph.GraphConvolution(query, add_self_edges=True, symmetric_normalization=True),
         }
