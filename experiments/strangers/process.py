@@ -3,7 +3,7 @@
     python -m experiments.strangers.process transformers/bert tpu_v5e
 
     {"stage": "built"}
-    {"stage": "jax", "trace_cpu_s": 3.1, "lower_cpu_s": 2.0}
+    {"stage": "jax", "trace_cpu_s": 3.1, "lower_cpu_s": 2.0}   or "refused"
     {"stage": "import", "cpu_s": 4.5, "ops": 21034}
     {"stage": "none", "cpu_s": 0.6, "collectives": 0}          then "batch" and "search"
 
@@ -73,11 +73,7 @@ def _stages(name: str, device: str) -> Iterator[dict[str, Any]]:
         yield {"stage": "built", "error": told(error)}
         return
     yield {"stage": "built"}
-    try:
-        yield {"stage": "jax", **_by_jax(step, platform_of(mesh))}
-    except Exception as error:  # jax refuses in as many ways as there are functions
-        yield {"stage": "jax", "error": told(error)}
-        return
+    yield {"stage": "jax", **_by_jax(step, platform_of(mesh))}
     jax.clear_caches()
     stage = "import"
     try:
@@ -99,16 +95,30 @@ def _step_s(lowered: ap.Lowered) -> float | None:
     return lowered.estimate and lowered.estimate.step_s
 
 
-def _by_jax(step: Step, platform: str) -> dict[str, float]:
-    """Seconds of `jax.jit` alone, lowered for the same platform."""
+def _by_jax(step: Step, platform: str) -> dict[str, Any]:
+    """Seconds of `jax.jit` alone, lowered for the same platform; or how it refuses, and whether it lowers for the CPU.
+
+    jax lowers callbacks to the host only for a platform that is there, and autopart for any: so it is asked after jax.
+    """
     jitted = jax.jit(step.function, donate_argnums=step.donated, keep_unused=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with _timed() as trace_s:
-            traced = jitted.trace(*step.args)
-        with _timed() as lower_s:
-            traced.lower(lowering_platforms=(platform,))
+        try:
+            with _timed() as trace_s:
+                traced = jitted.trace(*step.args)
+            with _timed() as lower_s:
+                traced.lower(lowering_platforms=(platform,))
+        except Exception as error:  # jax refuses in as many ways as there are functions
+            return {"refused": told(error), "lowers_for_cpu": _lowers(jitted, step)}
     return {"trace_cpu_s": trace_s(), "lower_cpu_s": lower_s()}
+
+
+def _lowers(jitted: Any, step: Step) -> bool:
+    try:
+        jitted.lower(*step.args)
+    except Exception:  # the same
+        return False
+    return True
 
 
 @contextmanager

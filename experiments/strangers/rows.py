@@ -4,7 +4,7 @@ lowers               under all schedules
 passes left out      it lowers, but a pass of autopart failed on the way
 error                autopart raised; the text has the line
 over, died           the process took longer than it may, or was ended by a signal; the text has the stage
-refused by jax too   `jax.jit(f).trace(..).lower(..)` raises for that platform
+refused by jax too   autopart raised, and so does `jax.jit(f).trace(..).lower(..)` for that platform, which is not there
 no model             the package itself does not build the step, beside the jax that is installed
 not installed, not run yet
 """
@@ -75,8 +75,10 @@ def summary(stages: list[dict[str, Any]], returncode: int, stderr: str) -> dict[
     if "missing" in said:
         return {"ended": "not installed", "text": " ".join(said["missing"])}
     if "error" in said:
-        ended = {"built": "no model", "jax": "refused by jax too"}.get(last, "error")
-        return row | {"ended": ended, "text": f"{last}: {said['error']}"}
+        by_jax = done.get("jax", {}).get("refused")
+        ended = "no model" if last == "built" else "refused by jax too" if by_jax else "error"
+        elsewhere = "; jax lowers it for the CPU" if done.get("jax", {}).get("lowers_for_cpu") else ""
+        return row | {"ended": ended, "text": f"{last}: {said['error']}" + elsewhere}
     if returncode:
         over = returncode in (-signal.SIGXCPU, -signal.SIGKILL)
         text = f"after {last}" + ("" if over else f": {' '.join(stderr.split())[-400:]}")

@@ -57,7 +57,6 @@ def test_a_name_that_is_taken_is_refused_and_the_first_row_stays():
     ("last", "returncode", "ended"),
     [
         ({"stage": "built", "error": "ImportError"}, 0, "no model"),
-        ({"stage": "jax", "error": "NotImplementedError"}, 0, "refused by jax too"),
         ({"stage": "import", "error": "IndexError"}, 0, "error"),
         ({"stage": "none"}, -signal.SIGXCPU, "over"),
         ({"stage": "none"}, -signal.SIGABRT, "died"),
@@ -67,3 +66,9 @@ def test_a_name_that_is_taken_is_refused_and_the_first_row_stays():
 )
 def test_how_a_row_ended_is_told_by_its_last_stage_and_its_process(last, returncode, ended):
     assert summary([last], returncode, "")["ended"] == ended
+
+
+@pytest.mark.parametrize(("by_jax", "ended"), [({"refused": "ValueError"}, "refused by jax too"), ({}, "error")])
+def test_an_error_is_a_fault_where_jax_lowers_the_same_function(by_jax, ended):
+    stages = [{"stage": "jax", **by_jax}, {"stage": "import", "error": "ProgramError: jax cannot lower"}]
+    assert summary(stages, 0, "")["ended"] == ended
