@@ -16,13 +16,14 @@ def _gaussian_process(quasiseparable: bool) -> Step:
     import tinygp
 
     count = 4096 if quasiseparable else 1024
+    ordered = {"assume_sorted": True} if quasiseparable else {}
     kernels = tinygp.kernels.quasisep if quasiseparable else tinygp.kernels
 
     def loss(params: Any, batch: Any, key: jax.Array) -> jax.Array:
         kernel = jnp.exp(params["size"]) * kernels.Matern32(scale=jnp.exp(params["scale"]))
 
         def one(x: jax.Array, y: jax.Array) -> jax.Array:
-            process = tinygp.GaussianProcess(kernel, x, diag=jnp.exp(params["noise"]), assume_sorted=True)
+            process = tinygp.GaussianProcess(kernel, x, diag=jnp.exp(params["noise"]), **ordered)
             return -process.log_probability(y)
 
         return jnp.mean(jax.vmap(one)(batch["x"], batch["y"]))
@@ -73,20 +74,18 @@ def gromov_wasserstein() -> Step:
 @released("flowjax/block-autoregressive", "flowjax equinox")
 def block_autoregressive() -> Step:
     """A normalising flow whose inverse is found by bisection, trained by likelihood."""
-    import equinox as eqx
     import flowjax.distributions as distributions
     from flowjax.flows import block_neural_autoregressive_flow
 
     def make(key: jax.Array) -> Any:
         return block_neural_autoregressive_flow(key, base_dist=distributions.Normal(jnp.zeros(16)), flow_layers=2)
 
-    return _of_flow(eqx.filter_eval_shape(make, jax.random.key(0)), 16)
+    return _of_flow(make(jax.random.key(0)), 16)
 
 
 @released("flowjax/coupling", "flowjax equinox")
 def coupling() -> Step:
     """Couplings of rational quadratic splines, in a scan over layers."""
-    import equinox as eqx
     import flowjax.distributions as distributions
     from flowjax.bijections import RationalQuadraticSpline
     from flowjax.flows import coupling_flow
@@ -95,14 +94,15 @@ def coupling() -> Step:
         base = distributions.Normal(jnp.zeros(32))
         return coupling_flow(key, base_dist=base, transformer=RationalQuadraticSpline(knots=8, interval=4))
 
-    return _of_flow(eqx.filter_eval_shape(make, jax.random.key(0)), 32)
+    return _of_flow(make(jax.random.key(0)), 32)
 
 
 def _of_flow(flow: Any, size: int) -> Step:
     import equinox as eqx
     import paramax
 
-    params, still = eqx.partition(flow, lambda x: isinstance(x, jax.ShapeDtypeStruct))
+    arrays, still = eqx.partition(flow, eqx.is_inexact_array)
+    params = jax.eval_shape(lambda: arrays)
 
     def loss(params: Any, batch: Any, key: jax.Array) -> jax.Array:
         return -jnp.mean(paramax.unwrap(eqx.combine(params, still)).log_prob(batch["x"]))

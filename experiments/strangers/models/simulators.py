@@ -142,8 +142,8 @@ def _gym(name: str) -> Step:
             def step(state: Any, key: jax.Array) -> Any:
                 chosen, moved = jax.random.split(key)
                 action = world.action_space(settings).sample(chosen)
-                seen, state, reward, done, _ = world.step(moved, state, action, settings)
-                return state, (seen, reward, done)
+                seen, state, reward, *_ = world.step(moved, state, action, settings)
+                return state, (seen, reward)
 
             return jax.lax.scan(step, state, jax.random.split(key, 16))
 
@@ -161,13 +161,13 @@ def _game(name: str) -> Step:
     import pgx
 
     game = pgx.make(name)
-    state = jax.eval_shape(jax.vmap(game.init), jax.ShapeDtypeStruct((WORLDS, 2), jnp.uint32))
-    return Step(
-        lambda state, moves: jax.vmap(game.step)(state, moves),
-        (state, i32(WORLDS)),
-        (0,),
-        {"state": 0, "moves": 0},
-    )
+    keys = jax.ShapeDtypeStruct((WORLDS, 2), jnp.uint32)
+    state = jax.eval_shape(jax.vmap(game.init), keys)
+
+    def move(state: Any, moves: jax.Array, keys: jax.Array) -> Any:
+        return jax.vmap(game.step)(state, moves, keys)
+
+    return Step(move, (state, i32(WORLDS), keys), (0,), {"state": 0, "moves": 0, "keys": 0})
 
 
 for _name in ("go_9x9", "chess", "backgammon"):
