@@ -19,7 +19,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PAGE = HERE / "RESULTS.md"
-PACKAGES = ("jax", "numpy", "numba", "optax", "ray", "scipy", "pulp", "highspy")
+PACKAGES = ("jax", "numpy", "numba", "optax", "ray", "scipy", "highspy")
 
 PAPER_TABLE_3 = {
     ("T32", "BP"): 4803.34,

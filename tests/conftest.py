@@ -8,14 +8,12 @@ import os
 
 import pytest
 
+from tests.xla_flags import set_xla_flags
+
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ["XLA_FLAGS"] = " ".join(
-    [
-        "--xla_backend_optimization_level=0",
-        "--xla_cpu_use_fusion_emitters=false",
-        os.environ.get("XLA_FLAGS", ""),
-        "--xla_force_host_platform_device_count=8",
-    ]
+set_xla_flags(
+    ["--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"],
+    needed="--xla_force_host_platform_device_count=8",
 )
 
 pytest.register_assert_rewrite("tests.golden.check")

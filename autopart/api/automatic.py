@@ -33,7 +33,7 @@ from autopart.core.arguments import (
     sequence,
     whole,
 )
-from autopart.core.errors import ArgumentError
+from autopart.core.errors import ArgumentError, PartitionWarning
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Policy
 from autopart.core.passes.recompute import KEEP_ONE
@@ -54,7 +54,7 @@ from autopart.search.search import (
 from autopart.spmd.device_local import LoweringOptions
 
 
-class SearchWarning(UserWarning):
+class SearchWarning(PartitionWarning):
     """What a search found is not what was hoped for: nothing fits, workers died over some of it, the referee failed."""
 
 

@@ -12,7 +12,6 @@ for `jax.jit`; a call with arguments of other types or in other places is looked
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,10 +27,9 @@ from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_dispatch import Dispatcher, FastPath, fast_path
 from autopart.core.jax_internals import is_tracing
 from autopart.core.mesh import Mesh
+from autopart.core.own_lock import OwnLock
+from autopart.core.xla_options import is_refused
 from autopart.spmd.run import OnMesh, jax_mesh
-
-_REFUSED = ("No such compile option", "While setting option")
-"""How XLA begins what it says of an option."""
 
 
 class Compiled:
@@ -39,7 +37,7 @@ class Compiled:
 
     def __init__(self, placed: OnMesh, traced: Traced, options: Mapping[str, Any] | None = None):
         self._placed, self._traced, self._options = placed, traced, options
-        self._lock, self._executable = threading.Lock(), None
+        self._lock, self._executable = OwnLock(), None
 
     @property
     def executable(self) -> jax.stages.Compiled:
@@ -54,7 +52,7 @@ class Compiled:
         try:
             return self._placed.compile(self._options)
         except jax.errors.JaxRuntimeError as error:
-            if not any(words in str(error) for words in _REFUSED):
+            if not is_refused(error):
                 raise
             raise ArgumentError("XLA does not take these compiler_options", why=str(error)) from None
 
@@ -101,7 +99,8 @@ class Compiled:
         if not traced:
             check_donated(self._traced.program, leaves)
             flat = apart(self._traced.program, flat)
-        results = results_of(self._traced, self._run_traced(flat) if traced else self.executable(*flat))
+        with jax.disable_jit(False):  # there is no function here that could run op by op
+            results = results_of(self._traced, self._run_traced(flat) if traced else self.executable(*flat))
         quick = not traced and all(map(_is_placed_by_jax, (leaves[i] for i in elsewhere)))
         return results, fast_path(self.executable, results, len(flat)) if quick else None
 

@@ -3,7 +3,8 @@
     in_shardings=(P("batch"), None)                              tile<x, 0, batch>, atomic<x, model>; w is left open
     jax.lax.with_sharding_constraint(h, P("batch", UNCONSTRAINED))   tile<h, 0, batch>; h's other axes are left open
 
-An axis that a sharding does not name is kept off the value, as jax understands it, unless a dim is unconstrained.
+An axis that a sharding does not name is kept off the value, as jax understands it, unless a dim is unconstrained, or
+the sharding is over a mesh of its own that lacks the axis.
 What a `jax.shard_map` in the model partitions by hand (`core/manual_regions.py`) spreads with them.
 """
 
@@ -22,7 +23,7 @@ from autopart.api.trace import Traced
 from autopart.core.actions import Action, Atomic, Propagate, Tile
 from autopart.core.arguments import shown
 from autopart.core.errors import ArgumentError, CallError, PartitionError
-from autopart.core.importer.constraints import Dims, dims_of_constraint, is_constraint
+from autopart.core.importer.constraints import Constraint, Dims, constraint_of, is_constraint, told_by
 from autopart.core.manual_regions import TO_GLOBAL, TO_LOCAL
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
@@ -37,7 +38,7 @@ class Given:
 
     value: int
     what: str
-    dims: Dims
+    constraint: Constraint
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class GivenShardings:
             except PartitionError as error:
                 raise type(error)(f"{given.what}: {error.what}", why=error.why, hint=error.hint or _HINT) from None
         partitioning.propagate()
-        texts = [*self.regions, *(f"{given.what}: {_text(given.dims)}" for given in self.shardings)]
+        texts = [*self.regions, *(f"{given.what}: {_text(given.constraint.dims)}" for given in self.shardings)]
         return TacticResult([*actions, *map(Propagate, partitioning.mesh.axis_names)], {"shardings": texts})
 
 
@@ -71,8 +72,8 @@ def given_shardings(traced: Traced, mesh: Mesh, in_shardings: Any, out_shardings
 
     Raises `ArgumentError` for what is no sharding, `CallError` where the pytrees do not fit.
     """
-    found = [*_of_arguments(traced, in_shardings), *_of_outputs(traced, out_shardings)]
-    found += _in_model(traced.program, mesh)
+    found = [*_of_arguments(traced, mesh, in_shardings), *_of_outputs(traced, mesh, out_shardings)]
+    found = [given for given in (*found, *_in_model(traced.program, mesh)) if given.constraint.says]
     regions = tuple(_regions(traced.program))
     return (GivenShardings(tuple(found), regions),) if found or regions else ()
 
@@ -97,12 +98,12 @@ def _in_model(program: Program, mesh: Mesh) -> Iterator[Given]:
         for value in values if is_constraint(tag) else ():
             what = f"with_sharding_constraint {program.where(int(program.value_op[value]))}".rstrip()
             try:
-                yield Given(value, what, dims_of_constraint(tag, mesh, len(program.type_of(value).shape)))
+                yield Given(value, what, constraint_of(tag, mesh, len(program.type_of(value).shape)))
             except PartitionError as error:
                 raise type(error)(f"{what}: {error.what}", why=error.why, hint=_HINT) from None
 
 
-def _of_arguments(traced: Traced, shardings: Any) -> Iterator[Given]:
+def _of_arguments(traced: Traced, mesh: Mesh, shardings: Any) -> Iterator[Given]:
     if shardings is None:
         return
     program, count = traced.program, len(traced.in_avals)
@@ -113,21 +114,22 @@ def _of_arguments(traced: Traced, shardings: Any) -> Iterator[Given]:
             hint="call it with positional arguments",
         )
     named = zip(program.arguments, program.argument_names, strict=True)
-    yield from _given("in_shardings", shardings, args, [(v, f"in_shardings of {name}") for v, name in named], program)
+    whats = [(v, f"in_shardings of {name}") for v, name in named]
+    yield from _given("in_shardings", shardings, args, whats, program, mesh)
 
 
-def _of_outputs(traced: Traced, shardings: Any) -> Iterator[Given]:
+def _of_outputs(traced: Traced, mesh: Mesh, shardings: Any) -> Iterator[Given]:
     if shardings is None:
         return
     program = traced.program
     outputs = jax.tree.unflatten(traced.out_tree, range(len(traced.out_avals)))
     named = zip(program.outputs, program.output_names, strict=True)
     whats = [(v, f"out_shardings of outputs/{name}".rstrip("/")) for v, name in named]
-    yield from _given("out_shardings", shardings, outputs, whats, program)
+    yield from _given("out_shardings", shardings, outputs, whats, program, mesh)
 
 
 def _given(
-    option: str, shardings: Any, tree: Any, values: Sequence[tuple[int, str]], program: Program
+    option: str, shardings: Any, tree: Any, values: Sequence[tuple[int, str]], program: Program, mesh: Mesh
 ) -> Iterator[Given]:
     """One for each leaf of `tree`, a tree of positions in `values`, of which `shardings` is a prefix."""
     shardings = tuple(shardings) if isinstance(shardings, list) and isinstance(tree, tuple) else shardings
@@ -141,14 +143,15 @@ def _given(
     for position, sharding in zip(jax.tree.leaves(tree), each, strict=True):
         value, what = values[position]
         if sharding is not None:
-            yield Given(value, what, _dims(what, sharding, len(program.type_of(value).shape)))
+            yield Given(value, what, _said(what, sharding, len(program.type_of(value).shape), mesh))
 
 
 def _is_leaf(x: Any) -> bool:
     return x is None or isinstance(x, (PartitionSpec, jax.sharding.Sharding))
 
 
-def _dims(what: str, sharding: Any, rank: int) -> Dims:
+def _said(what: str, sharding: Any, rank: int, mesh: Mesh) -> Constraint:
+    """What a sharding says: a `NamedSharding` of the axes of its own mesh, a `PartitionSpec` of all axes of `mesh`."""
     spec = sharding.spec if isinstance(sharding, NamedSharding) else sharding
     if not isinstance(spec, PartitionSpec):
         raise ArgumentError(
@@ -157,8 +160,8 @@ def _dims(what: str, sharding: Any, rank: int) -> Dims:
         )
     if len(spec) > rank:
         raise ArgumentError(f"{what}: {shown(spec)} is for {len(spec)} dims", why=f"the array has {rank}")
-    dims = [_axes(entry) for entry in spec]
-    return (*dims, *[()] * (rank - len(dims)))
+    dims = (*map(_axes, spec), *[()] * (rank - len(spec)))
+    return told_by(dims, sharding.mesh.shape if isinstance(sharding, NamedSharding) else mesh.shape, mesh)
 
 
 def _axes(entry: Any) -> tuple[str, ...] | None:
@@ -168,13 +171,13 @@ def _axes(entry: Any) -> tuple[str, ...] | None:
 
 
 def _actions(given: Given, mesh: Mesh) -> Iterator[Action]:
-    named = [(dim, axis) for dim, axes in enumerate(given.dims) for axis in axes or ()]
+    named = [(dim, axis) for dim, axes in enumerate(given.constraint.dims) for axis in axes or ()]
     for dim, axis in named:
         mesh.index(axis)
         yield Tile(given.value, dim, axis)
-    if None not in given.dims:
-        taken = {axis for _, axis in named}
-        yield from (Atomic(given.value, axis) for axis in mesh.axis_names if axis not in taken)
+    if None not in given.constraint.dims:
+        left = given.constraint.axes.difference(axis for _, axis in named)
+        yield from (Atomic(given.value, axis) for axis in mesh.axis_names if axis in left)
 
 
 def _text(dims: Dims) -> str:

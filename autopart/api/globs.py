@@ -9,7 +9,7 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
-from autopart.api.names import Named, select
+from autopart.api.names import Named, Names, select
 from autopart.core.errors import UnknownNameError
 from autopart.core.name_patterns import is_pattern
 
@@ -19,20 +19,21 @@ _DIGITS = re.compile(r"\d+")
 
 def with_globs(decisions: Sequence[tuple[str, D]], named: list[Named]) -> dict[str, D]:
     """Keys, or globs over them, with their decisions."""
+    names = Names(named)
     alike: dict[tuple[str, D], list[str]] = {}
     for key, decision in decisions:
         alike.setdefault((key if is_pattern(key) else _DIGITS.sub("*", key), decision), []).append(key)
     found: dict[str, D] = {}
     for (glob, decision), keys in alike.items():
-        if len(keys) > 1 and not keys[0].startswith("%") and _matched(glob, named) == set(keys):
+        if len(keys) > 1 and not keys[0].startswith("%") and _matched(glob, names) == set(keys):
             found[glob] = decision
         else:
             found |= dict.fromkeys(keys, decision)
     return found
 
 
-def _matched(glob: str, named: list[Named]) -> set[str]:
+def _matched(glob: str, names: Names) -> set[str]:
     try:
-        return {n.name for n, _ in select(named, glob)} if is_pattern(glob) else set()
+        return {n.name for n, _ in select(names, glob)} if is_pattern(glob) else set()
     except UnknownNameError:
         return set()

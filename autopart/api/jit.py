@@ -47,7 +47,7 @@ from autopart.core.arguments import (
 from autopart.core.errors import ArgumentError, PartitionError, closest
 from autopart.core.jax_dispatch import Dispatcher, FastPath
 from autopart.core.mesh import Mesh
-from autopart.core.passes import PASSES_KIND, Pass, pass_of
+from autopart.core.passes import PASSES_KIND, OwnOutputs, Pass, pass_of
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.spmd.device_local import LoweringOptions
@@ -128,12 +128,13 @@ def jit(
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
         devices, mesh = mesh.devices, Mesh(dict(mesh.shape))
+    own = () if out_shardings is None else (OwnOutputs(),)
     trace_options = Options(
         static_argnums=_tuple(static_argnums),
         static_argnames=_tuple(static_argnames),
         donate_argnums=_tuple(donate_argnums),
         donate_argnames=_tuple(donate_argnames),
-        passes=(*map(pass_of, passes), *passes_asked(schedule, [mesh])),
+        passes=(*map(pass_of, passes), *passes_asked(schedule, [mesh]), *own),
         constraints=constraints == "keep",
         keep_unused=keep_unused,
     )
@@ -207,7 +208,7 @@ class PartitionedFunction(Method):
     def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
         """The program for arguments of these shapes, before the schedule."""
         check_call(self._fun, self._trace_options, tuple(args), dict(kwargs))
-        return trace(self._fun, self._trace_options, platform_of(self.mesh), tuple(args), dict(kwargs))
+        return trace(self._fun, self._trace_options, platform_of(self.mesh), self.mesh, tuple(args), dict(kwargs))
 
     def given(self, traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
         """What comes before the schedule on `mesh`: the shardings given here, and the constraints in the model."""
@@ -243,6 +244,8 @@ class PartitionedFunction(Method):
 
     def _call_slowly(self, /, *args: Any, **kwargs: Any) -> tuple[Any, FastPath | None]:
         check_call(self._fun, self._trace_options, args, kwargs)
+        if jax.config.jax_disable_jit and not isinstance(self._fun, LoadedProgram):  # pyright: ignore
+            return self._fun(*args, **kwargs), None
         key, dynamic = self._split(args, kwargs)
         compiled: Compiled = self._compiled.get(key, lambda: self._compile(args, kwargs))
         return compiled.run(*dynamic)

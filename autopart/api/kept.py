@@ -5,17 +5,18 @@ kept = Kept(2)          get(a)  get(b)  get(a)  get(c)      b goes: a was called
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
+
+from autopart.core.own_lock import OwnLock
 
 
 class Kept:
     """At most `most` values by key; the one that was asked for longest ago makes room."""
 
     def __init__(self, most: int):
-        self._most, self._lock = most, threading.Lock()
+        self._most, self._lock = most, OwnLock()
         self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
 
     def __len__(self) -> int:
@@ -36,5 +37,5 @@ class Kept:
 
 class _Slot:
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = OwnLock()
         self.made, self.value = False, None

@@ -37,6 +37,7 @@ from autopart.core.passes import PassReport
 from autopart.core.program_text import program_text
 from autopart.core.text import core_text
 from autopart.costmodel.estimate import Estimate
+from autopart.costmodel.flop_shares import divided
 from autopart.costmodel.hardware.links import mesh_links
 from autopart.costmodel.simulator.links.redistribution_costs import axis_seconds
 from autopart.spmd.device_local import DeviceLocal
@@ -64,6 +65,10 @@ class Lowered:
     compiler_options: Mapping[str, Any] | None = None
     inline: bool = False
 
+    def __repr__(self) -> str:
+        cost = f", {self.estimate}" if self.estimate else ""
+        return " ".join(f"<{type(self).__name__} of {self.traced.program.op_count} ops over {self.mesh}{cost}>".split())
+
     @property
     def program(self) -> DeviceLocal:
         """The device-local program: what cost models take."""
@@ -90,7 +95,7 @@ class Lowered:
             tactics=self.scheduled.reports,
             in_specs=dict(zip(program.argument_names, map(self._axes, self._input_layouts), strict=True)),
             out_specs=dict(zip(outputs, map(self._axes, self._output_layouts), strict=True)),
-            flop_divided={use.axis: use.share for use in self.scheduled.uses},
+            flop_divided=divided(self.scheduled.uses),
             gathered=tuple(gathered(self.scheduled.partitioning, self.program, self._price())),
             conflicts=priced_conflicts(self.scheduled, METADATA_OPS),
             replicated=replicated(self.scheduled.partitioning, self.program, self.scheduled.reports),
@@ -146,28 +151,31 @@ class Lowered:
     @property
     def in_shardings(self) -> Any:
         """NamedShardings of the inputs, as the pytree `(args, kwargs)`."""
-        return jax.tree.unflatten(self.traced.in_tree, self._shardings(self._input_layouts, self.traced.in_avals))
+        return self.shardings_on()[0]
 
     @property
     def out_shardings(self) -> Any:
         """NamedShardings of the outputs, in their pytree."""
-        return jax.tree.unflatten(self.traced.out_tree, self._shardings(self._output_layouts, self.traced.out_avals))
+        return self.shardings_on()[1]
 
     def as_jax_shardings(self) -> tuple[Any, Any]:
         """(in_shardings, out_shardings) on real devices, for plain `jax.jit`: XLA's partitioner does the rest.
 
         The inputs' shardings are one pytree per positional argument, as `jax.jit` takes them.
         """
-        mesh = concrete_mesh(self.mesh, self.devices)
-        inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
-        outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
-        args, kwargs = jax.tree.unflatten(self.traced.in_tree, inputs)
+        (args, kwargs), outputs = self.shardings_on(concrete_mesh(self.mesh, self.devices))
         if kwargs:
             raise CallError(
                 f"jax.jit takes no shardings for keyword arguments ({', '.join(kwargs)})",
                 hint="lower with positional arguments",
             )
-        return args, jax.tree.unflatten(self.traced.out_tree, outputs)
+        return args, outputs
+
+    def shardings_on(self, mesh: Any = None) -> tuple[Any, Any]:
+        """NamedShardings of the inputs, as the pytree `(args, kwargs)`, and of the outputs, on a mesh of devices."""
+        inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
+        outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
+        return jax.tree.unflatten(self.traced.in_tree, inputs), jax.tree.unflatten(self.traced.out_tree, outputs)
 
     def as_text(self, form: str = "hlo", *, lines: bool = False) -> str:
         """As text: "core" (PartIR:Core), "hlo" (device-local, collectives over axes) or "stablehlo" (what runs).

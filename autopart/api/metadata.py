@@ -32,7 +32,7 @@ from autopart.core.program import Program
 from autopart.core.quoting import one_line
 from autopart.core.units import bytes_text, columns, seconds_text
 from autopart.costmodel.estimate import Estimate
-from autopart.costmodel.flop_shares import AxisUse, percent
+from autopart.costmodel.flop_shares import AxisUse, divided, percent
 from autopart.search.comparison import baseline_lines
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.gathered import Gathered
@@ -55,14 +55,17 @@ class TacticReport:
     """The program after one tactic.
 
     actions              what the tactic did, as text ("tile<params/w, 0, batch>")
-    collectives          kind -> count, an op in a loop counted by trip count
+    collectives          kind -> count of what is emitted, an op in a loop counted by trip count; XLA may make one of
+                         several, and a reduce_scatter of an all_reduce that is sliced, or the reverse
     collectives_by_axis  axes ("batch" or "batch,model") -> kind -> count
     conflicts            ops that several mappings would fit, as text
     unpartitioned        op kinds that blocked propagation -> source lines, or op numbers where the module has none
     step_s, peak_bytes   estimates for one device; None where the mesh names no device
     report               whatever an automatic tactic says about its search
-    flop_divided         mesh axis -> share of the program's flop (0 to 1) in ops that have a loop over the axis
-    notes                axes that are used but divide less than half the flop, tags of values that nothing uses
+    flop_divided         mesh axis -> share of the program's flop (0 to 1) in ops that have a loop over the axis; empty
+                         for a program without flop
+    notes                axes that are used but divide less than half the flop, tags of values that nothing uses, loops
+                         whose length the data decide, with the number of trips that estimates count
     decisions            the actions as data: ("tile", key, dim, axis), ("atomic", key, axis), ("propagate", axis),
                          ("share_gathers", within);
                          `key` names the value, and no other, in a tactic
@@ -116,7 +119,7 @@ class Metadata:
         last = self.tactics[-1] if self.tactics else None
         if last:
             shares = ", ".join(f"{axis} {percent(share)}" for axis, share in self.flop_divided.items())
-            lines += [f"flop divided: {shares}", *last.notes]
+            lines += [f"flop divided: {shares or 'the program has none'}", *last.notes]
         lines += [line for tactic in self.tactics for line in _referee_lines(tactic)]
         lines += [line for t in self.tactics for line in _compared_lines(t)]
         lines += _gathered_lines(self.gathered)
@@ -217,10 +220,11 @@ def report_tactic(
         step_s=estimate.step_s if estimate else None,
         peak_bytes=estimate.peak_bytes if estimate else None,
         report=dict(did.report),
-        flop_divided={use.axis: use.share for use in uses},
+        flop_divided=divided(uses),
         notes=(
             *(str(use) for use in uses if use.is_partial),
             *map(_dead_tag, dead_tags(program)),
+            *_assumed_trips(program),
             *_left_whole(did.report.get("left_whole", ())),
         ),
         decisions=tuple(tuple(row_of(action, _key_of(action, partitioning.program, named))) for action in did.actions),
@@ -240,6 +244,16 @@ def describe(action: Action, partitioning: Partitioning) -> str:
 
 def _dead_tag(tag: str) -> str:
     return f'tag "{tag}": nothing uses the values that carry it, so they are no part of the program'
+
+
+def _assumed_trips(program: Program) -> list[str]:
+    """How often each loop is counted whose length the data decide."""
+    bodies = [scope for scope in program.scopes if scope.kind == "body" and not scope.trips_known]
+    return [
+        f"loop at {program.where(scope.op) or f'op {scope.op}'}: the data decide how often it runs, and estimates "
+        f"count {scope.trips} (ap.ExpectedTrips says another number)"
+        for scope in bodies
+    ]
 
 
 def _left_whole(rows: Sequence[Mapping[str, str]]) -> list[str]:

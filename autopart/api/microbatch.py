@@ -109,7 +109,7 @@ class MicrobatchLoop(Pass):
             what = error.what.replace(f'along mesh axis "{AXIS}" (size {steps})', f"into {steps} microbatches")
             raise TileError(what, why=error.why, hint="steps that divide the dim, or a dim that they divide") from None
         for action in taken:
-            if isinstance(action, Tile | Atomic) and action.value not in program.arguments:
+            if isinstance(action, Tile | Atomic) and action.value not in program.argument_place:
                 raise ArgumentError(
                     f"{program.value_name(action.value)} is no argument of the program",
                     why="what is computed is cut as propagation finds",

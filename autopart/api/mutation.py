@@ -16,8 +16,10 @@ from typing import Any
 
 import jax
 
+from autopart.core.errors import PartitionWarning
 
-class MutationWarning(UserWarning):
+
+class MutationWarning(PartitionWarning):
     """A partitioned function changed an argument in place, and does not return what it put there."""
 
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from autopart.core.errors import UnknownNameError, closest
-from autopart.core.name_patterns import compiled, is_pattern, matches
+from autopart.core.name_patterns import compiled, is_pattern
 from autopart.core.program import Program
 
 OUTPUTS = "outputs"
@@ -80,10 +81,58 @@ def dead_tags(program: Program) -> tuple[str, ...]:
     return tuple(tag for tag, values in program.tags.items() if not values)
 
 
-def select(named: list[Named], key: str, dead: Collection[str] = ()) -> list[tuple[Named, str]]:
+@dataclass(frozen=True)
+class Paths:
+    """Values with their paths, to be looked up by key: `rows` are gone through once, not for every key."""
+
+    rows: list[tuple[Named, str]]
+
+    def below(self, key: str) -> list[tuple[Named, str]]:
+        """The values whose paths the key names, as a whole or a leading part, each with the rest: as it is written,
+        else as a pattern, for which all paths are compared."""
+        found = self._by_leading_part.get(key, [])
+        if found or not is_pattern(key):
+            return found
+        return [(named, rest) for named, path in self.rows for rest in _rest(path, key)]
+
+    @cached_property
+    def _by_leading_part(self) -> dict[str, list[tuple[Named, str]]]:
+        found: dict[str, list[tuple[Named, str]]] = {}
+        for named, path in self.rows:
+            for leading in _leading_parts(path):
+                found.setdefault(leading, []).append((named, path[len(leading) + 1 :]))
+        return found
+
+
+@dataclass(frozen=True)
+class Names:
+    """Named values, to be looked up by the keys of tactics."""
+
+    values: list[Named]
+
+    @cached_property
+    def by_head(self) -> dict[str, list[tuple[Named, str]]]:
+        """Head -> its values, each with the path below."""
+        found: dict[str, list[tuple[Named, str]]] = {}
+        for named in self.values:
+            found.setdefault(named.head, []).append((named, named.below))
+        return found
+
+    @cached_property
+    def whole(self) -> Paths:
+        """All values by their full names."""
+        return Paths([(named, named.name) for named in self.values])
+
+
+def names_of_nothing(program: Program) -> tuple[str, ...]:
+    """Names that are there and stand for no value: dead tags, and what has no arrays."""
+    return (*dead_tags(program), *program.without_arrays)
+
+
+def select(names: Names, key: str, nothing: Collection[str] = ()) -> list[tuple[Named, str]]:
     """The values that a top-level key names, each with the path that is left below the key.
 
-    A key that only matches one of the `dead` tags names no value, and is no error.
+    A key that only matches one of the names that stand for `nothing` names no value, and is no error.
 
     "%12" names value number 12 of the program, as `Metadata.as_schedule` writes those without a name.
 
@@ -91,44 +140,50 @@ def select(named: list[Named], key: str, dead: Collection[str] = ()) -> list[tup
     """
     if key.startswith("%") and key[1:].isascii() and key[1:].isdecimal():
         return [(Named(key, key, "", int(key[1:])), "")]
-    found = [(n, n.below) for n in named if n.head == key]
+    found = names.by_head.get(key, [])
     if not found and ("/" in key or is_pattern(key)):
-        found = _below([(n, n.name) for n in named], key)
-    if not found and not any(matches(tag, key) for tag in dead):
-        known = sorted({n.head for n in named} | {n.name for n in named})
+        found = names.whole.below(key)
+    if not found and not _stands_for(key, nothing):
+        known = sorted({n.head for n in names.values} | {n.name for n in names.values} | set(nothing))
         what = "glob" if is_pattern(key) else "name"
         raise UnknownNameError(
             f'no argument, tag or output matches the {what} "{key}"',
-            why=f"the arguments are {', '.join(sorted({n.head for n in named if n.head != OUTPUTS}))}",
+            why=f"the arguments are {', '.join(sorted({*names.by_head} - {OUTPUTS}))}",
             hint=closest(key, known),
         )
     return found
 
 
-def resolve(found: list[tuple[Named, str]], wanted: Any, trail: str) -> Iterator[tuple[Named, Any]]:
+def resolve(
+    found: list[tuple[Named, str]], wanted: Any, trail: str, nothing: Collection[str] = ()
+) -> Iterator[tuple[Named, Any]]:
     """Follows nested dicts of globs below a key; yields each value with what the user wants for it."""
     if not found or not isinstance(wanted, Mapping):
         yield from ((named, wanted) for named, _ in found)
         return
+    paths = Paths(found)
     for pattern, inner in wanted.items():
         pattern = str(pattern)
-        hits = _below(found, pattern)
-        if not hits:
+        hits = paths.below(pattern)
+        if not hits and not _stands_for(f"{trail}/{pattern}", nothing):
             what = "glob" if is_pattern(pattern) else "path"
             raise UnknownNameError(
                 f'no path below "{trail}" matches the {what} "{pattern}"',
                 hint=closest(pattern, [below for _, below in found if below]),
             )
-        yield from resolve(hits, inner, f"{trail}/{pattern}")
+        yield from resolve(hits, inner, f"{trail}/{pattern}", nothing)
 
 
-def _below(paths: list[tuple[Named, str]], key: str) -> list[tuple[Named, str]]:
-    """The values whose paths the key names, as a whole or a leading part, each with the rest: as it is written, else as
-    a pattern."""
-    found = [(named, path[len(key) + 1 :]) for named, path in paths if path == key or path.startswith(f"{key}/")]
-    if found or not is_pattern(key):
-        return found
-    return [(named, rest) for named, path in paths for rest in _rest(path, key)]
+def _stands_for(key: str, names: Collection[str]) -> bool:
+    """True if the key is one of the names, above it or below it: as it is written, else as a pattern.
+
+    "opt_state/*/mu" is there for Adam; for an optimizer without state it stands for nothing.
+    """
+    is_glob = is_pattern(key)
+    return any(
+        f"{name}/".startswith(f"{key}/") or key.startswith(f"{name}/") or (is_glob and bool(_rest(name, key)))
+        for name in names
+    )
 
 
 def _rest(path: str, pattern: str) -> list[str]:

@@ -9,24 +9,32 @@ Modules that share variables go on sharing them. What changes is values: a step 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
+import itertools
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
+from autopart.api.compiled import concrete_mesh
 from autopart.api.filter_jit import Static
 from autopart.api.jit import PartitionedFunction
 from autopart.api.jit import jit as partitioned_jit
+from autopart.api.leaves import is_key
 from autopart.api.lowered import Lowered
 from autopart.api.method import Method
 from autopart.api.tactic import Tactic
 from autopart.core.arguments import FUNCTION, check
 from autopart.core.errors import ArgumentError, CallError
+from autopart.core.jax_internals import wrap_key
 from autopart.core.mesh import Mesh
 
 
@@ -44,6 +52,58 @@ def jit(
         if jit_options.pop(option, None) is not None:
             raise ArgumentError(f"ap.nnx.jit takes no {option}", hint="tactics that name leaves, such as 'model/*'")
     return ModuleFunction(fun, mesh, schedule, jit_options)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """An argument's pytree, whose leaves are modules, variables and arrays; the tree of each module's state."""
+
+    tree: Any
+    states: tuple[Any, ...]
+
+    def of_shardings(self, name: str, leaves: Sequence[Any]) -> Any:
+        """The shardings of its arrays in its form. Raises `CallError` where other arguments have some of them."""
+        counts = [1 if state is None else state.num_leaves for state in self.states]
+        if sum(counts) != len(leaves):
+            raise CallError(
+                f"{name} shares variables with an argument before it",
+                why="each variable has one sharding, that of the argument which comes first",
+            )
+        rest = iter(leaves)
+        parts = [list(itertools.islice(rest, count)) for count in counts]
+        made = [
+            part[0] if state is None else nnx.StateSharding(jax.tree.unflatten(state, part))
+            for state, part in zip(self.states, parts, strict=True)
+        ]
+        return jax.tree.unflatten(self.tree, made)
+
+
+def _form_of(value: Any) -> _Form:
+    leaves, tree = jax.tree.flatten(value, is_leaf=_is_module)
+    states = (jax.tree.structure(nnx.state(x)) if isinstance(x, nnx.Pytree) else None for x in leaves)
+    return _Form(tree, tuple(states))
+
+
+@dataclass(frozen=True, repr=False)
+class ModuleLowered(Lowered):
+    """What `lower` returns: a partitioned program, whose shardings come in the modules' form."""
+
+    forms: tuple[tuple[str, _Form], ...] = field(default=(), repr=False)
+
+    def as_jax_shardings(self) -> tuple[tuple[Any, ...], Any]:
+        """(in_shardings, out_shardings) on real devices, as `nnx.jit` takes them.
+
+        The inputs' are one for each argument of the function: an `nnx.StateSharding` where a module or optimizer is,
+        which is also one of `out_shardings` for the function that makes it. The outputs' are those of what it returns.
+        Raises `CallError` where two arguments share variables.
+        """
+        inputs, outputs = self.shardings_on(concrete_mesh(self.mesh, self.devices))
+        (_, *arrays), _ = inputs
+        args = (
+            form.of_shardings(name, jax.tree.leaves(slot))
+            for slot, (name, form) in zip(arrays, self.forms, strict=True)
+        )
+        return tuple(args), outputs[0]
 
 
 class ModuleFunction(Method):
@@ -73,19 +133,27 @@ class ModuleFunction(Method):
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Runs it on the mesh's devices; the modules among the arguments then hold what it left in them."""
         named, static = self._bound(args, kwargs)
-        structure, arrays = _split(named, static)
-        out, *after = self._partitioned(structure, **arrays)
-        held = _holding_modules(named, arrays)
-        modules = {name: named[name] for name in held}
-        state = nnx.state(modules)
-        leaves = jax.tree.leaves(dict(zip(held, after, strict=True)))
-        nnx.update(modules, jax.tree.unflatten(jax.tree.structure(state), leaves))
+        structure, state, arrays = self._split(named, static)
+        out, *after = self._partitioned(structure, *arrays)
+        held = set(_holding_modules(named))
+        before = nnx.State({n: state[n] for n, name in enumerate(named) if name in held and n in state})
+        nnx.update(list(named.values()), jax.tree.unflatten(jax.tree.structure(before), jax.tree.leaves(after)))
         return out
 
-    def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
-        """The partitioned program for modules and arrays of these shapes, without devices."""
-        structure, arrays = _split(*self._bound(args, kwargs))
-        return self._partitioned.lower(structure, **arrays)
+    def lower(self, /, *args: Any, **kwargs: Any) -> ModuleLowered:
+        """The partitioned program for modules and arrays of these shapes, without devices.
+
+        Arrays may be `jax.ShapeDtypeStruct`s, also those in modules, as `nnx.eval_shape` makes them.
+        """
+        named, static = self._bound(args, kwargs)
+        structure, _, arrays = self._split(
+            {n: jax.tree.map(_array_like, v, is_leaf=_is_module) for n, v in named.items()}, static
+        )
+        _warn_of_aliases(self._fun.__name__, named)
+        low = self._partitioned.lower(structure, *arrays)
+        fields = {field.name: getattr(low, field.name) for field in dataclasses.fields(low)}
+        forms = [(name, _form_of(named.get(name, {}))) for name in self._slots]
+        return ModuleLowered(**fields, forms=tuple(forms))
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(arguments by parameter, the static ones)."""
@@ -100,38 +168,87 @@ class ModuleFunction(Method):
     def _of_arrays(self) -> Callable[..., Any]:
         """`_on_arrays` as a function that jax's errors name by the lines of the user's."""
 
-        def on_arrays(structure: Static, /, **arrays: Any) -> tuple[Any, ...]:
-            return self._on_arrays(structure, **arrays)
+        def on_arrays(structure: Static, /, *arrays: Any) -> tuple[Any, ...]:
+            return self._on_arrays(structure, arrays)
 
         own: Any = on_arrays
-        own.__signature__, own.__wrapped__ = inspect.signature(on_arrays), self._fun
+        first = inspect.Parameter("_structure", inspect.Parameter.POSITIONAL_ONLY)
+        slots = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self._slots]
+        own.__signature__, own.__wrapped__ = inspect.Signature([first, *slots]), self._fun
         return on_arrays
 
-    def _on_arrays(self, structure: Static, /, **arrays: Any) -> tuple[Any, ...]:
-        graph, tree, static = structure.value
-        named = nnx.merge(graph, jax.tree.unflatten(tree, jax.tree.leaves(arrays)))
+    @property
+    def _slots(self) -> list[str]:
+        """The parameters that arrays are passed for, in the signature's order, which is that of their names."""
+        return [name for name in self._signature.parameters if name not in self._static]
+
+    def _split(self, named: dict[str, Any], static: dict[str, Any]) -> tuple[Static, Any, list[Any]]:
+        """(what is no array, nnx's state, its arrays in each slot): a shared variable belongs to its first argument."""
+        graph, state = nnx.split(list(named.values()))
+        tree = jax.tree.structure(state)
+        arrays = dict(zip(named, _by_position(state, len(named)), strict=True))
+        structure = Static((graph, tree, tuple(named), tuple(static.items())))
+        return structure, state, [arrays.get(name, {}) for name in self._slots]
+
+    def _on_arrays(self, structure: Static, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        graph, tree, names, static = structure.value
+        values = nnx.merge(graph, jax.tree.unflatten(tree, jax.tree.leaves(arrays)))
+        named = dict(zip(names, values, strict=True))
         given = {**named, **dict(static)}
         ordered = OrderedDict((name, given[name]) for name in self._signature.parameters if name in given)
         bound = inspect.BoundArguments(self._signature, ordered)
         out = self._fun(*bound.args, **bound.kwargs)
-        graph_after, after = nnx.split(named)
+        graph_after, after = nnx.split(list(named.values()))
         if graph_after != graph:
             raise CallError(
                 f"{self._fun.__name__} changes which parts a module has",
                 why="its arrays go in and come out by the same names",
                 hint="make layers, variables and caches before the step; inside, change their values",
             )
-        values = nnx.to_pure_dict(after)
-        return (out, *(values[name] for name in _holding_modules(named, values)))
+        values = dict(zip(named, _by_position(after, len(named)), strict=True))
+        return (out, *(values[name] for name in _holding_modules(named)))
 
 
-def _split(named: dict[str, Any], static: dict[str, Any]) -> tuple[Static, dict[str, Any]]:
-    graph, state = nnx.split(named)
-    return Static((graph, jax.tree.structure(state), tuple(static.items()))), nnx.to_pure_dict(state)
+def _by_position(state: Any, count: int) -> list[Any]:
+    """The arrays of each of `count` arguments, by name; none where other arguments have them all."""
+    arrays: dict[Any, Any] = nnx.to_pure_dict(state)
+    return [arrays.get(position, {}) for position in range(count)]
 
 
-def _holding_modules(named: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """The arguments with modules or variables, whose values can change; a shared variable belongs to its first."""
-    kinds = (nnx.Pytree, nnx.Variable)
-    found = {n: jax.tree.leaves(named[n], is_leaf=lambda x: isinstance(x, kinds)) for n in values}
-    return sorted(n for n, leaves in found.items() if any(isinstance(leaf, kinds) for leaf in leaves))
+def _holding_modules(named: Mapping[str, Any]) -> list[str]:
+    """The arguments with modules or variables, whose values can change."""
+    return [n for n, value in named.items() if any(map(_is_module, jax.tree.leaves(value, is_leaf=_is_module)))]
+
+
+def _warn_of_aliases(fun: str, named: Mapping[str, Any]) -> None:
+    """Warns of an argument whose variables are all those of others, such as an average that is no copy yet."""
+    first: dict[int, str] = {}
+    for name, value in named.items():
+        variables = [
+            (f"{name}/{'/'.join(map(str, path))}", variable)
+            for path, variable in nnx.iter_graph(value)
+            if isinstance(variable, nnx.Variable)
+        ]
+        if variables and all(id(variable) in first for _, variable in variables):
+            own, variable = variables[0]
+            warnings.warn(
+                f"{fun}: {name} has no arrays of its own: {own} is {first[id(variable)]}, and a step that changes one "
+                f"changes both; jax.tree.map(jnp.copy, {name}) is a copy",
+                stacklevel=3,
+            )
+        for path, variable in variables:
+            first.setdefault(id(variable), path)
+
+
+def _is_module(x: Any) -> bool:
+    return isinstance(x, (nnx.Pytree, nnx.Variable))
+
+
+def _array_like(x: Any) -> Any:
+    """A shape as an array of it, without memory, since nnx takes only arrays as what changes from call to call."""
+    if not isinstance(x, jax.ShapeDtypeStruct):
+        return x
+    if is_key(x.dtype):
+        bits = jax.eval_shape(jax.random.key_data, x)
+        return wrap_key(jnp.zeros(bits.shape, bits.dtype), x.dtype)
+    return np.broadcast_to(np.zeros((), x.dtype), x.shape)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from autopart.api.names import Named, dead_tags, named_values, resolve, select
+from autopart.api.names import Named, Names, named_values, names_of_nothing, resolve, select
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
 from autopart.core.arguments import ANYTHING, STRING, check_fields, mapping, shown
@@ -58,9 +58,9 @@ class Pad:
 
     def asked(self, program: Program) -> Iterator[tuple[int, int, int]]:
         """(value, dim, multiple) of what is to be longer."""
-        named, dead = named_values(program), dead_tags(program)
+        names, nothing = Names(named_values(program)), names_of_nothing(program)
         for key, wanted in self.inputs.items():
-            for target, decision in resolve(select(named, key, dead), wanted, key):
+            for target, decision in resolve(select(names, key, nothing), wanted, key, nothing):
                 pairs = decision if isinstance(decision, list) else [decision]
                 for dim, multiple in (_checked(pair, target, program) for pair in pairs):
                     yield target.value, dim, multiple
@@ -131,5 +131,5 @@ class PaddingAsked(Pass):
             axes = [other.tiles(partitioning) for other in self.tiling]
             for place in tactic.tiles(partitioning):
                 names = {name for tiles in axes for name in tiles.get(place, ())}
-                if place[0] not in program.outputs or place[0] in program.arguments:
+                if place[0] not in program.output_place or place[0] in program.argument_place:
                     yield *place, math.prod(self.sizes[name] for name in names)

@@ -20,11 +20,17 @@ from autopart.core.actions import Action
 from autopart.core.arguments import STRING, TEXT, check_fields, shown
 from autopart.core.errors import ArgumentError, TileError, UnknownNameError, closest
 from autopart.core.partitioning import Partitioning
+from autopart.search.baselines import SHARDED_LOOPS
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.named_schedules import NAMED_SCHEDULES, Named, found_schedules
 from autopart.search.space.several_axes import REPLICATED
 
-_PART = re.compile(r"([^()+]+)\(([^()]+)\)")
+_PART = re.compile(r"([^()+]+)(?:\(([^()]+)\))?(?:\+|$)")
+Axes = tuple[str, ...]
+
+LOOPS = SHARDED_LOOPS.label
+"""The one part that is over no axes."""
+
 _HINT = 'such as "DP(data)" or "FSDP(data)+Megatron(model)"'
 
 
@@ -34,7 +40,9 @@ class Parallelism:
 
     schedule   parts joined by "+", each a name and the mesh axes it is over: "DP(data)+Megatron(model)+ZeRO3(data)".
                The names are those of registered schedules; FSDP is DP and ZeRO3 over the same axes, HSDP is DP over
-               its axes and ZeRO3 over the last of them. "replicated" tiles nothing
+               its axes and ZeRO3 over the last of them. "ShardedLoops" is over no axes (`ap.ShardedLoops`).
+               "replicated" tiles nothing. Parts are carried out in the order of the mesh's axes, those that store
+               state last, whatever the order of the text
     name       what the metadata calls the tactic
 
     Raises, when applied: `UnknownNameError` for a name that no schedule has, `MeshError` for an axis that is not in the
@@ -46,39 +54,51 @@ class Parallelism:
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, schedule=TEXT, name=STRING)
-        is_parts = _PART.search(self.schedule) and not _PART.sub("", self.schedule).strip("+")
-        if not is_parts and self.schedule != REPLICATED:
+        parts = _PART.findall(self.schedule)
+        is_parts = parts and not _PART.sub("", self.schedule).strip("+")
+        if self.schedule != REPLICATED and not (is_parts and all(over or role == LOOPS for role, over in parts)):
             raise ArgumentError(f"Parallelism: {shown(self.schedule)} is no named schedule", hint=_HINT)
         if not self.name:
             object.__setattr__(self, "name", self.schedule)
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`."""
-        wanted = list(self._parts(partitioning))
+        wanted = list(self._parts(partitioning)) if self.schedule != REPLICATED else []
         space = DecisionSpace.of(partitioning, [a for a, size in partitioning.mesh.shape.items() if size > 1])
-        found = {(part.role, part.axes): part for part in found_schedules(space)}
-        parts = [(role, axis, found.get((role, (axis,)))) for role, axis in wanted]
+        found = {(part.role, part.axes): part for part in (*found_schedules(space), SHARDED_LOOPS)}
+        parts: list[tuple[str, Axes, Named | None]] = []
+        for role, axes in wanted:
+            together = [axes] if (role, axes) in found or not axes else [(axis,) for axis in axes]
+            parts += [(role, over, found.get((role, over))) for over in together]
+
+        def place(row: tuple[str, Axes, Named | None]) -> tuple[bool, bool, list[int]]:
+            _, over, part = row
+            return part is not None and part.stores, not over, [partitioning.mesh.index(axis) for axis in over]
+
         actions: list[Action] = []
-        for role, axis, part in sorted(parts, key=lambda row: row[2] is not None and row[2].stores):
-            actions += _carried_out(space, partitioning, role, axis, part)
+        for role, over, part in sorted(parts, key=place):
+            actions += _carried_out(space, partitioning, role, over, part)
         return TacticResult(actions)
 
-    def _parts(self, partitioning: Partitioning) -> Iterator[tuple[str, str]]:
-        """(role, axis) of each part, in the order of the text."""
+    def _parts(self, partitioning: Partitioning) -> Iterator[tuple[str, Axes]]:
+        """(role, axes) of each part, in the order of the text."""
         for role, over in _PART.findall(self.schedule):
-            role, axes = role.strip(), [axis.strip() for axis in over.split(",")]
+            role, axes = role.strip(), tuple(axis.strip() for axis in over.split(",") if over)
             for axis in axes:
                 partitioning.mesh.index(axis)
+            if role == LOOPS and not axes:
+                yield role, axes
+                continue
             for known, on in _spelled_out(role, axes):
                 if known not in NAMED_SCHEDULES:
                     why = f"there are {', '.join(['FSDP', 'HSDP', *NAMED_SCHEDULES])}"
                     raise UnknownNameError(
                         f'no named schedule is called "{known}"', why=why, hint=closest(known, list(NAMED_SCHEDULES))
                     )
-                yield from ((known, axis) for axis in on)
+                yield known, on
 
 
-def _spelled_out(role: str, axes: list[str]) -> list[tuple[str, list[str]]]:
+def _spelled_out(role: str, axes: Axes) -> list[tuple[str, Axes]]:
     match role:
         case "FSDP":
             return [("DP", axes), ("ZeRO3", axes)]
@@ -89,14 +109,15 @@ def _spelled_out(role: str, axes: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def _carried_out(
-    space: DecisionSpace, partitioning: Partitioning, role: str, axis: str, part: Named | None
+    space: DecisionSpace, partitioning: Partitioning, role: str, axes: Axes, part: Named | None
 ) -> list[Action]:
     decisions = part.decisions if part else ()
     actions = [action for decision in decisions for action in space.apply(partitioning, decision)]
     if not actions:
+        over = " and ".join(f'"{axis}" (size {partitioning.mesh.shape[axis]})' for axis in axes)
         raise TileError(
-            f'{role} over mesh axis "{axis}" (size {partitioning.mesh.shape[axis]}) does nothing',
-            why="nothing it would tile has a dim that the axis divides"
+            f"{role} over mesh axis {over} does nothing" if axes else f"{role} does nothing",
+            why=("nothing it would tile has a dim that the axis divides" if axes else "loops hold parts already")
             if part
             else f"the program has nothing for {role} that the axis divides",
             hint="ap.named_schedules(fun, mesh, args) lists what there is",

@@ -7,7 +7,8 @@
 
 Most programs are the same for every platform, and run as they are. Where one calls a library of its platform, has
 an op that XLA runs on some platforms only, or chooses by platform what it computes (`jax.lax.platform_dependent`), the
-function is lowered for the devices that are there, and the actions are taken on the same values (`same_values.py`).
+function is lowered for the devices that are there, and the actions are taken on the same values (`same_values.py`);
+those on a value that this lowering does not have are left out.
 Arguments and outputs keep the shardings that the first lowering gave them; XLA moves what comes out in another.
 """
 
@@ -20,7 +21,6 @@ from dataclasses import dataclass
 from autopart.api.plan.same_values import SameValues
 from autopart.api.schedule import Scheduled, replayed
 from autopart.api.trace import Traced
-from autopart.core.actions import renumbered
 from autopart.core.errors import CallError, PartitionError, ProgramError
 from autopart.core.host_callbacks import TARGET
 from autopart.core.op import OpSpec
@@ -73,7 +73,7 @@ def runnable(traced: Traced, scheduled: Scheduled, platform: str) -> tuple[Trace
         return traced, scheduled
     try:
         same = SameValues(traced.program, other.program)
-        again = replayed(other.program, scheduled, [renumbered(action, same.of) for action in scheduled.actions])
+        again = replayed(other.program, scheduled, list(same.taken_again(scheduled.actions)))
     except PartitionError as error:
         raise _mismatch(foreign[0], traced.platform, platform, _HINT, error.what) from None
     return other, again

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from autopart.api.names import Named, dead_tags, named_values, resolve, select
+from autopart.api.names import Named, Names, named_values, names_of_nothing, resolve, select
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.core.actions import Action, Atomic, Propagate, Tile
 from autopart.core.arguments import ANYTHING, AXES, STRING, Kind, check_fields, check_once, mapping, shown, takes
@@ -154,10 +154,11 @@ class ManualPartition:
                     yield named, axis, asked
 
     def _decisions(self, partitioning: Partitioning) -> Iterator[tuple[int, Named, tuple[Any, ...]]]:
-        named, dead = named_values(partitioning.program), dead_tags(partitioning.program)
+        names, nothing = Names(named_values(partitioning.program)), names_of_nothing(partitioning.program)
         decided: dict[int, tuple[str, tuple[Any, ...]]] = {}
         for key, wanted in self.inputs.items():
-            for target, decision in resolve(known_values(select(named, key, dead), partitioning), wanted, key):
+            found = known_values(select(names, key, nothing), partitioning)
+            for target, decision in resolve(found, wanted, key, nothing):
                 each = self._per_axis(decision, target, partitioning)
                 if target.value in decided and decided[target.value][1] != each:
                     raise TileError(

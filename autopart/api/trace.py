@@ -10,7 +10,8 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +19,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 from jax.core import Tracer
+from jax.sharding import AbstractMesh, AxisType
 
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
@@ -31,11 +33,13 @@ from autopart.core.importer import (
     read_module,
     read_module_file,
 )
-from autopart.core.importer.host_calls import Collector
+from autopart.core.importer.closed_over import check_closed_over
+from autopart.core.importer.host_calls import lowered
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
 from autopart.core.limits import Limits
+from autopart.core.mesh import Mesh
 from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassReport, run_optional_passes, run_passes
 from autopart.core.program import Program
 
@@ -149,8 +153,13 @@ def load(
     return LoadedProgram(traced, str(path))
 
 
-def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: tuple, kwargs: dict) -> Traced:
-    """Traces `fun` for abstract or concrete arguments and imports it, lowered for `platform`."""
+def trace(
+    fun: Callable | LoadedProgram, options: Options, platform: str, mesh: Mesh, args: tuple, kwargs: dict
+) -> Traced:
+    """Traces `fun` for abstract or concrete arguments and imports it, lowered for `platform`.
+
+    Where it asks for the mesh of the context, and no mesh is set, it gets `mesh`.
+    """
     if isinstance(fun, LoadedProgram):
         leaves, tree = jax.tree.flatten((args, kwargs))
         if leaves and (tree != fun.traced.in_tree or not _same_types(leaves, fun.traced.in_avals)):
@@ -165,7 +174,43 @@ def trace(fun: Callable | LoadedProgram, options: Options, platform: str, args: 
         return replace(fun.traced, program=program).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
-    return _lowered(fun, options, watched.trace(*args, **kwargs), platform)
+    return _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)
+
+
+def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced:
+    """The function traced as it is, so that what depends on a mesh in context does as it does without; then, where it
+    cannot do without, over `mesh`: a `shard_map` or a constraint that names axes alone."""
+    try:
+        return watched.trace(*args, **kwargs)
+    except PartitionError:
+        raise
+    except (RuntimeError, ValueError) as error:
+        if "cuDNN" in str(error):
+            raise ProgramError(
+                f"jax cannot trace {watched.__name__} on this machine: {error}",
+                why="cuDNN attention is traced where a GPU with cuDNN is, whatever the mesh",
+                hint='jax.nn.dot_product_attention(..., implementation="xla") where the layout is planned',
+            ) from error
+        if "mesh" not in str(error) or not jax.sharding.get_abstract_mesh().empty:
+            raise
+        axes = (AxisType.Auto,) * len(mesh.axis_names)
+        with jax.sharding.use_abstract_mesh(AbstractMesh(mesh.axis_sizes, mesh.axis_names, axes)):
+            return _over_ours(watched, mesh, error, args, kwargs)
+
+
+def _over_ours(watched: Any, mesh: Mesh, before: Exception, args: tuple, kwargs: dict) -> jax.stages.Traced:
+    """The function traced where `mesh` is set. Raises `ProgramError` where that is not the mesh it wants either, and
+    `before` where a mesh in context makes no difference."""
+    try:
+        return watched.trace(*args, **kwargs)
+    except (RuntimeError, ValueError) as error:
+        if str(error) == str(before):
+            raise before from None
+        raise ProgramError(
+            f"{watched.__name__} wants a mesh in context: {before}",
+            why=f"over {mesh}, which ap.jit was given, jax says: {error}",
+            hint="an ap.Mesh with the axes that the function names, or jax.set_mesh(...) around lower and the call",
+        ) from error
 
 
 def jitted(fun: Callable, options: Options) -> Any:
@@ -207,15 +252,17 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     """The program of a traced function, lowered for `platform`. Raises `ProgramError` where jax cannot."""
     name = getattr(fun, "__name__", repr(fun))
     check_references(name, traced.jaxpr)
-    collector = Collector()
+    check_closed_over(name, traced)
     with warnings.catch_warnings(), _refusals(fun, platform):
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        lowered = traced.lower(lowering_platforms=(platform,), _private_parameters=collector.parameters(traced.jaxpr))
+        module, callbacks = lowered(traced, platform)
     infos, in_tree = jax.tree.flatten(traced.args_info)
     outs, out_tree = jax.tree.flatten(traced.out_info)
-    names = _argument_names(fun, options, traced.args_info)
-    out_names = [
-        "/".join(key_of(k) for k in path) for path, _ in jax.tree_util.tree_flatten_with_path(traced.out_info)[0]
+    count = len(traced.args_info[0])
+    names = _argument_names(fun, options, count, _paths(traced.args_info))
+    without_arrays = [
+        *_argument_names(fun, options, count, _paths_without_arrays(traced.args_info)),
+        *(f"outputs/{name}" for name in _output_names(_paths_without_arrays(traced.out_info))),
     ]
     in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
     out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype, weak_type=o.weak_type) for o in outs)
@@ -223,14 +270,15 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     ties = tie_updates(traced.args_info, traced.out_info)
     try:
         program = read_module(
-            cast(jax_internals.ir.Module, lowered.compiler_ir("stablehlo")),
+            cast(jax_internals.ir.Module, module.compiler_ir("stablehlo")),
             argument_names=names,
-            output_names=out_names,
+            output_names=_output_names(_paths(traced.out_info)),
             ties=ties,
             donated=donated,
-            callbacks=collector.callbacks,
+            callbacks=callbacks,
             constraints=options.constraints,
             keep_unused=options.keep_unused,
+            without_arrays=without_arrays,
         )
     except ProgramError as error:
         raise error.blamed_on(name) from None
@@ -274,15 +322,29 @@ def key_of(entry: Any) -> str:
     return str(entry)
 
 
-def _argument_names(fun: Callable, options: Options, args_info: Any) -> list[str]:
-    """One name per leaf: the parameter's name, then the pytree path below it."""
-    positional = _parameter_names(fun, options, len(args_info[0]))
+def _paths(tree: Any) -> list[Any]:
+    """The pytree path of each leaf."""
+    return [path for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+
+
+def _paths_without_arrays(tree: Any) -> list[Any]:
+    """The path of each part, as large as can be, that has no leaves."""
+    parts = jax.tree_util.tree_flatten_with_path(tree, lambda part: not jax.tree.leaves(part))[0]
+    return [path for path, part in parts if path and not jax.tree.leaves(part)]
+
+
+def _argument_names(fun: Callable, options: Options, count: int, paths: Sequence[Any]) -> list[str]:
+    """Names of paths in (args, kwargs): that of one of the `count` positional parameters, then the path below it."""
+    positional = _parameter_names(fun, options, count)
     names = []
-    for path, _ in jax.tree_util.tree_flatten_with_path(args_info)[0]:
-        group, first, *rest = path
+    for group, first, *rest in (path for path in paths if len(path) > 1):
         head = positional[first.idx] if key_of(group) == "0" else key_of(first)
         names.append("/".join([head, *map(key_of, rest)]))
     return names
+
+
+def _output_names(paths: Sequence[Any]) -> list[str]:
+    return ["/".join(key_of(k) for k in path) for path in paths]
 
 
 def _parameter_names(fun: Callable, options: Options, count: int) -> list[str]:
@@ -295,7 +357,7 @@ def _parameter_names(fun: Callable, options: Options, count: int) -> list[str]:
     static = {n % len(parameters) if parameters else n for n in options.static_argnums}
     for index, parameter in enumerate(parameters):
         if parameter.kind is parameter.VAR_POSITIONAL:
-            names += [f"{parameter.name}{i}" for i in range(count - len(names))]
+            names += [f"{parameter.name}/{i}" for i in range(count - len(names))]
             break
         if parameter.kind is parameter.KEYWORD_ONLY or parameter.kind is parameter.VAR_KEYWORD:
             break
@@ -308,12 +370,20 @@ def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
     """Output position -> donated argument position that it updates.
 
     A donated argument is tied to the first output (an element of the returned tuple, or all of it) with its tree and
-    types that is not taken; where there is none, leaf by leaf by type, as XLA would alias them.
+    types that is not taken; where there is none, leaf by leaf by type, as XLA would alias them. Each
+    output is looked at once.
     """
     outputs = list(out_info) if isinstance(out_info, (tuple, list)) and not hasattr(out_info, "_fields") else [out_info]
-    starts = np.cumsum([0, *(len(jax.tree.leaves(o)) for o in outputs)])
-    leaves = jax.tree.leaves(out_info)
-    taken: set[int] = set()
+    of_tree: dict[Any, deque[int]] = {}
+    of_type: dict[Any, deque[int]] = {}
+    first = 0
+    for output in outputs:
+        leaves = jax.tree.leaves(output)
+        types = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+        of_tree.setdefault((jax.tree.structure(output), types), deque()).append(first)
+        for place, type_ in enumerate(types, first):
+            of_type.setdefault(type_, deque()).append(place)
+        first += len(leaves)
     ties: dict[int, int] = {}
     arguments, position = [*args_info[0], *args_info[1].values()], 0
     for argument in arguments:
@@ -322,31 +392,20 @@ def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
         position += len(infos)
         if not infos or not all(i.donated for i in infos):
             continue
-        types = [(i.shape, i.dtype) for i in infos]
-        match = next(
-            (
-                range(starts[n], starts[n + 1])
-                for n, output in enumerate(outputs)
-                if starts[n] not in taken
-                and jax.tree.structure(output) == tree
-                and [(o.shape, o.dtype) for o in jax.tree.leaves(output)] == types
-            ),
-            None,
-        )
-        pairs = zip(match, members, strict=True) if match is not None else _by_type(types, members, leaves, taken)
-        for output, member in pairs:
-            ties[int(output)] = member
-            taken.add(int(output))
+        types = tuple((i.shape, i.dtype) for i in infos)
+        match = _first_free(of_tree.get((tree, types)), ties)
+        if match is not None:
+            ties.update(zip(range(match, match + len(infos)), members, strict=True))
+            continue
+        for type_, member in zip(types, members, strict=True):
+            output = _first_free(of_type.get(type_), ties)
+            if output is not None:
+                ties[output] = member
     return ties
 
 
-def _by_type(
-    types: Sequence[tuple[Any, Any]], members: Iterable[int], leaves: Sequence[Any], taken: set[int]
-) -> Iterator[tuple[int, int]]:
-    used: set[int] = set()
-    for type_, member in zip(types, members, strict=True):
-        for output, leaf in enumerate(leaves):
-            if output not in taken and output not in used and (leaf.shape, leaf.dtype) == type_:
-                used.add(output)
-                yield output, member
-                break
+def _first_free(places: deque[int] | None, taken: Container[int]) -> int | None:
+    """The first of the places that is not taken; those before it are dropped, since none becomes free again."""
+    while places and places[0] in taken:
+        places.popleft()
+    return places[0] if places else None

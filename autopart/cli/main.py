@@ -9,6 +9,7 @@ autopart estimate model.mlir --mesh batch=8 --device tpu_v3 --schedule "DP(batch
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 
@@ -30,6 +31,7 @@ from autopart.cli.sweep_command import sweep
 from autopart.cli.verify_command import verify
 from autopart.cli.warmup_command import warmup
 from autopart.core.errors import PartitionError
+from autopart.core.quoting import one_line
 
 WRONG = 2
 """The exit code where nothing could be done."""
@@ -56,17 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = autopart.main(list(sys.argv[1:] if arguments is None else arguments), "autopart", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
-        return WRONG
+        error.show(said := io.StringIO())
+        return _failed(said.getvalue())
     except click.Abort:
-        return _failed("interrupted")
+        return _failed("autopart: interrupted")
     except PartitionError as error:
-        return _failed(str(error))
+        return _failed(f"autopart: {error}")
     except (Exception, SystemExit) as error:  # of the program, the schedule, or what they import
-        return _failed(said_of(error))
+        return _failed(f"autopart: {said_of(error)}")
     return code if isinstance(code, int) else 0
 
 
 def _failed(why: str) -> int:
-    print(f"autopart: {why}", file=sys.stderr)
+    print("\n".join(map(one_line, why.splitlines())), file=sys.stderr)
     return WRONG

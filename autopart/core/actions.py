@@ -131,8 +131,3 @@ def text_of(action: Action, name_of: Callable[[int], str] = "%{}".format) -> str
     """The action as the paper writes it, on one line; `name_of` says what a reader calls a value."""
     word, *parts = row_of(action, name_of)
     return one_line(f"{word}<{', '.join(map(str, parts))}>" if parts else word)
-
-
-def renumbered(action: Action, value_of: Callable[[int], int]) -> Action:
-    """The action on another program's values."""
-    return dataclasses.replace(action, value=value_of(action.value)) if isinstance(action, Tile | Atomic) else action

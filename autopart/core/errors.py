@@ -70,6 +70,13 @@ class BlockedError(PartitionError):
     """An op that stops what was asked: a loop over microbatches, or in strict mode propagation."""
 
 
+class PartitionWarning(UserWarning):
+    """Base of what a user is warned of; the lines after the first begin with two spaces."""
+
+    def __init__(self, text: str):
+        super().__init__("\n  ".join(map(one_line, str(text).split("\n  "))))
+
+
 def closest(name: str, known: Iterable[str], count: int = 3) -> str:
     """The known names nearest to `name`, as text for a `try` line."""
     known = list(known)

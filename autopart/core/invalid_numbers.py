@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
-from jax._src.api_util import InternalFloatingPointError
+from autopart.core.jax_private import InternalFloatingPointError
 
 
 @contextlib.contextmanager

@@ -5,8 +5,7 @@
     call(state, x)      the same signature again    ->  the executable, straight from C++
 
 A signature is the pytree, each array's type and sharding, the static arguments, and jax's own state: whether it traces,
-x64, the mesh that is set. So a tracer, and an array that is elsewhere, come to `slow` again. With `jax_internals.py`
-this is the door to what jax does not make public.
+x64, the mesh that is set. So a tracer, and an array that is elsewhere, come to `slow` again.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, cast
 
 import jax
-from jax._src import pjit, tree_util
-from jax._src.array import ArrayImpl
-from jax._src.interpreters import pxla
-from jax._src.lib import _jax  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
 
 from autopart.core.invalid_numbers import invalid_numbers_raise, raise_invalid
+from autopart.core.jax_private import ArrayImpl, jaxlib_jax, pjit, pxla, tree_util
 
 FastPath = Any
 """What jax needs to run an executable from C++."""
@@ -60,7 +56,7 @@ class Dispatcher:
         def invalid(*args: Any, **kwargs: Any) -> NoReturn:
             raise_invalid("nan or inf", name, fun and functools.partial(fun, *args, **kwargs))
 
-        dispatched: Any = _jax.pjit(
+        dispatched: Any = jaxlib_jax.pjit(
             name,
             without_jit,
             missed,
@@ -69,7 +65,7 @@ class Dispatcher:
             pxla.JitGlobalCppCacheKeys(),
             tree_util.dispatch_registry,
             pxla.cc_shard_arg,
-            _jax.PjitFunctionCache(capacity=capacity),
+            jaxlib_jax.PjitFunctionCache(capacity=capacity),
         )
         dispatched._fun = invalid  # what jax runs where a call that it answered from C++ returned such a number
         flatten, is_deleted = tree_util.dispatch_registry.flatten, ArrayImpl.is_deleted

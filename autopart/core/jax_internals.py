@@ -1,6 +1,6 @@
-"""The one door to jax's internals: MLIR bindings, and primitives that lower to modules of our own.
+"""MLIR bindings, and primitives that lower to modules of our own.
 
-Everything here may change with a new jax; tests/test_jax_internals.py fails loudly, by name, when it does.
+What it needs of jax's private modules comes by `jax_private.py`.
 
     parse_module(text | bytecode)      a StableHLO module in a fresh context
     device_local_call(module, types)   runs a device-local module inside jax.shard_map
@@ -18,18 +18,17 @@ from typing import Any, cast
 
 import jax
 import numpy as np
-from jax._src.core import trace_state_clean
-from jax._src.distributed import global_state
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import chlo, func, stablehlo
 from jax.interpreters import ad, batching, mlir
-from jaxlib.mlir.dialects import sdy
 
 from autopart.core.errors import CallError, ProgramError
 from autopart.core.host_callbacks import HostCallback, emit_callbacks, operations
+from autopart.core.jax_private import global_state, sdy, trace_state_clean
 from autopart.core.op import TensorType
+from autopart.core.xla_options import QUICK_ON_CPU, known
 
 __all__ = [
     "TAG_ATTRIBUTE",
@@ -238,14 +237,6 @@ Types = Sequence[tuple[tuple[int, ...], Any]]
 """(shape, dtype) per array."""
 
 
-_QUICK_COMPILE: dict[str, Any] = {
-    "xla_backend_optimization_level": 0,
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_parallel_codegen_split_count": 1,
-}
-"""Compiles a small module in half the time, on a CPU; what runs is slower."""
-
-
 def compiled_alone(
     module: ir.Module, operands: Types, results: Types, callbacks: Sequence[HostCallback] = ()
 ) -> Callable[..., list[np.ndarray]]:
@@ -260,7 +251,7 @@ def compiled_alone(
         call = jax.shard_map(call, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False)
     with jax.enable_x64(True):
         lowered = jax.jit(call, keep_unused=True).lower(*itertools.starmap(jax.ShapeDtypeStruct, operands))
-        run = lowered.compile(_QUICK_COMPILE if jax.default_backend() == "cpu" else None)
+        run = lowered.compile(known(QUICK_ON_CPU) if jax.default_backend() == "cpu" else None)
 
     def on_host(*arrays: np.ndarray) -> list[np.ndarray]:
         with jax.enable_x64(True):
@@ -296,9 +287,18 @@ def module_text(module: ir.Module) -> str:
     with module.context, ir.Location.unknown():
         copy = module.operation.clone()
         for op in operations(copy):
-            if op.name == "stablehlo.constant" and "__elided__" in str(op.get_asm(large_elements_limit=LARGE_CONSTANT)):
+            if op.name == "stablehlo.constant" and "__elided__" in op_text(op, LARGE_CONSTANT):
                 op.attributes["value"] = ir.Attribute.parse(f"dense_resource<__elided__> : {op.results[0].type}")
         return str(copy.get_asm(large_elements_limit=None))
+
+
+def op_text(op: ir.Operation, most_elements: int | None = None) -> str:
+    """An op as text, without the elements of constants that have more than `most_elements`.
+
+    A copy is printed that stands in no function: to print an op, MLIR numbers all values of the function around it.
+    """
+    alone: ir.Operation = op.clone(ip=cast(Any, False))
+    return str(alone.get_asm(large_elements_limit=most_elements))
 
 
 def barrier(*values: ir.Value) -> list[ir.Value]:

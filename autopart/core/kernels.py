@@ -10,25 +10,29 @@ Compiled kernels are kept on disk beside the source, or in $NUMBA_CACHE_DIR; the
 several processes (`kernels_side_by_side.py`), and a line on stderr says why it takes so long. Numba takes what it finds
 there for good if the kernel's own file is unchanged. That is not enough: the machine code holds that of every kernel
 that it calls, and an index may name a class that a later version of this package has no more. So what is found is good
-only if the files of all kernels that it calls, and the constants that they read, are unchanged too; what cannot be read
-is compiled anew.
+only if the files of all kernels that it calls, and the constants that they read, are unchanged too. What cannot be
+read, or is damaged (`kernel_files.py`), is compiled anew.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import pickle
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from numba.core import event
 from numba.core.caching import FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
 
 from autopart.core import kernel_compiler, tuples_by_reference
 from autopart.core.kernel_compiler import KernelDispatcher, functions_called, wide_signature
+from autopart.core.kernel_files import CheckedFiles
 from autopart.core.kernels_side_by_side import compile_what_is_missing
 
 UNREADABLE = (
@@ -46,6 +50,10 @@ UNREADABLE = (
 
 class KernelCache(FunctionCache):
     """The compiled versions of one kernel on disk; see the module."""
+
+    def __init__(self, function: Any):
+        super().__init__(function)
+        self._cache_file = CheckedFiles(self._cache_path, self._impl.filename_base, "")
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled kernel for a signature, or None."""
@@ -161,4 +169,10 @@ class _FirstTime(event.Listener):
         """Nothing to say."""
 
 
+def _let_go() -> None:
+    """In a forked child no thread holds Numba's lock, whoever held it in the parent."""
+    global_compiler_lock._lock = threading.RLock()  # pyright: ignore[reportPrivateUsage]
+
+
+os.register_at_fork(after_in_child=_let_go)
 event.register("numba:compile", _FirstTime())  # pyright: ignore

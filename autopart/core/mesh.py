@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 from autopart.core.arguments import NONE, STRING, check, instance, mapping
 from autopart.core.errors import MeshError, closest
@@ -25,8 +25,18 @@ MAX_AXES = 8
 MAX_DEVICES = 2**31 - 1
 """Devices are numbered by 32-bit integers."""
 
+
+@runtime_checkable
+class RegistersItself(Protocol):
+    """An entry of the device registry (`autopart.costmodel.Device`), in place of its name."""
+
+    def registered(self) -> str:
+        """The name under which the registry has the entry, which is added if the name is free."""
+        ...
+
+
 _AXES = instance("a dict of axis names to sizes, such as {'batch': 4, 'model': 2}", Mapping)
-_DEVICE = instance("the name of a registered device, such as 'tpu_v3'", str) | NONE
+_DEVICE = instance("the name of a registered device, such as 'tpu_v3', or a Device(...)", str, RegistersItself) | NONE
 _LINKS = mapping(STRING, STRING, "a dict of axis names to names of links") | NONE
 
 
@@ -35,8 +45,8 @@ class Mesh:
     """A logical n-dimensional array of devices.
 
     `axes` maps axis names to sizes, major axis first; names are ASCII without a backslash. `device` names an entry of
-    the device registry and is needed only for cost estimates. `links` overrides, per axis, the link it is wired with.
-    No devices are needed to make one. Raises `MeshError` on a bad axis.
+    the device registry, or is one, and is needed only for cost estimates. `links` overrides, per axis, the link it is
+    wired with. No devices are needed to make one. Raises `MeshError` on a bad axis.
 
     >>> Mesh({"batch": 4, "model": 2}).size
     8
@@ -47,7 +57,12 @@ class Mesh:
     device: str | None
     links: tuple[tuple[str, str], ...]
 
-    def __init__(self, axes: Mapping[str, int], device: str | None = None, links: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        axes: Mapping[str, int],
+        device: str | RegistersItself | None = None,
+        links: Mapping[str, str] | None = None,
+    ):
         check("Mesh", MeshError, axes=(axes, _AXES), device=(device, _DEVICE), links=(links, _LINKS))
         for name, size in cast("Mapping[object, object]", axes).items():
             if not isinstance(name, str) or not name:
@@ -71,7 +86,7 @@ class Mesh:
                 raise MeshError(f'links name axis "{name}"', why=f"the mesh has {dict(axes)}", hint=closest(name, axes))
         object.__setattr__(self, "axis_names", tuple(axes))
         object.__setattr__(self, "axis_sizes", tuple(axes.values()))
-        object.__setattr__(self, "device", device)
+        object.__setattr__(self, "device", device.registered() if isinstance(device, RegistersItself) else device)
         object.__setattr__(self, "links", tuple((links or {}).items()))
 
     @property

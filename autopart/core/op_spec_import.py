@@ -10,6 +10,7 @@ ops takes under a second. A reducer's region is summarised as what it computes:
     ^bb0(%a, %b): %c = add %a, %b; return %c           "add"
     ^bb0(%a, %b): return %b                            "overwrite"
     two results, added and maximised                   "add,max"
+    ^bb0(%a, %b): %c = add %a, %b; return %c, %c       "add" too: a scan hands on what it leaves
     anything else                                      "opaque"
 """
 
@@ -20,7 +21,7 @@ from typing import Any
 
 from autopart.core.attributes import decode, decode_complex_constant, decode_constant
 from autopart.core.errors import ProgramError
-from autopart.core.jax_internals import ir
+from autopart.core.jax_internals import ir, op_text
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import default_attributes
 
@@ -176,7 +177,7 @@ def _attributes(op: ir.Operation) -> tuple:
     try:
         return tuple(op.attributes.items())
     except TypeError:
-        return (("value", op.get_asm(large_elements_limit=None)),)
+        return (("value", op_text(op)),)
     except RuntimeError as error:
         raise ProgramError(f"an attribute of {op.name} has a name that is not UTF-8", why=str(error)) from None
 
@@ -189,12 +190,15 @@ def summary(region: ir.Region) -> str:
     ops = [o.operation for o in block.operations]
     arguments = list(block.arguments)
     count = len(arguments) // 2
-    if not ops or not count or len(ops[-1].operands) != count:
+    returned = list(ops[-1].operands) if ops else []
+    if len(returned) == 2 * count and returned[:count] == returned[count:]:
+        returned = returned[:count]
+    if not count or len(returned) != count:
         return "opaque"
     arg_extreme = _arg_extreme(ops, arguments) if count == 2 else ""
     if arg_extreme:
         return arg_extreme
-    reducers = [_reducer(value, arguments[i], arguments[i + count]) for i, value in enumerate(ops[-1].operands)]
+    reducers = [_reducer(value, arguments[i], arguments[i + count]) for i, value in enumerate(returned)]
     if "opaque" in reducers:
         return "opaque"
     return reducers[0] if len(set(reducers)) == 1 else ",".join(reducers)

@@ -424,6 +424,11 @@ class Partitioning:
         del self._for_lowering[mark >> MARK_BITS :]
         self._seeds = [list(seeds) for seeds in self._first_seeds]
 
+    def loops_since(self, mark: int) -> tuple[np.ndarray, np.ndarray]:
+        """(ops, axes): the entries of `state.mapping` that were set since `mark`."""
+        where, axis = self.state.trail[mark & (1 << MARK_BITS) - 1 : int(self.state.length[0])].T
+        return where[where >= 0], axis[where >= 0]
+
     def snapshot(self) -> Snapshot:
         """The state as it is now, marks included. To copy it is many times faster than to propagate to it again."""
         length = int(self.state.length[0])

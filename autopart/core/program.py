@@ -71,6 +71,7 @@ class Program:
     donated          positions of the arguments whose buffers the outputs may take
     barriers         the ops of each optimization barrier, in order
     keep_unused      arguments that nobody reads are passed to the devices all the same
+    without_arrays   names of arguments and outputs, or of parts of them, that have no arrays
     """
 
     specs: list[OpSpec]
@@ -90,6 +91,7 @@ class Program:
     donated: frozenset[int] = frozenset()
     barriers: list[range] = field(default_factory=list)
     keep_unused: bool = False
+    without_arrays: tuple[str, ...] = ()
     source: Any = field(default=None, repr=False)
     """Where ops came from (MLIR op per spec, locations); absent after pickling."""
 
@@ -127,6 +129,25 @@ class Program:
         read = np.diff(pointer) > 0
         read[self.outputs] = True
         return [i for i, value in enumerate(self.arguments) if self.keep_unused or read[value]]
+
+    @cached_property
+    def argument_place(self) -> dict[int, int]:
+        """Argument -> its position among the arguments."""
+        return {value: place for place, value in enumerate(self.arguments)}
+
+    @cached_property
+    def output_place(self) -> dict[int, int]:
+        """Value that the program returns -> the first position among the outputs at which it does."""
+        return {value: place for place, value in reversed([*enumerate(self.outputs)])}
+
+    @cached_property
+    def tags_of(self) -> dict[int, list[str]]:
+        """Value that carries tags -> their names."""
+        names: dict[int, list[str]] = {}
+        for name, values in self.tags.items():
+            for value in values:
+                names.setdefault(value, []).append(name)
+        return names
 
     @cached_property
     def value_shape(self) -> np.ndarray:
@@ -244,7 +265,7 @@ class Program:
         """What a reader calls a value: its argument path, else %number."""
         op = int(self.value_op[value])
         if self.spec(op).kind == "argument":
-            return self.argument_names[self.arguments.index(value)]
+            return self.argument_names[self.argument_place[value]]
         return f"%{value}"
 
     @cached_property

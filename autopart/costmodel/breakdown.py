@@ -59,7 +59,7 @@ def node_text(run: Simulation, node: int) -> tuple[str, int, float, str, str]:
     program, graph, index = run.local.program, run.graph, int(run.graph.nodes["subject"][node])
     if graph.nodes["kind"][node] == KERNEL:
         value = int(program.result_ptr[index])
-        joined = int((run.leader == node).sum()) - 1
+        joined = int(run.joined[node]) - 1
         what = program.spec(index).kind + (f" and {joined} joined" if joined else "")
         return f"{what} {_local(run, value, run.local.native)}", 0, 0.0, program.where(index), path(program, value)
     after_op = graph.nodes["kind"][node] == DEF_MOVE

@@ -234,7 +234,7 @@ def collective_totals(run: Simulation) -> dict[str, CollectiveTotal]:
         for step in cost.steps:
             one = totals[step.kind]
             totals[step.kind] = CollectiveTotal(
-                one.count + trips,
+                one.count + trips * step.count,
                 one.seconds + trips * (step.seconds - saved_s),
                 one.bytes + trips * step.bytes,
                 one.uncombined_s + trips * step.seconds,

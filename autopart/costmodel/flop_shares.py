@@ -35,14 +35,14 @@ class AxisUse:
     """What a mesh axis is used for, and what it divides.
 
     axis      its name
-    share     of the program's flop, 0 to 1, the part in ops that have a loop over the axis
+    share     of the program's flop, 0 to 1, the part in ops that have a loop over the axis; None for a program without
     users     arguments that it tiles, by name, then values that a tactic tiled ("%12")
     state     True if it tiles nothing but state, arguments whose next value the program returns: memory is divided
     lost_at   where the largest tiled value stops being tiled: op kind, type and source line; "" if nowhere
     """
 
     axis: str
-    share: float
+    share: float | None
     users: tuple[str, ...]
     state: bool
     lost_at: str
@@ -50,12 +50,12 @@ class AxisUse:
     @property
     def is_partial(self) -> bool:
         """True if the axis is used, but divides less than half the flop."""
-        return bool(self.users) and self.share < PARTLY_SHARE
+        return bool(self.users) and self.share is not None and self.share < PARTLY_SHARE
 
     @property
     def is_idle(self) -> bool:
         """True if the axis is used, and not for storing state alone, but divides next to no flop."""
-        return bool(self.users) and not self.state and self.share < IDLE_SHARE
+        return bool(self.users) and not self.state and self.share is not None and self.share < IDLE_SHARE
 
     def __str__(self) -> str:
         """`batch: used by x, divides 0 % of the flop; lost at dynamic_slice f32[16,512,64], train.py:12`."""
@@ -63,7 +63,10 @@ class AxisUse:
         lost = f"; lost at {self.lost_at}" if self.lost_at else ""
         users = ", ".join(self.users[:3]) + more
         users = f"state alone ({users})" if self.state else users
-        return f"{self.axis}: used by {users}, divides {percent(self.share)} of the flop{lost}"
+        divides = "divides no flop, since the program has none"
+        if self.share is not None:
+            divides = f"divides {percent(self.share)} of the flop"
+        return f"{self.axis}: used by {users}, {divides}{lost}"
 
 
 def percent(share: float) -> str:
@@ -82,20 +85,21 @@ def op_flop(program: Program) -> np.ndarray:
 
 
 def flop_shares(flop: np.ndarray, local: DeviceLocal) -> dict[str, float]:
-    """Axis -> share of the flop that it divides. `flop` is `op_flop` of the program.
-
-    A program without flop leaves nothing undivided: the shares are 1.
-    """
-    loops = _loops(local)
+    """Axis -> share of the flop that it divides; empty for a program without flop. `flop` is `op_flop` of it."""
     total = flop.sum()
-    shares = flop @ loops / total if total > 0 else np.ones(loops.shape[1])
-    return dict(zip(local.mesh.axis_names, shares.tolist(), strict=True))
+    return dict(zip(local.mesh.axis_names, (flop @ _loops(local) / total).tolist(), strict=True)) if total > 0 else {}
+
+
+def divided(uses: tuple[AxisUse, ...]) -> dict[str, float]:
+    """Axis -> the share of the flop that it divides; empty for a program without flop."""
+    return {use.axis: use.share for use in uses if use.share is not None}
 
 
 def axis_uses(flop: np.ndarray, partitioning: Partitioning, local: DeviceLocal) -> tuple[AxisUse, ...]:
     """What each mesh axis is used for and divides, in the mesh's order."""
     shares = flop_shares(flop, local)
-    return tuple(_use_of(flop, partitioning, local, axis, share) for axis, share in enumerate(shares.values()))
+    names = local.mesh.axis_names
+    return tuple(_use_of(flop, partitioning, local, axis, shares.get(name)) for axis, name in enumerate(names))
 
 
 def _loops(local: DeviceLocal) -> np.ndarray:
@@ -103,7 +107,9 @@ def _loops(local: DeviceLocal) -> np.ndarray:
     return (local.mapping >= 0) & ((local.passing[:, None] >> np.arange(local.mapping.shape[1]) & 1) == 0)
 
 
-def _use_of(flop: np.ndarray, partitioning: Partitioning, local: DeviceLocal, axis: int, share: float) -> AxisUse:
+def _use_of(
+    flop: np.ndarray, partitioning: Partitioning, local: DeviceLocal, axis: int, share: float | None
+) -> AxisUse:
     program = local.program
     arguments = np.flatnonzero(tiled_dims(local.settled[program.arguments], axis) >= 0).tolist()
     decided = np.flatnonzero(partitioning.state.action[:, axis] > 0)
@@ -112,7 +118,7 @@ def _use_of(flop: np.ndarray, partitioning: Partitioning, local: DeviceLocal, ax
     names = [program.argument_names[a] for a in arguments]
     names += [tag_of.get(v, program.value_name(v)) for v in decided]
     state = not decided and set(arguments) <= set(program.ties.values())
-    lost = _lost_at(flop, local, axis) if names and share < PARTLY_SHARE else ""
+    lost = _lost_at(flop, local, axis) if names and share is not None and share < PARTLY_SHARE else ""
     return AxisUse(local.mesh.axis_names[axis], share, tuple(dict.fromkeys(names)), state, lost)
 
 

@@ -189,12 +189,12 @@ class DeviceLocal:
         yield from zip(self.use_plans, self.placement.value.tolist(), self.placement.scope.tolist(), strict=True)
 
     def collectives(self) -> Counter[str]:
-        """Collectives by kind; one in a loop counts as often as it runs."""
-        return self._count(lambda step: step.kind)
+        """Collectives by kind, as they are emitted; one in a loop counts as often as it runs."""
+        return self._count(lambda step: step.emitted_as)
 
     def collectives_by_axis(self) -> dict[str, dict[str, int]]:
         """Collectives by the mesh axes they run over ("batch", "batch,model"), then by kind."""
-        count = self._count(lambda step: (",".join(step.mesh_axes), step.kind))
+        count = self._count(lambda step: (",".join(step.mesh_axes), step.emitted_as))
         table: dict[str, dict[str, int]] = {}
         for (axes, kind), number in count.items():
             table.setdefault(axes, {})[kind] = number

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from autopart.core.jax_internals import barrier, ir
 from autopart.core.op import OpSpec, TensorType
@@ -33,6 +33,7 @@ from autopart.core.ops.rules.positions import between, clamped_index
 from autopart.core.ops.traits import Elementwise, Reduction, Slicing, View
 from autopart.spmd.intervals import Intervals
 from autopart.spmd.local_op import MlirLocalOp
+from autopart.spmd.loop_counters import Ends
 
 
 @functools.cache
@@ -70,33 +71,50 @@ def is_by_index(op: ir.Operation) -> bool:
 
 def keep_indices_in_range(indexed: Sequence[ir.Operation], devices: int) -> None:
     """Clamps the indices of ops that read one another. `indexed` has all such ops of the program, in order; `devices`
-    bounds the partition number."""
-    read = {op: list(_indexed_behind(op)) for op in indexed}
-    paired = {op for op, behind in read.items() if behind} | {op for behind in read.values() for op in behind}
+    bounds the partition number. Each value is looked at once, however many ops it reaches."""
+    intervals = Intervals(devices)
+    paired = _paired(indexed, intervals.ends)
     for op in indexed:
         if op in paired:
-            _IndexedOp(op, Intervals(devices)).settle()
+            _IndexedOp(op, intervals).settle()
 
 
-def _indexed_behind(op: ir.Operation) -> Iterator[ir.Operation]:
-    """Ops of an indexed kind whose result may be the operand of `op`, moved or computed with elementwise."""
-    count = (len(op.operands) - 1) // 2 if op.name == "stablehlo.scatter" else 1
-    todo, seen = list(op.operands)[:count], set()
+def _paired(indexed: Sequence[ir.Operation], ends: Ends) -> set[ir.Operation]:
+    """The ops of which one's result may be what the other reads, moved or computed with elementwise."""
+    readers: dict[ir.Value, list[ir.Value]] = {value: [] for op in indexed for value in _indexed_operands(op)}
+    todo, made, behind = list(readers), list[ir.Value](), set[ir.Operation]()
     while todo:
         value = todo.pop()
-        if value in seen:
+        if not isinstance(value.owner, ir.Block) and is_by_index(value.owner.operation):
+            made.append(value)
+            behind.add(value.owner.operation)
             continue
-        seen.add(value)
-        if isinstance(value.owner, ir.Block):
-            todo += _passed_to(value)
-            continue
-        owner = value.owner.operation
-        if is_by_index(owner):
-            yield owner
-        elif owner.name in _movable() or _may_vanish(owner):
-            todo += owner.operands
-        elif owner.name in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
-            todo += _returned_as(owner, ir.OpResult(value).result_number)
+        for source in _computed_from(value, ends):
+            if source not in readers:
+                readers[source] = []
+                todo.append(source)
+            readers[source].append(value)
+    reached = set(made)
+    while made:
+        more = [value for value in readers[made.pop()] if value not in reached]
+        reached.update(more)
+        made += more
+    return behind | {op for op in indexed if not reached.isdisjoint(_indexed_operands(op))}
+
+
+def _indexed_operands(op: ir.Operation) -> list[ir.Value]:
+    """The arrays that an op of an indexed kind takes parts of, or updates."""
+    return list(op.operands)[: (len(op.operands) - 1) // 2 if op.name == "stablehlo.scatter" else 1]
+
+
+def _computed_from(value: ir.Value, ends: Ends) -> Sequence[ir.Value]:
+    """The values across which XLA may move a dynamic slice of `value`."""
+    if isinstance(value.owner, ir.Block):
+        return _passed_to(value, ends)
+    owner = value.owner.operation
+    if owner.name in ("stablehlo.while", "stablehlo.if", "stablehlo.case"):
+        return _returned_as(owner, ir.OpResult(value).result_number, ends)
+    return list(owner.operands) if owner.name in _movable() or _may_vanish(owner) else ()
 
 
 def _may_vanish(op: ir.Operation) -> bool:
@@ -110,20 +128,20 @@ def _may_vanish(op: ir.Operation) -> bool:
     return any(1 in t.shape for t in types) or (op.name in _reductions() and types[0] in results)
 
 
-def _passed_to(argument: ir.Value) -> list[ir.Value]:
+def _passed_to(argument: ir.Value, ends: Ends) -> list[ir.Value]:
     """What a loop's region receives as this argument; nothing for an argument of the function."""
     block = ir.BlockArgument(argument)
     owner = block.owner.owner.operation
     if owner.name != "stablehlo.while":
         return []
-    return _returned_as(owner, block.arg_number)
+    return _returned_as(owner, block.arg_number, ends)
 
 
-def _returned_as(owner: ir.Operation, number: int) -> list[ir.Value]:
+def _returned_as(owner: ir.Operation, number: int, ends: Ends) -> list[ir.Value]:
     """The values that result `number` of a loop or branch is one of."""
     if owner.name == "stablehlo.while":
-        return [owner.operands[number], list(owner.regions[1].blocks[0].operations)[-1].operands[number]]
-    return [list(region.blocks[0].operations)[-1].operands[number] for region in owner.regions]
+        return [owner.operands[number], ends.returned(owner.regions[1].blocks[0], number)]
+    return [ends.returned(region.blocks[0], number) for region in owner.regions]
 
 
 class _IndexedOp:

@@ -17,7 +17,7 @@ import numpy as np
 
 from autopart.core.jax_internals import ir
 from autopart.core.op_spec_import import tensor_type
-from autopart.spmd.loop_counters import Interval, counted, handed_on, is_less_than
+from autopart.spmd.loop_counters import Ends, Interval, counted, handed_on, is_less_than
 
 _MOVES = frozenset(
     f"stablehlo.{kind}" for kind in ("reshape", "broadcast_in_dim", "transpose", "slice", "concatenate", "convert")
@@ -25,10 +25,14 @@ _MOVES = frozenset(
 
 
 class Intervals:
-    """Intervals of values on any of `devices` devices; each value is looked at once."""
+    """Intervals of values on any of `devices` devices; each value is looked at once.
+
+    They stay right while indices are clamped: no interval tells of the index by which something was read.
+    """
 
     def __init__(self, devices: int):
         self._devices = devices
+        self.ends = Ends()
         self._found: dict[ir.Value, Interval | None] = {}
 
     def of(self, value: ir.Value) -> Interval | None:
@@ -48,7 +52,7 @@ class Intervals:
     def _read_by(self, value: ir.Value) -> list[ir.Value]:
         if isinstance(value.owner, ir.Block):
             argument = ir.BlockArgument(value)
-            before, count = handed_on(argument), counted(argument)
+            before, count = handed_on(argument, self.ends), counted(argument, self.ends)
             return [before] if before is not None else count.reads if count else []
         owner = value.owner.operation
         return list(owner.operands) if owner.name in _UNDERSTOOD else []
@@ -70,7 +74,7 @@ class Intervals:
 
     def _received(self, argument: ir.BlockArgument) -> Interval | None:
         """Of what the body of a loop receives."""
-        before, count = handed_on(argument), counted(argument)
+        before, count = handed_on(argument, self.ends), counted(argument, self.ends)
         return self._found[before] if before is not None else count.interval(self._found) if count else None
 
 

@@ -10,7 +10,7 @@ It works at MLIR's current insertion point and location.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from autopart.core.attributes import encode
 from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType, TileMapping
-from autopart.core.op_spec_import import PLACEMENT_ATTRIBUTES, spec_of
+from autopart.core.op_spec_import import PLACEMENT_ATTRIBUTES, spec_of, tensor_type
 from autopart.spmd.mlir_values import MlirValues, mlir_type
 
 
@@ -117,6 +117,9 @@ class MlirLocalOp(MlirValues):
             op.operands[position] = value
         for result, type_ in zip(op.results, types, strict=True):
             result.set_type(type_)
+        shapes = dict(zip((t.shape for t in self.spec.operands), (t.shape for t in self.operand_types), strict=True))
+        for region in op.regions:
+            _computes_on(region, shapes)
         for name, value in attributes.items():
             like = op.attributes[name] if name in op.attributes else _plain(self.spec.attributes.get(name, value))
             op.attributes[name] = encode(value, like)
@@ -129,6 +132,15 @@ class MlirLocalOp(MlirValues):
         """The value of a constant operand all of whose elements are equal."""
         self.looked_at_operands = True
         return splat_of(self.operands[operand])
+
+
+def _computes_on(region: ir.Region, shapes: Mapping[tuple[int, ...], tuple[int, ...]]) -> None:
+    """Gives arrays in a region that have the shape of an operand its local shape: the body of a scan has some."""
+    for block in region.blocks:
+        for value in (*block.arguments, *(result for op in block.operations for result in op.operation.results)):
+            type_ = tensor_type(value.type)
+            if shapes.get(type_.shape, type_.shape) != type_.shape:
+                value.set_type(mlir_type(TensorType(shapes[type_.shape], type_.dtype)))
 
 
 def _plain(value: bool | int | Sequence[Sequence[int]]) -> ir.Attribute:

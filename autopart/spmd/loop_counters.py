@@ -56,26 +56,42 @@ class Counted:
         return start[0] + min(0, last), start[1] + max(0, last)
 
 
-def handed_on(argument: ir.BlockArgument) -> ir.Value | None:
+class Ends:
+    """The ops that end blocks. Each is looked for once: MLIR's bindings reach it by way of all ops before it."""
+
+    def __init__(self) -> None:
+        self._of: dict[ir.Block, ir.Operation] = {}
+
+    def returned(self, block: ir.Block, number: int) -> ir.Value:
+        """The value that a block returns as its result `number`."""
+        if block not in self._of:
+            *_, last = block.operations
+            self._of[block] = last.operation
+        return self._of[block].operands[number]
+
+
+def handed_on(argument: ir.BlockArgument, ends: Ends) -> ir.Value | None:
     """What an argument of a loop's body is before the loop, if every turn hands it on as it is."""
     loop = _loop_of(argument)
-    return loop.operands[argument.arg_number] if loop and _returned(loop, argument.arg_number) == argument else None
+    if loop is None or ends.returned(loop.regions[1].blocks[0], argument.arg_number) != argument:
+        return None
+    return loop.operands[argument.arg_number]
 
 
-def counted(argument: ir.BlockArgument) -> Counted | None:
+def counted(argument: ir.BlockArgument, ends: Ends) -> Counted | None:
     """How an argument of a loop's body is counted; None for one that is not, and in loops that count nothing."""
     loop = _loop_of(argument)
-    step = _step(loop, argument.arg_number) if loop else None
+    step = _step(loop, argument.arg_number, ends) if loop else None
     condition = loop.regions[0].blocks[0] if loop and step else None
-    compare = _owner(list(condition.operations)[-1].operands[0]) if condition else None
+    compare = _owner(ends.returned(condition, 0)) if condition else None
     if not (loop and step and compare) or compare.name != "stablehlo.compare" or not is_less_than(compare):
         return None
     counter, limit = compare.operands
     if counter.owner != condition:
         return None
-    counter = _step(loop, ir.BlockArgument(counter).arg_number)
+    counter = _step(loop, ir.BlockArgument(counter).arg_number, ends)
     if limit.owner == condition:
-        limit = handed_on(loop.regions[1].blocks[0].arguments[ir.BlockArgument(limit).arg_number])
+        limit = handed_on(loop.regions[1].blocks[0].arguments[ir.BlockArgument(limit).arg_number], ends)
     return Counted(step, counter, limit) if counter and limit else None
 
 
@@ -85,20 +101,16 @@ def _loop_of(argument: ir.BlockArgument) -> ir.Operation | None:
     return loop if loop.name == "stablehlo.while" and argument.owner == loop.regions[1].blocks[0] else None
 
 
-def _step(loop: ir.Operation, number: int) -> Step | None:
-    body, add = loop.regions[1].blocks[0], _owner(_returned(loop, number))
+def _step(loop: ir.Operation, number: int, ends: Ends) -> Step | None:
+    body, add = loop.regions[1].blocks[0], _owner(ends.returned(loop.regions[1].blocks[0], number))
     if add is None or add.name not in _SIGNS or add.operands[0] != body.arguments[number]:
         return None
     by = add.operands[1]
     if by.owner == body:
-        by = handed_on(ir.BlockArgument(by))
+        by = handed_on(ir.BlockArgument(by), ends)
     elif (made := _owner(by)) and made.name != "stablehlo.constant" and made.block == body:
         return None
     return Step(loop.operands[number], by, _SIGNS[add.name]) if by else None
-
-
-def _returned(loop: ir.Operation, number: int) -> ir.Value:
-    return list(loop.regions[1].blocks[0].operations)[-1].operands[number]
 
 
 def _owner(value: ir.Value) -> ir.Operation | None:

@@ -17,8 +17,7 @@ from autopart.spmd.mlir_values import MlirValues, mlir_type
 _BITS = {"f8E4M3FN": 8, "f8E5M2": 8, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
 """Types of numbers whose extremes are kept, and how long each is."""
 
-_LAST = {"stablehlo.maximum": float("nan"), "stablehlo.minimum": -float("nan")}
-"""Reducers, and the NaN that each of them takes before any number."""
+_REDUCERS = ("stablehlo.maximum", "stablehlo.minimum")
 
 _COLLECTIVES = ("stablehlo.all_reduce", "stablehlo.reduce_scatter")
 
@@ -28,7 +27,7 @@ def keep_nan_extremes(module: ir.Module) -> None:
     with module.context:
         for op in [op for op in operations(module.operation) if op.name in _COLLECTIVES and len(op.operands) == 1]:
             reducer = op.regions[0].blocks[0].operations[0]
-            if reducer.name in _LAST and _dtype(op.operands[0]) in _BITS:
+            if reducer.name in _REDUCERS and _dtype(op.operands[0]) in _BITS:
                 _reduce_bits(op, reducer)
 
 
@@ -36,7 +35,7 @@ def _reduce_bits(op: ir.Operation, reducer: ir.OpView) -> None:
     values, result, dtype = MlirValues(), op.results[0], _dtype(op.operands[0])
     uses = [(use.owner, use.operand_number) for use in result.uses]
     with ir.InsertionPoint(op), op.location:
-        op.operands[0] = _as_ordered_bits(values, op.operands[0], _LAST[reducer.name])
+        op.operands[0] = _as_ordered_bits(values, op.operands[0], reducer.name)
     integer = f"i{_BITS[dtype]}"
     result.set_type(mlir_type(TensorType(values.type_of(result).shape, integer)))
     for scalar in (*op.regions[0].blocks[0].arguments, reducer.results[0]):
@@ -47,12 +46,16 @@ def _reduce_bits(op: ir.Operation, reducer: ir.OpView) -> None:
         reader.operands[operand] = number
 
 
-def _as_ordered_bits(values: MlirValues, number: ir.Value, last: float) -> ir.Value:
-    """The bits of the numbers as integers in the same order, with NaN as the `last` one of all."""
+def _as_ordered_bits(values: MlirValues, number: ir.Value, reducer: str) -> ir.Value:
+    """The bits of the numbers as integers in the same order, with NaN as that which the reducer takes before any other.
+
+    NaN is written as an integer: as a float, a release of XLA may turn its sign round.
+    """
     type_ = values.type_of(number)
-    nan = values.constant(last, type_.dtype, type_.shape)
-    number = values.select(values.compare(number, number, "NE"), nan, number)
-    return _turned_if_negative(values, values.bitcast(number, f"i{_BITS[type_.dtype]}"))
+    integer, most = f"i{_BITS[type_.dtype]}", 2 ** (_BITS[type_.dtype] - 1)
+    nan = values.constant(most - 1 if reducer == "stablehlo.maximum" else -most, integer, type_.shape)
+    bits = _turned_if_negative(values, values.bitcast(number, integer))
+    return values.select(values.compare(number, number, "NE"), nan, bits)
 
 
 def _turned_if_negative(values: MlirValues, bits: ir.Value) -> ir.Value:

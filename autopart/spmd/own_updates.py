@@ -13,6 +13,7 @@ is given a layout. Barriers do not help, since XLA's CPU backend drops them befo
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -89,19 +90,22 @@ def _root(value: ir.Value) -> ir.Value:
 
 def _reads(value: ir.Value) -> Iterator[ir.Operation]:
     """The ops that read a value or its views, as often as they do, in its own region."""
-    for use in value.uses:
-        reader = use.owner.operation
-        view = reader.results[use.operand_number if reader.name == _BARRIER else 0] if len(reader.results) else None
-        behind = None if view is None else _seen_through(view)
-        if view is not None and behind is not None and behind == value:
-            yield from _reads(view)
-        else:
-            yield reader
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        for use in value.uses:
+            reader = use.owner.operation
+            view = reader.results[use.operand_number if reader.name == _BARRIER else 0] if len(reader.results) else None
+            behind = None if view is None else _seen_through(view)
+            if view is not None and behind is not None and behind == value:
+                todo.append(view)
+            else:
+                yield reader
 
 
 def _is_read_twice(base: ir.Value) -> bool:
     """True if something besides one update may read the value."""
-    if len(list(_reads(base))) > 1:
+    if len(list(itertools.islice(_reads(base), 2))) > 1:
         return True
     if not isinstance(base.owner, ir.Block) or base.owner.owner.operation.name != "stablehlo.while":
         return False

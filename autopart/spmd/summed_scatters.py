@@ -34,7 +34,8 @@ def summed_scatters(program: Program) -> frozenset[int]:
     adding = np.array([adds_by_index(spec) for spec in program.specs], np.bool_)[program.op_spec]
     sums = np.array([isinstance(t, Elementwise) and t.sums for t in map(traits_of, program.specs)], np.bool_)
     (pointer, _), found = program.users, set[int]()
-    for op in np.flatnonzero(sums[program.op_spec]).tolist() if adding.any() else ():
+    of_updates = program.use_op[adding[program.value_op[program.operands]]]
+    for op in np.unique(of_updates[sums[program.op_spec[of_updates]]]).tolist():
         read = program.operands_of(op)
         made = program.value_op[read]
         if len(set(read.tolist())) < 2 or not adding[made].all() or (pointer[read + 1] - pointer[read] != 1).any():

@@ -68,7 +68,11 @@ def _is_gradient_of_logits(local: DeviceLocal, value: int, products: int) -> boo
     op = int(program.value_op[value])
     if program.op_scope[op] != ROOT or program.type_of(value).dtype != "f32":
         return False
-    if pointer[value + 1] - pointer[value] != products or value in program.outputs or not _is_arithmetic(program, op):
+    if (
+        pointer[value + 1] - pointer[value] != products
+        or value in program.output_place
+        or not _is_arithmetic(program, op)
+    ):
         return False
     ahead, seen = [op], {op}
     while ahead:

@@ -53,7 +53,7 @@ def _fit_permute(rows: Collectives) -> CollectiveCurve:
 def predict(kind: str, curve: CollectiveCurve, rows: Collectives) -> np.ndarray:
     """Seconds by the cost model's own kernel."""
     row, code = np.array(curve.row()), COLLECTIVE_KINDS.index(kind)
-    return np.array([curve_s(code, n, b, row) for n, b in zip(rows.group, rows.whole_bytes, strict=True)])
+    return np.array([curve_s(code, n, 1.0, b, row) for n, b in zip(rows.group, rows.whole_bytes, strict=True)])
 
 
 def fit_matmul(rows: Matmuls, peak_flop_per_s: float, hbm_bytes_per_s: float) -> tuple[float, float, float]:

@@ -21,7 +21,6 @@ from autopart.core.actions import (
     ShareGathers,
     Tile,
     action_of,
-    renumbered,
     row_of,
     text_of,
 )
@@ -53,7 +52,6 @@ def test_action_with_keys_is_on_the_values_that_the_keys_name(action, order):
         action = dataclasses.replace(action, value=action.value % 8)
     row = row_of(action, lambda value: f"key {order[value]}")
     assert action_of(row, lambda key: order.index(int(key.removeprefix("key ")))) == action
-    assert renumbered(renumbered(action, order.__getitem__), order.index) == action
 
 
 @given(JUNK)

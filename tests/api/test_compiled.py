@@ -243,3 +243,11 @@ def test_under_jit_an_effect_of_a_call_with_constants_happens_at_each_run():
         outer(y)
     jax.effects_barrier()
     assert heard == [16.0] * 3
+
+
+@pytest.mark.parametrize("device", [None, "tpu_v3"])
+def test_a_lowered_program_is_shown_on_one_line(device):
+    shown = repr(ap.jit(model, ap.Mesh({"batch": 4, "model": 2}, device=device), [BP, MP]).lower(PARAMS, X))
+    assert shown.startswith("<Lowered of ")
+    assert len(shown) < 300
+    assert "\n" not in shown

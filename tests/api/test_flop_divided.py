@@ -179,3 +179,10 @@ def test_axis_that_is_not_used_and_a_program_without_flop_get_no_note():
     assert found.tactics[0].notes == ()
     assert metadata(lambda x: x @ x, (f32(8, 8),), []).flop_divided == {"batch": 0, "model": 0}
     assert "model" not in "".join(metadata(lambda x: x * 2, (f32(8, 8),), [BP]).tactics[0].notes)
+
+
+def test_a_program_without_flop_divides_none_and_says_so():
+    found = metadata(lambda x: x.T, (f32(8, 8),), [BP])
+    assert found.flop_divided == found.tactics[0].flop_divided == {}
+    assert "flop divided: the program has none" in str(found)
+    assert "%" not in str(found).split("flop divided")[1].splitlines()[0]

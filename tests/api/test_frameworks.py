@@ -159,3 +159,56 @@ def test_a_leaf_that_cannot_be_hashed_is_named_by_its_path():
 def test_a_leaf_of_ap_jit_that_is_no_array_is_named_by_its_path():
     with pytest.raises(ap.CallError, match=r"model/activation = <[\s\S]*ap.filter_jit"):
         ap.jit(lambda model, x: model(x), MESH)(classifier(), X)
+
+
+# ---- nnx with shapes alone
+
+
+BATCH = {"x": jax.ShapeDtypeStruct((8, 4), "f4"), "key": jax.eval_shape(jax.random.key, 0)}
+SHARDED = [ap.ManualPartition({"batch/x": 0}, axis="batch"), ap.ManualPartition({"model/up/kernel": 1}, axis="model")]
+
+
+def train_on(model, optimizer, batch):
+    return train(model, optimizer, batch["x"] + jax.random.normal(batch["key"], batch["x"].shape))
+
+
+def test_an_nnx_step_lowers_for_shapes_and_for_modules_that_were_never_made():
+    step = ap.nnx.jit(train_on, MESH, SHARDED)
+    whole, abstract = step.lower(*made(), BATCH), step.lower(*nnx.eval_shape(made), BATCH)
+    assert whole.metadata.in_specs == abstract.metadata.in_specs
+    assert abstract.metadata.in_specs["batch/x"] == (("batch",),)
+    assert ap.nnx.jit(lambda model, x: model(x), MESH).lower(made()[0], x=BATCH["x"]).metadata.out_specs
+
+
+def test_modules_are_born_in_the_shardings_of_an_nnx_step():
+    step = ap.nnx.jit(train_on, MESH, SHARDED)
+    inputs, output = step.lower(*nnx.eval_shape(made), BATCH).as_jax_shardings()
+    model, optimizer = nnx.jit(made, out_shardings=inputs[:2])()
+    columns = jax.sharding.PartitionSpec(None, "model")
+    assert model.up.kernel[...].sharding.spec == columns
+    assert optimizer.opt_state[0].mu.up.kernel[...].sharding.spec == columns
+    batch = jax.device_put({"x": X, "key": jax.random.key(1)}, inputs[2])
+    plain = nnx.jit(train_on, in_shardings=inputs, out_shardings=output)(model, optimizer, batch)
+    np.testing.assert_allclose(step(*made(), {"x": X, "key": jax.random.key(1)}), plain, rtol=1e-4)
+
+
+def test_arguments_of_an_nnx_step_are_listed_as_in_its_signature():
+    def step(zeta, alpha, x):
+        return zeta(x) + alpha(x)
+
+    low = ap.nnx.jit(step, MESH).lower(made()[0], made()[0], X)
+    heads = [name.partition("/")[0] for name in low.traced.program.argument_names]
+    assert list(dict.fromkeys(heads)) == ["zeta", "alpha", "x"]
+
+
+def test_an_average_that_is_no_copy_yet_is_said_with_the_way_out():
+    def averaged(model, ema, x):
+        ema.up.kernel[...] = 0.9 * ema.up.kernel[...] + 0.1 * model.up.kernel[...]
+        return model(x)
+
+    model = made()[0]
+    step = ap.nnx.jit(averaged, MESH, [ap.ManualPartition({"model/up/kernel": 1}, axis="model")])
+    with pytest.warns(UserWarning, match=r"ema has no arrays of its own: ema/\S+ is model/[\s\S]*jnp.copy, ema\)"):
+        low = step.lower(model, model, X)
+    assert low.metadata.in_specs["model/up/kernel"] == ((), ("model",))
+    assert "ema/up/kernel" in step.lower(model, jax.tree.map(jnp.copy, model), X).metadata.in_specs

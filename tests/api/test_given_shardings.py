@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import autopart as ap
-from autopart.core.importer.constraints import dims_of_constraint
+from autopart.core.importer.constraints import constraint_of
 
 MESH = ap.Mesh({"batch": 4, "model": 2})
 DEVICES = jax.make_mesh((4, 2), ("batch", "model"), axis_types=(AxisType.Auto,) * 2)
@@ -79,6 +80,43 @@ def test_compiler_options_reach_xla():
     assert ap.jit(linear, MESH, compiler_options={"xla_backend_optimization_level": 0})(X, W)["y"].shape == (8, 16)
     with pytest.raises(ap.ArgumentError, match="no_such_option"):
         ap.jit(linear, MESH, compiler_options={"xla_no_such_option": 1})(X, W)
+
+
+# ---- outputs that something else lays out too
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), list(itertools.permutations([P("batch"), P(None, "batch"), P("model"), P()], 2))
+)
+def test_an_argument_that_comes_back_is_laid_out_as_it_is_wanted(before, after):
+    shardings = {"in_shardings": (before, P()), "out_shardings": (after, None)}
+    step = ap.jit(lambda frozen, x: (frozen, x @ frozen), MESH, **shardings)
+    frozen, product = step(X, X)
+    np.testing.assert_array_equal(frozen, X)
+    np.testing.assert_allclose(product, X @ X, rtol=1e-5, atol=1e-5)
+    assert frozen.sharding.is_equivalent_to(on(*after), 2)
+    assert step.lower(X, X).in_shardings[0][0].spec == before
+
+
+def test_an_identity_is_a_resharding(tmp_path):
+    rows, columns = {"in_shardings": P("batch"), "out_shardings": P(None, "batch")}, on(None, "batch")
+    assert ap.jit(lambda x: x, MESH, **rows)(X).sharding.is_equivalent_to(columns, 2)
+    low = ap.jit(lambda x: x, MESH, **rows).lower(X)
+    assert low.program.collectives() == {"all_to_all": 1}
+    file = tmp_path / "identity.mlir"
+    file.write_text(jax.jit(lambda x: x).lower(X).as_text())
+    assert ap.jit(ap.load(file), MESH, **rows)(X)[0].sharding.is_equivalent_to(columns, 2)
+
+
+def test_two_outputs_of_one_value_are_laid_out_each_by_itself():
+    def twice(x):
+        y = jnp.tanh(x)
+        return y, y, jax.lax.with_sharding_constraint(y, on("model"))
+
+    wanted = P("batch"), P(None, "batch"), P(None, "model")
+    for found, spec in zip(ap.jit(twice, MESH, out_shardings=wanted)(X), wanted, strict=True):
+        np.testing.assert_allclose(found, np.tanh(X), rtol=1e-5)
+        assert found.sharding.is_equivalent_to(on(*spec), 2)
 
 
 # ---- as a decorator
@@ -154,8 +192,11 @@ def test_a_spec_under_a_mesh_that_is_set_is_a_constraint_too():
 
 
 FORMS = {
-    '#sdy.sharding<@mesh, [{"batch"}, {}]>': (("batch",), ()),
-    '#sdy.sharding<@mesh, [{?}, {"model", "batch"}], replicated={"batch"}>': (None, ("model", "batch")),
+    '#sdy.sharding<mesh<["batch"=4, "model"=2]>, [{"batch"}, {}]>': (("batch",), ()),
+    '#sdy.sharding<mesh<["batch"=4, "model"=2]>, [{?}, {"model", "batch"}], replicated={"batch"}>': (
+        None,
+        ("model", "batch"),
+    ),
     '#sdy.sharding<mesh<["batch"=4, "model"=2]>, [{}, {"model"}]>': ((), ("model",)),
     "{devices=[4,1,2]<=[8] last_tile_dim_replicate} unspecified_dims=[1]": (("batch",), None),
     "{devices=[1,8]<=[8]}": ((), ("batch", "model")),
@@ -168,18 +209,18 @@ FORMS = {
 
 @pytest.mark.parametrize("text", FORMS)
 def test_both_forms_of_a_constraint_are_read(text):
-    assert dims_of_constraint(f"sharding constraint {text}", MESH, 2) == FORMS[text]
+    assert constraint_of(f"sharding constraint {text}", MESH, 2) == (FORMS[text], {"batch", "model"})
 
 
 @pytest.mark.parametrize("text", ["{devices=[2,1,4]<=[8] last_tile_dim_replicate}", "{devices=[3,1]<=[3]}"])
 def test_devices_that_no_axes_of_the_mesh_tile_over_are_an_error(text):
     with pytest.raises(ap.MeshError, match="no axes of the mesh"):
-        dims_of_constraint(f"sharding constraint {text}", MESH, 2)
+        constraint_of(f"sharding constraint {text}", MESH, 2)
 
 
 def test_part_of_an_axis_is_an_error():
     with pytest.raises(ap.MeshError, match='a part of axis "batch"'):
-        dims_of_constraint('sharding constraint #sdy.sharding<@mesh, [{"batch":(1)2}, {}]>', MESH, 2)
+        constraint_of('sharding constraint #sdy.sharding<mesh<["batch"=4]>, [{"batch":(1)2}, {}]>', MESH, 2)
 
 
 def test_constraints_in_the_older_form_are_honoured():
@@ -189,3 +230,120 @@ def test_constraints_in_the_older_form_are_honoured():
     finally:
         jax.config.update("jax_use_shardy_partitioner", True)
     assert low.metadata.out_specs == {"outputs": ((), ("model", "batch"))}
+
+
+# ---- over another mesh than ours
+
+
+def over(sizes, *dims, explicit=False):
+    kinds = (AxisType.Explicit if explicit else AxisType.Auto,) * len(sizes)
+    return NamedSharding(jax.make_mesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds), P(*dims))
+
+
+def scanned(x, where):
+    return jax.lax.scan(lambda h, _: (jax.lax.with_sharding_constraint(h * 2, where), None), x, None, 3)[0]
+
+
+def branched(x, where):
+    return jax.lax.cond(x[0, 0] > 0, lambda x: jax.lax.with_sharding_constraint(x * 2, where), lambda x: x, x)
+
+
+def with_rule(x, where):
+    rule = jax.custom_vjp(lambda x: jax.lax.with_sharding_constraint(x * 2, where))
+    rule.defvjp(lambda x: (rule(x), None), lambda _, g: (jax.lax.with_sharding_constraint(g, where),))
+    return jax.grad(lambda x: (rule(x) ** 2).sum())(x)
+
+
+WAYS = {
+    "constraint": lambda x, where: jax.lax.with_sharding_constraint(x * 2, where),
+    "scan": scanned,
+    "cond": branched,
+    "custom_vjp": with_rule,
+    "jit": lambda x, where: jax.jit(jnp.tanh, in_shardings=where, out_shardings=where)(x * 2),
+    "device_put": lambda x, where: jax.device_put(x * 2, where),
+    "one device": lambda x, _: jax.lax.with_sharding_constraint(
+        x * 2, jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    ),
+}
+LAPTOPS = {"another axis": ({"d": 1}, None), "its name": ({"d": 1}, "d"), "our axes": ({"batch": 1, "model": 1}, None)}
+
+
+@pytest.mark.parametrize("shardy", [True, False])
+@pytest.mark.parametrize("laptop", LAPTOPS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_constraint_over_one_device_says_nothing(way, laptop, shardy):
+    sizes, axis = LAPTOPS[laptop]
+    jax.config.update("jax_use_shardy_partitioner", shardy)
+    try:
+        low = ap.jit(lambda x: WAYS[way](x, over(sizes, axis, None)), MESH, [BP]).lower(X)
+    finally:
+        jax.config.update("jax_use_shardy_partitioner", True)
+    assert [t.name for t in low.metadata.tactics] == ["BP"]
+    assert low.metadata.out_specs["outputs"] == (("batch",),)
+
+
+def test_a_reshard_over_one_explicit_device_says_nothing():
+    where = over({"d": 1}, None, None, explicit=True)
+    low = ap.jit(lambda x: jax.sharding.reshard(x * 2, where), MESH, [BP]).lower(X)
+    assert low.metadata.out_specs["outputs"] == (("batch",),)
+
+
+def test_a_constraint_says_nothing_of_the_axes_that_its_mesh_lacks():
+    rows = over({"model": 2}, None, None)
+    low = ap.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, rows), MESH, [BP]).lower(X)
+    assert low.metadata.out_specs["outputs"] == (("batch",),)
+    columns = ap.ManualPartition({"x": 1}, axis="model")
+    low = ap.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, rows), MESH, [columns]).lower(X)
+    assert low.metadata.out_specs["outputs"] == ()
+
+
+def test_a_named_axis_of_one_device_is_ours_where_we_have_it():
+    here = over({"batch": 1, "stage": 1}, "stage", "batch")
+    low = ap.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, here), MESH).lower(X)
+    assert low.metadata.out_specs["outputs"] == ((), ("batch",))
+
+
+def test_shardings_that_are_given_say_nothing_of_the_axes_that_their_mesh_lacks():
+    one = over({"d": 1}, "d", None)
+    low = ap.jit(linear, MESH, [BP], in_shardings=one, out_shardings=one).lower(X, W)
+    assert low.metadata.in_specs["x"] == (("batch",),)
+    with pytest.raises(ap.MeshError, match='"d" is not in the mesh'):
+        ap.jit(linear, MESH, in_shardings=over({"d": 2}, "d")).lower(X, W)
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        'sdy.sharding_constraint %0 <@empty, [{}, {}]> : tensor<8x8xf32>',
+        'sdy.sharding_constraint %0 <@laptop, [{}, {}]> : tensor<8x8xf32>',
+        'sdy.sharding_constraint %0 <mesh<["d"=1]>, [{"d"}, {}]> : tensor<8x8xf32>',
+        'sdy.reshard %0 <@laptop, [{}, {}]> : tensor<8x8xf32>',
+        *(
+            f'stablehlo.custom_call @Sharding(%0) {{mhlo.sharding = "{text}"}} : (tensor<8x8xf32>) -> tensor<8x8xf32>'
+            for text in ("{replicated}", "{maximal device=0}", "{devices=[1,1]<=[1]}", "{manual}")
+        ),
+    ],
+)  # fmt: skip
+def test_a_constraint_over_one_device_in_a_file_says_nothing(op, tmp_path):
+    file = tmp_path / "one.mlir"
+    file.write_text(f"""module attributes {{mhlo.num_partitions = 1 : i32}} {{
+  sdy.mesh @empty = <[]>
+  sdy.mesh @laptop = <["batch"=1, "model"=1]>
+  func.func @main(%x: tensor<8x8xf32> loc("x")) -> tensor<8x8xf32> {{
+    %0 = stablehlo.tanh %x : tensor<8x8xf32>
+    %1 = {op}
+    return %1 : tensor<8x8xf32>
+  }}
+}}""")
+    low = ap.jit(ap.load(file), MESH, [BP]).lower()
+    assert list(low.metadata.out_specs.values()) == [(("batch",),)]
+
+
+def test_random_keys_come_with_no_shardings():
+    def noisy(key, x):
+        first, second = jax.random.split(key)
+        return x + jax.random.normal(first, x.shape), second
+
+    low = ap.jit(noisy, MESH, [BP]).lower(jax.eval_shape(jax.random.key, 0), X)
+    assert [t.name for t in low.metadata.tactics] == ["BP"]
+    assert not low.traced.program.tags

@@ -213,3 +213,41 @@ def test_a_search_decides_around_it_and_its_plan_is_one(optimizer):
     again = ap.jit(jax.value_and_grad(loss), MESH, low.plan).lower(*args)
     assert again.metadata.in_specs == low.metadata.in_specs
     assert low.metadata.in_specs["w"] == (("model",),)
+
+
+# ---- over the mesh in context
+
+
+def in_context(x, w):
+    return jnp.tanh(jax.shard_map(summed, in_specs=(P("batch", "model"), P("model")), out_specs=P("batch"))(x, w))
+
+
+def constrained_in_context(x, w):
+    return jax.lax.with_sharding_constraint(x @ w, P("batch"))
+
+
+@pytest.mark.parametrize("fun", [in_context, constrained_in_context])
+def test_where_no_mesh_is_set_the_one_that_is_given_is_in_context(fun):
+    step = ap.jit(fun, MESH)
+    assert step.lower(X, W).metadata.out_specs == {"outputs": (("batch",),)}
+    with jax.set_mesh(DEVICES):
+        expected = jax.jit(fun)(X, W)
+    np.testing.assert_allclose(ap.jit(fun, DEVICES)(X, W), expected, rtol=2e-5, atol=1e-5)
+
+
+def test_a_function_that_does_without_a_mesh_in_context_is_traced_without():
+    seen = []
+    ap.jit(lambda x: seen.append(jax.sharding.get_abstract_mesh()) or x * 2, MESH).lower(X)
+    assert [mesh.empty for mesh in seen] == [True]
+
+
+def test_a_mesh_in_context_that_lacks_what_the_function_names_says_what_to_do():
+    with pytest.raises(ap.ProgramError, match=r"in_context wants a mesh in context[\s\S]*an ap.Mesh with the axes"):
+        ap.jit(in_context, ap.Mesh({"rows": 8})).lower(X, W)
+    with pytest.raises(ValueError, match="no mesh at all") as error:
+        ap.jit(lambda x: fail("no mesh at all"), MESH).lower(X)
+    assert not isinstance(error.value, ap.PartitionError)
+
+
+def fail(text):
+    raise ValueError(text)

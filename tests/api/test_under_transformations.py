@@ -75,3 +75,49 @@ def test_it_says_what_to_do_instead_of(name):
 def test_a_function_partitioned_over_the_same_mesh_is_a_region_of_the_program():
     outer = ap.jit(lambda x: STEP(x) * 2, ap.Mesh({"batch": 8}))
     np.testing.assert_allclose(outer(X), 2 * EXPECTED, rtol=1e-5)
+
+
+CLOSING = {
+    "jit": lambda inner: jax.jit(inner),
+    "grad": lambda inner: jax.grad(lambda y: inner(y).sum()),
+    "vmap": lambda inner: jax.vmap(inner),
+    "scan": lambda inner: lambda x: jax.lax.scan(lambda c, y: (c, inner(y)), 0, x),
+}
+
+
+@pytest.mark.parametrize("read", ["inside", "inside a call", "as it is"])
+@pytest.mark.parametrize("around", CLOSING)
+def test_a_value_of_the_trace_around_that_is_closed_over_is_to_be_an_argument(around, read):
+    def inner(y):
+        def close(x):
+            return {"inside": lambda: x + y, "inside a call": lambda: jax.jit(jnp.add)(x, y), "as it is": lambda: y}[
+                read
+            ]()
+
+        return ap.jit(close, ap.Mesh({"batch": 8}))(X)
+
+    with pytest.raises(
+        ap.ProgramError, match=r"close closes over a traced value[\s\S]*pass it as an argument"
+    ) as error:
+        CLOSING[around](inner)(X)
+    assert ("test_under_transformations.py:" in str(error.value)) == (read != "as it is")
+
+
+def test_what_is_closed_over_and_has_a_value_is_none_of_the_trace_around():
+    table = jnp.ones((8, 4))
+    found = jax.jit(lambda x: ap.jit(lambda x: x * table, ap.Mesh({"batch": 8}))(x))(X)
+    np.testing.assert_array_equal(found, X)
+
+
+def test_without_jit_the_function_runs_op_by_op_and_a_compiled_program_as_it_is(tmp_path):
+    seen = []
+    step = ap.jit(lambda x: seen.append(x) or jnp.sin(x) * 2, ap.Mesh({"batch": 8}))
+    compiled = step.lower(X).compile()
+    file = tmp_path / "sin.mlir"
+    file.write_text(jax.jit(lambda x: jnp.sin(x) * 2).lower(X).as_text())
+    loaded = ap.jit(ap.load(file), ap.Mesh({"batch": 8}))
+    with jax.disable_jit():
+        results = step(X), step(X), compiled(X), loaded(X)
+    for found in results:
+        np.testing.assert_allclose(jax.tree.leaves(found)[0], EXPECTED, rtol=1e-5)
+    assert [isinstance(x, np.ndarray) for x in seen] == [False, True, True]

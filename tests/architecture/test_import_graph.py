@@ -23,7 +23,6 @@ LAZY = {
     ("autopart", "autopart.api.nnx"): "flax may be missing",
     ("autopart.search.execution.executor", "autopart.search.execution.ray"): "the same",
     ("autopart.search.execution.executor", "autopart.search.execution.processes"): "it needs the executor's interface",
-    ("autopart.search.ilp.solver.exact", "autopart.search.ilp.solver.pulp_model"): "PuLP imports all solvers it finds",
     ("autopart.api.sweep", "autopart.api.sweep_plot"): "matplotlib may be missing",
 }
 """Imports of autopart's own modules inside functions, and why."""

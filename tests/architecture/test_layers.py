@@ -23,6 +23,7 @@ SHARED = ("arrays", "sizes", "room", "slots")
 DOORS = {
     "jax": {
         "core/jax_internals.py", "core/jax_dispatch.py", "core/invalid_numbers.py",
+        "core/jax_private.py", "core/xla_options.py",
         "core/host_callbacks.py", "core/importer/host_calls.py",
         "core/importer/jaxprs.py", "core/importer/mutable_refs.py",
         "spmd/run.py",
@@ -31,11 +32,12 @@ DOORS = {
         "costmodel/xla_compile.py", "api/verification.py", "cli/reshard_plan_command.py",
         "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py", "api/donated.py",
     },
-    "jaxlib": {"core/jax_internals.py"},
+    "jax._src": {"core/jax_private.py"},
+    "jaxlib": {"core/jax_private.py"},
     "ray": {"search/execution/ray.py"},
-    "pulp": {"search/ilp/solver/pulp_model.py"},
+    "pulp": {"search/ilp/solver/highs_process.py"},
     "highspy": {"search/ilp/solver/highs_process.py"},
-    "scipy": {"core/passes/padding/cheapest_cut.py"},
+    "scipy": {"core/passes/padding/cheapest_cut.py", "search/ilp/solver/highs_process.py"},
     "flax": {"api/nnx.py"},
     "matplotlib": {"api/sweep_plot.py"},
     "click": {path.relative_to(ROOT / "autopart").as_posix() for path in (ROOT / "autopart/cli").glob("*.py")},

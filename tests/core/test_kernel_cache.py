@@ -106,3 +106,25 @@ def test_index_that_cannot_be_read_is_replaced(package, tmp_path, index):
     again = load()
     assert again(1) == 2
     assert hits(again) == 1
+
+
+@pytest.mark.parametrize("files", ["*.nbi", "*.nbc"])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[: len(data) // 2], lambda data: bytes(len(data)), lambda data: data[:900] + b"?" + data[901:]],
+    ids=["cut short", "zeros", "one byte"],
+)
+def test_a_damaged_file_is_not_loaded_and_the_kernel_is_compiled_anew(package, tmp_path, files, damage):
+    write, load = package
+    write(added=1)
+    assert load()(1) == 2
+    for path in tmp_path.rglob(files):
+        whole = path.read_bytes()
+        path.write_bytes(damage(whole))
+        assert path.read_bytes() != whole or len(whole) <= 900
+    again = load()
+    assert again(1) == 2
+    assert hits(again) == (files == "*.nbi" and damage(whole) == whole)
+    warm = load()
+    assert warm(1) == 2
+    assert hits(warm) == 1

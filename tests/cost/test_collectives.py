@@ -121,6 +121,81 @@ def test_the_network_is_never_faster_than_the_fast_fabric(kind, device):
     assert fast <= seconds(kind, 64 * MB, {"x": 4}, device, links={"x": "dcn"})
 
 
+GPUS = ("a100_40gb", "a100_80gb", "h100", "h200", "b200", "gb200")
+NODES = (2, 4, 8, 16, 64)
+
+
+def between_nodes(kind, bytes_, nodes, device="h100", gpus=8):
+    """Over all devices of so many nodes; `bytes_` of the whole array for gathers, before it for all others."""
+    links = mesh_links(Mesh({"node": nodes, "gpu": gpus}, device, {"node": "ib"}))
+    bytes_in = bytes_ / nodes / gpus if kind == "all_gather" else bytes_
+    return collective_seconds(links, kind, bytes_in, ("node", "gpu"))
+
+
+@pytest.mark.parametrize("device", GPUS)
+def test_a_scalar_is_summed_over_eight_gpu_nodes_in_tens_of_microseconds(device):
+    assert 30e-6 < between_nodes("all_reduce", 4, 8, device) < 150e-6
+
+
+def test_a_scalar_is_summed_over_64_gpus_in_the_time_that_the_documentation_says():
+    assert between_nodes("all_reduce", 4, 8, "h100") == pytest.approx(62e-6, abs=0.5e-6)
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+@pytest.mark.parametrize("device", GPUS)
+def test_a_gradient_of_few_numbers_is_summed_over_sixteen_nodes_by_a_tree(device, gpus):
+    assert between_nodes("all_reduce", 512 * 2, 16, device, gpus) < 0.2e-3
+
+
+def test_each_doubling_of_nodes_adds_a_level_to_the_tree_of_a_small_all_reduce():
+    times = [between_nodes("all_reduce", 4, nodes) for nodes in (2, 4, 8, 16, 32)]
+    assert np.diff(times) == pytest.approx([2 * 5.0e-6] * 4, rel=1e-2)
+
+
+def test_a_small_gather_between_nodes_waits_for_each_step_of_a_ring_over_all_devices():
+    times = [between_nodes("all_gather", 4, nodes) for nodes in (2, 3, 4)]
+    assert np.diff(times) == pytest.approx([2.7e-6 + 7 * 1.0e-6] * 2, rel=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+@pytest.mark.parametrize("device", GPUS)
+def test_large_arrays_move_between_nodes_at_the_networks_rate(device, kind):
+    large = between_nodes(kind, 1e12, 16, device, gpus=1)
+    wire = 15 / 16 * 1e12 * (2 if kind == "all_reduce" else 1)
+    assert wire / large == pytest.approx(22.5e9 if "a100" in device else 45e9, rel=1e-3)
+
+
+@given(
+    kind=st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute"]),
+    bytes_=st.floats(1, 1e11),
+    device=st.sampled_from(GPUS),
+    nodes=st.sampled_from(NODES[:-1]),
+    gpus=st.sampled_from([1, 2, 4, 8]),
+)
+def test_between_gpu_nodes_more_bytes_or_nodes_take_no_less_time_and_none_has_a_step(kind, bytes_, device, nodes, gpus):
+    took = between_nodes(kind, bytes_, nodes, device, gpus)
+    assert took <= between_nodes(kind, bytes_ * 1.001, nodes, device, gpus) <= took * 1.0011
+    assert took <= between_nodes(kind, bytes_, NODES[NODES.index(nodes) + 1], device, gpus) * (1 + 1e-9)
+
+
+@given(
+    kind=st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute"]),
+    device=st.sampled_from(GPUS),
+    nodes=st.sampled_from(NODES),
+    gpus=st.sampled_from([1, 2, 4]),
+)
+def test_a_few_bytes_take_no_less_time_with_more_devices_in_each_node(kind, device, nodes, gpus):
+    assert between_nodes(kind, 64, nodes, device, gpus) <= between_nodes(kind, 64, nodes, device, 2 * gpus)
+
+
+@pytest.mark.parametrize("kind", COLLECTIVE_KINDS)
+@pytest.mark.parametrize("device", GPUS)
+@pytest.mark.parametrize("bytes_", [4, 1e5, 1e9])
+def test_the_network_between_gpus_is_never_faster_than_nvlink(kind, device, bytes_):
+    for n in (2, 4, 8):
+        assert seconds(kind, bytes_, {"x": n}, device) <= seconds(kind, bytes_, {"x": n}, device, links={"x": "ib"})
+
+
 @pytest.mark.parametrize("kind", COLLECTIVE_KINDS)
 def test_nothing_to_move_takes_no_time(kind):
     assert seconds(kind, 0, {"x": 8}, "h100") == 0

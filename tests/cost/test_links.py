@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from autopart.core.errors import MeshError, UnknownNameError
+from autopart.core.errors import MeshError, PartitionError, UnknownNameError
 from autopart.core.mesh import Mesh
-from autopart.costmodel import Device, Switch, mesh_links, register_device
+from autopart.costmodel import (
+    Device,
+    DeviceError,
+    Network,
+    Switch,
+    Torus,
+    collective_seconds,
+    device,
+    mesh_links,
+    register_device,
+)
 from autopart.costmodel.hardware.fabric import CHIP, FAST, NETWORK
 from autopart.costmodel.hardware.links import AXIS, FABRIC, RING, SIZE, STRIDE
 
@@ -66,13 +78,13 @@ def test_an_override_names_the_wires():
 
 def test_every_size_is_placed_completely():
     for size in range(1, 70):
-        for device in ("tpu_v3", "tpu_v4", "tpu_v5e", "h100", "gb200"):
-            rows = wires({"a": size, "b": 6}, device)
+        for name_of in ("tpu_v3", "tpu_v4", "tpu_v5e", "h100", "gb200"):
+            rows = wires({"a": size, "b": 6}, name_of)
             for name, wanted in (("a", size), ("b", 6)):
                 placed = 1
                 for _, part, _, _ in rows[name]:
                     placed *= part
-                assert placed == wanted, (device, size)
+                assert placed == wanted, (name_of, size)
 
 
 def test_an_axis_without_a_link_says_what_is_missing():
@@ -86,6 +98,82 @@ def test_an_axis_without_a_link_says_what_is_missing():
         mesh_links(Mesh({"batch": 16}, "lone_node"))
     assert "lone_node" in str(error.value)
     assert "network=Network" in str(error.value)
+
+
+def own(name, **wiring):
+    return Device(name, peak_flop_per_s={"bf16": 1e12}, hbm_bytes=1e9, hbm_bytes_per_s=1e9, source="test", **wiring)
+
+
+OWN = {
+    "alone": {},
+    "switch": {"fast": Switch(8, 1e9, 1e-6)},
+    "torus": {"fast": Torus((4, 4), 1e9, 1e-6, wrap_multiple=4)},
+    "torus and network": {"fast": Torus((4, 4), 1e9, 1e-6, wrap_multiple=4), "network": Network(1e9, 1e-5)},
+    "network": {"network": Network(1e9, 1e-5, "ib")},
+}
+"""Devices by their wires."""
+
+
+@pytest.mark.parametrize(
+    ("wiring", "axes", "links"),
+    [
+        ("alone", {"d": 8}, None),
+        ("alone", {"d": 8}, {"d": "dcn"}),
+        ("alone", {"d": 8}, {"d": "nvlink"}),
+        ("switch", {"d": 16}, None),
+        ("switch", {"d": 8}, {"d": "dcn"}),
+        ("switch", {"d": 8}, {"d": "ring"}),
+        ("switch", {"d": 8}, {"d": "chip"}),
+        ("torus", {"d": 32}, None),
+        ("torus", {"d": 4}, {"d": "nvlink"}),
+        ("torus", {"d": 4}, {"d": "dcn"}),
+        ("torus and network", {"a": 2, "b": 2, "c": 2}, {"a": "ici", "b": "ici", "c": "ici"}),
+        ("network", {"d": 8}, {"d": "nvlink"}),
+    ],
+)
+def test_each_hint_of_an_axis_without_a_link_works_when_it_is_followed(wiring, axes, links):
+    with pytest.raises(MeshError, match="has no link") as error:
+        mesh_links(Mesh(axes, own(f"own {wiring}", **OWN[wiring]), links))
+    hints = str(error.value).split("try ")[1].split(", or ")
+    for number, hint in enumerate(hints):
+        tried, by = dict(axes), dict(links or {})
+        wires = dict(OWN[wiring])
+        if link := re.search(r'links={"(\w+)": "(\w+)"}', hint):
+            by[link[1]] = link[2]
+        elif most := re.search(r"axes of (\d+) devices", hint):
+            tried, by = dict.fromkeys(axes, int(most[1])), {}
+        elif "link_bytes_per_s" in hint:
+            wires, by = {**wires, "link_bytes_per_s": 1e9}, {}
+        else:
+            assert "network=Network(bytes_per_s, latency_s)" in hint
+            wires, by = {**wires, "network": Network(1e9, 1e-5)}, {a: "dcn" for a in by}
+        found = mesh_links(Mesh(tried, own(f"own {wiring}, {links}, hint {number}", **wires), by))
+        assert len(found.segments)
+
+
+def test_a_device_from_a_datasheet_needs_no_more_than_the_rate_of_its_links():
+    chip = own("datasheet chip", link_bytes_per_s=100e9)
+    mesh = Mesh({"a": 16, "b": 64}, chip)
+    assert mesh.device == "datasheet chip"
+    assert wires({"a": 16, "b": 64}, chip) == {"a": [(FAST, 16, 1, 0)], "b": [(FAST, 64, 1, 0)]}
+    large = collective_seconds(mesh_links(mesh), "all_gather", 1e9, "a")
+    assert large == pytest.approx(15e9 / 100e9, rel=1e-3)
+
+
+def test_a_mesh_takes_a_device_that_nobody_registered_and_an_equal_one_again():
+    assert Mesh({"a": 2}, own("new chip", link_bytes_per_s=1e9)) == Mesh(
+        {"a": 2}, own("new chip", link_bytes_per_s=1e9)
+    )
+    assert Mesh({"a": 2}, device("h100")) == Mesh({"a": 2}, "h100")
+    with pytest.raises(PartitionError, match="new chip"):
+        Mesh({"a": 2}, own("new chip", link_bytes_per_s=2e9))
+
+
+def test_a_device_has_its_wires_in_one_way():
+    with pytest.raises(DeviceError, match="both fast and link_bytes_per_s"):
+        own("wired twice", fast=Switch(8, 1e9, 1e-6), link_bytes_per_s=1e9)
+    with pytest.raises(DeviceError, match="link_bytes_per_s"):
+        own("wired badly", link_bytes_per_s=-1.0)
 
 
 @pytest.mark.parametrize(

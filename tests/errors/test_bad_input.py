@@ -177,3 +177,11 @@ def test_strict_mode_raises_at_a_conflict_with_its_line():
         ap.BlockedError, match=r"1 places where propagation stops[\s\S]*dot_general[\s\S]*test_bad_input.py"
     ):
         step.lower(X)
+
+
+def test_cudnn_attention_where_there_is_no_cudnn_says_so():
+    def attend(q):
+        return jax.nn.dot_product_attention(q, q, q, implementation="cudnn")
+
+    with pytest.raises(ap.ProgramError, match=r'cannot trace attend on this machine[\s\S]*implementation="xla"'):
+        ap.jit(attend, ap.Mesh({"batch": 8}, device="h100")).lower(jnp.zeros((8, 128, 4, 64), "bfloat16"))

@@ -82,7 +82,8 @@ def test_intervals_are_those_of_a_loop_that_is_run(first, limit, by, start, step
     turns = range(first, max(limit, first + 1), by)
     others = [start + step * turn for turn in range(len(turns))]
     found = [Intervals(1).of(argument) for argument in arguments]
-    expected = [(min(turns), max(turns)), (min(others), max(others)), (limit, limit)]
+    expected = [(min(turns), max(turns)), (min(others), max(others))]
+    expected += [(limit, limit)] * (len(arguments) == 4)  # jax 0.12 carries nothing that no turn changes
     assert sorted(interval for interval in found if interval) == sorted(expected)
 
 

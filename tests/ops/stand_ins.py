@@ -15,7 +15,7 @@ from jax import lax
 
 from autopart.core.attributes import decode
 from autopart.core.jax_internals import func, ir, numpy_dtype
-from autopart.core.op_spec_import import tensor_type
+from autopart.core.op_spec_import import summary, tensor_type
 
 _fresh = itertools.count()
 
@@ -42,7 +42,24 @@ def _qr(a: jax.Array) -> tuple[jax.Array, jax.Array]:
     return reflectors.mT, taus
 
 
+def _scan(op: ir.Operation) -> Callable:
+    dim, down = (
+        decode(op.attributes["dimension"]),
+        "is_reverse" in op.attributes and decode(op.attributes["is_reverse"]),
+    )
+    cumulative, combine = {
+        "add": (lax.cumsum, lax.add), "max": (lax.cummax, lax.max), "min": (lax.cummin, lax.min)
+    }[summary(op.regions[0])]  # fmt: skip
+
+    def scan(x: jax.Array, start: jax.Array) -> tuple[jax.Array, jax.Array]:
+        left = combine(cumulative(x, dim, reverse=down), jnp.broadcast_to(jnp.expand_dims(start, dim), x.shape))
+        return left, lax.index_in_dim(left, 0 if down else -1, dim, keepdims=False)
+
+    return scan
+
+
 _STAND_INS = {
+    "chlo.scan": _scan,
     "chlo.ragged_dot": _ragged_dot,
     "stablehlo.collective_broadcast": _first_operand,
     "Eigh": lambda op: lax.linalg.eigh,

@@ -16,6 +16,9 @@ MESH = ap.Mesh({"a": 4, "b": 2})
 COLUMNS = ap.ManualPartition({"x": 1}, axis="a")
 X = np.random.default_rng(0).integers(-9, 9, (4, 2048)).astype(np.float32)
 
+GPUS = ap.Mesh({"a": 4, "b": 2}, device="h100")
+"""For these jax writes a cumulative sum as one op, chlo.scan, from 0.11.2 on."""
+
 FORMS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "sum": lambda x: lax.cumsum(x, 1),
     "sum from the end": lambda x: lax.cumsum(x, 1, reverse=True),
@@ -30,10 +33,11 @@ FORMS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
+@pytest.mark.parametrize("mesh", [MESH, GPUS], ids=["any", "gpus"])
 @pytest.mark.parametrize("name", FORMS)
-def test_tiles_of_the_dim_give_the_same_numbers(name: str):
+def test_tiles_of_the_dim_give_the_same_numbers(name: str, mesh: ap.Mesh):
     fun = FORMS[name]
-    low = ap.jit(fun, MESH, [COLUMNS]).lower(X)
+    low = ap.jit(fun, mesh, [COLUMNS]).lower(X)
     np.testing.assert_array_equal(np.asarray(low.compile()(X)), np.asarray(jax.jit(fun)(X)))
     assert sum(row.bytes for row in low.metadata.gathered) <= X.nbytes / 8
 
@@ -43,6 +47,42 @@ def test_sums_of_floats_are_rounded_a_few_times_only():
     exact = np.cumsum(x.astype(np.float64), 1)
     found = np.asarray(ap.jit(FORMS["sum"], MESH, [COLUMNS])(x))
     assert np.abs(found - exact).max() <= 8 * np.finfo(np.float32).eps * np.abs(exact).max()
+
+
+SCAN = """
+func.func @main(%x: tensor<4x2048xf32>) -> (tensor<4x2048xf32>, tensor<4xf32>) {
+  %z = stablehlo.constant dense<START> : tensor<4xf32>
+  %y, %last = "chlo.scan"(%x, %z) ({
+  ^bb0(%a: tensor<4xf32>, %b: tensor<4xf32>):
+    %c = stablehlo.add %a, %b : tensor<4xf32>
+    stablehlo.return %c, %c : tensor<4xf32>, tensor<4xf32>
+  }) {dimension = 1 : i64, is_associative = true, is_reverse = REVERSE, operandSegmentSizes = array<i32: 1, 1>,
+      resultSegmentSizes = array<i32: 1, 1>}
+      : (tensor<4x2048xf32>, tensor<4xf32>) -> (tensor<4x2048xf32>, tensor<4xf32>)
+  return %y, %last : tensor<4x2048xf32>, tensor<4xf32>
+}"""
+
+
+def loaded_scan(path, start: str, reverse: str) -> ap.Lowered:
+    path.write_text(SCAN.replace("START", start).replace("REVERSE", reverse))
+    return ap.jit(ap.load(path), MESH, [ap.ManualPartition({"arg0": 1}, axis="a")]).lower()
+
+
+@pytest.mark.parametrize("reverse", ["false", "true"])
+def test_a_scan_along_a_long_tiled_dim_runs_in_groups_and_its_last_sums_are_there(tmp_path, reverse: str):
+    low = loaded_scan(tmp_path / "scan.mlir", "0.0", reverse)
+    assert sum(row.bytes for row in low.metadata.gathered) <= X.nbytes / 8
+    left, last = low.compile()(X)
+    turned = slice(None, None, -1) if reverse == "true" else slice(None)
+    np.testing.assert_array_equal(left, np.cumsum(X[:, turned], 1)[:, turned])
+    np.testing.assert_array_equal(last, X.sum(1))
+
+
+def test_a_scan_that_begins_with_something_stays_whole_and_is_refused_on_devices_that_have_none(tmp_path):
+    low = loaded_scan(tmp_path / "scan.mlir", "1.0", "false")
+    assert [row.kind for row in low.metadata.gathered] == ["chlo.scan"]
+    with pytest.raises(ap.CallError, match=r"(?s)lowered for cuda or rocm, and the devices are cpu.*chlo.scan"):
+        low.compile()
 
 
 def windows(fun: Callable[..., jax.Array], *args: object) -> int:

@@ -29,7 +29,7 @@ from autopart.search.ilp.labels import distributed_types, legal_labels
 from autopart.search.ilp.lowered_moves import ExactJob
 from autopart.search.ilp.prices import PriceJob
 from autopart.search.ilp.sharding_model import Model
-from autopart.search.ilp.solver import solve
+from autopart.search.ilp.solver import exact, solve
 from autopart.search.ilp.strategies import NONE, PASS, Fixed, op_strategies
 from autopart.search.search import Search, search
 from autopart.search.space.decision_space import DecisionSpace
@@ -345,6 +345,15 @@ def test_two_workers_find_the_same_answer_and_bound(executor, optimizer):
     one, two = run(optimizer), run(optimizer, executor={"processes": ap.Processes(2), "ray": "ray"}[executor])
     assert one.actions == two.actions
     assert one.report["lower_bound"] == two.report["lower_bound"]
+
+
+@pytest.mark.parametrize("optimizer", [ap.ILP(), ap.Hybrid()], ids=["ilp", "hybrid"])
+def test_plans_without_highspy_are_as_good_as_with_it(optimizer, monkeypatch):
+    by_highspy = run(optimizer, Budget(60))
+    monkeypatch.setattr(exact.importlib.util, "find_spec", lambda name: None)
+    by_scipy = run(optimizer, Budget(60))
+    assert by_scipy.best.cost.score == pytest.approx(by_highspy.best.cost.score)
+    assert by_scipy.report["lower_bound"] == pytest.approx(by_highspy.report["lower_bound"], rel=1e-3)
 
 
 def most_memory(cost: Cost) -> float:

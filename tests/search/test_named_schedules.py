@@ -208,6 +208,38 @@ def test_each_named_schedule_is_a_tactic_that_costs_what_the_list_says(name):
         assert (estimate.step_s, estimate.peak_bytes) == (row.step_s, row.peak_bytes), row.name
 
 
+THREE = ap.Mesh({"a": 2, "b": 2, "c": 2}, device="tpu_v3")
+
+
+@pytest.mark.parametrize("name", every(5, sorted(PROGRAMS)))
+def test_every_name_that_is_printed_over_three_axes_is_a_schedule_that_costs_what_its_row_says(name):
+    fun, args, donated = PROGRAMS[name]()
+    for row in ap.named_schedules(fun, THREE, args, donate_argnums=donated):
+        estimate = ap.jit(fun, THREE, row.schedule, donate_argnums=donated).lower(*args).estimate
+        assert estimate.step_s == pytest.approx(row.step_s, rel=1e-9), row.name
+        assert estimate.peak_bytes == pytest.approx(row.peak_bytes, rel=1e-9), row.name
+
+
+def test_loops_that_hold_parts_are_a_name_that_is_accepted_back():
+    fun, args, donated = PROGRAMS["stacked"]()
+    [*rows] = ap.named_schedules(fun, MESH, args, donate_argnums=donated)
+    names = [row.name for row in rows if row.name.endswith("+ShardedLoops")]
+    assert names
+    for name in names:
+        together = ap.jit(fun, MESH, [ap.Parallelism(name)], donate_argnums=donated).lower(*args)
+        parts = [ap.Parallelism(name.removesuffix("+ShardedLoops")), ap.ShardedLoops()]
+        assert together.estimate == ap.jit(fun, MESH, parts, donate_argnums=donated).lower(*args).estimate
+
+
+def test_the_order_of_the_parts_in_a_name_does_not_matter():
+    fun, args, donated = PROGRAMS["perceptron"]()
+    one, other = (
+        ap.jit(fun, MESH, [ap.Parallelism(name)], donate_argnums=donated).lower(*args).estimate
+        for name in ("ZeRO3(a)+Megatron(b)+DP(a)", "DP(a)+Megatron(b)+ZeRO3(a)")
+    )
+    assert one == other
+
+
 def test_named_schedules_are_found_by_name_and_by_place_the_best_first():
     found = listed("perceptron")
     assert found["DP(a,b)"] in list(found)

@@ -17,6 +17,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 
 Get = Callable[..., jax.Array]
 
@@ -263,7 +265,8 @@ def state_space(get: Get, x: jax.Array, more: More) -> jax.Array:
 def complex_states(get: Get, x: jax.Array, more: More) -> jax.Array:
     """Complex diagonal states by a scan over places (S4D, LRU)."""
     d = x.shape[-1]
-    turn = jnp.exp(lax.complex(-jnp.exp(get("log_decay", (d,))), get("angle", (d,))).astype(jnp.complex64))
+    decay, angle = get("log_decay", (d,)), get("angle", (d,))
+    turn = jnp.exp(lax.complex(-jnp.exp(decay.astype(jnp.float32)), angle.astype(jnp.float32)))
 
     def step(state: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
         state = turn * state + u * 1.5
@@ -286,7 +289,7 @@ def recurrent(get: Get, x: jax.Array, more: More) -> jax.Array:
         return h, h
 
     seen = jnp.moveaxis(x @ w, 1, 0)
-    return x + jnp.moveaxis(lax.scan(step, jnp.zeros_like(x[:, 0]), seen, unroll=2)[1], 0, 1)
+    return x + jnp.moveaxis(lax.scan(step, jnp.zeros((x.shape[0], d), x.dtype), seen, unroll=2)[1], 0, 1)
 
 
 @block
@@ -481,6 +484,31 @@ def nested_loops(get: Get, x: jax.Array, more: More) -> jax.Array:
 def checked(get: Get, x: jax.Array, more: More) -> jax.Array:
     """An error from the host where something is wrong, which jax writes while it lowers."""
     return eqx.error_if(x * get("s", (x.shape[-1],)), jnp.isnan(x).any(), "not a number")
+
+
+def _watched(x: jax.Array) -> jax.Array:
+    jax.debug.callback(lambda total: None, x.sum())
+    return x * 1
+
+
+_watched_p = Primitive("watched")
+_watched_p.def_impl(_watched)
+_watched_p.def_abstract_eval(lambda x: x)
+mlir.register_lowering(_watched_p, mlir.lower_fun(_watched, multiple_results=False))
+
+
+@jax.custom_jvp
+def _bound(x: jax.Array) -> jax.Array:
+    return _watched_p.bind(x)
+
+
+_bound.defjvp(lambda x, t: (_bound(*x), *t))
+
+
+@block
+def watched(get: Get, x: jax.Array, more: More) -> jax.Array:
+    """A callback that no equation shows: a library's own primitive writes it while it is lowered."""
+    return _bound(x) * get("s", (x.shape[-1],))
 
 
 @block

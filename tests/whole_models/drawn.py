@@ -19,6 +19,9 @@ from tests.whole_models.blocks import BLOCKS
 
 FRAMEWORKS = ("plain", "plain", "linen", "nnx", "equinox", "haiku")
 STACKS = ("list", "tuple", "dict", "odd", "scan", "mixed")
+ENDS = ("ends", "Ends", "zz")
+"""Names of the parameters before and after the blocks: some sort before those of the blocks, some after."""
+
 INPUTS = ("tokens", "vectors", "images")
 HEADS = ("mean", "first", "last", "all", "tied")
 STEPS = ("train", "train", "train", "loss", "gradient", "forward", "decode", "beam")
@@ -55,6 +58,7 @@ class Drawn:
     native: bool
     depth: int
     stack: str
+    ends: str
     inputs: str
     head: str
     step: str
@@ -97,6 +101,7 @@ class Drawn:
             native=native,
             depth=max(depth // len(blocks), 1),
             stack=one(STACKS),
+            ends=one(ENDS),
             inputs=one(INPUTS),
             head="bare" if bare else one(HEADS),
             step=one(("forward", "gradient")) if bare else one(STEPS),
@@ -131,7 +136,8 @@ class Drawn:
 
 
 SIMPLEST = {
-    "framework": "plain", "native": False, "stack": "list", "inputs": "vectors", "head": "mean", "step": "forward",
+    "framework": "plain", "native": False, "stack": "list", "ends": "ends",
+    "inputs": "vectors", "head": "mean", "step": "forward",
     "optimizer": "sgd", "accumulate": 1, "ema": False, "remat": False, "dtype": "float32", "zero": "", "heads": 1,
     "mesh": MESHES[0],
 }  # fmt: skip

@@ -185,13 +185,13 @@ def _plain(drawn: Drawn) -> Model:
             one_by_one = tuple(one_by_one)
         if drawn.stack in ("dict", "odd"):
             one_by_one = dict(zip(names(drawn), one_by_one, strict=False))
-        params = {"ends": _filled(drawn, _ends_shapes(drawn), jax.random.fold_in(key, 99)), "blocks": one_by_one}
+        params = {drawn.ends: _filled(drawn, _ends_shapes(drawn), jax.random.fold_in(key, 99)), "blocks": one_by_one}
         if scanned(drawn):
             params["stack"] = jax.tree.map(lambda *w: jnp.stack(w), *layers[listed:])
         return params
 
     def apply(params: dict[str, Any], batch: dict, key: jax.Array) -> jax.Array:
-        more, ends = more_of(drawn, batch, key), _getter(params["ends"])
+        more, ends = more_of(drawn, batch, key), _getter(params[drawn.ends])
         x = stem(drawn, ends, batch["x"])
         blocks = params["blocks"]
         layers = [blocks[n] for n in names(drawn)[:listed]] if isinstance(blocks, dict) else list(blocks)
@@ -252,7 +252,7 @@ class LinenModel(nn.Module):
 
         def get(name: str, shape: tuple[int, ...]) -> jax.Array:
             if name not in known:
-                known[name] = _linen_get(self, name, shape)
+                known[name] = _linen_get(self, f"{drawn.ends}_{name}", shape)
             return known[name]
 
         more = more_of(drawn, batch, key)
@@ -312,14 +312,14 @@ class NnxModel(nnx.Module):
     def __init__(self, drawn: Drawn, rngs: nnx.Rngs):
         self.drawn = drawn
         ends = _filled(drawn, _ends_shapes(drawn), rngs.params())
-        self.ends = nnx.Dict({n: nnx.Param(w) for n, w in ends.items()})
+        setattr(self, drawn.ends, nnx.Dict({n: nnx.Param(w) for n, w in ends.items()}))
         blocks = [NnxBlock(drawn, kind, rngs) for kind in kinds(drawn)]
         by_name = drawn.stack in ("dict", "odd")
         self.blocks = nnx.Dict(dict(zip(names(drawn), blocks, strict=True))) if by_name else nnx.List(blocks)
 
     def __call__(self, batch: dict, key: jax.Array) -> jax.Array:
         drawn = self.drawn
-        get = _getter({n: p[...] for n, p in self.ends.items()})
+        get = _getter({n: p[...] for n, p in getattr(self, drawn.ends).items()})
         x, more = stem(drawn, get, batch["x"]), more_of(drawn, batch, key)
         for place, name in enumerate(names(drawn)):
             block = self.blocks[name] if isinstance(self.blocks, nnx.Dict) else self.blocks[place]
@@ -425,6 +425,9 @@ def _haiku(drawn: Drawn) -> Model:
     def get(name: str, shape: tuple[int, ...]) -> jax.Array:
         return hk.get_parameter(name, shape, parameter_type(drawn), lambda s, t: initial(hk.next_rng_key(), s, t))
 
+    def at_ends(name: str, shape: tuple[int, ...]) -> jax.Array:
+        return get(f"{drawn.ends}_{name}", shape)
+
     def block(kind: str, x: jax.Array, more: More) -> jax.Array:
         if drawn.native:
             return native.haiku(drawn, kind, x, more).astype(x.dtype)
@@ -432,7 +435,7 @@ def _haiku(drawn: Drawn) -> Model:
 
     def forward(batch: dict, key: jax.Array) -> jax.Array:
         more = more_of(drawn, batch, key)
-        x = stem(drawn, get, batch["x"])
+        x = stem(drawn, at_ends, batch["x"])
         listed = len(kinds(drawn)) - scanned(drawn)
         for name, kind in [*zip(_haiku_names(drawn), kinds(drawn), strict=True)][:listed]:
             made = hk.to_module(functools.partial(block, kind))(name)
@@ -440,7 +443,7 @@ def _haiku(drawn: Drawn) -> Model:
         if scanned(drawn):
             one = hk.to_module(functools.partial(block, drawn.blocks[0]))
             x = hk.experimental.layer_stack(scanned(drawn))(lambda x: one("body")(x, more))(x)
-        return head(drawn, get, x)
+        return head(drawn, at_ends, x)
 
     pure = hk.transform(forward)
     return Model(

@@ -35,7 +35,7 @@ def linen(drawn: Drawn, kind: str, x: jax.Array, more: More) -> jax.Array:
     if kind == "convolution":
         return x + nn.GroupNorm(_groups(drawn))(nn.Conv(d, (3,), feature_group_count=_groups(drawn))(x))
     if kind == "recurrent":
-        return x + nn.RNN(nn.OptimizedLSTMCell(d))(x)
+        return x + nn.RNN(nn.OptimizedLSTMCell(d, dtype=jnp.float32))(x.astype(jnp.float32))
     y = nn.RMSNorm()(x) + nn.Dropout(0.2, deterministic=True)(nn.LayerNorm(use_bias=False)(x))
     return nn.Einsum((d, d), "btd,de->bte")(y) if hasattr(nn, "Einsum") and drawn.heads > 1 else y
 

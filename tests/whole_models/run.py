@@ -96,6 +96,10 @@ def lowered_under(drawn: Drawn, step: Step, name: str) -> ap.Lowered | None:
             lowered = _by_its_plan(lowered, step, mesh)
     except LEGAL:
         return None
+    except ap.ArgumentError:
+        if drawn.zero and name == "microbatch":  # nothing is there to be cut
+            return None
+        raise
     if name == "none":
         str(lowered.metadata), lowered.as_text("hlo")
     return lowered
@@ -171,7 +175,7 @@ def _size(a: np.ndarray) -> float:
 def _amplified(whole: Callable, drawn: Drawn, step: Step, expected: Sequence[np.ndarray]) -> bool:
     """True if inputs that differ in their last bits move the unpartitioned result beyond the tolerance, too."""
     rng = np.random.default_rng(0)
-    last_bits = {"bfloat16": 4e-3, "mixed": 1e-6, "float64": 1e-14}.get(drawn.dtype, 3e-7)
+    last_bits = {"bfloat16": 4e-3, "mixed": 4e-3, "float64": 1e-14}.get(drawn.dtype, 3e-7)
 
     def moved(x: Any) -> Any:
         if not jnp.issubdtype(x.dtype, jnp.floating):

@@ -24,7 +24,7 @@ from autopart.api.explained.explanation import (
     ValueExplained,
 )
 from autopart.api.explained.left_whole import WhyWhole, action_text, tactic_of
-from autopart.api.names import OUTPUTS, Named, dead_tags, named_values, select
+from autopart.api.names import OUTPUTS, Named, Names, named_values, names_of_nothing, select
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import known_values
 from autopart.core.actions import Propagate, Tile
@@ -54,7 +54,7 @@ HOPS = 4
 def explain(scheduled: Scheduled, wanted: str) -> Explanation:
     """The values that a name, path or glob names. Raises `UnknownNameError` with the nearest names if there is none."""
     program = scheduled.partitioning.program
-    selected = select(named_values(program), wanted, dead_tags(program))
+    selected = select(Names(named_values(program)), wanted, names_of_nothing(program))
     found = [named for named, _ in known_values(selected, scheduled.partitioning)]
     maker = _Maker(scheduled)
     return Explanation(
@@ -107,7 +107,7 @@ class _Maker:
         layout, role = int(self.local.settled[value]), "tag"
         if named.name not in program.tags and named.name == f"%{value}":
             role = "value"
-        elif value in program.arguments and named.head != OUTPUTS:
+        elif value in program.argument_place and named.head != OUTPUTS:
             role = "argument"
         elif named.head == OUTPUTS:
             role = "output"
@@ -267,7 +267,7 @@ class _Maker:
                 cost = next(costs, None)
                 in_bytes = trips * (size * step.largest_elements if cost is None else cost.bytes)
                 shape = ",".join(map(str, step.source.local_shape))
-                key = step.kind, tuple(step.mesh_axes), f"{self.program.type_of(moved).dtype}[{shape}]", where
+                key = step.emitted_as, tuple(step.mesh_axes), f"{self.program.type_of(moved).dtype}[{shape}]", where
                 known = rows.get(key)
                 rows[key] = CollectiveExplained(
                     *key[:2],

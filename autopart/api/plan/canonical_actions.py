@@ -115,8 +115,8 @@ def _taken(own: Partitioning, theirs: Partitioning, tile: Tile) -> bool:
         return False
     before = own.mark()
     own.apply_all([tile, Propagate(tile.axis)])
-    mine, target = own.state.mapping, theirs.state.mapping
-    if not ((mine >= 0) & (mine != target)).any():
+    entered = own.loops_since(before)
+    if np.array_equal(own.state.mapping[entered], theirs.state.mapping[entered]):
         return True
     own.undo(before)
     return False
@@ -159,7 +159,7 @@ def _tilings(theirs: Partitioning, axis: str) -> list[Tile]:
     """What an axis tiles of the arguments, decided or inferred, and then of the values that were decided about."""
     arguments = [(v, theirs.tiled_dim(v, axis)) for v in theirs.program.arguments]
     tiles = [Tile(value, dim, axis) for value, dim in arguments if dim >= 0]
-    return [*tiles, *(t for t in _explicit(theirs, axis) if t not in tiles)]
+    return [*dict.fromkeys([*tiles, *_explicit(theirs, axis)])]
 
 
 def _explicit(theirs: Partitioning, axis: str) -> list[Tile]:

@@ -5,16 +5,20 @@
     a place                      where a library call stands nearby, which each platform has its own of: the second of
                                  three products of this type in this scope, if the other lowering has three too
 
-An action on a wrong value would lay something out otherwise, and compute the same.
+An action on a wrong value would lay something out otherwise, and compute the same. So an action on what only one of the
+platforms has, such as what a library call leaves, is not taken on the other.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 
 from autopart.api.names import named_values
 from autopart.api.plan.value_keys import ValueKeys
+from autopart.core.actions import Action, Atomic, Tile
 from autopart.core.errors import PlanError
 from autopart.core.program import Program
 
@@ -25,12 +29,20 @@ class SameValues:
     def __init__(self, before: Program, after: Program):
         self._before, self._after = before, after
 
-    def of(self, value: int) -> int:
-        """The value of `after`. Raises `PlanError` where nothing identifies it."""
+    def of(self, value: int) -> int | None:
+        """The value of `after`; None where nothing identifies it."""
         for found in (self._by_name(value), self._by_key(value), self._by_place(value)):
             if found is not None and self._before.type_of(value) == self._after.type_of(found):
                 return found
-        raise PlanError(f"nothing identifies {self._before.value_name(value)} in another lowering of the program")
+        return None
+
+    def taken_again(self, actions: Iterable[Action]) -> Iterator[Action]:
+        """The actions on values of `after`, without those on a value that it does not have."""
+        for action in actions:
+            if not isinstance(action, Tile | Atomic):
+                yield action
+            elif (value := self.of(action.value)) is not None:
+                yield replace(action, value=value)
 
     def _by_name(self, value: int) -> int | None:
         old, new = self._places

@@ -43,11 +43,11 @@ class ValueKeys:
         program = self._program
         if value in self._argument_name:
             return ["argument", self._argument_name[value]]
-        for tag in sorted(program.tags):
-            if value in program.tags[tag]:
-                return ["tag", tag, *self._occurrence(value, program.tags[tag])]
-        if value in program.outputs:
-            return ["output", self._output_names[program.outputs.index(value)]]
+        if value in program.tags_of:
+            tag = min(program.tags_of[value])
+            return ["tag", tag, *self._occurrence(value, program.tags[tag])]
+        if value in program.output_place:
+            return ["output", self._output_names[program.output_place[value]]]
         kind = self.kind_of(value)
         return ["op", *kind, *self._occurrence(value, self.alike(*kind))]
 

@@ -5,7 +5,13 @@
                                backend_config = "unspecified_dims=[1]"}
     both over {batch:4, model:2}      ->      dims (("batch",), None)      None: left to others
 
-On its way through the program a constraint is a tag: `tag_of_constraint` writes the tag's name, `dims_of_constraint`
+A constraint tells of the axes of its own mesh. On a laptop, the mesh of one device, or of axes of size one, is a
+stand-in for a larger one: what is whole there may be tiled elsewhere.
+
+    %h <@mesh, [{}, {}]>        @mesh = <["d"=1]>         says nothing; random keys have such, over no mesh at all
+    %h <@mesh, [{"batch"}, {}]> @mesh = <["batch"=1]>     tiled on batch; nothing is said of model
+
+On its way through the program a constraint is a tag: `tag_of_constraint` writes the tag's name, `constraint_of`
 reads it.
 """
 
@@ -14,19 +20,35 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from autopart.core.errors import MeshError
 from autopart.core.importer.module_names import quoted_text, unescaped
-from autopart.core.jax_internals import ir
+from autopart.core.importer.module_symbols import mesh_of, module_of
+from autopart.core.jax_internals import ir, sdy
 from autopart.core.mesh import Mesh
 
 Dims = tuple[tuple[str, ...] | None, ...]
 """For each dim the mesh axes that tile it, outermost first; None where the constraint leaves it open."""
 
+
+class Constraint(NamedTuple):
+    """The dims of one value, and the mesh axes that they tell of: along any other, nothing is said."""
+
+    dims: Dims
+    axes: frozenset[str]
+
+    @property
+    def says(self) -> bool:
+        """False where it leaves the value as it is."""
+        return any(self.dims) or (bool(self.axes) and None not in self.dims)
+
+
 _TAG = "sharding constraint "
+_AXIS = re.compile(r"\"((?:[^\"\\]|\\.)*)\"=(\d+)")
 _DIM = re.compile(r"\{((?:[^{}\"]|\"(?:[^\"\\]|\\.)*\")*)\}")
 _NAME = re.compile(r"\"((?:[^\"\\]|\\.)*)\"(:\()?")
 _TILES = re.compile(r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))(.*)\}")
@@ -36,13 +58,30 @@ _OPEN = re.compile(r"unspecified_dims=\[([\d,]+)\]")
 def tag_of_constraint(op: ir.Operation) -> str:
     """The tag that stands for the constraint; empty where the op constrains nothing."""
     if op.name in ("sdy.sharding_constraint", "sdy.reshard"):
-        return _TAG + str(op.attributes["sharding"])
+        return _shardy_tag(op, sdy.TensorShardingAttr(op.attributes["sharding"]))
     attributes = op.attributes
     if op.name != "stablehlo.custom_call" or quoted_text(attributes["call_target_name"]) != "Sharding":
         return ""
     text = quoted_text(attributes["mhlo.sharding"]) if "mhlo.sharding" in attributes else ""
     config = quoted_text(attributes["backend_config"]) if "backend_config" in attributes else ""
-    return f"{_TAG}{text} {config}".rstrip() if text == "{replicated}" or _TILES.match(text) else ""
+    says = not _is_for_one_device(op) and (text == "{replicated}" or _TILES.match(text))
+    return f"{_TAG}{text} {config}".rstrip() if says else ""
+
+
+def _shardy_tag(op: ir.Operation, sharding: sdy.TensorShardingAttr) -> str:
+    """With the mesh in the place of its name, which only the module knows."""
+    mesh = mesh_of(op, sharding.mesh_or_ref)
+    named = any(list(sdy.DimensionShardingAttr(d).axes) for d in sharding.dimension_shardings)
+    if not named and all(sdy.MeshAxisAttr(axis).size == 1 for axis in mesh.axes):
+        return ""
+    with op.context:
+        return _TAG + str(sdy.TensorShardingAttr.get(mesh, list(sharding.dimension_shardings)))
+
+
+def _is_for_one_device(op: ir.Operation) -> bool:
+    """True where the module says so: GSPMD's form of a constraint names no mesh."""
+    attributes = module_of(op).attributes
+    return "mhlo.num_partitions" in attributes and quoted_text(attributes["mhlo.num_partitions"]) == "1"
 
 
 def is_constraint(tag: str) -> bool:
@@ -50,23 +89,35 @@ def is_constraint(tag: str) -> bool:
     return tag.startswith(_TAG)
 
 
-def dims_of_constraint(tag: str, mesh: Mesh, rank: int) -> Dims:
+def constraint_of(tag: str, mesh: Mesh, rank: int) -> Constraint:
     """What the constraint says of each of `rank` dims. Raises `MeshError` where that is not in terms of `mesh`."""
     text = tag.removeprefix(_TAG)
     if text.startswith("{"):
-        return _gspmd(text, mesh, rank)
+        return Constraint(_gspmd(text, mesh, rank), frozenset(mesh.axis_names))
+    sizes = {_axis_name(name): int(size) for name, size in _AXIS.findall(text)}
     dims = itertools.islice(_DIM.finditer(text, text.index(", [")), rank)
-    return tuple(_shardy_dim(match.group(1), mesh) for match in dims)
+    return told_by(tuple(_shardy_dim(match.group(1), mesh) for match in dims), sizes, mesh)
+
+
+def told_by(dims: Dims, sizes: Mapping[str, int], mesh: Mesh) -> Constraint:
+    """What `dims` over a mesh of axes of these `sizes` say on `mesh`: an axis of one device there is no axis here."""
+    nothing = {axis for axis, size in sizes.items() if size == 1 and axis not in mesh.axis_names}
+    kept = tuple(axes and tuple(axis for axis in axes if axis not in nothing) for axes in dims)
+    return Constraint(kept, frozenset(axis for axis, size in sizes.items() if size > 1))
 
 
 def _shardy_dim(text: str, mesh: Mesh) -> tuple[str, ...] | None:
     axes: list[str] = []
     for name, part in _NAME.findall(text):
-        axis = unescaped(name.encode()).decode("utf-8", "backslashreplace")
+        axis = _axis_name(name)
         if part:
             raise MeshError(f'it is over a part of axis "{axis}"', why=f"the mesh is {mesh}, of whole axes")
         axes.append(axis)
     return None if not axes and "?" in text else tuple(axes)
+
+
+def _axis_name(text: str) -> str:
+    return unescaped(text.encode()).decode("utf-8", "backslashreplace")
 
 
 def _gspmd(text: str, mesh: Mesh, rank: int) -> Dims:

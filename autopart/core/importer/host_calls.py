@@ -11,9 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-from jax._src.callback import io_callback_p, pure_callback_p
-from jax._src.debugging import debug_callback_p, debug_print_p
-from jax._src.effects import ordered_effects
 from jax.extend.core import Primitive
 from jax.extend.mlir import ir
 from jax.interpreters import mlir
@@ -22,6 +19,7 @@ from autopart.core.errors import ProgramError
 from autopart.core.host_callbacks import TARGET, HostCallback, callback_index, placeholder
 from autopart.core.importer.jaxprs import equations
 from autopart.core.importer.locations import describe_location
+from autopart.core.jax_private import debug_callback_p, debug_print_p, io_callback_p, ordered_effects, pure_callback_p
 
 _PRIMITIVES = (debug_callback_p, debug_print_p, pure_callback_p, io_callback_p)
 
@@ -29,19 +27,41 @@ _FOREIGN = re.compile(r"python_(cpu|gpu)_callback|python_callback|^CustomSPMDPar
 """Targets whose configuration is a pointer or an index that means something in one process or executable only."""
 
 
-class Collector:
-    """The callbacks of one lowering, by index, and the parameters of jax's lowering that fill it."""
+def lowered(traced: Any, platform: str) -> tuple[Any, list[HostCallback]]:
+    """(what a `jax.stages.Traced` lowers to for a platform, its callbacks by index).
+
+    jax finds what it has lowered before where there is no callback. One that an equation is shows in the jaxpr; one
+    that comes from the lowering rule of another primitive (`equinox.internal.noinline`) shows when jax lowers it.
+    """
+    if not _calls_host(traced.jaxpr):
+        plain = _without_callbacks(traced, platform)
+        if plain is not None:
+            return plain, []
+    collector = _Collector()
+    parameters = mlir.LoweringParameters(override_lowering_rules=collector.rules)
+    return traced.lower(lowering_platforms=(platform,), _private_parameters=parameters), collector.callbacks
+
+
+def _without_callbacks(traced: Any, platform: str) -> Any:
+    """As jax lowers it; None where it calls the host, or where jax refuses, as it may a call for another platform."""
+    try:
+        found = traced.lower(lowering_platforms=(platform,))
+    except ValueError:
+        return None
+    made = found._lowering.compile_args
+    return None if made["host_callbacks"] or made["keepalive"] else found
+
+
+class _Collector:
+    """The callbacks of one lowering, by index, and the lowering rules that collect them."""
 
     def __init__(self) -> None:
         self.callbacks: list[HostCallback] = []
 
-    def parameters(self, jaxpr: Any) -> mlir.LoweringParameters:
-        """What `jax.stages.Traced.lower` takes as private parameters. jax's own where `jaxpr` has no callback, so that
-        jax finds what it has lowered before."""
-        if not _calls_host(jaxpr):
-            return mlir.LoweringParameters()
-        rules: Any = tuple((primitive, self._rule(primitive)) for primitive in _PRIMITIVES)
-        return mlir.LoweringParameters(override_lowering_rules=rules)
+    @property
+    def rules(self) -> Any:
+        """What stands in the place of jax's own rules."""
+        return tuple((primitive, self._rule(primitive)) for primitive in _PRIMITIVES)
 
     def _rule(self, primitive: Primitive) -> Callable[..., Sequence[ir.Value]]:
         def lower(ctx: mlir.LoweringRuleContext, *operands: ir.Value, **params: Any) -> Sequence[ir.Value]:

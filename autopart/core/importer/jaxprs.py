@@ -1,6 +1,7 @@
 """Equations of what jax traced: all of them, and where they come from.
 
 equations(jaxpr)          also of jaxprs inside it: bodies of loops, branches, functions that are called
+closed_over(traced)       values of a trace around the function, which no argument brings in
 source_line(equation)     train.py:12, the innermost line of the user's own
 """
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jax._src.source_info_util import user_frames
+from jax.core import Tracer
 from jax.extend.core import jaxprs_in_params
 
 from autopart.core.importer.locations import is_of_package
+from autopart.core.jax_private import user_frames
 
 
 def equations(*jaxprs: Any) -> Iterator[Any]:
@@ -28,6 +30,13 @@ def equations(*jaxprs: Any) -> Iterator[Any]:
             yield equation
             if equation.params:
                 waiting += jaxprs_in_params(equation.params)
+
+
+def closed_over(traced: Any) -> Iterator[tuple[Any, Any]]:
+    """(variable, value) of the traced values that a `jax.stages.Traced` takes in front of its arguments."""
+    consts = traced._consts
+    pairs = zip(traced.jaxpr.jaxpr.invars[: len(consts)], consts, strict=True)
+    return ((variable, value) for variable, value in pairs if isinstance(value, Tracer))
 
 
 def source_line(equation: Any) -> str:

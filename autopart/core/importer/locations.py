@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import compress
 from pathlib import Path
+
+import numpy as np
 
 from autopart.core.host_callbacks import HostCallback
 from autopart.core.jax_internals import ir
@@ -24,19 +25,18 @@ class Source:
         self,
         module: ir.Module,
         representatives: list[ir.Operation | None],
-        op_source: list[ir.Operation | None],
-        call_site: list[ir.Operation | None],
+        op_source: Sequence[ir.Operation | None] | np.ndarray,
+        call_site: Sequence[ir.Operation | None] | np.ndarray,
         callbacks: Sequence[HostCallback] = (),
         beside: Sequence[ir.Module] = (),
     ):
         self.module, self.representatives = module, representatives
         self.callbacks, self._beside = tuple(callbacks), tuple(beside)
-        self._op_source, self._call_site = op_source, call_site
+        self._op_source, self._call_site = _as_array(op_source), _as_array(call_site)
 
-    def kept(self, ops: Sequence[bool], specs: list[int]) -> Source:
+    def kept(self, ops: np.ndarray, specs: list[int]) -> Source:
         """Of the ops that are True in `ops`, and of the specs that are left."""
-        op_source, call_site = (list(compress(of_op, ops)) for of_op in (self._op_source, self._call_site))
-        return self._with([self.representatives[s] for s in specs], op_source, call_site)
+        return self._with([self.representatives[s] for s in specs], self._op_source[ops], self._call_site[ops])
 
     def with_copies(self, specs: Sequence[int]) -> Source:
         """With one more spec for each of `specs`, made from the same MLIR op."""
@@ -44,21 +44,27 @@ class Source:
         return self._with([*self.representatives, *more], self._op_source, self._call_site)
 
     def rewritten(
-        self, like: Sequence[tuple[int, int]], more: Sequence[ir.Operation | None], beside: Sequence[ir.Module] = ()
+        self,
+        like: np.ndarray,
+        spec: np.ndarray,
+        more: Sequence[ir.Operation | None],
+        beside: Sequence[ir.Module] = (),
     ) -> Source:
-        """Of ops (that come from where an op does, and are a spec's representative, or that very op where it is -1).
+        """Of ops that come from where the ops `like` do, int64[ops], and are the representatives of specs, int64[ops],
+        or those very ops where that is -1.
 
         `more` are the representatives of further specs, and `beside` the modules that hold those.
         """
-        known = [*self.representatives, *more]
-        op_source = [(known[spec] if spec >= 0 else None) or self._op_source[op] for op, spec in like]
-        return self._with(known, op_source, [self._call_site[op] for op, _ in like], beside)
+        known, op_source = [*self.representatives, *more], self._op_source[like]
+        for op in np.flatnonzero(spec >= 0).tolist():
+            op_source[op] = known[spec[op]] or op_source[op]
+        return self._with(known, op_source, self._call_site[like], beside)
 
     def _with(
         self,
         representatives: list[ir.Operation | None],
-        op_source: list[ir.Operation | None],
-        call_site: list[ir.Operation | None],
+        op_source: np.ndarray,
+        call_site: np.ndarray,
         beside: Sequence[ir.Module] = (),
     ) -> Source:
         beside = (*self._beside, *beside)
@@ -85,6 +91,11 @@ class Source:
         if site is None or ".py:" in own:
             return own
         return f"{describe_location(site.location)}/{own}".rstrip("/")
+
+
+def _as_array(ops: Sequence[ir.Operation | None] | np.ndarray) -> np.ndarray:
+    """object[ops], which it may be already: so that a pass takes from it by numbers."""
+    return ops if isinstance(ops, np.ndarray) else np.fromiter(ops, object, len(ops))
 
 
 def describe_location(location: ir.Location) -> str:

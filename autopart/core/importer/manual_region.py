@@ -16,7 +16,7 @@ from typing import Any
 
 from autopart.core.errors import ProgramError
 from autopart.core.importer.locations import describe_location
-from autopart.core.importer.module_names import quoted_text
+from autopart.core.importer.mesh_symbols import mesh_at
 from autopart.core.jax_internals import ir, sdy
 
 Cuts = tuple[tuple[str, ...], ...]
@@ -40,7 +40,7 @@ class ManualRegion:
 def manual_region(op: ir.Operation) -> ManualRegion:
     """Reads a `sdy.manual_computation`. Raises `ProgramError` where it names a part of an axis, or no mesh."""
     shardings = [_shardings(op, name) for name in ("in_shardings", "out_shardings")]
-    meshes = [_mesh(op, s) for group in shardings for s in group]
+    meshes = [mesh_at(op, s.mesh_or_ref).axes for group in shardings for s in group]
     mesh = next((mesh for mesh in meshes if mesh), ())
     sizes = dict(mesh)
     named = sdy.ManualAxesAttr(op.attributes["manual_axes"])
@@ -81,23 +81,3 @@ def _cuts(op: ir.Operation, sharding: Any, axes: tuple[str, ...]) -> Cuts:
             raise ProgramError("a shard_map region cuts by a part of an axis", why=describe_location(op.location))
         found.append(tuple(r.name for r in refs if r.name in axes))
     return tuple(found)
-
-
-def _mesh(op: ir.Operation, sharding: Any) -> tuple[tuple[str, int], ...]:
-    reference = sharding.mesh_or_ref
-    if isinstance(reference, ir.FlatSymbolRefAttr) or str(reference).startswith("@"):
-        name, top = str(reference).removeprefix("@").strip('"'), op
-        while top.parent is not None:
-            top = top.parent.operation if hasattr(top.parent, "operation") else top.parent
-        for block in top.regions[0].blocks:
-            for other in block.operations:
-                other = other.operation
-                if other.name == "sdy.mesh" and quoted_text(other.attributes["sym_name"]) == name:
-                    return _axes(sdy.MeshAttr(other.attributes["mesh"]))
-        raise ProgramError(f"a shard_map region is over the mesh @{name}, which the module does not define")
-    return _axes(sdy.MeshAttr(reference))
-
-
-def _axes(mesh: Any) -> tuple[tuple[str, int], ...]:
-    axes = [sdy.MeshAxisAttr(a) for a in mesh.axes]
-    return tuple((a.name, a.size) for a in axes)

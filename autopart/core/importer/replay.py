@@ -50,21 +50,22 @@ def read_module(
     callbacks: Sequence[HostCallback] = (),
     constraints: bool = False,
     keep_unused: bool = False,
+    without_arrays: Sequence[str] = (),
 ) -> Program:
     """The program of a module's `main` function, op by op; `import_module` also runs passes over it.
 
     Names default to the arguments' `loc`, then arg0, arg1, ...; `ties` and `donated` default to the module's
     `tf.aliasing_output` attributes; `callbacks` are the host callbacks that the module calls by index; `constraints`
-    makes tags of sharding constraints, which otherwise are not there; `keep_unused` is the program's. Raises
-    `ProgramError` on dynamic shapes, missing functions, tokens, calls into another Python process, or a program that
-    already communicates between devices; on recursion, ties that cannot be, names that are none, and on what exceeds
-    `limits` (default: none).
+    makes tags of sharding constraints, which otherwise are not there; `keep_unused` and `without_arrays` are the
+    program's. Raises `ProgramError` on dynamic shapes, missing functions, tokens, calls into another Python process, or
+    a program that already communicates between devices; on recursion, ties that cannot be, names that are none, and on
+    what exceeds `limits` (default: none).
     """
     try:
         with gc_paused():
             importer = _Importer(module, Gauge(limits), callbacks, constraints)
             program = importer.run(argument_names, output_names, ties, donated)
-            return replace(program, keep_unused=keep_unused)
+            return replace(program, keep_unused=keep_unused, without_arrays=tuple(without_arrays))
     except RecursionError:
         raise ProgramError(
             "the program nests more deeply than Python's stack allows", hint="sys.setrecursionlimit(...)"

@@ -19,6 +19,7 @@ from autopart.core.errors import ProgramError
 from autopart.core.importer.constraints import tag_of_constraint
 from autopart.core.importer.locations import describe_location
 from autopart.core.importer.manual_region import ManualRegion, manual_region, without_empty_constraints
+from autopart.core.importer.mesh_symbols import list_groups
 from autopart.core.importer.module_names import quoted_text
 from autopart.core.jax_internals import TAG_ATTRIBUTE, ir
 from autopart.core.limits import Gauge
@@ -234,6 +235,7 @@ def _is_identity(op: ir.Operation, by_hand: bool) -> bool:
     if op.name == "stablehlo.custom_call":
         target = quoted_text(op.attributes["call_target_name"])
         return target in _SHARDING_CALLS or traits_named("custom_call", target).read_through
+    list_groups(op)
     groups = (
         op.attributes["replica_groups"] if "replica_groups" in op.attributes else op.attributes["source_target_pairs"]
     )

@@ -9,9 +9,11 @@ from autopart.core.passes.even_slices import EvenSlices
 from autopart.core.passes.expected_trips import ExpectedTrips
 from autopart.core.passes.folded_padding import FoldedPadding
 from autopart.core.passes.index_positions import IndexPositions
+from autopart.core.passes.joined_pads import JoinedPads
 from autopart.core.passes.joined_reductions import JoinedReductions
 from autopart.core.passes.known_windows import KnownWindows
 from autopart.core.passes.layer_order import LayerOrder
+from autopart.core.passes.own_outputs import OwnOutputs
 from autopart.core.passes.patch_rows import PatchRows
 from autopart.core.passes.pooling_gradients import PoolingGradients
 from autopart.core.passes.program_pass import PASSES, PASSES_KIND, Pass, pass_of, register_pass
@@ -32,6 +34,7 @@ IMPORT_PASSES: tuple[Pass, ...] = (
     EmptyArrays(),
     KnownWindows(),
     EqualProducts(),
+    JoinedPads(),
     DeadCode(),
     CombinedSlices(),
     DeadCode(),
@@ -66,9 +69,11 @@ __all__ = [
     "FoldedPadding",
     "IndexPositions",
     "InvalidProgramError",
+    "JoinedPads",
     "JoinedReductions",
     "KnownWindows",
     "LayerOrder",
+    "OwnOutputs",
     "Pass",
     "PassReport",
     "PassWarning",

@@ -26,6 +26,7 @@ from autopart.core.op_spec_import import spec_of
 from autopart.core.ops.rules.factors import reduction_codes
 from autopart.core.ops.rules.reduce import identity
 from autopart.core.passes.dead_code import DeadCode
+from autopart.core.passes.only_readers import only_read
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import Program
@@ -50,18 +51,17 @@ class _Folded(NamedTuple):
 @register_pass("folded_padding")
 @dataclass(frozen=True)
 class FoldedPadding(Pass):
-    """Pads and slices go into convolutions, windows, pads and slices beside them."""
+    """Pads and slices go into convolutions, windows, pads and slices beside them.
+
+    A round goes over all uses by arrays, and looks at the ops of which every reader may take them.
+    """
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
         for _ in range(TURNS if program.source is not None else 0):
             rewriting, folds = Rewriting(program), dict[tuple[int, int], int]()
-            stays = {value for values in program.tags.values() for value in values}.union(program.outputs)
-            moves = np.array([spec.kind in ("pad", "slice", "convolution") for spec in program.specs], np.bool_)
-            for op in np.flatnonzero(moves[program.op_spec]).tolist():
-                value = int(program.result_ptr[op])
-                folded = {} if value in stays else _readers(program, op, value)
-                for reader, how in folded.items():
+            for op in _candidates(program):
+                for reader, how in _readers(program, op).items():
                     _fold(rewriting, op, reader, how, folds)
             if rewriting.is_empty:
                 break
@@ -69,16 +69,39 @@ class FoldedPadding(Pass):
         return program
 
 
-def _readers(program: Program, op: int, value: int) -> dict[int, _Folded]:
-    """What each reader of the value becomes; {} if one of them stays, or the op would be computed for several."""
-    pointer, uses = program.users
+_READERS = {
+    "convolution": ("slice", "pad"),
+    "slice": ("slice", "pad"),
+    "pad": ("slice", "pad", "convolution", "reduce_window"),
+}
+"""What may be folded, and into what."""
+
+
+def _candidates(program: Program) -> list[int]:
+    """The ops of which all readers stand beside them and are of a kind that may take them, and which nothing names."""
+    stays = np.zeros(program.value_count, np.bool_)
+    stays[[*program.tags_of, *program.outputs]] = True
+    made, uses = program.value_op[program.operands], np.arange(len(program.operands))
+    beside = program.op_scope[made] == program.op_scope[program.use_op]
+    first = program.operand_ptr[program.use_op] == uses
+    found = np.zeros(program.op_count, np.bool_)
+    for kind, readers in _READERS.items():
+        takes = np.array([spec.kind in readers for spec in program.specs], np.bool_)
+        taken = only_read(program, takes[program.op_spec[program.use_op]] & beside & first) & ~stays
+        is_kind = np.array([spec.kind == kind for spec in program.specs], np.bool_)
+        ops = np.flatnonzero(is_kind[program.op_spec])
+        found[ops] = taken[program.result_ptr[ops]]
+    return np.flatnonzero(found).tolist()
+
+
+def _readers(program: Program, op: int) -> dict[int, _Folded]:
+    """What each reader of a candidate becomes; {} if one of them stays, or the op would be computed for several."""
+    (pointer, uses), value = program.users, int(program.result_ptr[op])
     if program.spec(op).kind == "convolution" and pointer[value + 1] - pointer[value] != 1:
         return {}
     found: dict[int, _Folded] = {}
-    for use in uses[pointer[value] : pointer[value + 1]].tolist():
-        reader = int(program.use_op[use])
-        alike = program.op_scope[reader] == program.op_scope[op] and use == program.operand_ptr[reader]
-        how = _folded(program, op, reader) if alike else None
+    for reader in program.use_op[uses[pointer[value] : pointer[value + 1]]].tolist():
+        how = _folded(program, op, reader)
         if how is None:
             return {}
         found[reader] = how

@@ -21,11 +21,11 @@ import numpy as np
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import REDUCERS
 from autopart.core.ops.traits import elements
+from autopart.core.passes.pads import MOST_PARTS, Pad, pad_of
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
 from autopart.core.program import Program
-from autopart.core.splats import splat_behind
 
 OP_OF = {name: op for op, name in REDUCERS.items() if name in ("add", "max", "min", "mul")}
 """The op of each reducer that is taken."""
@@ -35,9 +35,6 @@ FEWEST = 512
 
 LEAST = 48
 """Nor where a part's result has fewer: a DenseNet's parts, of 32 features each, are as fast together."""
-
-MOST_PARTS = 8
-"""Of more parts too: each is reduced by itself."""
 
 
 @register_pass("joined_reductions")
@@ -69,7 +66,7 @@ def _has_other_readers(program: Program, op: int) -> bool:
     """True if what a reduction reads is read otherwise too, or returned."""
     pointer, _ = program.users
     value = int(program.operands_of(op)[0])
-    return bool(pointer[value + 1] - pointer[value] > 1) or value in program.outputs
+    return bool(pointer[value + 1] - pointer[value] > 1) or value in program.output_place
 
 
 class _Joined(NamedTuple):
@@ -101,10 +98,10 @@ def _joined(program: Program, op: int) -> _Joined | None:
 
 def _padded_apart(program: Program, value: int) -> _Joined | None:
     """A sum of pads by zero, each of other places of one dim, all places together."""
-    pads, left, scope = list[_Pad](), [value], program.op_scope[program.value_op[value]]
+    pads, left, scope = list[Pad](), [value], program.op_scope[program.value_op[value]]
     while left:
         maker = int(program.value_op[left.pop()])
-        pad = _pad(program, maker)
+        pad = pad_of(program, maker)
         if program.op_scope[maker] != scope or len(pads) == MOST_PARTS:
             return None
         if pad is not None:
@@ -118,28 +115,6 @@ def _padded_apart(program: Program, value: int) -> _Joined | None:
     ends = [0, *(pad.places.stop for pad in pads)]
     follow = ends[:-1] == [pad.places.start for pad in pads] and ends[-1] == size
     return _Joined(pads[0].dim, [pad.value for pad in pads]) if follow and len({pad.dim for pad in pads}) == 1 else None
-
-
-class _Pad(NamedTuple):
-    """A value between zeros: where it stands along the one dim that has any."""
-
-    dim: int
-    places: range
-    value: int
-
-
-def _pad(program: Program, op: int) -> _Pad | None:
-    """A pad by zero of one dim."""
-    spec = program.spec(op)
-    if spec.kind != "pad" or any(spec.attributes["interior_padding"]):
-        return None
-    value, filling = program.operands_of(op).tolist()
-    low, high = spec.attributes["edge_padding_low"], spec.attributes["edge_padding_high"]
-    dims = [d for d in range(len(low)) if low[d] or high[d]]
-    if len(dims) != 1 or min(*low, *high) < 0 or splat_behind(program, filling) != 0:
-        return None
-    [dim] = dims
-    return _Pad(dim, range(low[dim], low[dim] + spec.operands[0].shape[dim]), value)
 
 
 def _reduce_parts(rewriting: Rewriting, op: int, joined: _Joined) -> None:

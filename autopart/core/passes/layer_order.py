@@ -105,7 +105,7 @@ def _moved(program: Program, ops: np.ndarray) -> Program:
         arguments=number[program.arguments].tolist(),
         outputs=number[program.outputs].tolist(),
         tags={name: number[np.array(of, np.int64)].tolist() for name, of in program.tags.items()},
-        source=None if program.source is None else program.source.rewritten([(op, -1) for op in ops.tolist()], ()),
+        source=None if program.source is None else program.source.rewritten(ops, np.full(len(ops), -1), ()),
     )
 
 

@@ -78,7 +78,7 @@ def _edges(pad: OpSpec) -> tuple[Sequence[int], Sequence[int]]:
 def _readers(program: Program, value: int) -> list[int]:
     """The ops that read a value; none where the program returns it or a tag names it."""
     pointer, uses = program.users
-    named = value in program.outputs or any(value in values for values in program.tags.values())
+    named = value in program.output_place or value in program.tags_of
     return [] if named else program.use_op[uses[pointer[value] : pointer[value + 1]]].tolist()
 
 

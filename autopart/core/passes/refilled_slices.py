@@ -22,7 +22,6 @@ from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import Place, location_of, mlir_type, put_in
 from autopart.core.program import Program
-from autopart.core.ragged import entries_of
 from autopart.core.splats import splat_behind
 
 
@@ -48,18 +47,19 @@ class RefilledSlices(Pass):
         if program.source is None or not sliced.any():
             return program
         rewriting = Rewriting(program)
-        for op in _readers(program, np.flatnonzero(sliced[program.op_spec])):
+        for op in _filled(program, sliced):
             if program.spec(op).kind == "pad":
                 _pad(rewriting, op)
-            elif program.spec(op).kind == "concatenate":
+            else:
                 _concatenate(rewriting, op)
         return rewriting.program()
 
 
-def _readers(program: Program, ops: np.ndarray) -> list[int]:
-    """The ops that read what some ops make, in order."""
-    pointer, uses = program.users
-    return np.unique(program.use_op[uses[entries_of(pointer, program.result_ptr[ops])]]).tolist()
+def _filled(program: Program, sliced: np.ndarray) -> list[int]:
+    """The pads and concatenations that read an op of one of the `sliced` specs, in order."""
+    fills = np.array([spec.kind in ("pad", "concatenate") for spec in program.specs], np.bool_)
+    reads = sliced[program.op_spec[program.value_op[program.operands]]]
+    return np.unique(program.use_op[reads & fills[program.op_spec[program.use_op]]]).tolist()
 
 
 def _pad(rewriting: Rewriting, op: int) -> None:

@@ -6,13 +6,16 @@
     rewriting.program()                                               ops, values and scopes numbered anew
 
 Until then everything is said in the numbers of the program that is rewritten, which stays as it is. An op that is put
-in stands in `scope`, before what op number `before` was, after what was put there earlier.
+in stands in `scope`, before what op number `before` was, after what was put there earlier. Each change costs what it
+says; `program` goes over the ops, uses and scopes of the program a fixed number of times.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -34,12 +37,24 @@ class _New(NamedTuple):
     first_result: int
 
 
+class Function(NamedTuple):
+    """Ops to be put in together: (spec, what it reads) each, and what they return.
+
+    Values are numbered: the operands of the function first, then the results of its ops.
+    """
+
+    ops: list[tuple[int, list[int]]]
+    returned: list[int]
+
+
 @dataclass
 class Rewriting:
-    """Changes to a program; see the module. `modules` hold the representatives of specs that the program lacks."""
+    """Changes to a program; see the module. `modules` hold the representatives of specs that the program lacks, and
+    `functions` what was read from texts."""
 
     before: Program
     modules: list[ir.Module] = field(default_factory=list["ir.Module"])
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
     _new: list[_New] = field(default_factory=list[_New])
     _reads: dict[int, int] = field(default_factory=dict[int, int])
     _outputs: dict[int, int] = field(default_factory=dict[int, int])
@@ -51,11 +66,6 @@ class Rewriting:
     _owners: dict[int, int] = field(default_factory=dict[int, int])
     _barriers: list[range] = field(default_factory=list[range])
     _types: list[TensorType] = field(default_factory=list[TensorType])
-    _known: dict[tuple[object, ...], list[int]] = field(default_factory=dict[tuple[object, ...], list[int]])
-
-    def __post_init__(self) -> None:
-        for number, spec in enumerate(self.before.specs):
-            self._known.setdefault(_signature(spec), []).append(number)
 
     @property
     def is_empty(self) -> bool:
@@ -64,14 +74,14 @@ class Rewriting:
 
     def spec(self, spec: OpSpec, representative: ir.Operation | None = None) -> int:
         """The number of a spec: an equal one of the program, else a new one; `representative` as in its source."""
-        known = self._known.setdefault(_signature(spec), [])
-        for number in known:
-            if self.spec_of(number) == spec:
-                return number
-        self._specs.append(spec)
-        self._representatives.append(representative)
-        known.append(len(self.before.specs) + len(self._specs) - 1)
-        return known[-1]
+        alike = self._known.setdefault(_signature(spec), [])
+        number = next((n for n in alike if self.spec_of(n) == spec), None)
+        if number is None:
+            number = len(self.before.specs) + len(self._specs)
+            self._specs.append(spec)
+            self._representatives.append(representative)
+            alike.append(number)
+        return number
 
     def spec_of(self, number: int) -> OpSpec:
         """The spec with this number."""
@@ -90,7 +100,7 @@ class Rewriting:
         results = self.add(int(self.before.op_spec[op]), operands, scope, before, op)
         if self.before.spec(op).kind == "tag":
             [value] = self.before.results_of(op)
-            for name in (name for name, values in self.before.tags.items() if value in values):
+            for name in self.before.tags_of.get(value, ()):
                 self._tags.setdefault(name, []).extend(results)
         return results
 
@@ -118,7 +128,7 @@ class Rewriting:
 
     def carries(self, inside: int, following: int) -> None:
         """Says what the next value of a new carry is."""
-        number = next(n for n, new in enumerate(self._new) if new.first_result == inside)
+        number = self._made_by(inside)
         old = self._new[number]
         self._new[number] = old._replace(operands=(old.operands[0], following))
 
@@ -128,7 +138,7 @@ class Rewriting:
 
     def mark(self, value: int, attribute: str) -> None:
         """Gives the op that was put in and makes a value an attribute that no module knows."""
-        number = next(n for n, new in enumerate(self._new) if new.first_result == value)
+        number = self._made_by(value)
         old = self._new[number]
         spec, known = self.spec_of(old.spec), old.spec - len(self.before.specs)
         source = self._representatives[known] if known >= 0 else self.before.source.representatives[old.spec]
@@ -141,7 +151,13 @@ class Rewriting:
 
     def returns(self, value: int, by: int) -> None:
         """Where the program returned a value, it returns another one from now on."""
-        self._outputs[value] = by
+        for position, output in enumerate(self.before.outputs):
+            if output == value:
+                self.returns_at(position, by)
+
+    def returns_at(self, position: int, by: int) -> None:
+        """The output at a position is another value from now on."""
+        self._outputs[position] = by
 
     def replace(self, value: int, by: int) -> None:
         """All that reads a value of the program, or returns it, has another one from now on."""
@@ -158,6 +174,18 @@ class Rewriting:
     def read_by(self, use: int) -> int:
         """What an entry of `operands` reads by now."""
         return self._reads.get(use, int(self.before.operands[use]))
+
+    def _made_by(self, value: int) -> int:
+        """Which of the ops that were put in makes a value that is its first result."""
+        return bisect_right(self._new, value, key=lambda new: new.first_result) - 1
+
+    @cached_property
+    def _known(self) -> dict[tuple[object, ...], list[int]]:
+        """The numbers of specs by what equal ones have in common."""
+        known: dict[tuple[object, ...], list[int]] = {}
+        for number, spec in enumerate(self.before.specs):
+            known.setdefault(_signature(spec), []).append(number)
+        return known
 
     def _type(self, value: int) -> TensorType:
         old = self.before.value_count
@@ -198,21 +226,25 @@ class Rewriting:
             op_scope=op_scope.astype(np.int32),
             scopes=self._scopes(place, op_scope),
             arguments=value[old.arguments].tolist(),
-            outputs=value[[self._outputs.get(v, v) for v in old.outputs]].tolist(),
+            outputs=value[[self._outputs.get(n, v) for n, v in enumerate(old.outputs)]].tolist(),
             tags={name: sorted(int(value[v]) for v in values) for name, values in tags.items()},
             owners={int(place[op]): int(place[owner]) for op, owner in owners.items()},
             barriers=sorted((range(int(place[b.start]), int(place[b.stop - 1]) + 1) for b in barriers), key=min),
             source=None
             if old.source is None
-            else old.source.rewritten([*map(self._like, order.tolist())], self._representatives, self.modules),
+            else old.source.rewritten(*self._like(order), self._representatives, self.modules),
         )
 
-    def _like(self, op: int) -> tuple[int, int]:
-        """(the op from whose line an op comes, the spec whose representative it is made like; -1: that op itself)."""
-        if op < self.before.op_count:
-            return op, self._becomes.get(op, -1)
-        new = self._new[op - self.before.op_count]
-        return new.like, -1 if new.spec == self.before.op_spec[new.like] else new.spec
+    def _like(self, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int64[ops] each: the op from whose line an op comes, and the spec whose representative it is made like, -1
+        for that op itself."""
+        old, likes = self.before, np.array([new.like for new in self._new], np.int64)
+        specs = np.array([new.spec for new in self._new], np.int64)
+        specs[specs == old.op_spec[likes]] = -1
+        becomes = np.full(old.op_count, -1, np.int64)
+        becomes[list(self._becomes)] = list(self._becomes.values())
+        like = np.concatenate([np.arange(old.op_count), likes])
+        return like[order], np.concatenate([becomes, specs])[order]
 
     def _order(self) -> np.ndarray:
         """int64[ops]: the ops in their new order; new ones are numbered after the old ones."""
@@ -235,28 +267,33 @@ class Rewriting:
     def _scopes(self, place: np.ndarray, op_scope: np.ndarray) -> list[Scope]:
         """The scopes around the ops that stand in them; an empty one stays behind what comes before it."""
         old = self.before.scopes
+        places = np.arange(len(op_scope))
         first, last = np.full(len(old), len(op_scope), np.int64), np.full(len(old), -1, np.int64)
-        for number in range(len(old)):
-            own = np.flatnonzero(op_scope == number)
-            if len(own):
-                first[number], last[number] = own[0], own[-1]
+        np.minimum.at(first, op_scope, places)
+        np.maximum.at(last, op_scope, places)
         for number in range(len(old) - 1, 0, -1):
             parent = old[number].parent
             first[parent], last[parent] = min(first[parent], first[number]), max(last[parent], last[number])
         made = [replace(old[0], end=len(op_scope))]
+        ends: dict[int, int] = {}
         for number, scope in enumerate(old[1:], 1):
             op = int(place[scope.op])
             if last[number] < 0:
-                siblings = [made[n].end for n in range(1, number) if old[n].op == scope.op]
-                start = end = max([int(place[scope.start - 1]) + 1, *siblings])
+                start = end = max(int(place[scope.start - 1]) + 1, ends.get(op, 0))
             else:
                 start, end = int(first[number]), int(last[number]) + 1
+            ends[op] = max(end, ends.get(op, 0))
             made.append(replace(scope, op=op, start=start, end=end))
         return made
 
 
 def _signature(spec: OpSpec) -> tuple[object, ...]:
-    return spec.kind, spec.operands, spec.results
+    """What equal specs have in common, and few others."""
+    return spec.kind, spec.operands, spec.results, spec.region, repr(sorted(spec.attributes.items(), key=_name))
+
+
+def _name(attribute: tuple[str, object]) -> str:
+    return attribute[0]
 
 
 def _pointers(counts: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import spec_of
-from autopart.core.passes.rewriting import Rewriting
+from autopart.core.passes.rewriting import Function, Rewriting
 from autopart.core.program import Program
 
 
@@ -26,18 +26,32 @@ class Place(NamedTuple):
 
 
 def put_in(rewriting: Rewriting, text: str, operands: Sequence[int], place: Place) -> list[int]:
-    """Puts the ops of a module's one function in; the values that it returns. It reads what replaced its operands."""
+    """Puts the ops of a module's one function in; the values that it returns. It reads what replaced its operands.
+
+    A text is parsed once: layers are written anew alike.
+    """
+    function = rewriting.functions.get(text)
+    if function is None:
+        function = rewriting.functions[text] = _parsed(rewriting, text)
+    values = [*map(rewriting.now, operands)]
+    for spec, reads in function.ops:
+        values += rewriting.add(spec, [values[n] for n in reads], *place)
+    return [values[n] for n in function.returned]
+
+
+def _parsed(rewriting: Rewriting, text: str) -> Function:
+    """The one function of a module."""
     with rewriting.before.source.module.context:
         module = ir.Module.parse(text)
     rewriting.modules.append(module)
     main = module.body.operations[0].regions[0].blocks[0]
-    names: dict[ir.Value, int] = dict(zip(main.arguments, map(rewriting.now, operands), strict=True))
+    names: dict[ir.Value, int] = {value: n for n, value in enumerate(main.arguments)}
     *made, returned = (o.operation for o in main.operations)
+    ops: list[tuple[int, list[int]]] = []
     for new in made:
-        reads = [names[value] for value in new.operands]
-        results = rewriting.add(rewriting.spec(spec_of(new), new), reads, *place)
-        names.update(zip(new.results, results, strict=True))
-    return [names[value] for value in returned.operands]
+        ops.append((rewriting.spec(spec_of(new), new), [names[value] for value in new.operands]))
+        names.update({value: n for n, value in enumerate(new.results, len(names))})
+    return Function(ops, [names[value] for value in returned.operands])
 
 
 def location_of(rewriting: Rewriting, op: int) -> str:

@@ -60,7 +60,7 @@ def _step_readers(program: Program, value: int, steps: int, rows: int) -> dict[i
     """Of each op that reads a step of the value, the dims of steps and rows; {} if anything else reads the value."""
     found: dict[int, tuple[int, int]] = {}
     pointer, uses = program.users
-    if value in program.outputs or pointer[value] == pointer[value + 1]:
+    if value in program.output_place or pointer[value] == pointer[value + 1]:
         return {}
     for use in uses[pointer[value] : pointer[value + 1]].tolist():
         op = int(program.use_op[use])

@@ -24,6 +24,7 @@ import numpy as np
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.ops.rule import is_regathered
 from autopart.core.ops.traits import elements
+from autopart.core.passes.only_readers import only_read
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.passes.rewritten_as import Place, attributes_of, location_of, mlir_type, put_in
@@ -53,9 +54,11 @@ class SlicedProducts(Pass):
         if program.source is None or not found.any():
             return program
         rewriting, (pointer, _) = Rewriting(program), program.users
+        slices = np.array([spec.kind == "slice" for spec in program.specs], np.bool_)
         products = np.flatnonzero(found[program.op_spec])
         values = program.result_ptr[products]
-        for op in products[pointer[values + 1] - pointer[values] > 1].tolist():
+        cut_up = only_read(program, slices[program.op_spec[program.use_op]])[values]
+        for op in products[cut_up & (pointer[values + 1] - pointer[values] > 1)].tolist():
             cut = _cut(program, op)
             if cut is not None:
                 _divide(rewriting, op, cut)
@@ -65,7 +68,7 @@ class SlicedProducts(Pass):
 def _cut(program: Program, op: int) -> _Cut | None:
     """Where a product is cut, if it is read in slices of one dim alone and cutting its operand pays."""
     spec, value = program.spec(op), int(program.result_ptr[op])
-    if value in program.outputs or any(value in values for values in program.tags.values()):
+    if value in program.output_place or value in program.tags_of:
         return None
     pointer, uses = program.users
     shape, slices, dims = spec.results[0].shape, {}, set()
@@ -130,7 +133,7 @@ def _follows_an_argument(program: Program, value: int) -> bool:
     op = int(program.value_op[value])
     while is_regathered(program.spec(op)) and len(program.operands_of(op)):
         op = int(program.value_op[program.operands_of(op)[0]])
-    return int(program.result_ptr[op]) in program.arguments
+    return int(program.result_ptr[op]) in program.argument_place
 
 
 def _as_it_is(rewriting: Rewriting, op: int, operand: int) -> str:

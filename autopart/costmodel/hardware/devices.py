@@ -33,13 +33,16 @@ from autopart.core.arguments import (
     whole,
 )
 from autopart.core.registry import Registry
-from autopart.costmodel.hardware.fabric import DeviceError, Network, Switch, Torus, positive
+from autopart.costmodel.hardware.fabric import ANY_NUMBER, DeviceError, Network, Switch, Torus, positive
 
 DEFAULT_MATMUL_EFFICIENCY = 0.7
 """Lower of the two bf16 fits (H100 0.76, B200 0.66), rounded: for a device nobody has measured."""
 
 DEFAULT_HBM_EFFICIENCY = 0.8
 """The share of HBM bandwidth that bf16 matmuls of H100 are fitted with (B200: 0.9), and the TPU compiler's for v5e."""
+
+LINK_LATENCY_S = 3.4e-6
+"""A step over links of which only the rate is known: as a ring's over NVLink in NCCL's tuning model (`nccl.py`)."""
 
 VECTOR_SHARE = 1 / 32
 """Elementwise flop/s over bf16 matmul flop/s where an entry says nothing: v3 and v5e by the TPU compiler are 1/32."""
@@ -132,7 +135,9 @@ _FIELDS = {
 }
 """What each field of a device may be, besides numbers, which must be positive."""
 
-_MAY_BE_NONE = ("vector_flop_per_s", "conv_efficiency", "spreads_per_s", "turned_bytes_per_s", "alone_per_s")
+_MAY_BE_NONE = (
+    "vector_flop_per_s", "conv_efficiency", "spreads_per_s", "turned_bytes_per_s", "alone_per_s", "link_bytes_per_s",
+)  # fmt: skip
 
 XLA_TPU = AroundMatmul(
     fuses_operands=True, joins_results=True, narrows_operands=True, copies_updates=True, nests_products=True
@@ -150,6 +155,7 @@ class Device:
                        the share of that which one array gets: a kernel that only reads one takes longer
     source             where the numbers are from: one text, or a text per field
     fast               the wiring between devices of a slice or node; None: a lone device
+    link_bytes_per_s   in place of `fast`: what each device sends one way to any number of others, as through one switch
     network            the wiring between slices or nodes; None: there is none
     cores              devices per chip, sharing its links; `chip` is the wiring between them
     vector_flop_per_s  elementwise f32 rate
@@ -199,6 +205,7 @@ class Device:
     source: str | Mapping[str, str]
     fast: Switch | Torus | None = None
     network: Network | None = None
+    link_bytes_per_s: float | None = None
     cores: int = 1
     chip: Switch | None = None
     vector_flop_per_s: float | None = None
@@ -247,6 +254,21 @@ class Device:
             raise DeviceError(f"{owner}: no source", why="every number says where it is from", hint='source="..."')
 
         positive(owner, vector_flop_per_s=self.vector_rate)
+        if self.link_bytes_per_s is not None and self.fast is not None:
+            raise DeviceError(f"{owner}: both fast and link_bytes_per_s", why="either says how devices are wired")
+
+    def registered(self) -> str:
+        """Its name in the registry, to which it is added; raises `DeviceError` if another device has the name."""
+        if DEVICES.get(self.name) != self:
+            register_device(self)
+        return self.name
+
+    @property
+    def wires(self) -> Switch | Torus | None:
+        """The wiring between devices of a slice or node: `fast`, or one switch for all by `link_bytes_per_s`."""
+        if self.link_bytes_per_s is None:
+            return self.fast
+        return Switch(ANY_NUMBER, self.link_bytes_per_s, LINK_LATENCY_S)
 
     @property
     def vector_rate(self) -> float:

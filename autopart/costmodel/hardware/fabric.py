@@ -20,6 +20,9 @@ from autopart.core.errors import PartitionError
 CHIP, FAST, NETWORK = 0, 1, 2
 """Fabric numbers, inner to outer: within a chip; ICI, NVLink or host memory; the network between slices or nodes."""
 
+ANY_NUMBER = 1 << 30
+"""More devices than any mesh has: the domain of a switch that has room for all."""
+
 COLLECTIVE_KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_permute", "all_slice")
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, ALL_PERMUTE, ALL_SLICE = range(6)
 """Codes of the collectives, indices of `COLLECTIVE_KINDS`; all_slice keeps a part and moves nothing."""
@@ -45,6 +48,13 @@ class CollectiveCurve:
     `wire` is what each device sends, `local` the shard it copies to itself; the square root is what is left of the
     pipeline's fill after its chunk size has been chosen best. Point-to-point sends start with few channels: up to
     `slow_below_bytes` they run at `slow_bytes_per_s`.
+
+    Between nodes, of each of which `inner` devices take part:
+
+    alone_s           launch of a collective that has no stage inside a node: inner = 1
+    level_s           each level of a tree over n nodes, twice in an all_reduce
+    ring_s, inside_s  a step of a ring over all devices takes ring_s + inside_s (inner - 1), if that exceeds `step_s`
+    node_bytes_per_s  what the devices of a node send at most together
     """
 
     launch_s: float
@@ -54,17 +64,26 @@ class CollectiveCurve:
     ramp_s2_per_byte: float = 0.0
     slow_bytes_per_s: float = float("inf")
     slow_below_bytes: float = 0.0
+    alone_s: float = 0.0
+    level_s: float = 0.0
+    ring_s: float = 0.0
+    inside_s: float = 0.0
+    node_bytes_per_s: float = float("inf")
 
     def __post_init__(self) -> None:
         positive("a collective's curve", wire_bytes_per_s=self.wire_bytes_per_s)
-        if self.launch_s < 0 or self.step_s < 0 or self.launch_s + self.step_s <= 0:
-            raise DeviceError("a collective's curve: no latency", why=f"launch_s={self.launch_s}, step_s={self.step_s}")
+        latencies = (self.launch_s, self.step_s, self.level_s)
+        if min(latencies) < 0 or sum(latencies) <= 0:
+            raise DeviceError(
+                "a collective's curve: no latency",
+                why=f"launch_s={self.launch_s}, step_s={self.step_s}, level_s={self.level_s}",
+            )
 
     def row(self) -> tuple[float, ...]:
         """The numbers in the order the kernels read them, bandwidths as seconds per byte."""
-        per_byte = (1 / self.wire_bytes_per_s, 1 / self.local_bytes_per_s, 1 / self.slow_bytes_per_s)
-        wire, local, slow = per_byte
-        return (self.launch_s, self.step_s, wire, local, self.ramp_s2_per_byte, slow, self.slow_below_bytes)
+        wire_s, local_s, slow_s = 1 / self.wire_bytes_per_s, 1 / self.local_bytes_per_s, 1 / self.slow_bytes_per_s
+        inside = (self.launch_s, self.step_s, wire_s, local_s, self.ramp_s2_per_byte, slow_s, self.slow_below_bytes)
+        return (*inside, self.alone_s, self.level_s, self.ring_s, self.inside_s, 1 / self.node_bytes_per_s)
 
 
 @dataclass(frozen=True)
@@ -96,6 +115,10 @@ class Switch:
         launch_s, step_s = (self.latency_s, 0.0) if direct else (0.0, self.latency_s)
         return self.curves.get(kind) or CollectiveCurve(launch_s, step_s, self.efficiency * self.bytes_per_s)
 
+    def algorithms_of(self, kind: str) -> tuple[CollectiveCurve, ...]:
+        """Ways to do `kind`, of which the fastest is taken at each size: here one."""
+        return (self.curve(kind),)
+
 
 @dataclass(frozen=True)
 class Torus:
@@ -121,15 +144,23 @@ class Torus:
 
 @dataclass(frozen=True)
 class Network:
-    """The network between slices or nodes: `bytes_per_s` one way per device, `latency_s` per message."""
+    """The network between slices or nodes: `bytes_per_s` one way per device, `latency_s` per message.
+
+    `algorithms` maps collective kinds to curves, of which the fastest is taken at each size (`nccl.py`); a kind without
+    them is a ring of messages, and all_to_all and all_permute one message.
+    """
 
     bytes_per_s: float
     latency_s: float
     name: str = "dcn"
+    algorithms: Mapping[str, tuple[CollectiveCurve, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         positive("network", bytes_per_s=self.bytes_per_s, latency_s=self.latency_s)
+        if unknown := set(self.algorithms) - set(COLLECTIVE_KINDS):
+            hint = ", ".join(COLLECTIVE_KINDS)
+            raise DeviceError(f"network: no collective is called {sorted(unknown)[0]!r}", hint=hint)
 
-    def as_switch(self) -> Switch:
-        """Any number of devices behind one switch: how the kernels price a network."""
-        return Switch(1 << 30, self.bytes_per_s, self.latency_s)
+    def algorithms_of(self, kind: str) -> tuple[CollectiveCurve, ...]:
+        """Ways to do `kind`: any number of devices behind one switch."""
+        return self.algorithms.get(kind) or (Switch(ANY_NUMBER, self.bytes_per_s, self.latency_s).curve(kind),)

@@ -6,7 +6,8 @@ Sources:
     [S]   jax-ml scaling-book, gpus.md: NVLink and InfiniBand per GPU
     [X]   measured tables that OpenXLA ships, fitted by `python -m experiments.collective_accuracy`; median error on
           rows kept from the fit 1.4 to 13 %, by curve in its results.json
-    [XC]  constants of XLA's GPU cost model: 1 us a kernel launch, 68.89 and 46.67 us a round trip between nodes
+    [XC]  constants of XLA's GPU cost model: 1 us a kernel launch
+    [NC]  NCCL's tuning model, in `nccl.py`: latencies between nodes by algorithm, protocol and size
     [D]   steps that ran on an H100, `python -m experiments.on_device`
     [M]   from memory, not verified
 
@@ -19,7 +20,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autopart.costmodel.hardware.devices import Device, LibraryCalls, register_device
-from autopart.costmodel.hardware.fabric import CollectiveCurve, Network, Switch
+from autopart.costmodel.hardware.fabric import CollectiveCurve, Switch
+from autopart.costmodel.hardware.nccl import nccl_network
 
 MIB = 2**20
 
@@ -109,7 +111,7 @@ A100_SOURCE = {
     "hbm_bytes_per_s": "1.555 or 2.039 TB/s [N]",
     "vector_flop_per_s": "19.5 TFLOP/s [N]",
     "fast": "12 links of 25 GB/s [N]; H100's curves at 2/3 of the rate: an assumption",
-    "network": "200 Gbit/s at 0.9 (calculon), round trip as H100 [XC]",
+    "network": "200 Gbit/s at 0.9 (calculon), latencies [NC]",
     "fits": "matmul and HBM efficiency as H100's [X]: an assumption; launch [XC]",
 }
 for _size, _rate in ((40, 1.555e12), (80, 2.039e12)):
@@ -120,7 +122,7 @@ for _size, _rate in ((40, 1.555e12), (80, 2.039e12)):
             hbm_bytes=_size * 1e9,
             hbm_bytes_per_s=_rate,
             fast=A100_SWITCH,
-            network=Network(22.5e9, 68.89e-6, "ib"),
+            network=nccl_network(22.5e9, A100_SWITCH.curves),
             vector_flop_per_s=19.5e12,
             matmul_efficiency={"": 0.76, "f32": 0.66},
             conv_efficiency=0.62,
@@ -141,7 +143,7 @@ for _name, _bytes, _rate in (("h100", 80e9, 3.35e12), ("h200", 141e9, 4.8e12)):
             hbm_bytes=_bytes,
             hbm_bytes_per_s=_rate,
             fast=Switch(8, 450e9, 3.4e-6, curves=H100_CURVES, in_switch_group=8),
-            network=Network(45e9, 68.89e-6, "ib"),
+            network=nccl_network(45e9, H100_CURVES),
             vector_flop_per_s=67e12,
             hbm_efficiency=0.9,
             launch_s=1.5e-6,
@@ -158,7 +160,7 @@ for _name, _bytes, _rate in (("h100", 80e9, 3.35e12), ("h200", 141e9, 4.8e12)):
                 "hbm_bytes_per_s": "3.35 TB/s, H200 4.8 TB/s [N]",
                 "vector_flop_per_s": "67 TFLOP/s f32 [N]",
                 "fast": "18 links of 25 GB/s [N], curves [X]; H200 shares H100's",
-                "network": "400 Gbit/s at 0.9 (calculon), round trip [XC]",
+                "network": "400 Gbit/s at 0.9 (calculon), latencies [NC]",
                 "fits": "matmul efficiency and launch [X], unseen median error 5 to 13 %; HBM efficiency, convolutions "
                 "and other launches [D], 19 steps on an H100, all of them in view",
             },
@@ -167,7 +169,7 @@ for _name, _bytes, _rate in (("h100", 80e9, 3.35e12), ("h200", 141e9, 4.8e12)):
 
 _BLACKWELL = {
     "vector_flop_per_s": "80 TFLOP/s f32 [M]",
-    "network": "400 Gbit/s at 0.9 (calculon), round trip [XC]",
+    "network": "400 Gbit/s at 0.9 (calculon), latencies [NC]",
     "fits": "B200's matmul efficiency and launch [X]: unseen median error bf16 4.5 %, f32 5.8 %, fp8 6.2 %",
 }
 
@@ -185,7 +187,7 @@ register_device(
         hbm_bytes=180e9,
         hbm_bytes_per_s=7.67e12,
         fast=Switch(8, 900e9, 3.4e-6, curves=B200_CURVES, in_switch_group=8),
-        network=Network(45e9, 46.67e-6, "ib"),
+        network=nccl_network(45e9, B200_CURVES),
         vector_flop_per_s=80e12,
         matmul_efficiency={"": 0.66, "f32": 0.68},
         conv_efficiency=0.54,
@@ -218,7 +220,7 @@ register_device(
         hbm_bytes=186e9,
         hbm_bytes_per_s=8.0e12,
         fast=Switch(72, 900e9, 3.4e-6, curves=GB200_CURVES, in_switch_group=8),
-        network=Network(45e9, 46.67e-6, "ib"),
+        network=nccl_network(45e9, GB200_CURVES),
         vector_flop_per_s=80e12,
         matmul_efficiency={"": 0.66, "f32": 0.68},
         conv_efficiency=0.54,

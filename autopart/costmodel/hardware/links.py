@@ -28,7 +28,15 @@ from autopart.core.errors import MeshError
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
 from autopart.costmodel.hardware.devices import Device, device
-from autopart.costmodel.hardware.fabric import CHIP, COLLECTIVE_KINDS, FAST, NETWORK, Switch, Torus
+from autopart.costmodel.hardware.fabric import (
+    CHIP,
+    COLLECTIVE_KINDS,
+    FAST,
+    NETWORK,
+    CollectiveCurve,
+    Switch,
+    Torus,
+)
 
 AXIS, FABRIC, SIZE, DIMENSION, STRIDE, RING = range(6)
 """Columns of `Links.segments`."""
@@ -41,6 +49,8 @@ LINK_NAMES = {
 CURVES = (*COLLECTIVE_KINDS[:5], "all_reduce_in_switch")
 """Rows of `Links.curves` per fabric."""
 
+CURVE_COLUMNS = len(CollectiveCurve(1.0, 1.0, 1.0).row())
+
 
 @dataclass(frozen=True, eq=False)
 class Links:
@@ -49,7 +59,8 @@ class Links:
     segments  f64[s, 6]     see the module
     fabrics   f64[3, 4]     per fabric: 0 none, 1 switch, 2 torus | torus bytes/s per link, divided by the
                             devices that share it | hop seconds | in-switch all_reduce from this group size on, 0 never
-    curves    f64[3, 6, 7]  per switch fabric and `CURVES` row: `CollectiveCurve.row()`
+    curves    f64[3, 6, w, 12]  per switch fabric and `CURVES` row, `CollectiveCurve.row()` of each way to do it; a row
+                                that begins with infinity ends them
     """
 
     mesh: Mesh
@@ -73,7 +84,7 @@ def _segment_text(row: np.ndarray, d: Device) -> str:
         return f"{size} over {d.network.name if d.network else 'network'}"
     if fabric == CHIP:
         return f"{size} cores of a chip"
-    if isinstance(d.fast, Torus):
+    if isinstance(d.wires, Torus):
         return f"{size} chips of a torus {'ring' if row[RING] else 'line'} (stride {int(row[STRIDE])})"
     return f"{size} through the switch"
 
@@ -93,14 +104,18 @@ def mesh_links(mesh: Mesh) -> Links:
 
 
 def _fabric_arrays(d: Device) -> tuple[np.ndarray, np.ndarray]:
-    fabrics, curves = np.zeros((3, 4)), np.zeros((3, len(CURVES), 7))
-    wires = {CHIP: d.chip, FAST: d.fast, NETWORK: d.network.as_switch() if d.network else None}
-    for fabric, wire in wires.items():
+    fabrics, rows = np.zeros((3, 4)), {}
+    for fabric, wire in {CHIP: d.chip, FAST: d.wires, NETWORK: d.network}.items():
         if isinstance(wire, Torus):
             fabrics[fabric] = (2, wire.bytes_per_s / d.cores, wire.hop_s, 0)
-        elif isinstance(wire, Switch):
-            fabrics[fabric] = (1, 0, 0, wire.in_switch_group)
-            curves[fabric] = [wire.curve(kind).row() for kind in CURVES]
+        elif wire is not None:
+            fabrics[fabric] = (1, 0, 0, wire.in_switch_group if isinstance(wire, Switch) else 0)
+            for code, kind in enumerate(CURVES):
+                rows[fabric, code] = [curve.row() for curve in wire.algorithms_of(kind)]
+    ways = 1 + max((len(of) for of in rows.values()), default=0)
+    curves = np.full((3, len(CURVES), ways, CURVE_COLUMNS), np.inf)
+    for at, of in rows.items():
+        curves[(*at, slice(len(of)))] = of
     return fabrics, curves
 
 
@@ -118,11 +133,11 @@ class _MeshEmbedding:
         left = {axis: self.mesh.axis_sizes[axis] for axis in free}
         if self.device.cores > 1 and not any(row[FABRIC] == CHIP for row in self.rows):
             self._fill(left, CHIP, self.device.cores)
-        if isinstance(self.device.fast, Torus):
-            self._fill_torus(left, self.device.fast)
-        elif isinstance(self.device.fast, Switch):
+        if isinstance(self.device.wires, Torus):
+            self._fill_torus(left, self.device.wires)
+        elif isinstance(self.device.wires, Switch):
             used = math.prod(int(row[SIZE]) for row in self.rows if row[FABRIC] == FAST)
-            self._fill(left, FAST, max(1, self.device.fast.domain // used))
+            self._fill(left, FAST, max(1, self.device.wires.domain // used))
         for axis, size in left.items():
             if size > 1:
                 self._add(axis, NETWORK, size)
@@ -135,12 +150,12 @@ class _MeshEmbedding:
                 f'axis "{self.mesh.axis_names[axis]}" has link "{name}"',
                 why="known links: " + ", ".join(LINK_NAMES),
             )
-        torus = self.device.fast if isinstance(self.device.fast, Torus) else None
+        torus = self.device.wires if isinstance(self.device.wires, Torus) else None
         if LINK_NAMES[name] != FAST:
             self._add(axis, LINK_NAMES[name], size)
         elif torus is None or name == "nvlink":
             if torus is not None or name != "nvlink":
-                self._no_link(axis, size, f'device "{self.device.name}" has no "{name}"')
+                self._no_link(axis, f'device "{self.device.name}" has no "{name}"')
             self._add(axis, FAST, size)
         else:
             ring = {"ring": size, "line": 0, "ici": size if torus.wraps(size) else 0}[name]
@@ -149,7 +164,7 @@ class _MeshEmbedding:
     def _next_dimension(self, torus: Torus, axis: int, size: int) -> int:
         used = 1 + max((int(row[DIMENSION]) for row in self.rows), default=-1)
         if used >= len(torus.pod):
-            self._no_link(axis, size, f"the torus has {len(torus.pod)} dimensions and all are taken")
+            self._no_link(axis, f"the torus has {len(torus.pod)} dimensions and all are taken")
         return used
 
     def _fill(self, left: dict[int, int], fabric: int, room: int) -> None:
@@ -178,18 +193,35 @@ class _MeshEmbedding:
             self._add(axis, FAST, inside[axis], first + len(lengths) + axis)
 
     def _add(self, axis: int, fabric: int, size: int, dim: int = -1, stride: int = 1, ring: int = 0) -> None:
-        have = (self.device.chip, self.device.fast, self.device.network)[fabric]
+        have = (self.device.chip, self.device.wires, self.device.network)[fabric]
         if have is None and size > 1:
             names = {CHIP: "wiring within a chip", FAST: "ICI or NVLink", NETWORK: "network between slices or nodes"}
             why = f'{size} of its devices need a {names[fabric]}, and device "{self.device.name}" has none'
-            self._no_link(axis, self.mesh.axis_sizes[axis], why)
+            self._no_link(axis, why)
         if size > 1:
             self.rows.append((axis, fabric, size, dim, stride, ring))
 
-    def _no_link(self, axis: int, size: int, why: str) -> None:
-        name = self.mesh.axis_names[axis]
-        hint = f'links={{"{name}": "dcn"}}, a smaller axis, or a device entry with network=Network(...)'
-        raise MeshError(f'axis "{name}" (size {size}) has no link', why=why, hint=hint)
+    def _no_link(self, axis: int, why: str) -> None:
+        name, d = self.mesh.axis_names[axis], self.device
+        hints = [
+            f'links={{"{name}": "{link}"}}' for link in self._links_of_device(axis) if link != self.chosen.get(axis)
+        ]
+        if isinstance(d.wires, Switch) and d.network is None:
+            hints.append(f"axes of {d.wires.domain} devices at most")
+        if d.wires is None:
+            hints.append(f'Device("{d.name}", ..., link_bytes_per_s=...)')
+        elif d.network is None:
+            hints.append(f'Device("{d.name}", ..., network=Network(bytes_per_s, latency_s))')
+        raise MeshError(
+            f'axis "{name}" (size {self.mesh.axis_sizes[axis]}) has no link', why=why, hint=", or ".join(hints)
+        )
+
+    def _links_of_device(self, axis: int) -> list[str]:
+        """Links that the axis may be given, of those that the device has."""
+        d, taken = self.device, {int(row[DIMENSION]) for row in self.rows if row[FABRIC] == FAST}
+        found = ["ici"] if isinstance(d.wires, Torus) and len(taken) < len(d.wires.pod) else []
+        found += ["nvlink"] if isinstance(d.wires, Switch) and axis in self.chosen else []
+        return [*found, d.network.name] if d.network is not None else found
 
 
 def _parts_within(left: dict[int, int], limit: int) -> dict[int, int]:

@@ -44,7 +44,7 @@ from autopart.costmodel.simulator.kernels.kernel_graph import (
 )
 from autopart.costmodel.simulator.kernels.reread_operands import reread
 from autopart.costmodel.simulator.kernels.roofline import roofline_s
-from autopart.costmodel.simulator.slots import before
+from autopart.costmodel.simulator.slots import NEVER, before
 
 BESIDE_SHARE = 0.125
 """An output of at most this share of the memory on the chip is left there, and goes to HBM beside later kernels."""
@@ -55,7 +55,7 @@ NODE_FIELDS = np.dtype(
         ("seconds", np.float64), ("hbm", np.float64), ("beside", np.float64), ("work", np.float64),
         ("vector", np.float64), ("largest", np.float64), ("read", np.float64), ("on_chip", np.float64),
         ("walked", np.float64), ("left_f32", np.float64), ("product", np.float64), ("began", np.float64),
-        ("laid", np.float64), ("matrix_dtype", np.int8), ("is_conv", np.bool_),
+        ("laid", np.float64), ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("since", np.int32),
     ],
     align=True,
 )  # fmt: skip
@@ -64,6 +64,7 @@ BUFFER_FIELDS = np.dtype(
     [
         ("plain", np.float64), ("last", np.int32), ("touched_at", np.float64), ("written_by", np.int32),
         ("seen", np.int32), ("readers", np.int32), ("rounded", np.bool_), ("until", np.int32),
+        ("touched_slot", np.int32),
     ],
     align=True,
 )  # fmt: skip
@@ -128,7 +129,7 @@ def _begin(
     for k in range(nodes.shape[0]):
         nodes.seconds[k] = nodes.hbm[k] = nodes.beside[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
         nodes.read[k] = nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.product[k] = 0.0
-        nodes.laid[k] = 0.0
+        nodes.laid[k], nodes.since[k] = 0.0, NEVER
         nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             if buffers.made[graph.reads.read_buffer[i]] == 0:
@@ -179,11 +180,13 @@ def _count_bytes(
     nodes  hbm, largest: bytes that pass HBM, and those of one array; beside: that pass it beside other kernels;
            read: bytes of reads; on_chip: of those that do not; walked: f32 bytes of the largest array that it walks
            through; product: of the results of its matrix products; left_f32: bytes of such arrays that it writes;
+           since: the slot at which what it finds on the chip was touched, the earliest; `NEVER`: it finds nothing;
            began: what had elapsed before it, or the product it runs with; laid: to lay parts beside each other, which
            what runs in one kernel does once; work, vector, matrix_dtype, is_conv: of all
            that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
-           it was; written_by: the kernel that will have written it if it leaves the chip; seen: the kernel that has it;
+           it was, and touched_slot: where; written_by: the kernel that will have written it if it leaves the chip;
+           seen: the kernel that has it;
            rounded: a loop has had it rounded, once: read, passed on in f32, written in bf16; until: the last slot
            at which it waits there (`waits_on_chip.py`), -1: it does not; readers: how many kernels read it
     elapsed[scope]  seconds of its kernels so far
@@ -198,7 +201,7 @@ def _count_bytes(
         ran, head = k, leader[k]
         nodes.began[k] = _began(program, graph, cache, nodes, k, elapsed[graph.nodes.scope[k]])
         if graph.nodes.kind[k] == KERNEL:
-            again = reread(program, local, graph, k, on_chip_bytes if assigns else 0.0)
+            again = reread(program, local, graph.nodes, k, on_chip_bytes if assigns else 0.0)
             nodes.work[head] += again * graph.nodes.matrix_work[k]
             nodes.vector[head] += graph.nodes.vector_flop[k]
             nodes.laid[head] = max(nodes.laid[head], graph.nodes.laid_flop[k])
@@ -219,7 +222,9 @@ def _count_bytes(
             if changes and cache.last[buffer] <= slot[k]:
                 in_place, maker = True, cache.written_by[buffer]
                 gone = _has_left(cache, buffer, slot[k], now + whole, window)
-                if maker >= 0 and gone:
+                if not gone:
+                    nodes.since[head] = min(nodes.since[head], cache.touched_slot[buffer])
+                elif maker >= 0:
                     _leaves_chip(graph, nodes, cache, buffer, whole)
                 continue
             if cache.seen[buffer] == head:
@@ -251,14 +256,15 @@ def _count_bytes(
                     _leaves_chip(graph, nodes, cache, buffer, whole)
             else:
                 nodes.on_chip[head] += taken
+                nodes.since[head] = min(nodes.since[head], cache.touched_slot[buffer])
             now += taken * times[k]
             if not graph.reads.read_how[i] & LOOKED_UP:
-                cache.touched_at[buffer] = now
+                cache.touched_at[buffer], cache.touched_slot[buffer] = now, slot[k]
         if graph.nodes.kind[k] != KERNEL:
             moved, source = graph.write_buffer[graph.write_ptr[k]], graph.reads.read_buffer[graph.read_ptr[k]]
             fits = not assigns or cache.plain[source] + graph.nodes.written[k] <= CARRIED_SHARE * on_chip_bytes
             now += graph.nodes.written[k] * times[k]
-            cache.touched_at[moved] = now if fits else -np.inf
+            cache.touched_at[moved], cache.touched_slot[moved] = now if fits else -np.inf, slot[k]
             cache.written_by[moved] = k if assigns and fits else -1
             continue
         op = graph.nodes.subject[k]
@@ -278,8 +284,8 @@ def _count_bytes(
             if cache.last[left] < 0 or (left != value and not assigns):
                 nodes.hbm[head] += local.values.native_bytes[value]
             elif cache.plain[left] > 0 and not (taken_bytes[left] == 0 and cache.last[left] == slot[k]):
-                now += cache.plain[left]
-                cache.touched_at[left], cache.written_by[left] = now, head
+                now += cache.plain[left] * times[k]
+                cache.touched_at[left], cache.touched_slot[left], cache.written_by[left] = now, slot[k], head
                 cache.seen[left] = head
             else:
                 cache.seen[left] = head

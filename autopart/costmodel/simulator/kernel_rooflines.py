@@ -38,7 +38,6 @@ from autopart.costmodel.simulator.arrays import (
     ProgramArrays,
     Records,
 )
-from autopart.costmodel.simulator.facts.cut_arrays import NESTED
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, REDUCE, SLICING
 from autopart.costmodel.simulator.facts.row_kernels import ROW_PASSES, is_of_rows
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, RESHAPED, STREAMED, TRANSPOSED, KernelGraph
@@ -112,7 +111,7 @@ def _computed_alone(
     if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
         return 0.0
     if program.ops.op_class[op] == REDUCE:
-        return local.ops.in_step[op] if _sums_alone(program, local, op, vector_flop) else 0.0
+        return local.ops.in_step[op] if 0 < vector_flop <= graph.nodes.lone_flop[k] else 0.0
     if vector_flop > local.ops.vector_flop[op]:
         return 0.0
     if program.ops.op_class[op] == SLICING:
@@ -139,25 +138,6 @@ def element_bytes(program: ProgramArrays, local: LocalArrays, buffer: int) -> fl
     """Bytes of an element of a buffer, be it what was moved or not."""
     values = program.values.shape[0]
     return program.values.element_bytes[buffer if buffer < values else local.moves.moved_value[buffer - values]]
-
-
-@kernel
-def _sums_alone(program: ProgramArrays, local: LocalArrays, op: int, vector_flop: float) -> bool:
-    """True if a kernel with so much vector work is one reduction, of what is there or of what is there widened.
-
-    A view of it is part of the kernel, unless groups of features are summed (`group_sums.py`), and so is what lays
-    parts beside each other: then it is no reduction alone.
-    """
-    operand, own = program.uses.operands[program.operand_ptr[op]], local.ops.vector_flop[op]
-    source = program.values.value_op[operand]
-    is_view = program.ops.is_view[source] and not program.ops.sums_groups[op]
-    if is_view or program.values.laid[operand] == NESTED:
-        return False
-    if program.operand_ptr[source + 1] - program.operand_ptr[source] == 1:
-        given = program.uses.operands[program.operand_ptr[source]]
-        if program.values.element_bytes[given] < program.values.element_bytes[operand]:
-            own += local.ops.vector_flop[source]
-    return 0 < vector_flop <= own
 
 
 @kernel

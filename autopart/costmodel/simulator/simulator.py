@@ -68,6 +68,7 @@ class Simulation:
     again_s                  of those, what results take that are computed again for want of memory
     each_output_bytes        of each output that takes over no donated argument's memory; 0 for others
     node_beside_bytes        bytes of a node's arrays that pass HBM beside other kernels; node_hbm_bytes: in its own
+    node_since               the earliest slot at which what a node finds on the chip was touched
     node_extra_bytes         what a node needs while it runs, besides the buffers that it reads and writes
     operands                 per value: how many arrays its expression reads, be they read inside its op
     plan_rows                rows of `known_plans`: of redistributions after ops, then of those before uses
@@ -91,6 +92,7 @@ class Simulation:
     node_hbm_bytes: np.ndarray = field(repr=False)
     node_beside_bytes: np.ndarray = field(repr=False)
     node_trips: np.ndarray = field(repr=False)
+    node_since: np.ndarray = field(repr=False)
     node_extra_bytes: np.ndarray = field(repr=False)
     buffers: Buffers = field(repr=False)
     live: np.ndarray = field(repr=False)
@@ -131,7 +133,12 @@ class Simulation:
         """float64[nodes]: when each starts in such a step."""
         return self._overlapped[0]
 
-    @property
+    @cached_property
+    def joined(self) -> np.ndarray:
+        """int64[nodes]: how many nodes each leads, itself among them."""
+        return np.bincount(self.leader, minlength=len(self.leader))
+
+    @cached_property
     def plans(self) -> tuple[list[PlanCost], list[PlanCost]]:
         """Prices of the redistributions after ops (`at_def`) and before uses (`placement`)."""
         costs, defs = [self.known_plans.costs[row] for row in self.plan_rows.tolist()], len(self.local.at_def)
@@ -235,6 +242,7 @@ class Simulator:
             node_hbm_bytes=step.timed["hbm"],
             node_beside_bytes=step.timed["beside"],
             node_trips=step.trips,
+            node_since=step.timed["since"],
             node_extra_bytes=step.extra_bytes,
             buffers=step.buffers,
             live=live,

@@ -19,6 +19,9 @@ SLOTS_PER_OP = 4
 STRETCH_BITS = 5
 """Nodes are sorted by stretches of 32 slots first: eight ops, or about a kernel."""
 
+NEVER = 2**31 - 1
+"""Behind the last slot of any program."""
+
 UNKNOWN = 1 << 30
 """Of how many kernels run one after the other before a buffer is there: nobody knows. More than any program has."""
 

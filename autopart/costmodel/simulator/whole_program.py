@@ -24,7 +24,6 @@ import numpy as np
 
 from autopart.core.fewer_layers import FewerLayers
 from autopart.core.repeated_layers import NO_CHAIN
-from autopart.costmodel.hardware.devices import ON_CHIP
 from autopart.costmodel.simulator.kernels.left_out import LeftOut
 from autopart.costmodel.simulator.layers.steady_state import (
     NOT_STEADY,
@@ -39,9 +38,6 @@ from autopart.costmodel.simulator.slots import SLOTS_PER_OP, before, slot_count
 
 LEAST_OPS = 100
 """Ops of a layer: what the simulator looks for within a hundred ops is then in the same layer or the next one."""
-
-LEAST_ON_CHIP = 4
-"""A layer moves so many times what fits on chip: what the forward pass leaves there is gone in the backward pass."""
 
 SPAN = 2**20
 """More than any program has layers."""
@@ -59,6 +55,8 @@ class WholeProgram:
     is_shared     bool[values]: a value in no layer that the typical layer reads, and so do its neighbours
     step          int64[slots]: one more at the corresponding slot of the next layer, and nowhere else
     gap           int64[slots]: the first slot after the layers that are left out, for slots in a layer
+    passes        int64[n, 3]: the slots between which a layer runs behind which others are left out, and where the pass
+                  through all layers is over
     left_out      what the simulator has to know of those layers
 
     Arguments are in no layer as places, since nothing runs where they stand.
@@ -72,6 +70,7 @@ class WholeProgram:
     is_shared: np.ndarray = field(repr=False)
     step: np.ndarray = field(repr=False)
     gap: np.ndarray = field(repr=False)
+    passes: np.ndarray = field(repr=False)
     left_out: LeftOut = field(repr=False)
 
     @staticmethod
@@ -100,7 +99,7 @@ class WholeProgram:
         )
         return WholeProgram(
             fewer, layer, chain, value_layer, value_part, is_shared, corresponding,
-            before(1) * fewer.gap[np.where(runs_in, chain, 0)][op].astype(np.int64),
+            before(1) * fewer.gap[np.where(runs_in, chain, 0)][op].astype(np.int64), _passes(fewer),
             LeftOut(fewer.left_out, one_before),
         )  # fmt: skip
 
@@ -123,7 +122,7 @@ class WholeProgram:
     def _layers(self) -> Layers:
         return Layers(
             self.fewer.typical, self.fewer.left_out, self.layer_of_op, self.chain_of_op, self.value_layer,
-            self.value_part, self.is_shared, self.step, self.gap,
+            self.value_part, self.is_shared, self.step, self.gap, self.passes,
             self.fewer.times.astype(np.float64),
         )  # fmt: skip
 
@@ -136,10 +135,24 @@ class WholeProgram:
         return passed, times[program.value_op[passed]], times[program.value_op[outputs]]
 
 
+def _passes(fewer: FewerLayers) -> np.ndarray:
+    """`WholeProgram.passes`: chains whose layers are left out at one place are one pass."""
+    ops, last = fewer.three.ops, np.zeros(len(fewer.gap), np.int64)
+    has_chain = np.flatnonzero(fewer.chain != NO_CHAIN)
+    np.maximum.at(last, fewer.chain[has_chain], has_chain + 1)
+    chains = fewer.chain[ops[0]]
+    gap = fewer.gap[chains]
+    begin = np.where(ops < gap, ops, -1).max(axis=0)
+    ends = np.unique(gap[begin >= 0])
+    of_end = [(gap == end) & (begin >= 0) for end in ends]
+    rows = [(begin[of].min(), end, last[chains[of]].max()) for of, end in zip(of_end, ends, strict=True)]
+    return before(1) * np.array(rows, np.int64).reshape(-1, 3)
+
+
 def _as_kernels_read_it(run: Simulation) -> Run:
     local, place = run.local, run.local.placement
     return Run(
         run.program_arrays, run.graph, local.at_def, place.value, place.position, run.node_s, run.node_hbm_bytes,
-        run.node_extra_bytes, run.slot, run.leader, run.operands, run.buffers, run.live, run.node_plan_rows,
-        run.known_plans.figures, float(run.links.device.combine_bytes), float(LEAST_ON_CHIP * run.device_row[ON_CHIP]),
+        run.node_since, run.node_extra_bytes, run.slot, run.leader, run.operands, run.buffers, run.live,
+        run.node_plan_rows, run.known_plans.figures, float(run.links.device.combine_bytes),
     )  # fmt: skip

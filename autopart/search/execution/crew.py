@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from autopart.core.errors import PartitionWarning
 from autopart.search.execution.executor import Lost, WorkerError
 from autopart.search.execution.job_queue import Done, JobQueue, Throughput
 
@@ -38,7 +39,7 @@ TICK_S = 0.5
 """Seconds between looks at the clock and at stopped workers."""
 
 
-class WorkerWarning(UserWarning):
+class WorkerWarning(PartitionWarning):
     """A search goes on with fewer workers than it was asked to."""
 
 

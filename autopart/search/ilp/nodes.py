@@ -228,7 +228,7 @@ def _as_read(codes: set[int], dims: int) -> list[int]:
 
 def _may_stay_in_parts(program: Program, value: int, statics: LoweringContext) -> bool:
     """True for what is computed and read within the program: all its readers may slice it."""
-    computed = value not in program.arguments and not statics.is_output[value]
+    computed = value not in program.argument_place and not statics.is_output[value]
     return computed and program.users[0][value + 1] > program.users[0][value]
 
 

@@ -17,11 +17,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from autopart.core.errors import PartitionWarning
 from autopart.search.jobs import Job, Result, State
 from autopart.search.storage.sealed_json import SealError, digest_of, seal, unseal
 
 
-class RecordWarning(UserWarning):
+class RecordWarning(PartitionWarning):
     """A record or a cached result that cannot be used, and why."""
 
 

@@ -54,6 +54,11 @@ class Step:
         return "all_gather" if self.gathers else self.kind
 
     @property
+    def emitted_as(self) -> str:
+        """The kind of collective that the program has: another one in some forms (`forms.py`)."""
+        return "all_reduce" if self.slices else self.moved_by
+
+    @property
     def collectives(self) -> int:
         """How many it is emitted as."""
         return 1

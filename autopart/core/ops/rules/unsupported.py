@@ -23,4 +23,3 @@ _blocked(
 )
 _blocked("tuples are not arrays; return the elements instead", "tuple", "get_tuple_element")
 _blocked("XLA cannot run it", "unary_einsum", "chlo._asin_acos_kernel")
-_blocked("its body computes on whole slices, whose shape a tile would change; use while", "chlo.scan")

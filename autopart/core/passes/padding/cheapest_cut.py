@@ -72,7 +72,7 @@ def _uses(program: Program, value: int) -> Iterator[int]:
     """The ops that read a value; -1 where the program returns it."""
     pointer, uses = program.users
     yield from program.use_op[uses[pointer[value] : pointer[value + 1]]].tolist()
-    if value in program.outputs:
+    if value in program.output_place:
         yield -1
 
 

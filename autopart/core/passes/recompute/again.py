@@ -21,14 +21,15 @@ copies that belong to no block, go through a barrier only where a copy reads not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
 
 from autopart.core.op import OpSpec
-from autopart.core.ops.rule import has_effect, traits_of
+from autopart.core.ops.rule import has_effect
+from autopart.core.passes.recompute.late_values import LateValues
 from autopart.core.passes.recompute.lifetimes import Lifetimes
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import ROOT, Program
@@ -81,20 +82,23 @@ class Again:
         self._again = np.zeros(program.value_count, np.bool_)
         self._again[life.values[(life.first <= self.cut) & ~self.kept]] = True
         self._free = (np.diff(program.operand_ptr) == 0)[program.value_op]
-        self._depth = self._late_depth()
         self._block = np.full(program.value_count, -1)
         self._block[life.values] = self.block
-        late = life.step[program.use_op] > self.cut
-        self._late_uses = np.flatnonzero(late & (self._again & ~self._free)[program.operands])
+        late = np.flatnonzero((life.reader > self.cut) & (self._again & ~self._free)[life.read])
+        self._late_uses = life.uses.start + late
+        of_uses, steps = self._block[life.read[late]], life.reader[late]
         self._last = np.zeros(self.block.max(initial=0) + 1, np.int64)
-        of_uses = self._block[program.operands[self._late_uses]]
-        np.maximum.at(self._last, of_uses[of_uses >= 0], life.step[program.use_op[self._late_uses]][of_uses >= 0])
+        np.maximum.at(self._last, of_uses[of_uses >= 0], steps[of_uses >= 0])
+        self._read_of_block: dict[int, list[int]] = {}
+        for block, value in zip(of_uses.tolist(), life.read[late].tolist(), strict=True):
+            self._read_of_block.setdefault(block, []).append(value)
+        self._late = LateValues(life, self.cut)
         self._arguments = set(program.arguments) if life.scope == ROOT else set[int]()
 
     def write(self) -> None:
         """Puts the copies and their barriers in, and lets the late ops read them."""
-        program, step, uses = self.life.program, self.life.step, self._late_uses
-        for at, together in groupby(uses.tolist(), lambda use: int(step[program.use_op[use]])):
+        program, life = self.life.program, self.life
+        for at, together in groupby(self._late_uses.tolist(), lambda use: life.step_of(program.use_op[use])):
             self._before(at, list(together))
 
     def _before(self, at: int, uses: list[int]) -> None:
@@ -104,7 +108,7 @@ class Again:
         opened = self._open(ops)
         held = self._to_hold(ops if not opened else sorted({*ops, *self._of_blocks(opened)}), bool(opened))
         if held:
-            awaited = self._awaited_by(at)
+            awaited = self._late.awaited_by(at)
             now = [self._awaited.get(v, v) for v in awaited]
             behind = rewriting.barrier([*(self._now(v) for v in held), *now], self.life.scope, at, at)
             after_barrier = dict(zip(held, behind, strict=False))
@@ -132,14 +136,13 @@ class Again:
 
     def _of_blocks(self, blocks: set[int]) -> list[int]:
         """The ops to run again for all that late ops read of some blocks."""
-        values = self.life.program.operands[self._late_uses]
-        return self._needed(values[np.isin(self._block[values], list(blocks))].tolist())
+        return self._needed(value for block in blocks for value in self._read_of_block.get(block, ()))
 
     def _read_behind(self, after_barrier: dict[int, int], at: int, last: int) -> None:
         """Lets the late ops from step `at` to `last` read what went through a block's barrier behind it."""
         for value, after in after_barrier.items():
-            for use in self._later_uses(value, at) if value < self.life.program.value_count else ():
-                if self.life.step[self.life.program.use_op[use]] <= last and self.rewriting.read_by(use) == value:
+            for use in self._late.later_uses(value, at) if value < self.life.program.value_count else ():
+                if self.life.step_of(self.life.program.use_op[use]) <= last and self.rewriting.read_by(use) == value:
                     self.rewriting.read(use, after)
 
     def _uses(self, op: int) -> range:
@@ -192,43 +195,7 @@ class Again:
         program = self.life.program
         return program.type_of(value).bytes if value < program.value_count else 0.0
 
-    # ---- what a barrier waits for
-
-    def _late_depth(self) -> dict[int, int]:
-        """Late value of the scope -> ops of the longest chain of late ops that leads to it."""
-        program, life = self.life.program, self.life
-        depth: dict[int, int] = {}
-        for value in life.values[life.first > self.cut].tolist():
-            op = int(program.value_op[value])
-            reads = program.operands_of(op)
-            if len(reads) and not traits_of(program.spec(op)).cloned_per_use:
-                depth[value] = 1 + max((depth.get(v, 0) for v in reads.tolist()), default=0)
-        return depth
-
-    def _awaited_by(self, at: int) -> list[int]:
-        """The late value that the step `at` waits for, or else the deepest that is there and still read."""
-        program, life = self.life.program, self.life
-        own = [v for op in self._ops_of(at) for v in program.operands_of(op).tolist() if self._depth.get(v, 0)]
-        own = [v for v in own if life.first[life.number[v]] < at]
-        if not own:
-            there = (life.first > self.cut) & (life.first < at) & (life.last >= at)
-            own = [v for v in life.values[there].tolist() if v in self._depth and self._later_uses(v, at)]
-        return [max(own, key=self._depth.__getitem__)] if own else []
-
-    def _ops_of(self, at: int) -> Iterator[int]:
-        yield at
-        op = at + 1
-        while op < self.life.program.op_count and self.life.step[op] == at:
-            if self.life.program.op_scope[op] == self.life.scope:
-                yield op
-            op += 1
-
-    def _later_uses(self, value: int, at: int) -> list[int]:
-        pointer, uses = self.life.program.users
-        of_value = uses[pointer[value] : pointer[value + 1]].tolist()
-        return [use for use in of_value if self.life.step[self.life.program.use_op[use]] >= at]
-
     def _wait(self, value: int, after: int, at: int) -> None:
         self._awaited[value] = after
-        for use in self._later_uses(value, at):
+        for use in self._late.later_uses(value, at):
             self.rewriting.read(use, after)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.passes.recompute.layers import layer_ends
-from autopart.core.passes.recompute.lifetimes import Lifetimes, read_through_views, shown_by_views
+from autopart.core.passes.recompute.lifetimes import Lifetimes
 
 LIMITS = 24
 """How many limits are tried where there are no layers: from the largest residual to all, by equal factors."""
@@ -53,9 +53,9 @@ class _Blocks:
 
     def __init__(self, life: Lifetimes, cut: int, must_keep: np.ndarray):
         self._life, self._cut, self._must = life, cut, must_keep
-        self._last_early = _last_early(life, cut)
+        self._last_early = life.last_reads((life.reader >= 0) & (life.reader <= cut))
         self._early = np.flatnonzero(life.first <= cut)
-        self._is_view = shown_by_views(life.program)[life.values] != life.values
+        self._is_view = life.whole.shown[life.values] != life.values
         free = ~must_keep[self._early]
         self._counted = self._early[free]
         size, first = np.where(must_keep, 0.0, life.size), life.first
@@ -127,14 +127,3 @@ class _Blocks:
         again = late & ~self._must & ~(kept & crossing)
         blocks = np.bincount(at[again], weights=life.size[again], minlength=len(ends) + 1)
         return float(life.size[crossing].sum() + blocks.max(initial=0.0))
-
-
-def _last_early(life: Lifetimes, cut: int) -> np.ndarray:
-    """int64: the last step up to the cut that reads each value, or its first step."""
-    program = life.program
-    last = np.full(program.value_count, -1, np.int64)
-    reader = life.step[program.use_op]
-    early = (reader >= 0) & (reader <= cut)
-    np.maximum.at(last, program.operands[early], reader[early])
-    read_through_views(program, last)
-    return np.maximum(last[life.values], life.first)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.op import OpSpec
-from autopart.core.passes.recompute.lifetimes import Lifetimes, shown_by_views
+from autopart.core.passes.recompute.lifetimes import Lifetimes
 
 LEAST_SHARE = 0.05
 """Share of all residuals that the layers of one period have at least."""
@@ -68,11 +68,11 @@ class _Layers(NamedTuple):
 def layer_ends(life: Lifetimes, cut: int, steps: np.ndarray, size: np.ndarray, residual: np.ndarray) -> LayerEnds:
     """The ends of layers among early `steps`; bytes are those of `life.values` and of what each step makes."""
     found = _Repeats(life, cut, steps, size, residual)
-    may_end, largest = np.ones(len(steps), np.bool_), 0.0
+    may_end, largest, until = np.ones(len(steps), np.bool_), 0.0, np.concatenate([[0.0], np.cumsum(residual)])
     for layers in found.between(0, len(steps)):
         may_end[layers.ends[0] + 1 : layers.ends[-1]] = False
         may_end[layers.ends[1:]] = True
-        each = np.diff(np.concatenate([[0.0], np.cumsum(residual)])[layers.ends + 1])
+        each = np.diff(until[layers.ends + 1])
         largest = max(largest, float(each.max()))
     return LayerEnds(may_end, largest)
 
@@ -122,18 +122,20 @@ class _Repeats:
         same = np.concatenate([[False], word[:-period] == word[period:], [False]])
         begins, stops = np.flatnonzero(same[1:] & ~same[:-1]), np.flatnonzero(same[:-1] & ~same[1:])
         long = stops - begins >= period
-        streams = self._streams(round(SOON * period)) if long.any() else np.zeros(0)
+        if not long.any():
+            return []
+        streams, split = self._streams(round(SOON * period)), self._split(period)
         rows = [
-            self._narrowest(period, start + begin, start + stop + period, streams)
+            self._narrowest(period, start + begin, start + stop + period, streams, split)
             for begin, stop in zip(begins[long].tolist(), stops[long].tolist(), strict=True)
         ]
         return [row for row in rows if row is not None]
 
-    def _narrowest(self, period: int, start: int, end: int, streams: np.ndarray) -> _Layers | None:
+    def _narrowest(self, period: int, start: int, end: int, streams: np.ndarray, split: np.ndarray) -> _Layers | None:
         """The layers among repeating steps, which begin where least flows; None where they are too wide there."""
         count = (end - start) // period
         wide = streams[start : start + count * period].reshape(count, period).mean(axis=0)
-        split = self._split(period)[start : start + count * period].reshape(count, period).sum(axis=0)
+        split = split[start : start + count * period].reshape(count, period).sum(axis=0)
         is_less = np.arange(period) > end - start - count * period
         phase = min(
             np.flatnonzero(wide <= ABOUT * wide.min()).tolist(), key=lambda phase: (split[phase], is_less[phase])
@@ -177,12 +179,9 @@ def _kind(spec: OpSpec) -> tuple[object, ...]:
 
 def _flows(life: Lifetimes, cut: int, steps: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(from, to, bytes): a value that flows from one place to the next that reads it, for all early reads in order."""
-    program, shown = life.program, shown_by_views(life.program)
-    number = np.full(program.value_count, -1, np.int64)
-    number[life.values] = np.arange(len(life.values))
-    read, reader = number[shown[program.operands]], life.step[program.use_op]
-    early = (read >= 0) & (reader >= 0) & (reader <= cut)
-    read, reader = read[early], np.searchsorted(steps, reader[early])
+    read = life.numbers_of(life.whole.shown[life.read])
+    early = (read >= 0) & (life.reader >= 0) & (life.reader <= cut)
+    read, reader = read[early], np.searchsorted(steps, life.reader[early])
     order = np.lexsort((reader, read))
     read, reader = read[order], reader[order]
     made = np.searchsorted(steps, life.first[read])
@@ -193,14 +192,11 @@ def _flows(life: Lifetimes, cut: int, steps: np.ndarray, size: np.ndarray) -> tu
 
 def _argument_reads(life: Lifetimes, cut: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(first, last): numbers of the early steps that read each argument which any reads."""
-    program = life.program
-    reader = life.step[program.use_op]
-    number = np.full(program.value_count, -1, np.int64)
-    number[program.arguments] = np.arange(len(program.arguments))
-    read = number[shown_by_views(program)[program.operands]]
-    early = (reader >= 0) & (reader <= cut) & (read >= 0)
-    place = np.searchsorted(steps, reader[early])
-    first, last = np.full(len(program.arguments), len(steps)), np.full(len(program.arguments), -1)
-    np.minimum.at(first, read[early], place)
-    np.maximum.at(last, read[early], place)
-    return first[last >= 0], last[last >= 0]
+    argument = life.whole.argument_number[life.whole.shown[life.read]]
+    early = (life.reader >= 0) & (life.reader <= cut) & (argument >= 0)
+    place = np.searchsorted(steps, life.reader[early])
+    which, read = np.unique(argument[early], return_inverse=True)
+    first, last = np.full(len(which), len(steps)), np.full(len(which), -1)
+    np.minimum.at(first, read, place)
+    np.maximum.at(last, read, place)
+    return first, last

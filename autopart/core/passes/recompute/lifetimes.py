@@ -10,144 +10,177 @@ Loops and branches inside the scope are single steps of it. A view is the memory
 anew for each use takes none, nor do arguments, which are there anyway.
 
 A scope may have several cuts, such as one for each of several training steps in a row: where a stretch on one side of a
-cut has, of its own values, at least half as much at its own peak, it is cut there too.
+cut has, of its own values, at least half as much at its own peak, it is cut there too. The highest peaks come first.
+
+The lifetimes of a scope cost what it is long, and each cut costs the stretch that it cuts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import heapq
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from autopart.core.control_flow import statements
-from autopart.core.op import OpSpec
-from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Constant, Structural, View
+from autopart.core.passes.recompute.across_scopes import WholeProgram
 from autopart.core.program import ROOT, Program
 
 HALF = 0.5
 """A stretch with a peak of its own of at least this share of the scope's peak is cut again."""
+
+MOST_CUTS = 64
+"""Cuts of a scope: training steps in a row that one program spells out. Layers without gradients have a peak each."""
 
 
 @dataclass(frozen=True)
 class Lifetimes:
     """The values of one scope.
 
-    step[o]    the op of the scope in which op o stands: itself, or the loop or case around it; -1 outside the scope
-    values     those that the scope's own ops define, without arguments and what is only there inside a loop
-    first[i]   the step at which `values[i]` is made
-    last[i]    the last step that reads it, or a view of it; the end of the scope where it leaves the scope
-    size[i]    its bytes
+    start, end  its ops, the program's arguments left out
+    steps[i]    the op of the scope in which op `start + i` stands: itself, or the loop or case around it
+    values      those that the scope's own ops define, without arguments and what is only there inside a loop
+    first[i]    the step at which `values[i]` is made
+    last[i]     the last step that reads it, or a view of it; the end of the scope where it leaves the scope
+    size[i]     its bytes
     """
 
-    program: Program
+    whole: WholeProgram
     scope: int
-    step: np.ndarray
+    start: int
+    end: int
+    steps: np.ndarray
     values: np.ndarray
     first: np.ndarray
     last: np.ndarray
     size: np.ndarray
+
+    @property
+    def program(self) -> Program:
+        """The program that the scope is one of."""
+        return self.whole.program
 
     @cached_property
     def number(self) -> dict[int, int]:
         """Value -> its place in `values`."""
         return {v: i for i, v in enumerate(self.values.tolist())}
 
-    def profile(self, among: np.ndarray) -> np.ndarray:
-        """float64[ops + 1]: bytes of the values `among` that are there after each op."""
-        change = np.zeros(self.program.op_count + 2)
-        np.add.at(change, self.first[among], self.size[among])
-        np.add.at(change, self.last[among], -self.size[among])
-        return np.cumsum(change)
+    def numbers_of(self, values: np.ndarray) -> np.ndarray:
+        """int64: the place in `values` of each, -1 for one that is not there."""
+        if not len(self.values):
+            return np.full(len(values), -1)
+        place = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
+        return np.where(self.values[place] == values, place, -1)
+
+    def step_of(self, op: int) -> int:
+        """The step in which an op stands; -1 outside the scope."""
+        return int(self.steps[op - self.start]) if self.start <= op < self.end else -1
+
+    @cached_property
+    def uses(self) -> range:
+        """The entries of `operands` by which the scope's ops read, those inside its loops and branches included."""
+        return range(int(self.program.operand_ptr[self.start]), int(self.program.operand_ptr[self.end]))
+
+    @cached_property
+    def read(self) -> np.ndarray:
+        """int32[uses]: the value that each of `uses` reads."""
+        return self.program.operands[self.uses.start : self.uses.stop]
+
+    @cached_property
+    def reader(self) -> np.ndarray:
+        """int64[uses]: the step that reads by each of `uses`."""
+        return self.steps[self.program.use_op[self.uses.start : self.uses.stop] - self.start]
 
     def cuts(self) -> list[int]:
         """The ops behind which the scope is cut, in order; empty where nothing is ever there."""
-        scope = self.program.scopes[self.scope]
-        return sorted(self._cuts(scope.start, scope.end, np.arange(len(self.values)), 0.0))
+        stretches: list[tuple[float, int, int, int, np.ndarray]] = []
+        self._enter(stretches, self.start, self.end, np.arange(len(self.values)))
+        found, floor = list[int](), 0.0
+        while stretches and len(found) < MOST_CUTS:
+            peak, cut, start, end, among = heapq.heappop(stretches)
+            if -peak <= floor:
+                break
+            found.append(cut)
+            floor = floor or -HALF * peak
+            self._enter(stretches, start, cut, among)
+            self._enter(stretches, cut + 1, end, among)
+        return sorted(found)
 
-    def _cuts(self, start: int, end: int, among: np.ndarray, floor: float) -> Iterator[int]:
+    def _enter(
+        self, stretches: list[tuple[float, int, int, int, np.ndarray]], start: int, end: int, among: np.ndarray
+    ) -> None:
+        """Puts a stretch of ops among those that may be cut: (-its peak, where that is, start, end, its own values)."""
         among = among[(self.first[among] >= start) & (self.last[among] <= end)]
-        if not len(among):
-            return
-        profile = self.profile(among)
-        cut = start + int(profile[start:end].argmax())
-        if profile[cut] <= floor:
-            return
-        yield cut
-        floor = floor or HALF * profile[cut]
-        yield from self._cuts(start, cut, among, floor)
-        yield from self._cuts(cut + 1, end, among, floor)
+        if len(among) and start < end:
+            change = np.zeros(end - start + 1)
+            np.add.at(change, self.first[among] - start, self.size[among])
+            np.add.at(change, self.last[among] - start, -self.size[among])
+            bytes_there = np.cumsum(change)[:-1]
+            at = int(bytes_there.argmax())
+            heapq.heappush(stretches, (-float(bytes_there[at]), start + at, start, end, among))
 
-    def residuals(self, cut: int) -> list[int]:
-        """The values that are made up to a cut and read behind it, in order."""
-        return self.values[(self.first <= cut) & (self.last > cut)].tolist()
+    def last_reads(self, among: np.ndarray) -> np.ndarray:
+        """int64: of each of the values, the last step that reads it, or a view of it, by the `uses` that are True."""
+        of_value = _ByValue(self.whole, self.start, self.end)
+        of_value.raise_to(self.read[among], self.reader[among])
+        of_value.through_views()
+        return np.maximum(of_value.at(self.values), self.first)
 
 
-def lifetimes(program: Program, scope: int) -> Lifetimes:
-    """The lifetimes of a scope's own values."""
-    around = program.scopes[scope]
-    step = np.full(program.op_count + 1, -1, np.int64)
-    start = len(program.arguments) if scope == ROOT else around.start
-    for statement in statements(program, start, around.end):
+def lifetimes(whole: WholeProgram, scope: int) -> Lifetimes:
+    """The lifetimes of the values of a scope of its own: the program's, or a body's."""
+    program = whole.program
+    start, end = len(program.arguments) if scope == ROOT else program.scopes[scope].start, program.scopes[scope].end
+    steps = np.full(end - start, -1, np.int64)
+    for statement in statements(program, start, end):
         if isinstance(statement, int):
-            step[statement] = statement
+            steps[statement - start] = statement
         else:
-            step[statement.op : statement.end] = statement.op
-    for parts in program.barriers:
-        step[parts.start : parts.stop] = np.minimum(step[parts.start : parts.stop], parts.start)
-    own = (program.op_scope[program.value_op] == scope) & (step[program.value_op] >= 0)
-    for carry in program.owners:
-        if program.spec(carry).kind == "carry":
-            own[program.result_ptr[carry]] = False
-    last = _last_reads(program, scope, step, around.end)
-    values = np.flatnonzero(own)
-    first = step[program.value_op[values]]
-    return Lifetimes(program, scope, step, values, first, np.maximum(last[values], first), _sizes(program)[values])
+            steps[statement.op - start : statement.end - start] = statement.op
+    first, last = np.searchsorted(whole.barriers[:, 0], (start, end))
+    for begin, stop in (whole.barriers[first:last] - start).tolist():
+        steps[begin:stop] = np.minimum(steps[begin:stop], start + begin)
+    of_value, (low, high) = _ByValue(whole, start, end), program.result_ptr[[start, end]].tolist()
+    makers = program.value_op[low:high]
+    values = low + np.flatnonzero((program.op_scope[makers] == scope) & ~whole.inside_loops[low:high])
+    uses = slice(int(program.operand_ptr[start]), int(program.operand_ptr[end]))
+    reader = steps[program.use_op[uses] - start]
+    of_value.raise_to(program.operands[uses], np.where(program.use_position[uses] >= end, end, reader))
+    leaving = program.outputs
+    if scope != ROOT:
+        leaving = program.operands[list(whole.loop(program.scopes[scope].op).body.returns)]
+    of_value.raise_to(np.array(leaving, np.int64), np.full(len(leaving), end))
+    of_value.through_views()
+    made = steps[program.value_op[values] - start]
+    last = np.maximum(of_value.at(values), made)
+    return Lifetimes(whole, scope, start, end, steps, values, made, last, whole.size[values])
 
 
-def _last_reads(program: Program, scope: int, step: np.ndarray, end: int) -> np.ndarray:
-    """int64[values]: the last step that reads each, -1 if none does."""
-    last = np.full(program.value_count, -1, np.int64)
-    reader = step[program.use_op]
-    reader = np.where((reader < 0) | (program.use_position >= end), end, reader)
-    np.maximum.at(last, program.operands, reader)
-    if scope == ROOT:
-        last[program.outputs] = end
-    read_through_views(program, last)
-    return last
+class _ByValue:
+    """The last step that reads each value that some ops define, -1 where none does."""
 
+    def __init__(self, whole: WholeProgram, start: int, end: int):
+        self._whole = whole
+        self._views = whole.views[slice(*np.searchsorted(whole.views, (start, end)))]
+        self._low, high = whole.program.result_ptr[[start, end]].tolist()
+        self._last = np.full(high - self._low, -1, np.int64)
 
-def read_through_views(program: Program, last: np.ndarray) -> None:
-    """What reads a view reads what it shows: raises `last`, by value, accordingly."""
-    for op in _views(program)[::-1].tolist():
-        shown, view = program.operands_of(op)[0], program.results_of(op)[0]
-        last[shown] = max(last[shown], last[view])
+    def raise_to(self, values: np.ndarray, steps: np.ndarray) -> None:
+        """Some values are read at some steps."""
+        there = (values >= self._low) & (values < self._low + len(self._last))
+        np.maximum.at(self._last, values[there] - self._low, steps[there])
 
+    def through_views(self) -> None:
+        """What reads a view reads what it shows."""
+        program, last = self._whole.program, self._last.tolist()
+        shown = program.operands[program.operand_ptr[self._views]] - self._low
+        made = program.result_ptr[self._views] - self._low
+        for read, view in zip(shown[::-1].tolist(), made[::-1].tolist(), strict=True):
+            if read >= 0:
+                last[read] = max(last[read], last[view])
+        self._last = np.array(last, np.int64)
 
-def shown_by_views(program: Program) -> np.ndarray:
-    """int64[values]: the value whose memory each is, itself where it is no view."""
-    shown = np.arange(program.value_count)
-    for op in _views(program).tolist():
-        shown[program.results_of(op)[0]] = shown[program.operands_of(op)[0]]
-    return shown
-
-
-def _views(program: Program) -> np.ndarray:
-    """The ops that show their one operand under another name, in order."""
-    views = np.array([isinstance(traits_of(s), View) and len(s.operands) == 1 for s in program.specs], np.bool_)
-    return np.flatnonzero(views[program.op_spec])
-
-
-def _sizes(program: Program) -> np.ndarray:
-    """float64[values]: bytes of each, without those that are no memory of their own."""
-    sizes = [0.0 if _no_memory(spec) else result.bytes for spec in program.specs for result in spec.results]
-    return np.array(sizes, np.float64)[program.value_type_row]
-
-
-def _no_memory(spec: OpSpec) -> bool:
-    traits = traits_of(spec)
-    if isinstance(traits, Structural):
-        return spec.kind not in ("carry", "join")
-    return isinstance(traits, View | Constant) or (traits.cloned_per_use and not any(t.shape for t in spec.operands))
+    def at(self, values: np.ndarray) -> np.ndarray:
+        """int64: the last step of each of these values."""
+        return self._last[values - self._low]

@@ -15,6 +15,7 @@ import numpy as np
 from autopart.core.arguments import TEXT, check_fields, function_of, sequence
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.program_pass import Pass, register_pass
+from autopart.core.passes.recompute.across_scopes import WholeProgram
 from autopart.core.passes.recompute.again import Again, repeatable
 from autopart.core.passes.recompute.blocks import kept_between_blocks
 from autopart.core.passes.recompute.broadcasts import with_broadcasts_in_loops
@@ -44,9 +45,10 @@ class Recomputation(Pass):
         keeps, again = kept_ops(program, self.keep), repeatable(program)
         rewriting = Rewriting(program)
         halves: set[int] = set()
+        whole = WholeProgram(program)
         for number, scope in enumerate(program.scopes):
             if number == ROOT or (scope.kind == "body" and number not in halves):
-                halves |= self._scope(rewriting, lifetimes(program, number), keeps, again)
+                halves |= self._scope(rewriting, lifetimes(whole, number), keeps, again)
         return DeadCode().apply(rewriting.program())
 
     def remarks(self, program: Program) -> tuple[str, ...]:
@@ -55,9 +57,10 @@ class Recomputation(Pass):
             return ()
         program = with_broadcasts_in_loops(program)
         keeps, again, found = kept_ops(program, self.keep), repeatable(program), dict[str, None]()
+        whole = WholeProgram(program)
         for number, scope in enumerate(program.scopes):
             if number == ROOT or scope.kind == "body":
-                life = lifetimes(program, number)
+                life = lifetimes(whole, number)
                 for cut in life.cuts():
                     stacks = RebuiltStacks(Rewriting(program), life, cut, keeps, again)
                     stacks.write()
@@ -68,8 +71,7 @@ class Recomputation(Pass):
         """Rewrites one scope; the bodies of loops that are rewritten as halves of a step, and not by themselves."""
         halves: set[int] = set()
         op = life.program.value_op[life.values]
-        end = life.program.scopes[life.scope].end
-        kept = (keeps | ~again)[op] | (life.last >= end) | _saved_by_user(life.program)[life.values]
+        kept = (keeps | ~again)[op] | (life.last >= life.end) | life.whole.saved_by_user[life.values]
         for cut in life.cuts():
             stacks = RebuiltStacks(rewriting, life, cut, keeps, again)
             stacks.write()
@@ -78,14 +80,6 @@ class Recomputation(Pass):
             if "blocks" in self.keep:
                 between, block = kept_between_blocks(life, cut, kept)
                 keep = kept | between
-            Again(rewriting, life, cut, keep, block).write()
+            if (~keep & (life.first <= cut) & (life.last > cut)).any():
+                Again(rewriting, life, cut, keep, block).write()
         return halves
-
-
-def _saved_by_user(program: Program) -> np.ndarray:
-    """bool[values]: the value goes through a barrier of the model, as what `jax.checkpoint` saves does."""
-    saved = np.zeros(program.value_count, np.bool_)
-    for parts in program.barriers:
-        for op in parts:
-            saved[program.operands_of(op)] = True
-    return saved

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autopart.core.control_flow import Loop, loop_of
+from autopart.core.control_flow import Loop
 from autopart.core.jax_internals import ir, make_context
 from autopart.core.op import OpSpec, TensorType
 from autopart.core.op_spec_import import SpecTable
@@ -67,10 +67,10 @@ class RebuiltStacks:
 
     def write(self) -> None:
         """Rebuilds what is not kept, loop by loop."""
-        program, life = self.life.program, self.life
-        for op in sorted(program.inner_scopes):
-            if life.step[op] == op and op <= self.cut and program.spec(op).kind == "while":
-                loop = loop_of(program, op)
+        life, whiles = self.life, self.life.whole.whiles
+        for op in whiles[slice(*np.searchsorted(whiles, (life.start, self.cut + 1)))].tolist():
+            if life.step_of(op) == op:
+                loop = life.whole.loop(op)
                 if any(life.last[life.number[c.after]] > self.cut for c in loop.carries if c.after in life.number):
                     self._loop(loop)
 
@@ -115,14 +115,14 @@ class RebuiltStacks:
             return self._left(after, "the loop that writes it does not write its rows in order, one in each turn")
         reads = [self._row_read(use, type_) for use in _users(program, after)]
         known = [read for read in reads if read is not None]
-        if len(known) < len(reads) or after in program.outputs:
+        if len(known) < len(reads) or after in program.output_place:
             return self._left(after, "what comes later reads more of it than a row at a time")
         return Stack(after, made, tuple(known))
 
     def _pair(self, loop: Loop, after: int) -> None:
         program, life = self.life.program, self.life
         for use in _users(program, after):
-            step = int(life.step[program.use_op[use]])
+            step = life.step_of(program.use_op[use])
             if step > self.cut and program.spec(step).kind == "while":
                 self.paired |= {loop.body.number, program.inner_scopes[step][1]}
 
@@ -137,7 +137,7 @@ class RebuiltStacks:
         scope = program.scopes[program.op_scope[op]]
         if program.spec(op).kind != "dynamic_slice" or use != program.operand_ptr[op] or scope.kind != "body":
             return None
-        if scope.parent != life.scope or life.step[op] <= self.cut:
+        if scope.parent != life.scope or life.step_of(op) <= self.cut:
             return None
         [row, *rest] = program.operands_of(op).tolist()[1:]
         if program.spec(op).results[0].shape != (1, *stack.shape[1:]) or not all(is_zero(program, v) for v in rest):
@@ -219,8 +219,7 @@ class _LateBody:
 
     def __init__(self, body: _Body, number: int, rebuilt: Sequence[Stack]):
         self._body, self._number = body, number
-        program = body.owner.life.program
-        self._life = lifetimes(program, number)
+        self._life = lifetimes(body.owner.life.whole, number)
         self._reads = [(s.made, read) for s in rebuilt for read in s.reads if read.body == number]
         self._copies: dict[tuple[int, int], int] = {}
         self._entered: set[int] = set()
@@ -235,7 +234,7 @@ class _LateBody:
         program = self._body.owner.life.program
         uses = [(use, made, read.row) for made, read in self._reads for use in _users(program, read.value)]
         for use, made, row in sorted(uses):
-            step = int(self._life.step[program.use_op[use]])
+            step = self._life.step_of(program.use_op[use])
             self._body.owner.rewriting.read(use, self._rebuilt(made, row, step if step >= 0 else self._end()))
 
     def _end(self) -> int:

@@ -23,6 +23,8 @@ def group_sums(program: Program, op_class: np.ndarray) -> np.ndarray:
     """bool[ops]: reductions of two kernels. `op_class` is that of each op."""
     found, grouped = np.zeros(program.op_count, np.bool_), np.zeros(program.value_count, np.int32)
     splits = np.array([_groups(spec) for spec in program.specs], np.int32)[program.op_spec]
+    if not splits.any():
+        return found
     for op in np.flatnonzero((splits > 0) | (op_class == ELEMENTWISE) | (op_class == REDUCE)).tolist():
         read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]]
         first = int(program.result_ptr[op])

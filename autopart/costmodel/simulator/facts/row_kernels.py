@@ -52,8 +52,9 @@ def row_kernels(program: Program, op_class: np.ndarray, weight: np.ndarray, in_o
     array = program.operands[program.operand_ptr[rows]]
     long = program.value_shape[array].max(axis=1, initial=0) <= LONGEST_ROW
     one = program.value_rank[program.result_ptr[rows]] == program.value_rank[array] - 1
+    of_heads: dict[int, bool] = {}
     for op in rows[(program.value_rank[array] >= LEAST_DIMS) & one & long].tolist():
-        _follow(program, op_class, expensive, op, found)
+        _follow(program, op_class, expensive, op, found, of_heads)
     return found
 
 
@@ -68,15 +69,17 @@ def is_of_rows(program: ProgramArrays, local: LocalArrays, op: int) -> bool:
     return local.uses.use_elements[use] >= whole * local.values.native_elements[row]
 
 
-def _follow(program: Program, op_class: np.ndarray, expensive: np.ndarray, op: int, found: RowKernels) -> None:
-    """Notes the kernel of one reduction, if there is one."""
+def _follow(
+    program: Program, op_class: np.ndarray, expensive: np.ndarray, op: int, found: RowKernels, of_heads: dict[int, bool]
+) -> None:
+    """Notes the kernel of one reduction, if there is one; `of_heads` as in `_of_heads`."""
     array, row = int(_reads(program, op)[0]), int(program.result_ptr[op])
     maker = int(program.value_op[array])
     source = _reads(program, maker)
     if (program.element_bytes[source] < program.element_bytes[array]).any():
         return
     by, changed = _taken_by(program, op_class, expensive, row, source if expensive[maker] else np.array([array]))
-    if by < 0 or changed != expensive[maker] or _of_heads(program, op_class, array):
+    if by < 0 or changed != expensive[maker] or _of_heads(program, op_class, array, of_heads):
         return
     taken = int(program.result_ptr[by])
     if expensive[maker]:
@@ -104,27 +107,36 @@ def _taken_by(
 ) -> tuple[int, bool]:
     """The op that takes what is left of each row from one of the arrays, -1 if others read it, too; whether what is
     expensive is computed of it before. The way ends where a loop's carry is set, which an op before it reads."""
-    changed = False
+    changed, wanted = False, set(arrays.tolist())
     while True:
         users = _users(program, row)
         if len(users) != 1 or users[0] <= program.value_op[row] or op_class[users[0]] not in (ELEMENTWISE, FREE):
             return -1, False
         op = int(users[0])
-        if np.isin(arrays, _reads(program, op)).any():
+        if not wanted.isdisjoint(_reads(program, op).tolist()):
             return op, changed
         row, changed = int(program.result_ptr[op]), changed or bool(expensive[op])
 
 
-def _of_heads(program: Program, op_class: np.ndarray, value: int) -> bool:
-    """True if a value is computed from a product with batch dims, element by element."""
-    op = int(program.value_op[value])
-    while op_class[op] in (ELEMENTWISE, FREE):
+def _of_heads(program: Program, op_class: np.ndarray, value: int, known: dict[int, bool]) -> bool:
+    """True if a value is computed from a product with batch dims, element by element.
+
+    `known` has what was found of ops on the way: a residual stream is followed back once, not from every layer.
+    """
+    op, way, size = int(program.value_op[value]), list[int](), program.value_shape[value].prod()
+    while op not in known:
+        way.append(op)
+        if op_class[op] not in (ELEMENTWISE, FREE):
+            known[op] = bool(op_class[op] == MATMUL and batch_dims(program.spec(op)) > 0)
+            break
         read = _reads(program, op)
-        alike = read[program.value_shape[read].prod(axis=1) == program.value_shape[value].prod()]
+        alike = read[program.value_shape[read].prod(axis=1) == size]
         if not len(alike):
-            return False
+            known[op] = False
+            break
         op = int(program.value_op[alike[0]])
-    return op_class[op] == MATMUL and batch_dims(program.spec(op)) > 0
+    known.update(dict.fromkeys(way, known[op]))
+    return known[op]
 
 
 def _users(program: Program, value: int) -> np.ndarray:

@@ -26,16 +26,20 @@ def spread_results(program: Program, op_class: np.ndarray, moves: np.ndarray) ->
     op_class   of each op
     moves      bool[ops]: views, and elementwise ops that compute nothing
     """
-    elements, pointer, user = program.value_shape.prod(axis=1, dtype=np.float64), *program.users
+    _, user = program.users
     reads, results = np.diff(program.operand_ptr), np.diff(program.result_ptr)
     passes, computes = moves & (reads == 1), (op_class == ELEMENTWISE) & ~moves & (reads > 0)
-    spreads, found = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
+    passing = user[passes[program.use_op[user]]]
+    made_of = program.result_ptr[program.use_op[passing]].tolist()
+    counts = np.bincount(program.operands[passing], minlength=program.value_count)
+    first = np.concatenate([[0], np.cumsum(counts)]).tolist()
+    elements = program.value_shape.prod(axis=1, dtype=np.float64).tolist()
+    spreads, found = [False] * program.value_count, np.zeros(program.value_count, np.bool_)
     for op in np.flatnonzero((passes | computes) & (results == 1))[::-1].tolist():
         value = int(program.result_ptr[op])
-        readers = program.use_op[user[pointer[value] : pointer[value + 1]]]
-        made = program.result_ptr[readers[passes[readers]]]
-        spreads[value] = (spreads[made] | (elements[made] > elements[value])).any()
-        if spreads[value] and computes[op] and elements[value] > 1 and not _is_dropped(program, op):
+        made, own = made_of[first[value] : first[value + 1]], elements[value]
+        spreads[value] = any(spreads[other] or elements[other] > own for other in made)
+        if spreads[value] and computes[op] and own > 1 and not _is_dropped(program, op):
             found[value], spreads[value] = True, False
     return found
 

@@ -14,9 +14,8 @@ v6e and v4, which take 2.1, 1.9, 1.7 and 1.5 times as long, in bf16 1.4, 1.3, 1.
 from __future__ import annotations
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
+from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE
-from autopart.costmodel.simulator.kernels.kernel_graph import KernelGraph
 
 HELD_SHARE = 0.9
 """Of the chip's memory: an operand that takes more is read again."""
@@ -30,26 +29,36 @@ TWICE, TWICE_NARROW = 2.0, 1.4
 
 
 @kernel
-def reread(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int, on_chip_bytes: float) -> float:
+def read_again(
+    program: ProgramArrays, local: LocalArrays, op: int, reads: Records, first: int, end: int
+) -> tuple[float, float]:
+    """(bytes, bytes of an element) of the largest operand of a product that its kernel may read again; 0 bytes: none.
+
+    `reads` from `first` to `end` are those of the kernel.
+    """
+    held, each, computes = 0.0, F32_BYTES, False
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        value = _behind_views(program, program.uses.operands[use])
+        taken = _read_bytes(program, local, reads, first, end, value)
+        if taken > held:
+            held, each = taken, program.values.element_bytes[value]
+        computes |= taken == 0.0 and program.ops.op_class[program.values.value_op[value]] == ELEMENTWISE
+    return held if computes else 0.0, each
+
+
+@kernel
+def reread(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int, on_chip_bytes: float) -> float:
     """How many times as long kernel `k` takes for its product since it reads an operand again; 1 for any other.
 
     `on_chip_bytes` is of the chip, if the compiler says what lies there, else 0.
     """
-    if graph.nodes.is_conv[k] or graph.nodes.matrix_flop[k] == 0.0 or on_chip_bytes == 0.0:
+    held, each = nodes.again_bytes[k], nodes.again_element_bytes[k]
+    if nodes.is_conv[k] or held <= HELD_SHARE * on_chip_bytes or on_chip_bytes == 0.0:
         return 1.0
-    op, held, each, computes = graph.nodes.subject[k], 0.0, F32_BYTES, False
-    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
-        value = _behind_views(program, program.uses.operands[use])
-        taken = _read_bytes(program, local, graph, k, value)
-        if taken > held:
-            held, each = taken, program.values.element_bytes[value]
-        computes |= taken == 0.0 and program.ops.op_class[program.values.value_op[value]] == ELEMENTWISE
-    if held <= HELD_SHARE * on_chip_bytes or not computes:
-        return 1.0
-    result = program.result_ptr[op]
+    result = program.result_ptr[nodes.subject[k]]
     made = local.values.native_bytes[result] / program.values.element_bytes[result]
-    summed = graph.nodes.matrix_flop[k] / (2.0 * made)
-    rows = graph.nodes.matrix_flop[k] / (2.0 * held / each)
+    summed = nodes.matrix_flop[k] / (2.0 * made)
+    rows = nodes.matrix_flop[k] / (2.0 * held / each)
     if held / each < summed * summed or rows * summed * F32_BYTES < ROWS_SHARE * on_chip_bytes:
         return 1.0
     return TWICE if each >= F32_BYTES else TWICE_NARROW
@@ -73,11 +82,11 @@ def _only_moves(program: ProgramArrays, op: int) -> bool:
 
 
 @kernel
-def _read_bytes(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, k: int, value: int) -> float:
+def _read_bytes(program: ProgramArrays, local: LocalArrays, reads: Records, first: int, end: int, value: int) -> float:
     """What a kernel reads of a value, be it redistributed; 0 where it computes it."""
     values = program.values.shape[0]
-    for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-        buffer = graph.reads.read_buffer[i]
+    for i in range(first, end):
+        buffer = reads.read_buffer[i]
         if value == (buffer if buffer < values else local.moves.moved_value[buffer - values]):
-            return graph.reads.read_bytes[i]
+            return reads.read_bytes[i]
     return 0.0

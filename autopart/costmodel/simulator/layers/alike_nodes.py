@@ -39,6 +39,7 @@ class Seen(NamedTuple):
     node_of_def[d]      the node of one after an op
     layer_of_reader[r]  scratch
     is_shared[r]        several layers read it: it is there once, in whichever layer reads it first
+    read_by[chain]      scratch
     """
 
     keep: np.ndarray
@@ -51,15 +52,17 @@ class Seen(NamedTuple):
     node_of_def: np.ndarray
     layer_of_reader: np.ndarray
     is_shared: np.ndarray
+    read_by: np.ndarray
 
     @staticmethod
-    def empty(old: DeviceGraph, empty: Empty) -> Seen:
+    def empty(old: DeviceGraph, chains: int, empty: Empty) -> Seen:
         """Room for what there is to know of a graph."""
         ops, moves, nodes = len(old.program.ops), len(old.held.moves), len(old.graph.nodes)
         return Seen(
             empty(ops + 1, np.int8), empty(ops + 2, np.int32), empty(ops + 1, np.int32), empty(ops + 1, np.int32),
             empty(nodes, np.int32), empty(nodes, np.int32), empty(moves, np.int32),
             empty(len(old.def_values), np.int32), empty(moves, np.int32), empty(moves, np.bool_),
+            empty(chains, np.int32),
         )  # fmt: skip
 
 
@@ -148,7 +151,9 @@ def _find_shared(stack: Stack, old: DeviceGraph, seen: Seen) -> None:
 
 @kernel
 def agree(stack: Stack, old: DeviceGraph, seen: Seen) -> bool:
-    """True if the three layers have the same nodes."""
+    """True if the three layers have the same nodes, and no kernel elsewhere goes through layers that are left out."""
+    if _passes_through(stack, old, seen):
+        return False
     for i in range(stack.three.shape[1]):
         for turn in range(2):
             one, other = stack.three[turn, i], stack.three[turn + 1, i]
@@ -157,6 +162,42 @@ def agree(stack: Stack, old: DeviceGraph, seen: Seen) -> bool:
             if not _nodes_agree(stack, old, seen, one, other, True):
                 return False
     return True
+
+
+@kernel
+def _passes_through(stack: Stack, old: DeviceGraph, seen: Seen) -> bool:
+    """True if a kernel in none of the three layers reads what corresponds in the typical one and in the one before.
+
+    It computes a chain of ops through both, as the sum of the squares of all gradients, and through all layers that
+    are left out.
+    """
+    typical, graph = stack.layer[stack.three[1, 0]], old.graph
+    for c in range(seen.read_by.shape[0]):
+        seen.read_by[c] = NOWHERE
+    for k in range(graph.nodes.shape[0]):
+        op = seen.op_of_node[k]
+        if stack.chain[op] >= 0 and abs(stack.layer[op] - typical) <= 1:
+            continue
+        for back in range(2):
+            for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+                there = _owner(old, seen, graph.reads.read_buffer[i])
+                if stack.chain[there] < 0 or stack.layer[there] != typical - back:
+                    continue
+                if back == 0:
+                    seen.read_by[stack.chain[there]] = k
+                elif seen.read_by[stack.chain[there]] == k:
+                    return True
+    return False
+
+
+@kernel
+def _owner(old: DeviceGraph, seen: Seen, buffer: int) -> int:
+    """The op that a buffer belongs to: that makes it, or that the node stands at which moves it."""
+    values, moves = old.program.values.shape[0], old.held.moves.shape[0]
+    if buffer < values:
+        return old.program.values.value_op[buffer]
+    k = seen.node_of_move[buffer - values] if buffer < values + moves else seen.node_of_def[buffer - values - moves]
+    return seen.op_of_node[k]
 
 
 @kernel

@@ -56,7 +56,7 @@ class AllLayers:
         """(the whole program's graph, its values of arguments that a device is given); None where layers differ."""
         if len(old.held.images) or len(old.program.fences):
             return None
-        seen, numbers = Seen.empty(old, empty), Numbers.empty(len(self.stack.like) - 1, empty)
+        seen, numbers = Seen.empty(old, len(self.stack.table), empty), Numbers.empty(len(self.stack.like) - 1, empty)
         if not _count(self.stack, old, seen, numbers):
             return None
         new = _empty(old, numbers, len(self.stack.output_value), empty)
@@ -76,7 +76,10 @@ def _count(stack: Stack, old: DeviceGraph, seen: Seen, numbers: Numbers) -> bool
 
 
 def _empty(old: DeviceGraph, numbers: Numbers, outputs: int, empty: Empty) -> DeviceGraph:
-    """Room for a graph of as much as is counted, of a program whose ops read nothing: its kernels do."""
+    """Room for a graph of as much as is counted, of a program whose ops read nothing: its kernels do.
+
+    What a step asks of operands stands with the nodes (`NODE_FIELDS`).
+    """
     ops, values, moves, defs, nodes, reads, writes, structure = numbers.counts.tolist()
     program = old.program
     without = np.zeros(0, np.int32)

@@ -24,8 +24,9 @@ from autopart.core.fewer_layers import FewerLayers
 from autopart.core.kernels import kernel
 from autopart.core.like_ops import Like
 from autopart.core.program import Program
-from autopart.costmodel.simulator.links.combine import MAX_COMBINED, NEVER, SOON_OPS
+from autopart.costmodel.simulator.links.combine import MAX_COMBINED, SOON_OPS
 from autopart.costmodel.simulator.links.redistribution_costs import BYTES_IN, COMBINABLE
+from autopart.costmodel.simulator.slots import NEVER
 
 ENDS_IN = 8
 """Layers between which batches repeat begin and end at this part of the stack: so few programs have them left out."""

@@ -2,6 +2,7 @@
 
     nodes      of the layers before the typical one, of that, and after it: as long, at corresponding places
     buffers    of the three: as many bytes, made and gone at corresponding places
+    chip       where layers are left out it holds nothing from before the layer that runs there: they would touch more
 
 Nodes and buffers of a layer are compared in the order of their numbers, which is that of the program.
 """
@@ -44,6 +45,7 @@ class Layers(NamedTuple):
     is_shared: np.ndarray
     step: np.ndarray
     gap: np.ndarray
+    passes: np.ndarray
     times_of_op: np.ndarray
 
 
@@ -61,6 +63,7 @@ class Run(NamedTuple):
     moved_position: np.ndarray
     node_s: np.ndarray
     node_hbm_bytes: np.ndarray
+    node_since: np.ndarray
     node_extra_bytes: np.ndarray
     slot: np.ndarray
     leader: np.ndarray
@@ -70,7 +73,6 @@ class Run(NamedTuple):
     plan_rows: np.ndarray
     figures: np.ndarray
     combine_bytes: float
-    least_bytes: float
 
 
 class Three(NamedTuple):
@@ -86,17 +88,14 @@ class Three(NamedTuple):
 def steady(layers: Layers, run: Run, three: Three) -> tuple[int, float]:
     """(nodes of the typical layer, most bytes alive in the whole program besides arguments and outputs).
 
-    `NOT_STEADY` nodes where the three layers do not agree, or move so few bytes that what one leaves on the chip may
-    still be there when a later pass comes to it.
+    `NOT_STEADY` nodes where the three layers do not agree, or a node finds on the chip what the layers that are left
+    out might have displaced.
     """
     nodes, count = three.nodes, _nodes_of_three(layers, run, three.nodes)
     buffers, held = three.buffers, _buffers_of_three(layers, run, three.buffers)
     if count == NOT_STEADY or held == NOT_STEADY:
         return NOT_STEADY, 0.0
-    moved = 0.0
-    for i in range(count):
-        moved += run.node_hbm_bytes[nodes[1, i]]
-    if moved < run.least_bytes:
+    if _finds_what_was_before(layers, run, nodes, count):
         return NOT_STEADY, 0.0
     for i in range(held):
         if not _buffers_agree(layers, run, buffers[0, i], buffers[1, i], buffers[2, i]):
@@ -138,6 +137,25 @@ def _buffers_of_three(layers: Layers, run: Run, buffers: np.ndarray) -> int:
         elif turn == 1:
             buffers[2, after], after = b, after + 1
     return here if before == here == after else NOT_STEADY
+
+
+@kernel
+def _finds_what_was_before(layers: Layers, run: Run, nodes: np.ndarray, count: int) -> bool:
+    """True if behind layers that are left out a node finds on the chip what was touched before the layer before them,
+    or after a pass what was touched before it left layers out.
+
+    So it is where layers touch little: the moments of a small layer are still there when the next pass reads them.
+    """
+    for i in range(layers.passes.shape[0]):
+        begin, end, until, runs = layers.passes[i, 0], layers.passes[i, 1], layers.passes[i, 2], False
+        for turn in range(3):
+            for j in range(count):
+                runs = runs or begin <= run.slot[nodes[turn, j]] < end
+        for k in range(run.slot.shape[0] if runs else 0):
+            since = run.node_since[k]
+            if (run.slot[k] >= end and since < begin) or (run.slot[k] >= until and since < end):
+                return True
+    return False
 
 
 # ---- layers and parts: a part is equal for things that correspond in two layers

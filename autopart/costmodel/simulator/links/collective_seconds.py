@@ -9,7 +9,8 @@ With m bytes per device before, S bytes of the whole array, n devices in the gro
     all_to_all      a + (n-1)/n m/W                           sum(hops) a + max(g) m/(8 W) in rings, /(4 W) in lines
     all_permute     a + m/W                                   max(hops) a + m/W
 
-hops is g/2 and links 2 in a ring, g-1 and 1 in a line. Switches with measured curves use `CollectiveCurve` instead.
+hops is g/2 and links 2 in a ring, g-1 and 1 in a line. Switches with measured curves use `CollectiveCurve` instead,
+and GPU nodes the fastest of NCCL's algorithms at each size (`hardware/nccl.py`).
 A group over several fabrics works hierarchically: reduce within the chip and the fast fabric, exchange the shards
 over the network, gather back. all_slice moves nothing.
 
@@ -40,15 +41,21 @@ from autopart.costmodel.hardware.links import AXIS, DIMENSION, FABRIC, FAST, RIN
 
 
 @allocating_kernel
-def curve_s(kind: int, n: float, whole_bytes: float, row: np.ndarray) -> float:
-    """Seconds through a switch: `whole_bytes` is S for gathers and reductions, m for all_to_all and all_permute."""
-    wire, local, steps = whole_bytes, 0.0, 0.0
+def curve_s(kind: int, n: float, inner: float, whole_bytes: float, row: np.ndarray) -> float:
+    """Seconds through a switch, by one `CollectiveCurve.row()`.
+
+    `whole_bytes` is S for gathers and reductions, m for all_to_all and all_permute. Behind each of the n places of the
+    switch are `inner` devices of the group, between which another stage works.
+    """
+    wire, local, steps, levels = whole_bytes, 0.0, 0.0, 0.0
     if kind != ALL_PERMUTE:
-        wire, local, steps = whole_bytes * (n - 1) / n, whole_bytes / n, n - 1.0
+        wire, local, steps, levels = whole_bytes * (n - 1) / n, whole_bytes / n, n - 1.0, math.floor(math.log2(n))
     if kind == ALL_REDUCE:
-        wire, steps = 2 * wire, 2 * steps
-    fast_s = max(wire * row[2], min(wire, row[6]) * row[5])
-    return row[0] + row[1] * steps + fast_s + local * row[3] + math.sqrt(row[4] * wire)
+        wire, steps, levels = 2 * wire, 2 * steps, 2 * levels
+    launch_s = row[0] + (row[7] if inner == 1 else 0.0)
+    step_s = max(row[1], row[9] + row[10] * (inner - 1))
+    fast_s = max(wire * max(row[2], inner * row[11]), min(wire, row[6]) * row[5])
+    return launch_s + step_s * steps + row[8] * levels + fast_s + local * row[3] + math.sqrt(row[4] * wire)
 
 
 @allocating_kernel
@@ -94,17 +101,23 @@ def _stage_s(
     kind: int,
     fabric: int,
     n: float,
+    inner: float,
     whole_bytes: float,
     mask: int,
     segments: np.ndarray,
     fabrics: np.ndarray,
     curves: np.ndarray,
 ) -> float:
-    """One fabric's part of a collective."""
+    """One fabric's part of a collective, by the fastest of the ways to do it; `inner` as in `curve_s`."""
     if fabrics[fabric, 0] == 2:
         return _torus_s(kind, n, whole_bytes, mask, segments, fabrics[fabric, 1], fabrics[fabric, 2])
     in_switch = kind == ALL_REDUCE and 0 < fabrics[fabric, 3] <= n
-    return curve_s(kind, n, whole_bytes, curves[fabric, 5 if in_switch else kind])
+    ways, seconds = curves[fabric, 5 if in_switch else kind], np.inf
+    for way in range(ways.shape[0]):
+        if ways[way, 0] == np.inf:
+            break
+        seconds = min(seconds, curve_s(kind, n, inner, whole_bytes, ways[way]))
+    return seconds
 
 
 @allocating_kernel
@@ -126,7 +139,7 @@ def collective_s(
     outermost = 2
     while sizes[outermost] == 1:
         outermost -= 1
-    seconds, part = 0.0, bytes_in
+    seconds, part, inner = 0.0, bytes_in, 1.0
     if kind == ALL_GATHER:
         part = bytes_in * sizes[0] * sizes[1] * sizes[2]
     for fabric in range(outermost + 1):
@@ -134,16 +147,17 @@ def collective_s(
         if n == 1:
             continue
         if kind == ALL_PERMUTE:
-            seconds = max(seconds, _stage_s(kind, fabric, n, bytes_in, mask, segments, fabrics, curves))
+            seconds = max(seconds, _stage_s(kind, fabric, n, 1.0, bytes_in, mask, segments, fabrics, curves))
         elif kind == ALL_TO_ALL:
-            seconds += _stage_s(kind, fabric, n, bytes_in, mask, segments, fabrics, curves)
+            seconds += _stage_s(kind, fabric, n, inner, bytes_in, mask, segments, fabrics, curves)
         elif kind == ALL_REDUCE and fabric < outermost:
-            seconds += _stage_s(REDUCE_SCATTER, fabric, n, part, mask, segments, fabrics, curves)
-            seconds += _stage_s(ALL_GATHER, fabric, n, part, mask, segments, fabrics, curves)
+            seconds += _stage_s(REDUCE_SCATTER, fabric, n, inner, part, mask, segments, fabrics, curves)
+            seconds += _stage_s(ALL_GATHER, fabric, n, inner, part, mask, segments, fabrics, curves)
             part /= n
         else:
-            seconds += _stage_s(kind, fabric, n, part, mask, segments, fabrics, curves)
+            seconds += _stage_s(kind, fabric, n, inner, part, mask, segments, fabrics, curves)
             part /= n
+        inner *= n
     return seconds
 
 

@@ -25,13 +25,10 @@ from autopart.costmodel.simulator.arrays import LocalArrays
 from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, KERNEL, KernelGraph
 from autopart.costmodel.simulator.kernels.left_out import LeftOut
 from autopart.costmodel.simulator.links.redistribution_costs import BYTES_IN, COMBINABLE, LATENCY_S
-from autopart.costmodel.simulator.slots import before, slots_between
+from autopart.costmodel.simulator.slots import NEVER, before, slots_between
 
 MAX_COMBINED = 256
 """Operands of one combined collective, XLA's limit."""
-
-NEVER = 2**31 - 1
-"""Behind the last slot of any program."""
 
 SOON_OPS = 100
 """A reduction whose result is read this soon after is left alone."""

@@ -89,7 +89,9 @@ def plan_cost(plan: Plan, element_bytes: float, links: Links) -> PlanCost:
             took = price.step_seconds(step, element_bytes)
             size = step.largest_elements * element_bytes
             steps.append(
-                StepCost(step.kind, step.mesh_axes, took.link_s, size, took.copy_s, took.copied_bytes, step.collectives)
+                StepCost(
+                    step.emitted_as, step.mesh_axes, took.link_s, size, took.copy_s, took.copied_bytes, step.collectives
+                )
             )
             latency_s += took.latency_s
     return PlanCost(

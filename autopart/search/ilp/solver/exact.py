@@ -1,9 +1,9 @@
-"""Solves small problems to the end by an integer program: HiGHS in a process of its own, else CBC through PuLP.
+"""Solves small problems to the end by an integer program: HiGHS in a process of its own.
 
     network --integer_program--> arrays --stdin--> highs_process.py --stdout--> incumbents and bounds, as they come
-                                     \\--pulp_model.py--> CBC             where HiGHS is missing, crashed or was killed
 
-Whatever happens to the solver's process, what it had found is kept, and what happened is said in `notes`.
+HiGHS is highspy's (the extra `ilp`); where that is missing, crashed or was killed, a solver of PuLP's or SciPy's is
+asked. Whatever happens to the solver's process, what it had found is kept, and what happened is said in `notes`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from autopart.search.ilp.solver.integer_program import IntegerProgram, choice_of, integer_program, values_of
-from autopart.search.ilp.solver.network import Network, cost_of, used_over_time
+from autopart.search.ilp.solver.network import Network, used_over_time
 from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
 
 WORKER = Path(__file__).with_name("highs_process.py")
@@ -100,26 +100,18 @@ def _solve_relaxed(
     program = integer_program(net, times)
     program = program._replace(cost=program.cost * scale)
     if importlib.util.find_spec("highspy") is None:
-        answer.say("HiGHS is not installed (pip install 'autopart[ilp]'): CBC instead")
+        answer.say("HiGHS is not installed (pip install 'autopart[ilp]'): PuLP's solver or SciPy's instead")
+        ways = ["others"]
     else:
+        ways = ["highspy", "others"]
+    for way in ways:
         left = deadline - time.monotonic()
-        ended = _by_highs(net, program, answer, scale, left, begin, seed, absolute_gap, news)
-        if ended or time.monotonic() >= deadline:
+        if left <= 0 or _by_highs(way, net, program, answer, scale, left, begin, seed, absolute_gap, news):
             return
-    from autopart.search.ilp.solver.pulp_model import solve_by_cbc  # PuLP is imported by who needs it alone
-
-    solved = solve_by_cbc(program, deadline - time.monotonic())
-    if solved is None:
-        answer.say("CBC gave no answer")
-    elif solved.infeasible:
-        answer.infeasible = answer.done = True
-    else:
-        answer.choice, answer.done = choice_of(net, solved.values), solved.optimal
-        answer.bound = max(answer.bound, cost_of(net, answer.choice) if solved.optimal else -math.inf)
-        news(answer.choice, answer.bound)
 
 
 def _by_highs(
+    way: str,
     net: Network,
     program: IntegerProgram,
     answer: Exact,
@@ -130,7 +122,7 @@ def _by_highs(
     absolute_gap: float,
     news: News,
 ) -> bool:
-    """Fills the answer from HiGHS's process, and says whether that ended well; if not, a note is left."""
+    """Fills the answer from the process of one of the two, and says whether that ended well; if not, a note is left."""
     model = io.BytesIO()
     options = {"seconds": seconds, "seed": seed, "threads": 1, "gap": absolute_gap * scale}
     arrays: dict[str, Any] = {
@@ -139,7 +131,7 @@ def _by_highs(
         "begin": np.zeros(0) if begin is None else values_of(net, begin),
     }
     np.savez(model, **arrays)
-    process = subprocess.Popen([sys.executable, str(WORKER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, str(WORKER), way], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
     late = threading.Event()
 
@@ -168,11 +160,12 @@ def _by_highs(
         code = process.wait()
     if answer.done or code == 0:
         return True
+    who, instead = ("HiGHS", ": PuLP's solver or SciPy's instead") if way == "highspy" else ("what came instead", "")
     if late.is_set():
-        answer.say(f"HiGHS went on {GRACE_S:g} s after its time limit, and was ended")
+        answer.say(f"{who} went on {GRACE_S:g} s after its time limit, and was ended")
     else:
         how = f"was ended by signal {-code}" if code < 0 else f"ended with status {code}"
-        answer.say(f"HiGHS {how}: CBC instead")
+        answer.say(f"{who} {how}{instead}")
     return False
 
 

@@ -1,0 +1,44 @@
+"""All names of jax's private modules that autopart uses: no other file imports `jax._src` or `jaxlib`.
+
+What stands here may move or go with a new jax. `tests/test_jax_internals.py` then says by name what is gone, and this
+is the one file to mend. Options of XLA are in `xla_options.py`.
+"""
+
+# pyright: reportPrivateImportUsage=false, reportPrivateUsage=false
+from __future__ import annotations
+
+from typing import Any
+
+from jax._src import pjit, tree_util
+from jax._src.api_util import InternalFloatingPointError
+from jax._src.array import ArrayImpl
+from jax._src.callback import io_callback_p, pure_callback_p
+from jax._src.core import trace_state_clean
+from jax._src.debugging import debug_callback_p, debug_print_p
+from jax._src.distributed import global_state
+from jax._src.effects import ordered_effects
+from jax._src.interpreters import pxla
+from jax._src.lib import _jax
+from jax._src.source_info_util import user_frames
+from jaxlib.mlir.dialects import sdy
+
+__all__ = [
+    "ArrayImpl",
+    "InternalFloatingPointError",
+    "debug_callback_p",
+    "debug_print_p",
+    "global_state",
+    "io_callback_p",
+    "jaxlib_jax",
+    "ordered_effects",
+    "pjit",
+    "pure_callback_p",
+    "pxla",
+    "sdy",
+    "trace_state_clean",
+    "tree_util",
+    "user_frames",
+]
+
+jaxlib_jax: Any = _jax
+"""jaxlib's extension module."""

@@ -1,0 +1,36 @@
+"""Pads by zero of one dim: where what is padded stands among zeros.
+
+%p = pad %g, 0 by 3 before and 12 after      f32[1,8] -> f32[16,8]       Pad(dim 0, places 3 to 4, %g)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from autopart.core.program import Program
+from autopart.core.splats import splat_behind
+
+MOST_PARTS = 8
+"""A sum of so many pads is one kernel, as a concatenation of them is; of more parts a reduction is no sum of theirs."""
+
+
+class Pad(NamedTuple):
+    """A value between zeros: where it stands along the one dim that has any."""
+
+    dim: int
+    places: range
+    value: int
+
+
+def pad_of(program: Program, op: int) -> Pad | None:
+    """The pad by zero of one dim that an op is."""
+    spec = program.spec(op)
+    if spec.kind != "pad" or any(spec.attributes["interior_padding"]):
+        return None
+    value, filling = program.operands_of(op).tolist()
+    low, high = spec.attributes["edge_padding_low"], spec.attributes["edge_padding_high"]
+    dims = [d for d in range(len(low)) if low[d] or high[d]]
+    if len(dims) != 1 or min(*low, *high) < 0 or splat_behind(program, filling) != 0:
+        return None
+    [dim] = dims
+    return Pad(dim, range(low[dim], low[dim] + spec.operands[0].shape[dim]), value)

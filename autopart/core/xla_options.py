@@ -1,0 +1,54 @@
+"""Options of XLA's compiler that are wished for: asked for where this XLA has them, left out where it does not.
+
+    QUICK_ON_CPU                       xla_cpu_use_fusion_emitters: XLA has it up to jaxlib 0.11.1
+    known(QUICK_ON_CPU)                what `compile` takes of them
+
+XLA refuses an option that it does not know. A function of nothing is compiled with each option, once in a process, to
+find out; no list of versions is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+QUICK_ON_CPU: Mapping[str, Any] = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+"""Compiles a small module in half the time; what runs is slower."""
+
+IN_ORDER_ON_CPU: Mapping[str, Any] = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
+"""Collectives start in the order of the schedule on every device. The scheduler that this turns off lets the threads of
+two devices enter two collectives in different orders, each of which then waits for the other."""
+
+_REFUSALS = ("No such compile option", "While setting option")
+"""How XLA begins what it says of an option."""
+
+
+def is_refused(error: RuntimeError) -> bool:
+    """Whether XLA says that it does not take an option."""
+    return any(words in str(error) for words in _REFUSALS)
+
+
+def known(wished: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of `wished`, options for the CPU, that this XLA knows."""
+    return {name: value for name, value in wished.items() if _is_known(name, value)}
+
+
+@functools.cache
+def _is_known(name: str, value: Any) -> bool:
+    on_cpu = jax.sharding.SingleDeviceSharding(jax.devices("cpu")[0])
+    lowered = jax.jit(lambda x: x, in_shardings=on_cpu).lower(jax.ShapeDtypeStruct((), np.bool_))
+    try:
+        lowered.compile({name: value})
+    except jax.errors.JaxRuntimeError as error:
+        if not is_refused(error):
+            raise
+        return False
+    return True

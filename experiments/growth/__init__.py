@@ -1,0 +1,1 @@
+"""What each stage of partitioning takes of programs of one kind as they become larger."""

@@ -1,0 +1,68 @@
+"""Fits how each stage grows with the program, family by family: writes `results.json`.
+
+    python -m experiments.growth                              five sizes from 3,000 to 300,000 ops: hours of CPU
+    python -m experiments.growth --sizes 1000 4000            smaller ones, printed and not kept
+    python -m experiments.growth --families branches scans
+
+Each program has a process of its own (`stages.py`). An exponent is the slope of the least squares line through the
+logarithms of ops and CPU seconds; seconds below `LEAST_S` are left out, since they tell of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.growth.families import FAMILIES
+from experiments.kept import write
+
+SIZES = (3_000, 10_000, 30_000, 100_000, 300_000)
+RESULTS = Path(__file__).with_name("results.json")
+BAR, LEAST_S = 1.15, 0.05
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="experiments.growth")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--families", nargs="+", choices=[*FAMILIES], default=[*FAMILIES])
+    options = parser.parse_args()
+    rows = {name: [_measured(name, size) for size in options.sizes] for name in options.families}
+    exponents = {name: _exponents([row for row in found if "failed" not in row]) for name, found in rows.items()}
+    for name, found in exponents.items():
+        print(f"{name}: {[row.get('ops', row.get('failed')) for row in rows[name]]}")
+        for stage, exponent in found.items():
+            seconds = " ".join(f"{row['seconds'][stage]:8.2f}" for row in rows[name] if "failed" not in row)
+            print(f"  {stage:26} {seconds} s   n^{exponent:.2f}{'  above the bar' if exponent > BAR else ''}")
+    if tuple(options.sizes) == SIZES and len(options.families) == len(FAMILIES):
+        write(RESULTS, {"bar": BAR, "rows": rows, "exponents": exponents})
+
+
+def _measured(family: str, ops: int) -> dict[str, Any]:
+    """What `stages.py` prints of one program; what failed is kept with the last line that says why."""
+    command = [sys.executable, "-m", "experiments.growth.stages", family, str(ops)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode:
+        return {"failed": (run.stderr.strip().splitlines() or [f"exit {run.returncode}"])[-1]}
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def _exponents(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Stage -> the exponent of its CPU seconds, of stages that take long enough in two programs."""
+    found: dict[str, float] = {}
+    for stage in rows[-1]["seconds"] if rows else ():
+        points = [(row["ops"], row["seconds"][stage]) for row in rows if row["seconds"][stage] >= LEAST_S]
+        if len({ops for ops, _ in points}) > 1:
+            ops, seconds = np.log(np.array(points)).T
+            found[stage] = round(float(np.polyfit(ops, seconds, 1)[0]), 2)
+    return found
+
+
+if __name__ == "__main__":
+    main()
