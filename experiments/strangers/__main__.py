@@ -1,7 +1,6 @@
 """Released models that nothing here was tuned for, each lowered for a TPU's mesh and a GPU's, in a process of its own.
 
-python -m experiments.strangers --install          the oldest Python's packages, in `.venv-strangers`
-python -m experiments.strangers --install newest   those of the newest, in `.venv-strangers-newest`
+python -m experiments.strangers --install          the packages, in `.venv-strangers`
 python -m experiments.strangers                    all rows that are not kept yet, the table, and results.json
 python -m experiments.strangers --only t5 --again  rows whose name contains this, kept or not
 python -m experiments.strangers --device h100      on one of the devices
@@ -14,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.strangers.install import GROUPS, install
+from experiments.strangers.install import install
 from experiments.strangers.page import write_page
 from experiments.strangers.rows import DEVICES, Kept, run_row
 
@@ -26,7 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.strangers", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--install", nargs="?", const="oldest", choices=GROUPS, help="make the environment, and end")
+    parser.add_argument("--install", action="store_true", help="make the environment, and end")
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--device", choices=DEVICES, help="on this device alone")
     parser.add_argument("--again", action="store_true", help="rows whose result is kept, too")
@@ -34,7 +33,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="run nothing")
     options = parser.parse_args()
     if options.install:
-        install(options.install)
+        install()
         return
     kept = Kept.read()
     for device in [options.device] if options.device else DEVICES:

@@ -1,33 +1,33 @@
-"""The environments in which rows run: a virtual environment for each list in `requirements/`, never the project's own.
+"""The environment of rows: a virtual one with the packages of `requirements.txt`, never the project's own.
 
-Packages that pull in another jax, or half the world, stand below the line `# no deps` of a list, and come without what
-they ask for.
+Packages that ask for half the world stand below the line `# no deps`, and come without what they ask for.
 """
 
 from __future__ import annotations
 
 import subprocess
+import sys
 import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LISTS = Path(__file__).parent / "requirements"
-GROUPS = tuple(sorted(path.stem for path in LISTS.glob("*.txt")))
+LIST = Path(__file__).with_name("requirements.txt")
+ENVIRONMENT = ROOT / ".venv-strangers"
 ALONE = "# no deps"
 
 
-def environment(group: str) -> Path:
-    """Where the environment of a list is."""
-    return ROOT / (".venv-strangers" if group == "oldest" else f".venv-strangers-{group}")
+def python() -> str:
+    """The Python that rows run with: that of the environment, or this one where there is none."""
+    made = ENVIRONMENT / "bin" / "python"
+    return str(made) if made.exists() else sys.executable
 
 
-def install(group: str) -> None:
-    """Makes the environment by this Python, one package after the other; prints those that cannot be had."""
-    folder = environment(group)
-    if not folder.exists():
-        venv.create(folder, with_pip=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q"]
-    together, _, alone = (LISTS / f"{group}.txt").read_text().partition(ALONE)
+def install() -> None:
+    """Makes the environment by this Python; prints the packages that cannot be had."""
+    if not ENVIRONMENT.exists():
+        venv.create(ENVIRONMENT, with_pip=True)
+    pip = [python(), "-m", "pip", "install", "-q"]
+    together, _, alone = LIST.read_text().partition(ALONE)
     subprocess.run([*pip, *_packages(together), "-e", str(ROOT)], check=True)
     missing = [p for p in _packages(alone) if subprocess.run([*pip, "--no-deps", p], check=False).returncode]
     if missing:

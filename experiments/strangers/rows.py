@@ -16,52 +16,44 @@ import os
 import resource
 import signal
 import subprocess
-import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.kept import write
-from experiments.strangers.install import GROUPS, ROOT, environment
+from experiments.strangers.install import ROOT, python
 from experiments.strangers.step import table
 
 RESULTS = Path(__file__).with_name("results.json")
 DEVICES = ("tpu_v5e", "h100")
+SURROUNDINGS = {
+    "PYTHONPATH": str(ROOT),
+    "JAX_PLATFORMS": "cpu",
+    "KERAS_BACKEND": "jax",
+    "HF_HUB_OFFLINE": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
 FAULTS = ("passes left out", "error", "over", "died")
 
 
 def run_row(name: str, device: str, limit_s: int) -> dict[str, Any]:
-    """The stages of a row and how it ended, in the first environment that has its packages."""
-    row: dict[str, Any] = {"ended": "not installed"}
-    for python in _pythons():
-        row = _run(python, name, device, limit_s)
-        if row["ended"] != "not installed":
-            break
-    return row
-
-
-def _pythons() -> list[str]:
-    made = [str(environment(group) / "bin" / "python") for group in sorted(GROUPS, reverse=True)]
-    return [*(python for python in made if Path(python).exists()), sys.executable]
-
-
-def _run(python: str, name: str, device: str, limit_s: int) -> dict[str, Any]:
-    command = [python, "-W", "ignore", "-m", "experiments.strangers.process", name, device]
-    # Packages ask for backends and more; a stranger gets the CPU alone, and tells nobody that it was here.
-    surroundings = {"JAX_PLATFORMS": "cpu", "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1"}
+    """The stages of a row and how it ended."""
+    command = [python(), "-W", "ignore", "-m", "experiments.strangers.process", name, device]
 
     def at_most() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 5))
 
-    ended = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | surroundings,
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=at_most,
-    )
+    with tempfile.TemporaryDirectory() as elsewhere:  # some packages leave logs where they are
+        ended = subprocess.run(
+            command,
+            cwd=elsewhere,
+            env=os.environ | SURROUNDINGS,
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=at_most,
+        )
     stages = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"stage": ')]
     return summary(stages, ended.returncode, ended.stderr)
 

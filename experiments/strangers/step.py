@@ -44,7 +44,14 @@ class Stranger:
 
     def missing(self) -> list[str]:
         """The modules that are not installed."""
-        return [module for module in self.needs if importlib.util.find_spec(module) is None]
+        return [module for module in self.needs if not _is_here(module)]
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
 
 
 STRANGERS: dict[str, Stranger] = {}

@@ -40,8 +40,8 @@ def test_a_released_model_lowers_under_every_schedule(name, device):
 
 
 def test_a_package_that_is_not_installed_is_no_error():
-    row = Stranger("none", ("no_such_package", "jax"), lambda: Step(lambda: None, ()))
-    assert row.missing() == ["no_such_package"]
+    row = Stranger("none", ("no_such_package", "no_such_package.part", "jax"), lambda: Step(lambda: None, ()))
+    assert row.missing() == ["no_such_package", "no_such_package.part"]
     assert summary([{"stage": "built", "missing": row.missing()}], 0, "")["ended"] == "not installed"
 
 

@@ -1,4 +1,4 @@
-"""Transformers of penzai: named axes, and parameters that are taken out of a model and put back."""
+"""Transformers of penzai: named axes, and parameters taken out of a model and put back, whose rest has constants."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import functools
 from typing import Any
 
 import jax
+import optax
 
-from experiments.strangers.step import KEY, Step, entropy, i32, released, trained
+from experiments.strangers.step import KEY, Step, entropy, i32, released, trained_with_state
 
 GEMMA = {
     "num_kv_heads": 1,
@@ -45,12 +46,13 @@ def _trained(sizes: dict[str, Any]) -> Step:
 
     empty, params = jax.eval_shape(init, KEY)
 
-    def loss(params: Any, batch: Any, key: jax.Array) -> jax.Array:
+    def loss(params: Any, empty: Any, batch: Any, key: jax.Array) -> tuple[jax.Array, Any]:
         tokens = pz.nx.wrap(batch["tokens"]).tag("batch", "seq")
         logits = pz.bind_variables(empty, params)(tokens).untag("batch", "seq", "vocabulary").unwrap()
-        return entropy(logits, batch["targets"])
+        return entropy(logits, batch["targets"]), empty
 
-    return trained(loss, params, {"tokens": i32(8, 1024), "targets": i32(8, 1024)})
+    batch = {"tokens": i32(8, 1024), "targets": i32(8, 1024)}
+    return trained_with_state(loss, params, empty, batch, optax.adamw(1e-4))
 
 
 released("penzai/gemma", "penzai")(functools.partial(_trained, GEMMA))
