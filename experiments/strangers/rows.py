@@ -100,7 +100,8 @@ class Kept:
         return self.rows[name].get(device, {"ended": "not installed"})["ended"] != "not installed"
 
     def add(self, name: str, device: str, row: dict[str, Any]) -> None:
-        """Keeps a row, at once."""
+        """Keeps a row, at once, beside what another process may have kept since."""
+        self.rows = Kept.read().rows
         self.rows[name][device] = row
         write(RESULTS, {"rows": self.rows})
 

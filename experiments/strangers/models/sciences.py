@@ -1,4 +1,4 @@
-"""Steps of packages for a science each: Gaussian processes, transport, flows, equivariance, cosmology, curvature."""
+"""Steps of packages for a science each: Gaussian processes, transport, flows, equivariance, cosmology."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from experiments.strangers.perceptron import layers, mlp
-from experiments.strangers.step import KEY, Step, entropy, f32, i32, released, trained
+from experiments.strangers.step import Step, f32, i32, released, trained
 
 
 def _gaussian_process(quasiseparable: bool) -> Step:
@@ -160,33 +160,3 @@ def power_spectrum() -> Step:
         return jax.jacfwd(one)(parameters)
 
     return Step(spectra, (f32(2), f32(64)), (), {"multipoles": 0})
-
-
-@released("kfac/step", "kfac_jax")
-def kronecker_factors() -> Step:
-    """Curvature in Kronecker factors and its damped inverse, for an MLP."""
-    import kfac_jax
-
-    def loss(params: Any, batch: Any) -> jax.Array:
-        logits = batch["x"]
-        for layer in params:
-            logits = jnp.tanh(logits @ layer["w"] + layer["b"])
-        kfac_jax.register_softmax_cross_entropy_loss(logits, batch["labels"])
-        return entropy(logits, batch["labels"])
-
-    params, batch = layers(784, 512, 512, 10), {"x": f32(1024, 784), "labels": i32(1024)}
-    estimator = kfac_jax.BlockDiagonalCurvature(loss, params_index=0)
-    state = jax.eval_shape(lambda key, p, b: estimator.init(key, (p, b), 0.95, False), KEY, params, batch)
-
-    def step(params: Any, state: Any, batch: Any, key: jax.Array) -> Any:
-        state = estimator.update_curvature_matrix_estimate(
-            state, 0.95, 0.05, 0, batch["x"].shape[0], key, (params, batch)
-        )
-        state = estimator.update_cache(
-            state, identity_weight=1e-3, exact_powers=-1, approx_powers=None, eigenvalues=False, pmean_axis_name=None
-        )
-        gradients = jax.grad(loss)(params, batch)
-        moved = estimator.multiply_inverse(state, gradients, 1e-3, True, True, None)
-        return jax.tree.map(lambda p, g: p - 0.1 * g, params, moved), state
-
-    return Step(step, (params, state, batch, KEY), (0, 1), {"batch": 0})
