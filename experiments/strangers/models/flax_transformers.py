@@ -114,12 +114,13 @@ def joined(name: str, encoder: Any, decoder: Any) -> tuple[Any, Any]:
     return made[0], params
 
 
-def of_logits(model: Any, inputs: Mapping[str, Any], params: Any = None) -> Step:
-    """A step of a model whose loss is the cross-entropy of its logits."""
+def of_logits(model: Any, inputs: Mapping[str, Any], params: Any = None, drawn: tuple[str, ...] = ()) -> Step:
+    """A step of a model by the cross-entropy of its logits. `drawn` are keys that it takes beside dropout's."""
     params = model.params_shape_tree if params is None else params
 
     def logits(params: Any, inputs: Mapping[str, Any], key: jax.Array) -> jax.Array:
-        return model(**inputs, params=params, dropout_rng=key, train=True).logits
+        keys = dict.fromkeys(drawn, key)
+        return model(**inputs, **keys, params=params, dropout_rng=key, train=True).logits
 
     labels = i32(*jax.eval_shape(logits, params, inputs, KEY).shape[:-1])
 
@@ -136,7 +137,9 @@ def text(length: int) -> dict[str, Any]:
 
 def one_stack(name: str, suffix: str) -> Step:
     """Encoders by masked tokens, decoders by the next token."""
-    return of_logits(model_of(name, suffix), text(1024 if name == "big-bird" else LENGTH))
+    if name == "big-bird":  # blocks of 64 tokens, of which some are drawn
+        return of_logits(model_of(name, suffix), text(1024), drawn=("indices_rng",))
+    return of_logits(model_of(name, suffix), text(LENGTH))
 
 
 def two_stacks(name: str, suffix: str) -> Step:
@@ -283,7 +286,7 @@ def _generates(name: str, suffix: str, **options: Any) -> Step:
     """`generate`: a loop of tokens with its cache."""
     model = model_of(name, suffix)
     params = model.params_shape_tree
-    ends = {"max_length": 128, "pad_token_id": 0, "eos_token_id": 1}
+    ends = {"max_length": 128, "pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
 
     def generate(params: Any, tokens: jax.Array, mask: jax.Array, key: jax.Array) -> Any:
         return model.generate(tokens, attention_mask=mask, params=params, prng_key=key, **ends, **options).sequences
