@@ -10,7 +10,9 @@ import pytest
 from tests.examples.pages import PAGES, ROOT, name, prose
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-READMES = [p for p in (ROOT / "experiments").rglob("README.md") if ".venv" not in p.parts]
+READMES = [
+    p for p in (ROOT / "experiments").rglob("README.md") if not any(part.startswith(".venv") for part in p.parts)
+]
 
 
 def anchors(page: Path) -> set[str]:
