@@ -27,4 +27,4 @@ that tests do without."""
 def pytest_addoption(parser: pytest.Parser) -> None:
     """--property-cases=5000 runs thousands of random programs instead of a hundred."""
     parser.addoption("--property-cases", type=int, default=100, help="random programs to partition (default 100)")
-    parser.addoption("--whole-models", type=int, default=100, help="models to draw and partition (default 100)")
+    parser.addoption("--whole-models", type=int, default=20, help="models to draw and partition (default 20)")

@@ -158,7 +158,7 @@ def test_the_metadata_prints_the_named_schedules_beside_the_result():
 
 def test_given_schedules_come_before_the_named_ones():
     fun, args, donated = PROGRAMS["perceptron"]()
-    seed = [ap.ManualPartition({"data0": 0}, axis="a")]
+    seed = [ap.ManualPartition({"data/0": 0}, axis="a")]
     auto = ap.AutomaticPartition(["a", "b"], optimizer="random", budget=ap.Budget(2), cache=False, seeds=[seed])
     report = ap.jit(fun, MESH, [auto], donate_argnums=donated).lower(*args).metadata.tactics[-1].report
     assert [row["name"] for row in report["baselines"]] == ["replicated", "given 1", "DP(a,b)"]

@@ -30,20 +30,20 @@ def tiles(name: str, label: str, donate: bool = True) -> dict[str, int]:
 
 
 DATA = {
-    "perceptron": {"data0": 0, "data1": 0},
+    "perceptron": {"data/0": 0, "data/1": 0},
     "inference": {"x": 0},
-    "two_towers": {"data0": 0, "data1": 0},
-    "transported": {"data0": 0, "data1": 0},
-    "critic": {"data0": 0, "data1": 0},
-    "players": {"data0": 0, "data1": 0},
-    "gated": {"data0": 0, "data1": 0},
-    "routed": {"data0": 0, "data1": 0},
+    "two_towers": {"data/0": 0, "data/1": 0},
+    "transported": {"data/0": 0, "data/1": 0},
+    "critic": {"data/0": 0, "data/1": 0},
+    "players": {"data/0": 0, "data/1": 0},
+    "gated": {"data/0": 0, "data/1": 0},
+    "routed": {"data/0": 0, "data/1": 0},
     "cached": {"cache": 0, "x": 0},
-    "stacked": {"data0": 0},
+    "stacked": {"data/0": 0},
     "rollout": {"env": 0},
-    "adapters": {"data2": 0, "data3": 0},
-    "convolutions": {"data0": 0, "data1": 0},
-    "recommender": {"data0": 0, "data1": 0, "data2": 0},
+    "adapters": {"data/2": 0, "data/3": 0},
+    "convolutions": {"data/0": 0, "data/1": 0},
+    "recommender": {"data/0": 0, "data/1": 0, "data/2": 0},
 }
 
 
@@ -65,16 +65,16 @@ def test_state_that_is_not_donated_is_stored_in_parts_too():
 
 def test_a_graph_has_edges_and_nodes_in_place_of_a_batch():
     assert tiles("graph", "DP") == {}
-    assert tiles("graph", "Edges") == {"data1": 0, "data2": 0}
-    assert tiles("graph", "Nodes") == {"data0": 0}
-    assert tiles("graph", "Graph") == {"data0": 0, "data1": 0, "data2": 0}
+    assert tiles("graph", "Edges") == {"data/1": 0, "data/2": 0}
+    assert tiles("graph", "Nodes") == {"data/0": 0}
+    assert tiles("graph", "Graph") == {"data/0": 0, "data/1": 0, "data/2": 0}
 
 
 def test_edges_are_called_edges_where_the_nodes_have_most_of_the_work():
     assert tiles("graph_attention", "DP") == {}
-    assert tiles("graph_attention", "Edges") == {"data1": 0, "data2": 0}
-    assert tiles("graph_attention", "Nodes") == {"data0": 0}
-    assert tiles("graph_attention", "Graph") == {"data0": 0, "data1": 0, "data2": 0}
+    assert tiles("graph_attention", "Edges") == {"data/1": 0, "data/2": 0}
+    assert tiles("graph_attention", "Nodes") == {"data/0": 0}
+    assert tiles("graph_attention", "Graph") == {"data/0": 0, "data/1": 0, "data/2": 0}
 
 
 @pytest.mark.parametrize("name", [n for n in PROGRAMS if not n.startswith("graph")])
@@ -118,7 +118,7 @@ def test_sequence_parallelism_turns_sums_of_blocks_into_parts_of_the_sequence():
 
 def test_context_parallelism_tiles_the_sequence_and_no_weight():
     found = tiles("gated", "Context")
-    assert found == {"data0": 1, "data1": 1}
+    assert found == {"data/0": 1, "data/1": 1}
 
 
 def test_experts_are_a_dim_that_a_matmul_runs_over_as_over_a_batch():
@@ -130,17 +130,17 @@ def test_experts_are_a_dim_that_a_matmul_runs_over_as_over_a_batch():
 def test_large_weights_are_dense_layers_behind_convolutions_and_tables_by_their_rows():
     found = tiles("convolutions", "LargeWeights")
     assert parameters(found) == {"dense": 1, "out": 0}
-    assert (found["data0"], found["data1"]) == (0, 0)
+    assert (found["data/0"], found["data/1"]) == (0, 0)
     found = tiles("recommender", "LargeWeights")
     assert parameters(found) == {"users": 0, "items": 0}
-    assert (found["data0"], found["data1"], found["data2"]) == (0, 0, 0)
+    assert (found["data/0"], found["data/1"], found["data/2"]) == (0, 0, 0)
 
 
 def test_experts_are_divided_over_the_axis_of_the_batch_too():
     found = tiles("routed", "GShard")
     weights = parameters(found)
     assert (weights["up"], weights["down"]) == (0, 0)
-    assert (found["data0"], found["data1"]) == (0, 0)
+    assert (found["data/0"], found["data/1"]) == (0, 0)
     assert all(tiles(name, "GShard") == {} for name in ("perceptron", "gated", "stacked"))
 
 
