@@ -185,6 +185,7 @@ def test_every_solver_gives_the_same_optimum(tmp_path, monkeypatch, pulp_has_a_s
     assert by_highs.done
     assert instead.done
     assert cost_of(net, by_highs.choice) == cost_of(net, instead.choice)
+    assert instead.bound == pytest.approx(cost_of(net, instead.choice), rel=1e-6)
     assert not by_highs.notes
     assert len(instead.notes) == 1
     assert "HiGHS is not installed" in instead.notes[0]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from autopart.core.errors import PartitionWarning
 from autopart.core.passes.program_pass import Pass, pass_of
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.program import Program
@@ -47,7 +48,7 @@ class PassReport:
         return "\n  ".join([did, *self.remarks])
 
 
-class PassWarning(UserWarning):
+class PassWarning(PartitionWarning):
     """A pass that would have made the program faster was left out, since it failed: a mistake of autopart's."""
 
 

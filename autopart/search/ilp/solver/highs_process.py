@@ -85,7 +85,7 @@ def by_others(model: dict[str, Any], caller: IO[str]) -> None:
     known = optimal or problem.sol_status == pulp.LpSolutionIntegerFeasible
     ones = [j for j, v in enumerate(variables[:binaries]) if known and (v.varValue or 0.0) > 0.5]
     ended = "infeasible" if status == pulp.LpStatusInfeasible else "optimal" if optimal else "stopped"
-    say(caller, status=ended, ones=ones, bound=float(model["cost"][ones].sum()) if optimal else None)
+    say(caller, status=ended, ones=ones, bound=problem.objective.value() if optimal else None)
 
 
 def as_pulp(pulp: Any, model: dict[str, Any], binaries: int) -> tuple[Any, list[Any]]:
