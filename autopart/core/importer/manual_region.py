@@ -16,7 +16,7 @@ from typing import Any
 
 from autopart.core.errors import ProgramError
 from autopart.core.importer.locations import describe_location
-from autopart.core.importer.mesh_symbols import mesh_at
+from autopart.core.importer.module_symbols import axes_of, mesh_of
 from autopart.core.jax_internals import ir, sdy
 
 Cuts = tuple[tuple[str, ...], ...]
@@ -40,7 +40,7 @@ class ManualRegion:
 def manual_region(op: ir.Operation) -> ManualRegion:
     """Reads a `sdy.manual_computation`. Raises `ProgramError` where it names a part of an axis, or no mesh."""
     shardings = [_shardings(op, name) for name in ("in_shardings", "out_shardings")]
-    meshes = [mesh_at(op, s.mesh_or_ref).axes for group in shardings for s in group]
+    meshes = [axes_of(mesh_of(op, s.mesh_or_ref)) for group in shardings for s in group]
     mesh = next((mesh for mesh in meshes if mesh), ())
     sizes = dict(mesh)
     named = sdy.ManualAxesAttr(op.attributes["manual_axes"])

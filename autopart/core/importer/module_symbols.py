@@ -30,3 +30,8 @@ def mesh_of(op: ir.Operation, mesh: ir.Attribute) -> sdy.MeshAttr:
     raise ProgramError(
         f"{op.name} is over the mesh @{name}, which the module does not define", why=describe_location(op.location)
     )
+
+
+def axes_of(mesh: sdy.MeshAttr) -> tuple[tuple[str, int], ...]:
+    """The axes of a mesh with their sizes, outermost first."""
+    return tuple((axis.name, axis.size) for axis in map(sdy.MeshAxisAttr, mesh.axes))

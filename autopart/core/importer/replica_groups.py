@@ -1,4 +1,4 @@
-"""The meshes that a module defines, and the groups of devices that its collectives name by their axes.
+"""Groups of devices that a collective names by axes of a mesh, as lists.
 
     sdy.mesh @mesh = <["batch"=4, "model"=2]>
 
@@ -13,27 +13,12 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
-from autopart.core.importer.module_symbols import mesh_of
-from autopart.core.jax_internals import ir, sdy, stablehlo
-
-
-class NamedMesh(NamedTuple):
-    """Axes with their sizes, outermost first, and the number of the device at each place, in row-major order."""
-
-    axes: tuple[tuple[str, int], ...]
-    devices: np.ndarray
-
-
-def mesh_at(op: ir.Operation, reference: ir.Attribute) -> NamedMesh:
-    """The mesh that an attribute of `op` is or names. Raises `ProgramError` where the module does not define it."""
-    mesh = mesh_of(op, reference)
-    axes = tuple((a.name, a.size) for a in map(sdy.MeshAxisAttr, mesh.axes))
-    count = math.prod(size for _, size in axes)
-    return NamedMesh(axes, np.array(list(mesh.device_ids) or range(count), np.int64))
+from autopart.core.importer.module_symbols import axes_of, mesh_of
+from autopart.core.jax_internals import ir, stablehlo
 
 
 def list_groups(op: ir.Operation) -> None:
@@ -49,15 +34,15 @@ def list_groups(op: ir.Operation) -> None:
 
 def _listed(op: ir.Operation, groups: Any) -> np.ndarray:
     """int64[groups, size]: devices that differ along the named axes only, the last of these varying fastest."""
-    mesh = mesh_at(op, groups.mesh)
+    mesh = mesh_of(op, groups.mesh)
     sizes, place = list[int](), dict[tuple[str, int], int]()
-    axis_sizes = dict(mesh.axes)
-    cuts = {name: {1, size} for name, size in mesh.axes}
+    axis_sizes = dict(axes_of(mesh))
+    cuts = {name: {1, size} for name, size in axis_sizes.items()}
     references = [stablehlo.AxisRefAttr(axis) for axis in groups.axes]
     parts = [(axis.name, *_part(axis.sub_axis_info, axis_sizes[axis.name])) for axis in references]
     for name, before, size in parts:
         cuts[name] |= {before, before * size}
-    for name, _ in mesh.axes:
+    for name in axis_sizes:
         edges = sorted(cuts[name])
         for low, high in pairwise(edges):
             place[name, low] = len(sizes)
@@ -69,7 +54,8 @@ def _listed(op: ir.Operation, groups: Any) -> np.ndarray:
         if before <= low < before * size
     ]  # fmt: skip
     aside = [dim for dim in range(len(sizes)) if dim not in along]
-    devices = mesh.devices.reshape(sizes).transpose(*aside, *along)
+    numbers = list(mesh.device_ids) or range(math.prod(sizes))
+    devices = np.array(numbers, np.int64).reshape(sizes).transpose(*aside, *along)
     return np.ascontiguousarray(devices.reshape(-1, math.prod(sizes[dim] for dim in along)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autopart.core.importer.mesh_symbols import list_groups
+from autopart.core.importer.replica_groups import list_groups
 from autopart.core.jax_internals import parse_module
 
 MODULE = """
