@@ -31,7 +31,7 @@ def lowered(traced: Any, platform: str) -> tuple[Any, list[HostCallback]]:
     """(what a `jax.stages.Traced` lowers to for a platform, its callbacks by index).
 
     jax finds what it has lowered before where there is no callback. One that an equation is shows in the jaxpr; one
-    that comes from the lowering rule of another primitive (`equinox.internal.noinline`) shows when jax lowers it.
+    that comes from the lowering rule of another primitive (`lineax.linear_solve`) shows when jax lowers it.
     """
     if not _calls_host(traced.jaxpr):
         plain = _without_callbacks(traced, platform)
