@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -17,9 +18,10 @@ MINOR = "{}.{}".format(*sys.version_info)
 
 
 def planned(*arguments: str) -> str:
-    """What `make` would run in a fresh checkout."""
+    """What `make` would run in a fresh checkout, whatever the `make` that runs these tests was asked for."""
     command = ["make", "-n", "-W", "pyproject.toml", f"PYTHON={sys.executable}", *arguments]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "NEWEST")}
+    return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
