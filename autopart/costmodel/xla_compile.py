@@ -185,15 +185,20 @@ def _without_cpu_flags() -> Generator[None]:
             os.environ["XLA_FLAGS"] = given
 
 
-def compile_device_local(local: DeviceLocal, devices: list[Any], where: str) -> jax.stages.Compiled:
-    """The device-local program compiled for the first of `devices`; raises `CallError` where there are too few."""
+def compile_device_local(
+    local: DeviceLocal, devices: list[Any], where: str, numbered: bool = False
+) -> jax.stages.Compiled:
+    """The device-local program compiled for the first of `devices`; raises `CallError` where there are too few.
+
+    With `numbered`, metadata of the compiled text names ops by number (`export`).
+    """
     mesh = local.mesh
     if len(devices) < mesh.size:
         raise CallError(
             f"{where} has {len(devices)} devices, the mesh {mesh} needs {mesh.size}",
             hint="XLA_FLAGS=--xla_force_host_platform_device_count=N for CPU; a larger topology for TPU",
         )
-    ready = on_mesh(local, export(local), jax_mesh(mesh, devices))
+    ready = on_mesh(local, export(local, numbered), jax_mesh(mesh, devices))
     with _without_cpu_flags() if devices[0].platform == "tpu" else nullcontext():
         return ready.compile()
 

@@ -51,23 +51,25 @@ _STRUCTURAL = ("tag", "condition")
 """Kinds that leave no op: their results are their operands."""
 
 
-def export(local: DeviceLocal) -> ir.Module:
+def export(local: DeviceLocal, numbered: bool = False) -> ir.Module:
     """The device-local StableHLO module; its `main` takes and returns what one device holds.
 
-    Of the arguments it takes those that are passed (`Program.passed_arguments`).
+    Of the arguments it takes those that are passed (`Program.passed_arguments`). With `numbered` the location of an op
+    is its number in the program, "op 12", and that of a collective the value that it moves, "value 7", so that what a
+    compiler makes of them can be found again.
     """
     source = local.program.source
     if source is None:
         raise ValueError("the program was unpickled without its module; export where it was imported")
     with gc_paused(), source.module.context, ir.Location.unknown():
-        return _Exporter(local).module()
+        return _Exporter(local, numbered).module()
 
 
 class _Exporter:
     """A visitor for which MLIR values stand for values."""
 
-    def __init__(self, local: DeviceLocal):
-        self._local, self._program = local, local.program
+    def __init__(self, local: DeviceLocal, numbered: bool):
+        self._local, self._program, self._numbered = local, local.program, numbered
         self._values = ScopedValues()
         self._last = last_reductions(local)
         self._written = written_once(local)
@@ -143,7 +145,14 @@ class _Exporter:
         results = self._ops.emit(op, kind, operands, uses, values)
         if op in self._of_tasks:
             self._in_groups.append((cast(ir.Operation, results[0].owner), self._of_tasks[op]))
+        self._number(results, f"op {op}")
         return results
+
+    def _number(self, results: Sequence[ir.Value], name: str) -> None:
+        """Makes `name` the location of the ops that leave `results`, where locations are numbers."""
+        for result in results if self._numbered else ():
+            if isinstance(result.owner, ir.Operation):
+                result.owner.location = ir.Location.name(name)
 
     def _part_of_barrier(self, op: int) -> None:
         """A barrier's ops, one per operand, become one barrier when the last of them comes."""
@@ -181,6 +190,7 @@ class _Exporter:
     def _redistributed(self, value: int, left: ir.Value, plan: Plan, spelling: int = 0) -> ir.Value:
         for step in plan.steps:
             left = self._collectives.emit(step, left, spelling, self._orders.get(value, ()))
+            self._number([left], f"value {value}")
         return left
 
     def _spelling(self, number: int, value: int, plan: Plan) -> int:

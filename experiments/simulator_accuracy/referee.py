@@ -17,6 +17,7 @@ from autopart.costmodel.optimised_hlo import OptimisedHlo
 from autopart.costmodel.xla_compile import compile_device_local, compute_seconds, topology_devices
 from autopart.spmd.device_local import DeviceLocal
 from autopart.spmd.export import export
+from experiments.simulator_accuracy import labels
 from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
 from experiments.simulator_accuracy.pairs import PAIRS, Pair
 
@@ -32,8 +33,9 @@ def compile_pair(pair: Pair | OutsidePair) -> dict[str, Any]:
     """Compiles a pair for its topology; half a minute to five."""
     devices = topology_devices(pair.on[0])
     local, started = pair.lower().program, time.perf_counter()
-    compiled = compile_device_local(local, devices, pair.on[0])
+    compiled = compile_device_local(local, devices, pair.on[0], numbered=True)
     stats, text = compiled.memory_analysis(), compiled.as_text()
+    labels.keep(pair.name, text)
     outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
     return {
         "text": text_key(local),
@@ -47,14 +49,17 @@ def compile_pair(pair: Pair | OutsidePair) -> dict[str, Any]:
 
 def compile_all(names: list[str]) -> None:
     """Compiles pairs and keeps what came out: those whose name contains one of `names`; without names, all that are not
-    kept as they are emitted now.
+    kept as they are emitted now, with labels.
     """
     kept = json.loads(KEPT.read_text()) if KEPT.exists() else {"pairs": {}}
     kept["date"] = datetime.date.today().isoformat()
     kept["versions"] = {package: version(package) for package in ("jax", "libtpu")}
     for pair in (*PAIRS, *outside_pairs()):
         known = kept["pairs"].get(pair.name, {}).get("text")
-        if any(name in pair.name for name in names) or (not names and known != text_key(pair.lower().program)):
+        missing = not labels.kept_text(pair.name)
+        if any(name in pair.name for name in names) or (
+            not names and (missing or known != text_key(pair.lower().program))
+        ):
             kept["pairs"][pair.name] = compile_pair(pair)
             KEPT.write_text(json.dumps(kept, indent=1) + "\n")
             print(pair.name, kept["pairs"][pair.name], flush=True)
