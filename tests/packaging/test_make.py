@@ -20,7 +20,8 @@ MINOR = "{}.{}".format(*sys.version_info)
 def planned(*arguments: str) -> str:
     """What `make` would run in a fresh checkout, whatever the `make` that runs these tests was asked for."""
     command = ["make", "-n", "-W", "pyproject.toml", f"PYTHON={sys.executable}", *arguments]
-    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "NEWEST")}
+    given = ("MAKEFLAGS", "MAKELEVEL", "NEWEST")
+    environment = {name: value for name, value in os.environ.items() if name not in given}
     return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
 
 
