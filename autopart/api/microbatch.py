@@ -9,13 +9,13 @@ are loops of one nest over different axes, so wherever the tactic stands in a sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
-from autopart.core.actions import Atomic, Tile
+from autopart.core.actions import Action, Atomic, Tile
 from autopart.core.arguments import ANYTHING, STRING, check_fields, mapping, whole
 from autopart.core.errors import ArgumentError, BlockedError, PartitionError, TileError
 from autopart.core.mesh import Mesh
@@ -119,8 +119,27 @@ class MicrobatchLoop(Pass):
         if plan.loops > self.tactic.loops:
             raise _conflict(plan, plan.middles[0], self.tactic.loops)
         if not plan.loops:
-            raise ArgumentError("no op is tiled into microbatches", hint="name an argument and its batch dim")
+            raise _not_looped(partitioning, taken)
         return microbatched(plan, steps)
+
+
+def _not_looped(partitioning: Partitioning, actions: Sequence[Action]) -> PartitionError:
+    """Why the loop would hold no op: what reads the arguments that are cut, and cannot be cut so."""
+    program, stopped = partitioning.program, dict[str, str]()
+    pointer, uses = program.users
+    for value in [action.value for action in actions if isinstance(action, Tile)]:
+        for op in program.use_op[uses[pointer[value] : pointer[value + 1]]].tolist():
+            where = program.where(op)
+            read = ", ".join(map(str, program.spec(op).operands[:1]))
+            left = ", ".join(map(str, program.spec(op).results[:1]))
+            stopped[f"{program.spec(op).kind} {read} -> {left}" + (f" at {where}" if where else "")] = ""
+    if not stopped:
+        return ArgumentError("no op is tiled into microbatches", hint="name an argument and its batch dim")
+    return BlockedError(
+        "no op is tiled into microbatches",
+        why="\n       ".join(["what is named is read by", *list(stopped)[:3]]),
+        hint="a number of microbatches that these can be cut into, or another dim",
+    )
 
 
 def _conflict(plan: LoopPlan, middle: Middle, loops: int) -> BlockedError:

@@ -207,3 +207,13 @@ def test_a_search_may_follow_it_and_its_code_has_both():
     lowered = ap.jit(step, mesh, [ap.Microbatch({"x": 0, "y": 0}, 4), auto]).lower(W, X, Y)
     assert loops_of(lowered) == [4]
     assert 'ap.Microbatch({"x": 0, "y": 0}, steps=4),' in lowered.metadata.as_schedule()
+
+
+def test_a_reshape_that_cannot_be_cut_into_so_many_microbatches_is_named():
+    def summed(w, x):
+        return lax.scan(lambda total, rows: (total + jnp.sum(rows @ w), None), 0.0, x.reshape(4, 8, 4))[0]
+
+    with pytest.raises(
+        ap.BlockedError, match=r"(?s)no op is tiled.*reshape f32\[32,4\] -> f32\[4,8,4\] at .*test_microbatch"
+    ):
+        ap.jit(summed, MESH, [ap.Microbatch({"x": 0}, 32)]).lower(np.ones((4, 4), "f4"), X)

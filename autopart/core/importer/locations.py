@@ -102,13 +102,14 @@ def describe_location(location: ir.Location) -> str:
     """A location as `file:line scope`; empty where unknown.
 
     The line is the innermost of the user's own: the first frame that is neither of an installed package nor of
-    autopart, or the innermost of all where there is none. The scope names modules, as "jit(step)/Encoder/dot_general".
+    autopart, or the innermost of a package's where there is none. The scope names modules, as in
+    "jit(step)/Encoder/dot_general".
     """
     text = str(location)
     if "unknown" in text[:12]:
         return ""
     scope = next((q for q in text.split('"')[1::2] if not q.endswith(".py")), "")
-    frames = _FRAME.findall(text)
+    frames = [frame for frame in _FRAME.findall(text) if not frame[0].startswith(_OWN)]
     if not frames:
         return scope
     file, line = next((frame for frame in frames if not is_of_package(frame[0])), frames[0])
