@@ -28,7 +28,7 @@ import jax
 import autopart as ap
 from autopart.core.actions import action_of
 from autopart.costmodel import Device
-from autopart.search.ilp.solver import PairwiseProblem
+from autopart.pairwise import PairwiseProblem
 from autopart.search.space import register_decision_kind
 from autopart.spmd.redistribution.types import DistributedType
 

@@ -30,6 +30,8 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
+from autopart.pairwise import solve
+from autopart.pairwise.anytime import load_kernels
 from autopart.search.budget import Budget
 from autopart.search.cost import StepSeconds
 from autopart.search.evaluator import SearchTask
@@ -40,8 +42,6 @@ from autopart.search.ilp.held_bytes import Liveness
 from autopart.search.ilp.lowered_moves import least_jobs
 from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.shared_moves import share_moves
-from autopart.search.ilp.solver import solve
-from autopart.search.ilp.solver.anytime import load_kernels
 from autopart.search.search import Search, search
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.spmd.device_local import LoweringOptions

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from autopart.search.ilp.solver import read_problem, solve
+from autopart.pairwise import read_problem, solve
 from experiments.iopddl.published import PUBLISHED
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ("core", "spmd", "costmodel", "search", "api")
+LAYERS = ("core", "pairwise", "spmd", "costmodel", "search", "api")
 """Each may import itself and those before it."""
 
 SIMULATOR = ("facts", "local", "kernels", "links", "buffers", "layers")
@@ -35,9 +35,9 @@ DOORS = {
     "jax._src": {"core/jax_private.py"},
     "jaxlib": {"core/jax_private.py"},
     "ray": {"search/execution/ray.py"},
-    "pulp": {"search/ilp/solver/highs_process.py"},
-    "highspy": {"search/ilp/solver/highs_process.py"},
-    "scipy": {"core/passes/padding/cheapest_cut.py", "search/ilp/solver/highs_process.py"},
+    "pulp": {"pairwise/highs_process.py"},
+    "highspy": {"pairwise/highs_process.py"},
+    "scipy": {"core/passes/padding/cheapest_cut.py", "pairwise/highs_process.py"},
     "flax": {"api/nnx.py"},
     "matplotlib": {"api/sweep_plot.py"},
     "click": {path.relative_to(ROOT / "autopart").as_posix() for path in (ROOT / "autopart/cli").glob("*.py")},

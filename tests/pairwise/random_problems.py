@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from autopart.search.ilp.solver import PairwiseProblem
+from autopart.pairwise import PairwiseProblem
 
 
 def random_problem(

@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from autopart.search.ilp.solver import PairwiseError, read_problem, solve, write_problem
-from autopart.search.ilp.solver.contest_format import parsed, read_problem_and_choice
+from autopart.pairwise import PairwiseError, read_problem, solve, write_problem
+from autopart.pairwise.contest_format import parsed, read_problem_and_choice
 from tests.pairwise.random_problems import random_problem
 
 SMALL = {

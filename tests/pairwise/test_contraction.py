@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from autopart.search.ilp.solver import PairwiseProblem, solve
-from autopart.search.ilp.solver.ascent import Ascent
-from autopart.search.ilp.solver.contraction import contracted
-from autopart.search.ilp.solver.network import cost_of, network, used_over_time
+from autopart.pairwise import PairwiseProblem, solve
+from autopart.pairwise.ascent import Ascent
+from autopart.pairwise.contraction import contracted
+from autopart.pairwise.network import cost_of, network, used_over_time
 from tests.pairwise.random_problems import optimum
 
 TIMES = 6

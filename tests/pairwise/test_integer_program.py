@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autopart.search.ilp.solver.integer_program import integer_program, values_of
-from autopart.search.ilp.solver.network import network, used_over_time
-from autopart.search.ilp.solver.reduction import reduced
+from autopart.pairwise.integer_program import integer_program, values_of
+from autopart.pairwise.network import network, used_over_time
+from autopart.pairwise.reduction import reduced
 from tests.pairwise.random_problems import random_problem
 
 

@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from autopart.search.ilp.solver import PairwiseProblem
-from autopart.search.ilp.solver.network import network, used_over_time
-from autopart.search.ilp.solver.reduction import reduced
+from autopart.pairwise import PairwiseProblem
+from autopart.pairwise.network import network, used_over_time
+from autopart.pairwise.reduction import reduced
 from tests.pairwise.random_problems import optimum, random_problem
 from tests.prompt import every
 

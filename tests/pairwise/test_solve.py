@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autopart.search.ilp.solver import PairwiseError, PairwiseProblem, read_problem, solve
-from autopart.search.ilp.solver import exact as exact_module
-from autopart.search.ilp.solver.ascent import Ascent
-from autopart.search.ilp.solver.exact import solve_exactly
-from autopart.search.ilp.solver.local_search import LocalSearch
-from autopart.search.ilp.solver.network import cost_of, network, used_over_time
-from autopart.search.ilp.solver.reduction import reduced
+from autopart.pairwise import PairwiseError, PairwiseProblem, read_problem, solve
+from autopart.pairwise import exact as exact_module
+from autopart.pairwise.ascent import Ascent
+from autopart.pairwise.exact import solve_exactly
+from autopart.pairwise.local_search import LocalSearch
+from autopart.pairwise.network import cost_of, network, used_over_time
+from autopart.pairwise.reduction import reduced
 from tests.pairwise.random_problems import layered_problem, optimum, random_problem
 from tests.prompt import every
 
@@ -271,7 +271,7 @@ def test_ctrl_c_in_a_terminal_ends_solver_and_process_without_a_trace():
     code = (
         "import signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell in the background has it ignored
-        "from autopart.search.ilp.solver import solve\n"
+        "from autopart.pairwise import solve\n"
         "from tests.pairwise.random_problems import random_problem\n"
         "heard = lambda incumbent: print('heard', flush=True)\n"
         "problem = random_problem(11, nodes=400, most=9, edges=1600, forbidden=0.0, tight=0.3)\n"

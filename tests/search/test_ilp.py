@@ -18,6 +18,7 @@ from autopart.core.ops.rule import mappings_of, passages_of
 from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.simulator import Simulator
+from autopart.pairwise import exact, solve
 from autopart.search.budget import Budget
 from autopart.search.contract import MESH, OutOfOrder, run, two_matrices
 from autopart.search.cost import Cost, StepSeconds
@@ -29,7 +30,6 @@ from autopart.search.ilp.labels import distributed_types, legal_labels
 from autopart.search.ilp.lowered_moves import ExactJob
 from autopart.search.ilp.prices import PriceJob
 from autopart.search.ilp.sharding_model import Model
-from autopart.search.ilp.solver import exact, solve
 from autopart.search.ilp.strategies import NONE, PASS, Fixed, op_strategies
 from autopart.search.search import Search, search
 from autopart.search.space.decision_space import DecisionSpace

@@ -10,6 +10,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.costmodel.simulator.links.narrow_moves import narrow_moves, rounded_bytes
 from autopart.costmodel.simulator.simulator import Simulation, Simulator
+from autopart.pairwise import PairwiseProblem, solve
 from autopart.search.budget import Budget
 from autopart.search.contract import OutOfOrder, run
 from autopart.search.cost import StepSeconds
@@ -22,7 +23,6 @@ from autopart.search.ilp.incumbent import choice_of
 from autopart.search.ilp.lowered_moves import exact_jobs, least_jobs
 from autopart.search.ilp.neighbourhood import grown, restricted
 from autopart.search.ilp.sharding_model import Model
-from autopart.search.ilp.solver import PairwiseProblem, solve
 from tests.pairwise.random_problems import random_problem
 from tests.search.test_ilp import MESHES, model_of, partitioning, task_of, walk, walked
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autopart.pairwise import PairwiseProblem, solve
+from autopart.pairwise.network import finite_network
+from autopart.pairwise.shared_costs import Shared, raise_parts
 from autopart.search.ilp.every_op import every_op
 from autopart.search.ilp.formulation import Move
 from autopart.search.ilp.prices import moved_to
 from autopart.search.ilp.sharding_model import Model
 from autopart.search.ilp.shared_moves import share_moves
-from autopart.search.ilp.solver import PairwiseProblem, solve
-from autopart.search.ilp.solver.network import finite_network
-from autopart.search.ilp.solver.shared_costs import Shared, raise_parts
 from tests.prompt import slow
 from tests.search.test_ilp import model_of, task_of
 from tests.search.test_ilp_least_costs import PROGRAMS, began

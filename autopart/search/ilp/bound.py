@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autopart.pairwise import PairwiseProblem, solve
 from autopart.search.cost import StepSeconds
 from autopart.search.ilp.every_op import every_op
 from autopart.search.ilp.shared_moves import share_moves
-from autopart.search.ilp.solver import PairwiseProblem, solve
 
 if TYPE_CHECKING:
     from autopart.search.evaluator import SearchTask

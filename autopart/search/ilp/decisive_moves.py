@@ -14,14 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from autopart.core.kernels import allocating_kernel
+from autopart.pairwise import PairwiseProblem
+from autopart.pairwise.ascent import Ascent
+from autopart.pairwise.dual import Messages
+from autopart.pairwise.network import Network, finite_network, network
+from autopart.pairwise.reduction import reduced
 from autopart.search.ilp.labels import is_pending
 from autopart.search.ilp.lowered_moves import LeastMove
 from autopart.search.ilp.sharding_model import Model
-from autopart.search.ilp.solver import PairwiseProblem
-from autopart.search.ilp.solver.ascent import Ascent
-from autopart.search.ilp.solver.dual import Messages
-from autopart.search.ilp.solver.network import Network, finite_network, network
-from autopart.search.ilp.solver.reduction import reduced
 
 NEAR, NEARLY = 3e-5, 3e-3
 """A pair of strategies that raises the least cost by at most the first share of it is nearly cheapest. Where there are

@@ -22,10 +22,10 @@ import numpy as np
 
 from autopart.core.layout import LAST_TILE
 from autopart.core.partitioning import Partitioning
+from autopart.pairwise import PairwiseProblem
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.labels import in_tiles, is_pending
 from autopart.search.ilp.nodes import ARGUMENT, Nodes
-from autopart.search.ilp.solver import PairwiseProblem
 from autopart.search.ilp.strategies import PASS
 from autopart.search.space.decisions import Decision
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from autopart.pairwise import PairwiseProblem
 from autopart.search.ilp.held_bytes import node_bytes
 from autopart.search.ilp.sharding_model import Model
-from autopart.search.ilp.solver import PairwiseProblem
 
 
 def every_op(model: Model) -> PairwiseProblem:

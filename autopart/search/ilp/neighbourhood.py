@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from autopart.pairwise import PairwiseProblem, solve
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.decode import Decisions, Wanted, Weights, decode
 from autopart.search.ilp.sharding_model import Model
-from autopart.search.ilp.solver import PairwiseProblem, solve
 
 SECONDS = 20.0
 """Of a neighbourhood's solver at most: far more than it needs."""

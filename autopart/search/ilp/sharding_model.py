@@ -21,6 +21,7 @@ from autopart.costmodel.simulator.arrays import ProgramArrays
 from autopart.costmodel.simulator.links.narrow_moves import narrow_moves, narrow_uses
 from autopart.costmodel.simulator.program_arrays import program_arrays
 from autopart.costmodel.simulator.simulator import Simulation
+from autopart.pairwise import PairwiseProblem
 from autopart.search.evaluator import SearchTask
 from autopart.search.ilp.certain_traffic import Traffic, certain_traffic
 from autopart.search.ilp.formulation import Flow, equal_shares, least_shares
@@ -32,7 +33,6 @@ from autopart.search.ilp.op_seconds import SimulatedWork, planned_seconds
 from autopart.search.ilp.pending_ways import PendingWays
 from autopart.search.ilp.prices import PriceJob, Prices, price_jobs
 from autopart.search.ilp.reduced_between import Between, between
-from autopart.search.ilp.solver import PairwiseProblem
 from autopart.search.ilp.soon_read import read_soon
 from autopart.spmd.device_local import LoweringContext
 

@@ -17,12 +17,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from autopart.pairwise.network import Network, finite_network
+from autopart.pairwise.shared_costs import Shared, raise_parts
 from autopart.search.ilp.formulation import Flow, Move
 from autopart.search.ilp.labels import Label, is_pending
 from autopart.search.ilp.prices import moved_to
 from autopart.search.ilp.sharding_model import Model
-from autopart.search.ilp.solver.network import Network, finite_network
-from autopart.search.ilp.solver.shared_costs import Shared, raise_parts
 
 
 def share_moves(model: Model, seconds: float) -> None:

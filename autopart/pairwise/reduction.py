@@ -22,8 +22,8 @@ from itertools import pairwise
 import numpy as np
 
 from autopart.core.kernels import allocating_kernel, kernel
-from autopart.search.ilp.solver.binding_times import binding_times, sums_at
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem, joined, starts
+from autopart.pairwise.binding_times import binding_times, sums_at
+from autopart.pairwise.pairwise_problem import Floats, Ints, PairwiseProblem, joined, starts
 
 FILL = 1.0
 """An edge from an elimination may have so many times the entries of the two edges that it replaces."""

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from autopart.core.arguments import is_finite
-from autopart.search.ilp.solver.binding_times import sums_at
-from autopart.search.ilp.solver.field_checks import (
+from autopart.pairwise.binding_times import sums_at
+from autopart.pairwise.field_checks import (
     Floats,
     Ints,
     check_ends,
@@ -39,7 +39,7 @@ from autopart.search.ilp.solver.field_checks import (
     row,
     shown,
 )
-from autopart.search.ilp.solver.pairwise_error import Field, PairwiseError
+from autopart.pairwise.pairwise_error import Field, PairwiseError
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from autopart.search.ilp.solver.network import Network
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
+from autopart.pairwise.network import Network
+from autopart.pairwise.pairwise_problem import Floats, Ints
 
 
 class IntegerProgram(NamedTuple):

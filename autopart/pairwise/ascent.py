@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.search.ilp.solver.dual import decoded, no_messages, sweep
-from autopart.search.ilp.solver.network import Network, largest_cost, paid, used_over_time
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
+from autopart.pairwise.dual import decoded, no_messages, sweep
+from autopart.pairwise.network import Network, largest_cost, paid, used_over_time
+from autopart.pairwise.pairwise_problem import Floats, Ints
 
 FIRST = 0.1
 """What all room is worth at the first prices, as a share of the bound without prices."""

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autopart.core.kernels import allocating_kernel, kernel
-from autopart.search.ilp.solver.network import Network
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
+from autopart.pairwise.network import Network
+from autopart.pairwise.pairwise_problem import Floats, Ints
 
 
 class Scratch(NamedTuple):

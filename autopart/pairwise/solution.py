@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from autopart.search.ilp.solver.pairwise_problem import Ints
+from autopart.pairwise.pairwise_problem import Ints
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 """`unknown`: nothing feasible was found, and nothing proves that there is none."""

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from autopart.search.ilp.solver.field_checks import Floats, numbers
-from autopart.search.ilp.solver.pairwise_error import Field, PairwiseError
-from autopart.search.ilp.solver.pairwise_problem import PairwiseProblem
+from autopart.pairwise.field_checks import Floats, numbers
+from autopart.pairwise.pairwise_error import Field, PairwiseError
+from autopart.pairwise.pairwise_problem import PairwiseProblem
 
 FORBIDDEN = 10**18
 """The contest's infinity."""
@@ -54,7 +54,7 @@ def parsed(text: str, source: str = "problem") -> tuple[PairwiseProblem, list[in
     ...   "edges": {"nodes": [[0, 1]], "costs": [[0, 1]]}, "usage_limit": 9}}''')
     Traceback (most recent call last):
     ...
-    autopart.search.ilp.solver.pairwise_error.PairwiseError: problem, line 2: nodes.usages[1][1] is -2
+    autopart.pairwise.pairwise_error.PairwiseError: problem, line 2: nodes.usages[1][1] is -2
       try  a finite number of at least 0
     """
     try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.search.ilp.solver.field_checks import Floats, Ints
+from autopart.pairwise.field_checks import Floats, Ints
 
 
 def binding_times(live: Ints, most: Floats, limit: float) -> Ints:

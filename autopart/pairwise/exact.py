@@ -24,9 +24,9 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from autopart.search.ilp.solver.integer_program import IntegerProgram, choice_of, integer_program, values_of
-from autopart.search.ilp.solver.network import Network, used_over_time
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
+from autopart.pairwise.integer_program import IntegerProgram, choice_of, integer_program, values_of
+from autopart.pairwise.network import Network, used_over_time
+from autopart.pairwise.pairwise_problem import Floats, Ints
 
 WORKER = Path(__file__).with_name("highs_process.py")
 GRACE_S = 5.0

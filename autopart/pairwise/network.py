@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import allocating_kernel, kernel
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
+from autopart.pairwise.pairwise_problem import Floats, Ints, PairwiseProblem
 
 FORBIDDEN = 2.0
 """What is forbidden costs so many times all else where messages must be finite."""

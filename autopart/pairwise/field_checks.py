@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from autopart.search.ilp.solver.pairwise_error import Field, PairwiseError
+from autopart.pairwise.pairwise_error import Field, PairwiseError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -17,8 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from autopart.search.ilp.solver.network import Network, network
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem, joined, starts
+from autopart.pairwise.network import Network, network
+from autopart.pairwise.pairwise_problem import Floats, Ints, PairwiseProblem, joined, starts
 
 
 @dataclass(frozen=True, eq=False)

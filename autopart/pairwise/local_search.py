@@ -13,9 +13,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from autopart.search.ilp.solver.network import Network, cost_of, largest_cost, paid, used_over_time
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
-from autopart.search.ilp.solver.tree_moves import scratch, tree_moves
+from autopart.pairwise.network import Network, cost_of, largest_cost, paid, used_over_time
+from autopart.pairwise.pairwise_problem import Floats, Ints
+from autopart.pairwise.tree_moves import scratch, tree_moves
 
 WEIGHTS = (1.0, 0.9, 0.75, 0.5, 0.25, 0.0)
 """Shares of the prices, in turn: at 1 memory is freed that at 0 is spent."""

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.search.ilp.solver.dual import Messages, no_messages, sweep
-from autopart.search.ilp.solver.network import Network
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, joined, starts
+from autopart.pairwise.dual import Messages, no_messages, sweep
+from autopart.pairwise.network import Network
+from autopart.pairwise.pairwise_problem import Floats, Ints, joined, starts
 
 ROUNDS, LOOKED_AT, STALLED = 300, 20, 1e-3
 """Sweeps at most; after every so many, the next are made if these raised the bound by at least the last share."""

@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from autopart.core.arguments import FLAG, NONE, check, function_of, number, whole
-from autopart.search.ilp.solver.ascent import Ascent
-from autopart.search.ilp.solver.contraction import Contraction, contracted
-from autopart.search.ilp.solver.exact import Exact, solve_exactly
-from autopart.search.ilp.solver.local_search import LocalSearch
-from autopart.search.ilp.solver.network import Network, network, used_over_time
-from autopart.search.ilp.solver.pairwise_error import PairwiseError
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints, PairwiseProblem
-from autopart.search.ilp.solver.reduction import NO_ROOM, Reduction, least_usage, reduced
-from autopart.search.ilp.solver.shared_costs import Groups, Shared, level
-from autopart.search.ilp.solver.solution import Incumbent, Solution, Status
+from autopart.pairwise.ascent import Ascent
+from autopart.pairwise.contraction import Contraction, contracted
+from autopart.pairwise.exact import Exact, solve_exactly
+from autopart.pairwise.local_search import LocalSearch
+from autopart.pairwise.network import Network, network, used_over_time
+from autopart.pairwise.pairwise_error import PairwiseError
+from autopart.pairwise.pairwise_problem import Floats, Ints, PairwiseProblem
+from autopart.pairwise.reduction import NO_ROOM, Reduction, least_usage, reduced
+from autopart.pairwise.shared_costs import Groups, Shared, level
+from autopart.pairwise.solution import Incumbent, Solution, Status
 
 SMALL = 150_000
 """Allowed pairs of strategies up to which an integer program is tried."""

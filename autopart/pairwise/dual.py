@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import allocating_kernel, fast_allocating_kernel
-from autopart.search.ilp.solver.network import Network
-from autopart.search.ilp.solver.pairwise_problem import Floats, Ints
+from autopart.pairwise.network import Network
+from autopart.pairwise.pairwise_problem import Floats, Ints
 
 
 class Messages(NamedTuple):
