@@ -44,6 +44,9 @@ _CORES = {
 CLOCK_HZ = {kind: clock_hz for kind, (_, clock_hz) in _CORES.items()}
 """Clock of a core by JAX device kind."""
 
+DEVICE_CLOCK_HZ = dict(_CORES.values())
+"""The same by name of the device in `DEVICES`."""
+
 
 @dataclass(frozen=True)
 class XlaCompile:

@@ -151,7 +151,7 @@ class _Exporter:
     def _number(self, results: Sequence[ir.Value], name: str) -> None:
         """Makes `name` the location of the ops that leave `results`, where locations are numbers."""
         for result in results if self._numbered else ():
-            if isinstance(result.owner, ir.Operation):
+            if not isinstance(result.owner, ir.Block):
                 result.owner.location = ir.Location.name(name)
 
     def _part_of_barrier(self, op: int) -> None:

@@ -1,16 +1,14 @@
 """Kernel by kernel: our seconds beside the compiler's, so that a difference has a cause.
 
-    python -m experiments.simulator_accuracy.kernels "mixer BP v3:4x4"               compiles; needs libtpu
-    python -m experiments.simulator_accuracy.kernels "mixer BP v3:4x4" mixer.hlo     keeps the compiler's text there
+    python -m experiments.simulator_accuracy.kernels "mixer BP v3:4x4"     what differs most; needs its labels
 
-    ours ms      compiler ms
-    23.8 (27)    24.6 (27)    matrix
-     5.1 (61)     3.9 (70)    vector
-     0.0  (0)     0.8  (2)    copy
-     1.8  (3)     1.4  (3)    transpose(jvp(Mixer))/Mlp/down/dot_general
+    ours ms       compiler ms
+     0.41 (1)      1.02 (3)     dot_general f32[512,768] up  mixer.py:31; {1,0:T(8,128)} copy copy
+     1.80 (3)      1.40 (3)     ...
 
-Kernels are matched by the scope that an op was traced in, which both sides keep; numbers are left out of it, since
-equal ops of several layers are written once in the emitted program. A kernel that multiplies goes by its product.
+Kernels are matched by their members: ops have numbers, which the compiled text keeps (`labels.py`). Kernels of ours and
+of the compiler's that have an op in common, directly or by way of others, are one row. What the compiler adds, as
+copies between layouts, counts where its operand was made.
 """
 
 from __future__ import annotations
@@ -18,102 +16,120 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-import autopart as ap
+from autopart.costmodel.optimised_hlo import Instruction, OptimisedHlo
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
-from autopart.costmodel.xla_compile import CLOCK_HZ, compile_device_local, topology_devices
+from autopart.costmodel.xla_compile import DEVICE_CLOCK_HZ
+from experiments.simulator_accuracy import labels
 from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
 from experiments.simulator_accuracy.pairs import PAIRS, Pair
 
-_KERNEL = re.compile(r'^\s+(?:ROOT )?%?\S+ = .*? ([\w\-]+)\(.*"estimated_cycles":"(\d+)"')
-_CALLED = re.compile(r"calls=%?([\w.\-]+)")
-_SCOPE = re.compile(r'op_name="[^"]*?jit\([^)]*\)/((?:transpose\(|jvp\(|[A-Za-z])[^"]*)"')
-_PRODUCT = re.compile(r" (?:convolution|dot)\(")
-
-Seconds = dict[str, list[float]]
-"""Seconds of each kernel by class ("matrix", "vector", "copy") and by scope."""
+_OP = re.compile(r"#op (\d+)")
+_LAYOUT = re.compile(r"\{[\d,]*:?[^}]*\}")
 
 
-def plain_scope(scope: str) -> str:
-    """A scope without what differs between layers.
+@dataclass
+class Row:
+    """Kernels that have ops in common: seconds a step and numbers of kernels, ours and the compiler's."""
 
-    >>> plain_scope("autopart_call/jit(step)/transpose(jvp(ViT))/Block_3/up/dot_general")
-    'transpose(jvp(ViT))/Block/up/dot_general'
-    """
-    return re.sub(r"_?\d+", "", re.sub(r"^.*jit\([\w<>]+\)/", "", scope))
+    ops: list[int] = field(default_factory=list)
+    our_s: float = 0.0
+    their_s: float = 0.0
+    ours: int = 0
+    theirs: list[Instruction] = field(default_factory=list)
 
 
-def compiler_seconds(hlo_text: str, clock_hz: float) -> Seconds:
-    """From the optimised module: a loop's kernels count once."""
-    multiplies, block = set[str](), ""
-    for line in hlo_text.splitlines():
-        if line.endswith("{") and not line.startswith(" "):
-            block = line.removeprefix("ENTRY ").split(" ")[0].lstrip("%")
-        elif _PRODUCT.search(line):
-            multiplies.add(block)
-    found: Seconds = defaultdict(list)
-    for line in hlo_text.splitlines():
-        if kernel := _KERNEL.match(line):
-            kind, seconds = kernel.group(1), int(kernel.group(2)) / clock_hz
-            called, scope = _CALLED.search(line), _SCOPE.search(line)
-            product = kind in ("convolution", "dot") or (called is not None and called.group(1) in multiplies)
-            found["matrix" if product else "copy" if kind == "copy" else "vector"].append(seconds)
-            found[plain_scope(scope.group(1)) if scope else f"({kind})"].append(seconds)
+def members(module: OptimisedHlo, instruction: Instruction) -> list[int]:
+    """The numbers of the ops that a kernel was made of."""
+    lines = [instruction.line, *(inside.line for inside in module.inside(instruction))]
+    return [int(number) for line in lines for number in _OP.findall(line)]
+
+
+def compiler_kernels(module: OptimisedHlo) -> list[tuple[Instruction, int, list[int]]]:
+    """Each that takes cycles, with how often it runs and its ops; those of its operands where it has none."""
+    found, made_of = [], dict[tuple[str, str], list[int]]()
+    for instruction, times in module.ran():
+        ops = members(module, instruction)
+        for operand in instruction.operands if not ops else ():
+            ops = ops or made_of.get((instruction.computation, operand), [])
+        made_of[instruction.computation, instruction.name] = ops
+        if instruction.cycles:
+            found.append((instruction, times, ops))
     return found
 
 
-def our_seconds(run: Simulation) -> Seconds:
-    """From a run of the simulator: a loop's kernels count once."""
+def rows(run: Simulation, module: OptimisedHlo, clock_hz: float) -> list[Row]:
+    """Those of a run of the simulator and of the compiled text."""
     nodes, program = run.graph.nodes, run.local.program
-    found: Seconds = defaultdict(list)
-    for k in np.flatnonzero((nodes["kind"] == KERNEL) & (run.leader == np.arange(len(nodes)))).tolist():
-        members = np.flatnonzero((run.leader == k) & (nodes["kind"] == KERNEL))
-        multiplying = members[nodes["matrix_flop"][members] > 0]
-        op = int(nodes["subject"][multiplying[0] if len(multiplying) else k])
-        found["matrix" if len(multiplying) else "vector"].append(float(run.node_s[k]))
-        found[plain_scope(program.where(op).split(" ", 1)[-1])].append(float(run.node_s[k]))
-    return found
+    is_kernel, theirs = nodes["kind"] == KERNEL, compiler_kernels(module)
+    leads = np.flatnonzero(is_kernel & (run.leader == np.arange(len(nodes))))
+    of_op = np.full(program.op_count, -1)
+    of_op[nodes["subject"][is_kernel]] = run.leader[is_kernel]
+    count = len(nodes) + program.op_count + len(theirs)
+    pairs = [(len(nodes) + op, of_op[op]) for op in np.flatnonzero(of_op >= 0).tolist()]
+    for place, (_, _, ops) in enumerate(theirs):
+        pairs += [(len(nodes) + op, len(nodes) + program.op_count + place) for op in ops]
+    first, second = np.array(pairs).T
+    joined = connected_components(coo_array((np.ones(len(first)), (first, second)), (count, count)), directed=False)[1]
+    found: dict[int, Row] = defaultdict(Row)
+    for k in leads.tolist():
+        row = found[joined[k]]
+        row.our_s, row.ours = row.our_s + float(run.node_s[k] * run.node_trips[k]), row.ours + 1
+    for op in np.flatnonzero(of_op >= 0).tolist():
+        found[joined[len(nodes) + op]].ops.append(op)
+    for place, (instruction, times, _) in enumerate(theirs):
+        row = found[joined[len(nodes) + program.op_count + place]]
+        row.their_s += times * instruction.cycles / clock_hz
+        row.theirs.append(instruction)
+    return sorted(
+        (row for row in found.values() if row.ours or row.theirs), key=lambda row: -abs(row.our_s - row.their_s)
+    )
 
 
-def table(ours: Seconds, compiler: Seconds, rows: int = 40) -> str:
-    """Classes first, then the scopes that differ most."""
-    classes = ("matrix", "vector", "copy")
+def described(run: Simulation, row: Row) -> str:
+    """The row's most costly op with its line, and the kinds and layouts of the compiler's kernels."""
+    program, flop = run.local.program, run.graph.nodes["matrix_flop"]
+    subject = run.graph.nodes["subject"]
+    work = {int(op): float(f) for op, f in zip(subject, flop, strict=True)}
+    ops = sorted(row.ops, key=lambda op: (-work.get(op, 0.0), op))[:1]
+    ours = "; ".join(f"{program.spec(op).kind} {program.spec(op).results[0]} {program.where(op)}" for op in ops)
+    theirs = sorted({f"{i.kind} {' '.join(_LAYOUT.findall(i.type)[:1])}" for i in row.theirs})
+    return f"{ours} | {', '.join(theirs)[:120]}"
 
-    def difference(name: str) -> float:
-        return abs(sum(ours.get(name, ())) - sum(compiler.get(name, ())))
 
-    scopes = sorted((set(ours) | set(compiler)) - set(classes), key=lambda name: (-difference(name), name))
+def table(run: Simulation, found: list[Row], most: int = 40) -> str:
+    """The rows that differ most, and all of them together."""
     lines = ["ours ms       compiler ms"]
-    for name in (*classes, *scopes[:rows]):
-        sides = [side.get(name, []) for side in (ours, compiler)]
-        lines.append("    ".join(f"{1e3 * sum(s):7.2f} {f'({len(s)})':5}" for s in sides) + f"    {name}")
+    total = (
+        sum(r.our_s for r in found),
+        sum(r.ours for r in found),
+        sum(r.their_s for r in found),
+        sum(len(r.theirs) for r in found),
+    )
+    lines.append(
+        "{:8.3f} {:5}  {:8.3f} {:5}   in all".format(1e3 * total[0], f"({total[1]})", 1e3 * total[2], f"({total[3]})")
+    )
+    for r in found[:most]:
+        ours, theirs = f"({r.ours})", f"({len(r.theirs)})"
+        lines.append(f"{1e3 * r.our_s:8.3f} {ours:5}  {1e3 * r.their_s:8.3f} {theirs:5}   {described(run, r)}")
     return "\n".join(lines)
-
-
-def compiled_text(low: ap.Lowered, topology: str, kept: Path | None) -> str:
-    """The optimised module, from the file where it is kept if it is there."""
-    if kept is not None and kept.exists():
-        return kept.read_text()
-    text = compile_device_local(low.program, topology_devices(topology), topology).as_text() or ""
-    if kept is not None:
-        kept.write_text(text)
-    return text
 
 
 def main() -> None:
     pairs: dict[str, Pair | OutsidePair] = {pair.name: pair for pair in (*PAIRS, *outside_pairs())}
     name, *rest = sys.argv[1:] or [""]
-    if name not in pairs:
-        sys.exit(f"{name!r} is no pair; there are: {', '.join(pairs)}")
-    pair = pairs[name]
-    low = pair.lower()
-    text = compiled_text(low, pair.on[0], Path(rest[0]) if rest else None)
-    kind = topology_devices(pair.on[0])[0].device_kind.lower()
-    print(table(our_seconds(low.estimate.simulation), compiler_seconds(text, CLOCK_HZ[kind])))
+    module = labels.kept(name) if name in pairs else None
+    if module is None:
+        sys.exit(f"{name!r} is no pair with labels; there are: {', '.join(n for n in pairs if labels.kept_text(n))}")
+    run = pairs[name].lower().estimate.simulation
+    clock_hz = DEVICE_CLOCK_HZ[pairs[name].on[1].device]
+    print(table(run, rows(run, module, clock_hz), int(rest[0]) if rest else 40))
 
 
 if __name__ == "__main__":

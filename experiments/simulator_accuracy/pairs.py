@@ -1,8 +1,5 @@
 """Programs and schedules on which the simulator is compared with the TPU compiler.
 
-Half of the pairs were looked at while the fusion and memory rules were chosen (`tuned`); the others were not: all of
-GNS but Z3, IT32, the embedding of T32 tiled, T32 without a tiled batch, and the UNet on v5e.
-
 T32 has 4 of its 32 layers, since all layers are alike and the compiler takes minutes for them; BP has 2, and MP alone,
 which does not tile the batch, 1 and a quarter of the batch: near the limit of memory the compiler computes again what
 it could keep (rematerialisation, which the paper turned off). GNS has 6 of 24 steps, IT32 8 of 32 layers and 512 of
@@ -48,7 +45,6 @@ class Pair:
     model: str
     schedule: tuple[Any, ...]
     on: tuple[str, ap.Mesh]
-    tuned: bool
     module: ModuleType
     config: Any
 
@@ -70,24 +66,24 @@ IT32 = replace(it32.Config(), layers=8, steps=512)
 UNET = unet.Config()
 
 PAIRS = (
-    Pair("T32", (BP,), V3, True, t32, T32_TWO_LAYERS),
-    Pair("T32", (BP, MP), V3, True, t32, T32),
-    Pair("T32", (BP, MP, Z2), V3, True, t32, T32),
-    Pair("T32", (BP, MP, Z3), V3, True, t32, T32),
-    Pair("T32", (BP, MP, Z3, EMB), V3, False, t32, T32),
-    Pair("T32", (MP,), V3, False, t32, T32_SMALL),
-    Pair("T32", (BP, MP, Z3), V5E, True, t32, replace(T32, batch=12)),
-    Pair("UNet", (BP,), V3, True, unet, UNET),
-    Pair("UNet", (BP, UNET_MP), V3, True, unet, UNET),
-    Pair("UNet", (BP, UNET_Z2), V3, True, unet, UNET),
-    Pair("UNet", (BP, UNET_Z3), V3, True, unet, UNET),
-    Pair("UNet", (BP,), V5E, False, unet, UNET),
-    Pair("GNS", (GNS_ES,), V3, False, gns, GNS),
-    Pair("GNS", (GNS_ES, GNS_MP), V3, False, gns, GNS),
-    Pair("GNS", (GNS_MP,), V3, False, gns, GNS),
-    Pair("GNS", (GNS_ES, GNS_Z3), V3, True, gns, GNS),
-    Pair("IT32", (IT32_BP,), V3, False, it32, IT32),
-    Pair("IT32", (IT32_BP, IT32_MP), V3, False, it32, IT32),
-    Pair("IT32", (IT32_BP, IT32_MP, IT32_MQ), V3, False, it32, IT32),
-    Pair("IT32", (IT32_MP,), V3, False, it32, IT32),
+    Pair("T32", (BP,), V3, t32, T32_TWO_LAYERS),
+    Pair("T32", (BP, MP), V3, t32, T32),
+    Pair("T32", (BP, MP, Z2), V3, t32, T32),
+    Pair("T32", (BP, MP, Z3), V3, t32, T32),
+    Pair("T32", (BP, MP, Z3, EMB), V3, t32, T32),
+    Pair("T32", (MP,), V3, t32, T32_SMALL),
+    Pair("T32", (BP, MP, Z3), V5E, t32, replace(T32, batch=12)),
+    Pair("UNet", (BP,), V3, unet, UNET),
+    Pair("UNet", (BP, UNET_MP), V3, unet, UNET),
+    Pair("UNet", (BP, UNET_Z2), V3, unet, UNET),
+    Pair("UNet", (BP, UNET_Z3), V3, unet, UNET),
+    Pair("UNet", (BP,), V5E, unet, UNET),
+    Pair("GNS", (GNS_ES,), V3, gns, GNS),
+    Pair("GNS", (GNS_ES, GNS_MP), V3, gns, GNS),
+    Pair("GNS", (GNS_MP,), V3, gns, GNS),
+    Pair("GNS", (GNS_ES, GNS_Z3), V3, gns, GNS),
+    Pair("IT32", (IT32_BP,), V3, it32, IT32),
+    Pair("IT32", (IT32_BP, IT32_MP), V3, it32, IT32),
+    Pair("IT32", (IT32_BP, IT32_MP, IT32_MQ), V3, it32, IT32),
+    Pair("IT32", (IT32_MP,), V3, it32, IT32),
 )

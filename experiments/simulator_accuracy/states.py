@@ -129,7 +129,7 @@ def main() -> None:
 
     kept, asked = json.loads(KEPT.read_text()) if KEPT.exists() else {}, sys.argv[1:]
     for searches, passed, models in ((SEARCHES, PASSED, MODELS), (OTHER_SEARCHES, (), OTHER_KINDS)):
-        for model, (_, (_, mesh)) in models.items():
+        for model, (_, mesh) in models.items():
             if not asked or model in asked:
                 kept[model] = found_by(searches, passed, model, outside(model), mesh)
                 KEPT.write_text(json.dumps(kept) + "\n")
