@@ -69,6 +69,11 @@ def whole(least: int, most: int = 2**63 - 1) -> Kind:
     return Kind(says, lambda v: isinstance(v, int) and not isinstance(v, bool) and least <= v <= most)
 
 
+def one_of(*names: str) -> Kind:
+    """Strings that are listed."""
+    return Kind(" or ".join(map(repr, names)), lambda v: isinstance(v, str) and v in names)
+
+
 def number(least: float, most: float = math.inf, above: bool = False) -> Kind:
     """Finite numbers from `least`, or above it, to `most`."""
     says = f"a number {'above' if above else 'of at least'} {least:g}"

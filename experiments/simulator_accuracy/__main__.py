@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autopart.costmodel import estimate
+from autopart.costmodel.hardware.devices import device
 from experiments.simulator_accuracy.headline import headline
 from experiments.simulator_accuracy.outside_pairs import OutsidePair, outside_pairs
 from experiments.simulator_accuracy.pairs import PAIRS, Pair
@@ -38,7 +39,7 @@ def compare(pairs: Iterable[Pair | OutsidePair]) -> list[dict[str, Any]]:
                 "model": pair.model,
                 "peak_bytes": ours.peak_bytes,
                 "compiler_peak_bytes": theirs["peak_bytes"],
-                "hbm_bytes": ours.hbm_bytes,
+                "hbm_bytes": device(ours.device).hbm_bytes,
                 "compute_s": ours.compute_s,
                 "compiler_compute_s": theirs["compute_s"],
                 "collective_s": ours.collective_s,

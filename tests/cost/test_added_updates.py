@@ -15,7 +15,7 @@ ROW_BYTES = 4.0 * ROWS * N
 
 
 def found(function, merged=True):
-    name = plain_device(f"added_updates_{merged}", around_matmul=XLA_TPU, selects_updates=merged)
+    name = plain_device(f"added_updates_{merged}", around_matmul=XLA_TPU, compiler="xla_tpu" if merged else "plain")
     return simulated(function, f32(N, N), f32(ROWS, N), jax.ShapeDtypeStruct((ROWS,), "i4"), device=name)
 
 
@@ -67,7 +67,7 @@ def test_a_tied_embedding_is_scattered_into_the_gradient_that_its_logits_left(lo
         return jax.grad(loss)(table)
 
     args = (f32(8 * N, N), f32(ROWS, N), jax.ShapeDtypeStruct((ROWS,), "i4"))
-    name = plain_device("added_updates_True", around_matmul=XLA_TPU, selects_updates=True)
+    name = plain_device("added_updates_True", around_matmul=XLA_TPU, compiler="xla_tpu")
     tied = simulated(gradient, *args, device=name)
     assert roots(tied).count("scatter") == 0
     (added,) = [k for k in nodes_of(tied, "add") if tied.graph.nodes["written"][k] == 4.0 * 8 * N * N]

@@ -257,7 +257,7 @@ def test_one_element_added_to_each_row_is_a_select_inside_the_gradient_where_the
     args = (f32(N, N), jax.ShapeDtypeStruct((N,), "i4"), f32(N, N))
     scatters = {}
     for selects in (False, True):
-        name = plain_device(f"selects_updates_{selects}", around_matmul=XLA_TPU, selects_updates=selects)
+        name = plain_device(f"xla_tpu_{selects}", around_matmul=XLA_TPU, compiler="xla_tpu" if selects else "plain")
         found = simulated(label_gradient, *args, device=name)
         scatters[selects] = roots(found).count("scatter")
         assert "add" not in roots(found), "the gradient is computed in both matmuls that read it"
@@ -295,7 +295,7 @@ def test_what_a_sum_over_dims_of_one_begins_with_is_no_kernel_where_its_result_i
 
 
 def test_rows_that_positions_name_or_that_get_two_elements_are_scattered():
-    name = plain_device("selects_updates", selects_updates=True)
+    name = plain_device("xla_tpu", compiler="xla_tpu")
     labels = jax.ShapeDtypeStruct((N,), "i4")
 
     def by_position(x, labels):

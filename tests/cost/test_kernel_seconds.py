@@ -154,7 +154,7 @@ def test_a_row_times_a_matrix_for_each_place_of_a_batch_is_the_vector_units():
         return jnp.einsum("bhd,bthd->bht", q, k)
 
     few, many = (f32(8, 4, 64), f32(8, 256, 4, 64)), (f32(8, 2, 4, 64), f32(8, 256, 4, 64))
-    name = device("selects", selects_updates=True)
+    name = device("selects", compiler="xla_tpu")
     assert simulated(function, *few, device=name).graph.nodes["matrix_flop"].sum() == 0
     rows = simulated(lambda q, k: jnp.einsum("bqhd,bthd->bqht", q, k), *many, device=name)
     assert rows.graph.nodes["matrix_flop"].sum() > 0

@@ -29,6 +29,7 @@ from autopart.core.arguments import (
     instance,
     mapping,
     number,
+    one_of,
     sequence,
     whole,
 )
@@ -105,6 +106,9 @@ class LibraryCalls:
         return float(self.channels), float(self.summed), float(self.kernel), self.kernel_share
 
 
+COMPILERS = ("xla_tpu", "xla_gpu", "plain")
+"""What `Device.compiler` may be."""
+
 _RATES = mapping(STRING, ANYTHING, 'numbers by dtype class, such as {"bf16": 500e12}')
 _FIELDS = {
     "name": TEXT,
@@ -118,6 +122,7 @@ _FIELDS = {
     "matmul_tile": sequence(whole(1), "three integers above 0", least=3),
     "layout_tile": sequence(whole(1), "two integers above 0", least=2),
     "on_chip_bytes": number(0),
+    "compiler": one_of(*COMPILERS),
     "around_matmul": instance("an AroundMatmul(...)", AroundMatmul),
     "library": instance("LibraryCalls(...)", LibraryCalls) | NONE,
     "combine_bytes": number(0),
@@ -125,7 +130,6 @@ _FIELDS = {
     "strided_collectives": FLAG,
     "reduces_whole": FLAG,
     "scatters_apart": FLAG,
-    "selects_updates": FLAG,
     "columns_together": FLAG,
     "cut_images": whole(0),
     "units_in_turn": FLAG,
@@ -176,6 +180,8 @@ class Device:
     matmul_tile        (m, n, k) granule: smaller matmuls waste the rest of it; fewer than m rows take as long as m
     on_chip_bytes      cache or scratch memory in which arrays stay between kernels; 0: none does
     assigns_on_chip    its compiler says what lies there, so an array that never leaves it takes no memory
+    compiler           whose passes turn a program into kernels: "xla_tpu", "xla_gpu", or "plain", which is none that
+                       is known: neighbours are fused, and nothing more
     around_matmul      what its compiler does with the ops around a matmul
     library            what computes products and convolutions in place of the compiler; None: nothing does
     combine_bytes      reductions are combined up to this size; 0: none are
@@ -185,9 +191,6 @@ class Device:
                        and makes one of a reduce_scatter over all devices
     scatters_apart     its compiler runs each reduce_scatter by itself, and combines all_reduces of which slices are
                        read into one that it scatters
-    selects_updates    its compiler makes a select of a scatter of one element to each row, and a multiplication and a
-                       sum of products of one row with a matrix: both fuse; what is looked up it writes first, and
-                       a softmax in f32 of scores in bf16 goes on in their kernel (`simulator/facts/softmax_rows.py`)
     columns_together   columns of a product along several dims lie side by side in a tile of the matrix unit: heads of
                        few features; else the longest of the dims alone fills it
     window_share       what a place of a window that each feature has for itself takes, over a tile of the matrix unit
@@ -225,6 +228,7 @@ class Device:
     layout_tile: tuple[int, int] = (1, 1)
     on_chip_bytes: float = 0.0
     assigns_on_chip: bool = False
+    compiler: str = "plain"
     around_matmul: AroundMatmul = AroundMatmul()
     library: LibraryCalls | None = None
     combine_bytes: float = 0.0
@@ -232,7 +236,6 @@ class Device:
     strided_collectives: bool = False
     reduces_whole: bool = False
     scatters_apart: bool = False
-    selects_updates: bool = False
     columns_together: bool = True
     window_share: float = 1.0
     cut_images: int = 0
@@ -262,6 +265,11 @@ class Device:
         if DEVICES.get(self.name) != self:
             register_device(self)
         return self.name
+
+    @property
+    def is_xla_tpu(self) -> bool:
+        """True if XLA's TPU backend makes its kernels."""
+        return self.compiler == "xla_tpu"
 
     @property
     def wires(self) -> Switch | Torus | None:

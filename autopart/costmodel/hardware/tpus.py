@@ -36,6 +36,8 @@ published, except v7 whose die-to-die link is six ICI links [M].
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from autopart.costmodel.hardware.devices import XLA_TPU, Device, register_device
 from autopart.costmodel.hardware.fabric import Network, Switch, Torus
 
@@ -74,9 +76,31 @@ The maximum of 4096 x 1024 numbers takes 126,368 cycles on a v5e, the maximum of
 _ICI = "ICI per link, 1 us per hop, DCN [S]; rings [G]"
 _FITS = "vector rate, HBM and matmul efficiency [L]"
 
+BASE_TPU = Device(
+    "a TPU",
+    peak_flop_per_s={"bf16": 1.0},
+    hbm_bytes=1.0,
+    hbm_bytes_per_s=1.0,
+    matmul_tile=TPU_TILE,
+    layout_tile=(8, 128),
+    on_chip_bytes=128 * MIB,
+    assigns_on_chip=True,
+    compiler="xla_tpu",
+    around_matmul=XLA_TPU,
+    strided_collectives=True,
+    cut_images=7,
+    units_in_turn=True,
+    unhidden_share=0.1,
+    fed_at_hbm_rate=True,
+    combine_bytes=120 * MIB,
+    source="what the entries below share [L]; each has rates and sizes of its own",
+)
+"""What all TPUs have alike, but for what an entry says."""
+
 register_device(
-    Device(
-        "tpu_v2",
+    replace(
+        BASE_TPU,
+        name="tpu_v2",
         peak_flop_per_s={"bf16": 22.8e12, "f32": 22.8e12},
         hbm_bytes=8 * GIB,
         hbm_bytes_per_s=350e9,
@@ -92,18 +116,11 @@ register_device(
         stream_share=0.5,
         matmul_efficiency={"": 0.98},
         matmul_tile=EARLY_TPU_TILE,
-        layout_tile=(8, 128),
         on_chip_bytes=0.0,
-        around_matmul=XLA_TPU,
-        strided_collectives=True,
-        selects_updates=True,
         columns_together=False,
         window_share=0.5,
         cut_images=1,
-        units_in_turn=True,
-        unhidden_share=0.1,
-        fed_at_hbm_rate=True,
-        combine_bytes=120 * MIB,
+        assigns_on_chip=False,
         hides_latency=False,
         source={
             "peak_flop_per_s": "45 TFLOP/s a chip [P], 22.8 a core [L]; f32 runs as one bf16 pass",
@@ -117,8 +134,9 @@ register_device(
 )
 
 register_device(
-    Device(
-        "tpu_v3",
+    replace(
+        BASE_TPU,
+        name="tpu_v3",
         peak_flop_per_s={"bf16": 61.5e12, "f32": 61.5e12},
         hbm_bytes=16 * GIB,
         hbm_bytes_per_s=450e9,
@@ -134,19 +152,12 @@ register_device(
         stream_share=0.5,
         matmul_efficiency={"": 0.96},
         matmul_tile=EARLY_TPU_TILE,
-        layout_tile=(8, 128),
         on_chip_bytes=0.0,
-        around_matmul=XLA_TPU,
-        strided_collectives=True,
         reduces_whole=True,
-        selects_updates=True,
         columns_together=False,
         window_share=0.5,
         cut_images=1,
-        units_in_turn=True,
-        unhidden_share=0.1,
-        fed_at_hbm_rate=True,
-        combine_bytes=120 * MIB,
+        assigns_on_chip=False,
         hides_latency=False,
         source={
             "peak_flop_per_s": "123 TFLOP/s a chip [G][P], 61.4 a core [L]; f32 runs as one bf16 pass",
@@ -163,8 +174,9 @@ register_device(
 def _tpu_v4(name: str, cores: int) -> Device:
     """A v4 core, or with megacore (`cores` = 1) a whole chip as one device."""
     share = 1 / cores
-    return Device(
-        name,
+    return replace(
+        BASE_TPU,
+        name=name,
         peak_flop_per_s={"bf16": 275e12 * share, "f32": 275e12 * share, "i8": 275e12 * share},
         hbm_bytes=32 * GIB * share,
         hbm_bytes_per_s=1200e9 * share,
@@ -179,18 +191,8 @@ def _tpu_v4(name: str, cores: int) -> Device:
         hbm_efficiency=0.79,
         matmul_efficiency={"": 0.91},
         matmul_tile=EARLY_TPU_TILE,
-        layout_tile=(8, 128),
         on_chip_bytes=128 * MIB * share,
-        assigns_on_chip=True,
-        around_matmul=XLA_TPU,
-        strided_collectives=True,
-        selects_updates=True,
         columns_together=False,
-        cut_images=7,
-        units_in_turn=True,
-        unhidden_share=0.1,
-        fed_at_hbm_rate=True,
-        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "275 T a chip in bf16 and int8 [G], 137 a core [L]",
             "hbm_bytes": "32 GiB a chip [G]",
@@ -206,8 +208,9 @@ register_device(_tpu_v4("tpu_v4", cores=2))
 register_device(_tpu_v4("tpu_v4_megacore", cores=1))
 
 register_device(
-    Device(
-        "tpu_v5e",
+    replace(
+        BASE_TPU,
+        name="tpu_v5e",
         peak_flop_per_s={"bf16": 197e12, "f32": 197e12, "i8": 393e12},
         hbm_bytes=16 * GIB,
         hbm_bytes_per_s=819e9,
@@ -216,21 +219,11 @@ register_device(
         vector_flop_per_s=6.14e12,
         spreads_per_s=1.5e9 / SPREAD_CYCLES,
         turned_bytes_per_s=1.5e9 * TURNED_BYTES / 1.85,
+        units_in_turn=False,
         alone_per_s=1.5e9 * ALONE_TILE / 12.2,
         hbm_efficiency=0.80,
         matmul_efficiency={"": 0.96},
-        matmul_tile=TPU_TILE,
-        layout_tile=(8, 128),
-        on_chip_bytes=128 * MIB,
-        assigns_on_chip=True,
-        around_matmul=XLA_TPU,
-        strided_collectives=True,
         scatters_apart=True,
-        selects_updates=True,
-        cut_images=7,
-        unhidden_share=0.1,
-        fed_at_hbm_rate=True,
-        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "197 bf16, 393 int8 T [G]",
             "hbm_bytes": "16 GB [G], binary as the runtime counts it [M]",
@@ -243,8 +236,9 @@ register_device(
 )
 
 register_device(
-    Device(
-        "tpu_v5p",
+    replace(
+        BASE_TPU,
+        name="tpu_v5p",
         peak_flop_per_s={"bf16": 459e12, "f32": 459e12, "i8": 918e12, "f8": 459e12},
         hbm_bytes=95 * GIB,
         hbm_bytes_per_s=2765e9,
@@ -256,18 +250,6 @@ register_device(
         alone_per_s=1.75e9 * ALONE_TILE / 7.0,
         hbm_efficiency=0.71,
         matmul_efficiency={"": 0.96},
-        matmul_tile=TPU_TILE,
-        layout_tile=(8, 128),
-        on_chip_bytes=128 * MIB,
-        assigns_on_chip=True,
-        around_matmul=XLA_TPU,
-        strided_collectives=True,
-        selects_updates=True,
-        cut_images=7,
-        units_in_turn=True,
-        unhidden_share=0.1,
-        fed_at_hbm_rate=True,
-        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "459 bf16 and fp8 [G], 918 int8 [S]",
             "hbm_bytes": "95 GiB [G]",
@@ -280,8 +262,9 @@ register_device(
 )
 
 register_device(
-    Device(
-        "tpu_v6e",
+    replace(
+        BASE_TPU,
+        name="tpu_v6e",
         peak_flop_per_s={"bf16": 918e12, "f32": 918e12, "i8": 1836e12, "f8": 918e12},
         hbm_bytes=32 * GIB,
         hbm_bytes_per_s=1638e9,
@@ -294,18 +277,7 @@ register_device(
         hbm_efficiency=0.81,
         matmul_efficiency={"": 0.85},
         matmul_tile=(32, 256, 256),
-        layout_tile=(8, 128),
-        on_chip_bytes=128 * MIB,
-        assigns_on_chip=True,
-        around_matmul=XLA_TPU,
-        strided_collectives=True,
         scatters_apart=True,
-        selects_updates=True,
-        cut_images=7,
-        units_in_turn=True,
-        unhidden_share=0.1,
-        fed_at_hbm_rate=True,
-        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "918 bf16 and fp8, 1836 int8 [G]",
             "hbm_bytes": "32 GB [G], binary as the runtime counts it [M]",
@@ -318,8 +290,9 @@ register_device(
 )
 
 register_device(
-    Device(
-        "tpu_v7",
+    replace(
+        BASE_TPU,
+        name="tpu_v7",
         peak_flop_per_s={"bf16": 1153.5e12, "f32": 1153.5e12, "f8": 2307e12},
         hbm_bytes=96 * GIB,
         hbm_bytes_per_s=3690e9,
@@ -334,17 +307,7 @@ register_device(
         hbm_efficiency=0.75,
         matmul_efficiency={"": 0.85},
         matmul_tile=(32, 256, 256),
-        layout_tile=(8, 128),
         on_chip_bytes=64 * MIB,
-        assigns_on_chip=True,
-        around_matmul=XLA_TPU,
-        strided_collectives=True,
-        selects_updates=True,
-        cut_images=7,
-        units_in_turn=True,
-        unhidden_share=0.1,
-        fed_at_hbm_rate=True,
-        combine_bytes=120 * MIB,
         source={
             "peak_flop_per_s": "2307 bf16, 4614 fp8 a chip of two devices [G]",
             "hbm_bytes": "192 GiB a chip [G]",

@@ -79,8 +79,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         if program.scopes[inner[0]].kind == "condition":
             end[inner[0]], twin[inner[0]] = end[inner[1]], inner[1]
     constant, op_class = costs["is_constant"][spec], costs["op_class"][spec]
-    gradients = table_gradients(program) if chip.selects_updates else []
-    updates = added_updates(program, op_class == UPDATE, chip.selects_updates, set(gradients))
+    gradients = table_gradients(program) if chip.is_xla_tpu else []
+    updates = added_updates(program, op_class == UPDATE, chip.is_xla_tpu, set(gradients))
     inside, sums = updates.scatters, updates.added >= 0
     op_class = np.where(inside, ELEMENTWISE, np.where(sums, UPDATE, op_class)).astype(np.int8)
     cached, outer_of_sums = caches(program, op_class)
@@ -96,11 +96,11 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     outer = np.where(outer > 0, outer, looked_up)
     narrows = costs["narrows"][spec]
     few = few_features(program, rounded, narrows)
-    swapped = swapped_windows(program) & chip.selects_updates
-    joined = joined_images(program) * chip.selects_updates
+    swapped = swapped_windows(program) & chip.is_xla_tpu
+    joined = joined_images(program) * chip.is_xla_tpu
     apart, (by_row, in_order) = taken_apart(program), in_rows(program, op_class, updates, gradients)
-    softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.selects_updates)
-    rows = row_kernels(program, op_class, costs["weight"][spec], chip.selects_updates)
+    softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.is_xla_tpu)
+    rows = row_kernels(program, op_class, costs["weight"][spec], chip.is_xla_tpu)
     places = output_places(program)
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
     is_donated[places.argument[places.argument >= 0]] = True
@@ -149,24 +149,24 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             image_stride=images.strides,
             is_largest=softmax.largest,
             of_rows=rows.inside,
-            between_heads=between_heads(program, op_class) * chip.selects_updates,
+            between_heads=between_heads(program, op_class) * chip.is_xla_tpu,
             few_features=few,
             gradient_row=gradient_rows(program),
             sums_windows=sums_windows(program, looked_up),
-            sums_groups=group_sums(program, op_class) & chip.selects_updates,
+            sums_groups=group_sums(program, op_class) & chip.is_xla_tpu,
             sums_parts=part_sums(program, op_class),
             is_swapped=swapped,
             copied=apart.copied,
-            reshapes=behind.reshapes & chip.selects_updates,
+            reshapes=behind.reshapes & chip.is_xla_tpu,
             mixes=behind.mixes,
             cuts_tiles=cuts_tiles(program, chip.layout_tile),
-            laid_parts=laid_parts(program, cut.laid * chip.selects_updates, chip.layout_tile[1]),
-            moved=(patch.moved + again.marks) * chip.selects_updates,
+            laid_parts=laid_parts(program, cut.laid * chip.is_xla_tpu, chip.layout_tile[1]),
+            moved=(patch.moved + again.marks) * chip.is_xla_tpu,
             apart=masked.apart,
             flattened=flat.copied,
             features=apart.features,
             operands=_distinct_operands(program),
-            turns_table=turns_table(program) & chip.selects_updates,
+            turns_table=turns_table(program) & chip.is_xla_tpu,
             of_tasks=of_tasks,
             made_again=_made_again(program, chip, op_class, costs),
         ),
@@ -183,19 +183,19 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,
-            masked=masked.masked * chip.selects_updates,
+            masked=masked.masked * chip.is_xla_tpu,
             in_rows=cached | by_row,
             in_order=np.where(cached, 0, in_order).astype(np.int8),
             exponential=softmax.exponential,
             shifted=rows.shifted,
-            is_of_images=(of_images > 0) & chip.selects_updates,
+            is_of_images=(of_images > 0) & chip.is_xla_tpu,
             is_image=written_images(program, rounded, few),
-            is_written=written & chip.selects_updates,
-            laid=cut.laid * chip.selects_updates,
+            is_written=written & chip.is_xla_tpu,
+            laid=cut.laid * chip.is_xla_tpu,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
             looked_up=looked_up,
-            split=split_images(program) * chip.selects_updates,
-            short_row=short_rows(program, chip.layout_tile[1]) * chip.selects_updates,
+            split=split_images(program) * chip.is_xla_tpu,
+            short_row=short_rows(program, chip.layout_tile[1]) * chip.is_xla_tpu,
             counted=counted_shares(program, moves),
         ),
         uses=records(
@@ -205,7 +205,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             use_scope=program.use_scope,
             use_position=program.use_position,
             reads=images.reads,
-            joined=np.maximum(joined, added_images(program) * chip.selects_updates),
+            joined=np.maximum(joined, added_images(program) * chip.is_xla_tpu),
         ),
         scopes=records(
             scope_parent=np.array([s.parent for s in program.scopes], np.int32),

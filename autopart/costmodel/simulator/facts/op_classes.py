@@ -147,7 +147,7 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
 
     Raises `RegistryError` for an op that is said to read more than it is given.
     """
-    specs, writes = program.specs, chip.selects_updates
+    specs, writes = program.specs, chip.is_xla_tpu
     traits = [_compiled_as(traits_of(s), s, writes) for s in specs]
     views = [_is_view(t, s) for t, s in zip(traits, specs, strict=True)]
     classes = [FREE if view else _CLASSES[type(t)] for view, t in zip(views, traits, strict=True)]
@@ -194,18 +194,18 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
     )
 
 
-def _compiled_as(traits: Traits, spec: OpSpec, selects_updates: bool) -> Traits:
+def _compiled_as(traits: Traits, spec: OpSpec, is_xla_tpu: bool) -> Traits:
     """The traits of what the compiler makes of an op."""
     if _alone(traits):
         return Opaque(flop=traits.flop, matrix=True)
-    if selects_updates and isinstance(traits, Update) and traits.one_per_row(spec):
+    if is_xla_tpu and isinstance(traits, Update) and traits.one_per_row(spec):
         return SELECTED
-    if selects_updates and isinstance(traits, Convolution) and (flop := traits.on_vector(spec)) is not None:
+    if is_xla_tpu and isinstance(traits, Convolution) and (flop := traits.on_vector(spec)) is not None:
         return replace(traits, flop=lambda _: flop, matrix=False)
-    if selects_updates and isinstance(traits, Opaque) and traits.by_products is not None:
+    if is_xla_tpu and isinstance(traits, Opaque) and traits.by_products is not None:
         flop = traits.by_products(spec).flop
         return replace(traits, flop=lambda _: flop, matrix=True)
-    if not selects_updates or not isinstance(traits, Matmul):
+    if not is_xla_tpu or not isinstance(traits, Matmul):
         return traits
     if traits.flop(spec) == 2 * largest(spec.results):
         return MULTIPLIED
