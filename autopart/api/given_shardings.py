@@ -164,6 +164,35 @@ def _said(what: str, sharding: Any, rank: int, mesh: Mesh) -> Constraint:
     return told_by(dims, sharding.mesh.shape if isinstance(sharding, NamedSharding) else mesh.shape, mesh)
 
 
+def dims_by_axis(what: str, spec: PartitionSpec, rank: int, axes: Sequence[str]) -> list[int | None]:
+    """The dim that a spec tiles along each of some axes; None along one that it does not name.
+
+    Raises `ArgumentError` for a spec of too many dims, of other axes, or that leaves a dim open.
+    """
+    if len(spec) > rank:
+        raise ArgumentError(f"{what}: {shown(spec)} is for {len(spec)} dims", why=f"the array has {rank}")
+    dims, over = list(map(_axes, spec)), ", ".join(map(repr, axes))
+    if None in dims:
+        raise ArgumentError(
+            f"{what}: {shown(spec)} leaves a dim open", hint="ap.UNKNOWN, which leaves all of them open"
+        )
+    named = [axis for dim in dims for axis in dim or ()]
+    if others := [axis for axis in named if axis not in axes]:
+        wanted = (*axes, *others)
+        raise ArgumentError(
+            f'{what}: {shown(spec)} names "{others[0]}"', why=f"the tactic is over {over}", hint=f"axis={wanted!r}"
+        )
+    for dim in dims:
+        ordered = sorted(dim or (), key=list(axes).index)
+        if list(dim or ()) != ordered:
+            raise ArgumentError(
+                f"{what}: {shown(spec)} has {', '.join(dim or ())} on one dim, outermost first",
+                why=f"the tactic is over {over}, outermost first",
+                hint=f"axis={tuple(dim or ())!r}",
+            )
+    return [next((n for n, dim in enumerate(dims) if axis in (dim or ())), None) for axis in axes]
+
+
 def _axes(entry: Any) -> tuple[str, ...] | None:
     if entry is PartitionSpec.UNCONSTRAINED:
         return None

@@ -99,6 +99,7 @@ class Lowered:
             gathered=tuple(gathered(self.scheduled.partitioning, self.program, self._price())),
             conflicts=priced_conflicts(self.scheduled, METADATA_OPS),
             replicated=replicated(self.scheduled.partitioning, self.program, self.scheduled.reports),
+            passes=tuple(f"{report.name}: {remark}" for report in self.passes for remark in report.remarks),
         )
 
     @functools.cached_property

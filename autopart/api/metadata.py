@@ -94,6 +94,7 @@ class Metadata:
     what they read is tiled along it, with the reason; gathers that a tactic asked for are not among them.
     `conflicts` are those that the schedule left, with what each way out would cost, where finding that out takes about
     a second in all (`Lowered.conflicts` prices every way). `replicated` has the arguments that no axis tiles, and why.
+    `passes` says what passes over the program left undone.
     """
 
     mesh: Mapping[str, int]
@@ -105,6 +106,7 @@ class Metadata:
     gathered: tuple[Gathered, ...] = ()
     conflicts: tuple[PricedConflict, ...] = ()
     replicated: tuple[Replicated, ...] = ()
+    passes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         header = ["tactic", "actions", *COLLECTIVES]
@@ -130,7 +132,7 @@ class Metadata:
         if last and last.unpartitioned:
             kinds = ", ".join(f"{kind} ({len(where)})" for kind, where in last.unpartitioned.items())
             lines.append(f"ops that block propagation: {kinds}")
-        lines += _replicated_lines(self.replicated)
+        lines += [*_replicated_lines(self.replicated), *map(one_line, self.passes)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -172,6 +174,7 @@ class Metadata:
         read["gathered"] = tuple(Gathered(**row) for row in data["gathered"])
         read["conflicts"] = tuple(map(_read_conflict, data.get("conflicts", ())))
         read["replicated"] = tuple(map(_read_replicated, data.get("replicated", ())))
+        read["passes"] = tuple(data.get("passes", ()))
         return Metadata(**{**data, **read})
 
 

@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,9 +32,10 @@ from autopart.api.lowered import Lowered
 from autopart.api.method import Method
 from autopart.api.tactic import Tactic
 from autopart.core.arguments import FUNCTION, check
-from autopart.core.errors import ArgumentError, CallError
+from autopart.core.errors import ArgumentError, CallError, PartitionWarning
 from autopart.core.jax_internals import wrap_key
 from autopart.core.mesh import Mesh
+from autopart.core.user_line import warn
 
 
 def jit(
@@ -231,10 +231,10 @@ def _warn_of_aliases(fun: str, named: Mapping[str, Any]) -> None:
         ]
         if variables and all(id(variable) in first for _, variable in variables):
             own, variable = variables[0]
-            warnings.warn(
+            warn(
                 f"{fun}: {name} has no arrays of its own: {own} is {first[id(variable)]}, and a step that changes one "
                 f"changes both; jax.tree.map(jnp.copy, {name}) is a copy",
-                stacklevel=3,
+                PartitionWarning,
             )
         for path, variable in variables:
             first.setdefault(id(variable), path)

@@ -13,8 +13,8 @@ from typing import Any
 from jax.core import Tracer
 from jax.extend.core import jaxprs_in_params
 
-from autopart.core.importer.locations import is_of_package
 from autopart.core.jax_private import user_frames
+from autopart.core.user_line import is_of_package
 
 
 def equations(*jaxprs: Any) -> Iterator[Any]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from autopart.core.host_callbacks import HostCallback
 from autopart.core.jax_internals import ir
+from autopart.core.user_line import is_of_package
 
 _FRAME = re.compile(r'"([^"]*\.py)":(\d+)')
-_OWN = str(Path(__file__).parents[2])
 
 
 class Source:
@@ -114,8 +113,3 @@ def describe_location(location: ir.Location) -> str:
         return scope
     file, line = next((frame for frame in frames if not is_of_package(frame[0])), frames[0])
     return f"{file}:{line} {scope}".strip()
-
-
-def is_of_package(file: str) -> bool:
-    """True if a file is of autopart or of an installed package, not of the user's own."""
-    return "site-packages" in file or "dist-packages" in file or file.startswith(_OWN)
