@@ -164,11 +164,13 @@ def _said(what: str, sharding: Any, rank: int, mesh: Mesh) -> Constraint:
     return told_by(dims, sharding.mesh.shape if isinstance(sharding, NamedSharding) else mesh.shape, mesh)
 
 
-def dims_by_axis(what: str, spec: PartitionSpec, rank: int, axes: Sequence[str]) -> list[int | None]:
-    """The dim that a spec tiles along each of some axes; None along one that it does not name.
+def dims_by_axis(what: str, spec: Any, rank: int, axes: Sequence[str]) -> list[int | None] | None:
+    """The dim that a `PartitionSpec` tiles along each of some axes, None along one that it does not name.
 
-    Raises `ArgumentError` for a spec of too many dims, of other axes, or that leaves a dim open.
+    None for what is no spec. Raises `ArgumentError` for a spec of too many dims, of other axes, or that leaves a dim open.
     """
+    if not isinstance(spec, PartitionSpec):
+        return None
     if len(spec) > rank:
         raise ArgumentError(f"{what}: {shown(spec)} is for {len(spec)} dims", why=f"the array has {rank}")
     dims, over = list(map(_axes, spec)), ", ".join(map(repr, axes))

@@ -19,7 +19,6 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from jax.sharding import PartitionSpec
 
 from autopart.api.given_shardings import dims_by_axis
 from autopart.api.names import Named, Names, named_values, names_of_nothing, resolve, select
@@ -178,8 +177,8 @@ class ManualPartition:
     def _per_axis(self, decision: Any, target: Named, partitioning: Partitioning) -> tuple[Any, ...]:
         if takes(decision, 2):
             decision = decision(target.below or target.name, partitioning.program.type_of(target.value).shape)
-        if isinstance(decision, PartitionSpec):
-            dims = dims_by_axis(target.name, decision, len(partitioning.program.type_of(target.value).shape), self.axes)
+        dims = dims_by_axis(target.name, decision, len(partitioning.program.type_of(target.value).shape), self.axes)
+        if dims is not None:
             decision = tuple(REPLICATED if dim is None else dim for dim in dims)
         each = decision if isinstance(decision, tuple) else (decision,) * len(self.axes)
         if len(each) != len(self.axes):
