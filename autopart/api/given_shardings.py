@@ -167,7 +167,7 @@ def _said(what: str, sharding: Any, rank: int, mesh: Mesh) -> Constraint:
 def dims_by_axis(what: str, spec: Any, rank: int, axes: Sequence[str]) -> list[int | None] | None:
     """The dim that a `PartitionSpec` tiles along each of some axes, None along one that it does not name.
 
-    None for what is no spec. Raises `ArgumentError` for a spec of too many dims, of other axes, or that leaves a dim open.
+    None for what is no spec. Raises `ArgumentError` for a spec of too many dims, of other axes, or with an open dim.
     """
     if not isinstance(spec, PartitionSpec):
         return None
