@@ -39,6 +39,7 @@ class Given:
     value: int
     what: str
     constraint: Constraint
+    in_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,22 @@ class GivenShardings:
                 raise type(error)(f"{given.what}: {error.what}", why=error.why, hint=error.hint or _HINT) from None
         partitioning.propagate()
         texts = [*self.regions, *(f"{given.what}: {_text(given.constraint.dims)}" for given in self.shardings)]
-        return TacticResult([*actions, *map(Propagate, partitioning.mesh.axis_names)], {"shardings": texts})
+        report = {"shardings": texts, "kept_whole": self._kept_whole(partitioning)}
+        return TacticResult([*actions, *map(Propagate, partitioning.mesh.axis_names)], report)
+
+    def _kept_whole(self, partitioning: Partitioning) -> dict[str, str]:
+        """Axis -> what the constraints in the model keep whole on it, the largest value with its line."""
+        program, kept = partitioning.program, dict[str, list[Given]]()
+        for given in self.shardings:
+            for action in _actions(given, partitioning.mesh) if given.in_model else ():
+                if isinstance(action, Atomic):
+                    kept.setdefault(action.axis, []).append(given)
+        largest = {a: max(some, key=lambda g: program.type_of(g.value).bytes) for a, some in kept.items()}
+        return {
+            axis: f"{len(kept[axis])} value{'s' if len(kept[axis]) > 1 else ''} whole on it, the largest "
+            f"{program.type_of(given.value)} by {given.what}"
+            for axis, given in largest.items()
+        }
 
 
 def given_shardings(traced: Traced, mesh: Mesh, in_shardings: Any, out_shardings: Any) -> tuple[GivenShardings, ...]:
@@ -98,7 +114,7 @@ def _in_model(program: Program, mesh: Mesh) -> Iterator[Given]:
         for value in values if is_constraint(tag) else ():
             what = f"with_sharding_constraint {program.where(int(program.value_op[value]))}".rstrip()
             try:
-                yield Given(value, what, constraint_of(tag, mesh, len(program.type_of(value).shape)))
+                yield Given(value, what, constraint_of(tag, mesh, len(program.type_of(value).shape)), in_model=True)
             except PartitionError as error:
                 raise type(error)(f"{what}: {error.what}", why=error.why, hint=_HINT) from None
 

@@ -40,6 +40,9 @@ from autopart.spmd.gathered import Gathered
 BASELINE_LINES = 5
 """Lines that a printed table spends on named schedules; the tactic's report has all of them."""
 
+MOSTLY_SHARE = 0.9
+"""Where an axis divides less, it is said which constraints in the model may be why."""
+
 CONFLICTS_SHOWN = 3
 """Conflicts that a printed table shows with their ways out; `Metadata.conflicts` has all of them."""
 
@@ -122,6 +125,7 @@ class Metadata:
         if last:
             shares = ", ".join(f"{axis} {percent(share)}" for axis, share in self.flop_divided.items())
             lines += [f"flop divided: {shares or 'the program has none'}", *last.notes]
+            lines += [line for tactic in self.tactics for line in _constraint_lines(tactic, self.flop_divided)]
         lines += [line for tactic in self.tactics for line in _referee_lines(tactic)]
         lines += [line for t in self.tactics for line in _compared_lines(t)]
         lines += _gathered_lines(self.gathered)
@@ -297,6 +301,15 @@ def _gathered_lines(rows: tuple[Gathered, ...]) -> list[str]:
         lines.append(f'  {count}{kind} on "{axis}", {cost}: {reason}' + (f"  at {where}" if where else ""))
     left = ranked[GATHERED_LINES:]
     return lines + ([f"  and {sum(len(members) for _, members in left)} more ops"] if left else [])
+
+
+def _constraint_lines(tactic: TacticReport, flop_divided: Mapping[str, float]) -> list[str]:
+    """The axes that divide little while constraints in the model keep values whole on them."""
+    return [
+        f'{axis}: constraints in the model keep {one_line(what)}; constraints="ignore" leaves them out'
+        for axis, what in tactic.report.get("kept_whole", {}).items()
+        if flop_divided.get(axis, 1.0) < MOSTLY_SHARE
+    ]
 
 
 def _referee_lines(tactic: TacticReport) -> list[str]:
