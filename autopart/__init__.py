@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autopart.api.automatic import AutomaticPartition, SearchWarning
+from autopart.api.closures import ClosedOverWarning
 from autopart.api.compiled import Compiled
 from autopart.api.filter_jit import FilteredFunction, filter_jit
 from autopart.api.jit import PartitionedFunction, jit, partition
@@ -94,6 +95,7 @@ __all__ = [
     "BlockedError",
     "Budget",
     "CallError",
+    "ClosedOverWarning",
     "Compiled",
     "Cost",
     "CostModel",

@@ -122,8 +122,8 @@ def _in_model(program: Program, mesh: Mesh) -> Iterator[Given]:
 def _of_arguments(traced: Traced, mesh: Mesh, shardings: Any) -> Iterator[Given]:
     if shardings is None:
         return
-    program, count = traced.program, len(traced.in_avals)
-    args, kwargs = jax.tree.unflatten(traced.in_tree, range(count))
+    program, positions = traced.program, traced.of_leaves(range(len(traced.in_avals)))
+    args, kwargs = jax.tree.unflatten(traced.in_tree, positions)
     if jax.tree.leaves(kwargs):
         raise CallError(
             f"in_shardings are for positional arguments, not for {', '.join(kwargs)}",

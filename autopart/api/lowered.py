@@ -176,6 +176,7 @@ class Lowered:
         """NamedShardings of the inputs, as the pytree `(args, kwargs)`, and of the outputs, on a mesh of devices."""
         inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
         outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
+        inputs = self.traced.of_leaves(inputs)
         return jax.tree.unflatten(self.traced.in_tree, inputs), jax.tree.unflatten(self.traced.out_tree, outputs)
 
     def as_text(self, form: str = "hlo", *, lines: bool = False) -> str:

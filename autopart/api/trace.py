@@ -14,13 +14,14 @@ from collections import deque
 from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType
 
+from autopart.api.closures import names_of_closures, warn_of_closures
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
 from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
@@ -45,6 +46,8 @@ from autopart.core.program import Program
 
 DEFAULT_LIMITS = Limits()
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -66,7 +69,8 @@ class Traced:
     """A program and the pytrees its flat arguments and outputs came from.
 
     in_tree, out_tree   of ((args, kwargs) without the static ones) and of the result
-    in_avals, out_avals one abstract value per leaf; PRNG keys keep their key dtype here, and are raw bits in `program`.
+    in_avals, out_avals one abstract value per argument and output of the program: of what the function closes over,
+                        then of each leaf; PRNG keys keep their key dtype here, and are raw bits in `program`.
                         Those of outputs say which types are weak
     platform            what it was lowered for, and `again` lowers it for another; None for a file, which does not say
     choices             where the function computes something else on another platform
@@ -82,6 +86,15 @@ class Traced:
     again: Callable[[str], Traced] | None = field(default=None, repr=False, compare=False)
     choices: tuple[PlatformChoice, ...] = field(default=(), repr=False, compare=False)
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def closed_over(self) -> tuple[np.ndarray, ...]:
+        """The arrays of the program's first arguments, which no call brings in."""
+        return self.program.source.closed_over
+
+    def of_leaves(self, each: Sequence[T]) -> Sequence[T]:
+        """Of a list with one entry for each argument of the program, those of a call's leaves."""
+        return each[len(self.closed_over) :]
 
     def after(self, passes: Sequence[str | Pass]) -> Traced:
         """The same with a program that has gone through `passes`."""
@@ -107,7 +120,7 @@ class LoadedProgram:
     @property
     def argument_names(self) -> list[str]:
         """Names of the arguments, in order."""
-        return self.traced.program.argument_names
+        return [*self.traced.of_leaves(self.traced.program.argument_names)]
 
 
 _NAMES = sequence(TEXT, "a list of names, one for each argument") | NONE
@@ -142,13 +155,13 @@ def load(
         check_in_child(data, str(path), limits)
     module = jax_internals.parse_module(data, str(path))
     program, reports = run_optional_passes(
-        read_module(module, argument_names=argument_names, ties=ties, limits=limits), IMPORT_PASSES
+        read_module(module, argument_names=argument_names, ties=ties, limits=limits, lift=True), IMPORT_PASSES
     )
     if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):
         jax_internals.register_lapack()
     avals = tuple(_aval(program, v) for v in program.arguments)
     outs = tuple(_aval(program, v) for v in program.outputs)
-    in_tree = jax.tree.structure((avals, {}))
+    in_tree = jax.tree.structure((avals[len(program.source.closed_over) :], {}))
     traced = Traced(program, in_tree, jax.tree.structure(outs), avals, outs, passes=reports)
     return LoadedProgram(traced, str(path))
 
@@ -162,8 +175,10 @@ def trace(
     """
     if isinstance(fun, LoadedProgram):
         leaves, tree = jax.tree.flatten((args, kwargs))
-        if leaves and (tree != fun.traced.in_tree or not _same_types(leaves, fun.traced.in_avals)):
-            wanted = [f"{a.dtype.name}{list(a.shape)}" for a in fun.traced.in_avals]
+        if leaves and (
+            tree != fun.traced.in_tree or not _same_types(leaves, fun.traced.of_leaves(fun.traced.in_avals))
+        ):
+            wanted = [f"{a.dtype.name}{list(a.shape)}" for a in fun.traced.of_leaves(fun.traced.in_avals)]
             raise CallError(
                 f"{fun.path} takes {len(wanted)} arrays, got {len(leaves)}"
                 if len(wanted) != len(leaves)
@@ -174,7 +189,9 @@ def trace(
         return replace(fun.traced, program=program).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
-    return _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)
+    made = _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)
+    warn_of_closures(watched.__name__, made.program, len(made.closed_over))
+    return made
 
 
 def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced:
@@ -279,9 +296,13 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
             constraints=options.constraints,
             keep_unused=options.keep_unused,
             without_arrays=without_arrays,
+            lift=True,
         )
     except ProgramError as error:
         raise error.blamed_on(name) from None
+    if closed_over := program.source.closed_over:
+        program.argument_names[: len(closed_over)] = names_of_closures(fun, closed_over)
+        in_avals = (*(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in closed_over), *in_avals)
     again = functools.partial(_lowered, fun, options, traced)
     choices = platform_choices(traced.jaxpr)
     read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices)

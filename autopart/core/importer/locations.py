@@ -17,7 +17,8 @@ _FRAME = re.compile(r'"([^"]*\.py)":(\d+)')
 class Source:
     """Where ops came from: a representative MLIR op per spec, each op's location text, and host callbacks by index.
 
-    `beside` are modules that hold ops which passes made; an op is good as long as its module is.
+    `beside` are modules that hold ops which passes made; an op is good as long as its module is. `closed_over` are the
+    arrays of the first arguments, which no call brings in.
     """
 
     def __init__(
@@ -28,9 +29,10 @@ class Source:
         call_site: Sequence[ir.Operation | None] | np.ndarray,
         callbacks: Sequence[HostCallback] = (),
         beside: Sequence[ir.Module] = (),
+        closed_over: Sequence[np.ndarray] = (),
     ):
         self.module, self.representatives = module, representatives
-        self.callbacks, self._beside = tuple(callbacks), tuple(beside)
+        self.callbacks, self._beside, self.closed_over = tuple(callbacks), tuple(beside), tuple(closed_over)
         self._op_source, self._call_site = _as_array(op_source), _as_array(call_site)
 
     def kept(self, ops: np.ndarray, specs: list[int]) -> Source:
@@ -67,7 +69,9 @@ class Source:
         beside: Sequence[ir.Module] = (),
     ) -> Source:
         beside = (*self._beside, *beside)
-        return Source(self.module, representatives, op_source, call_site, self.callbacks, beside)
+        return Source(
+            self.module, representatives, op_source, call_site, self.callbacks, beside, self.closed_over
+        )  # fmt: skip
 
     @property
     def op_count(self) -> int:
