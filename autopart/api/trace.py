@@ -10,8 +10,7 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections import deque
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -22,6 +21,7 @@ from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType
 
 from autopart.api.closures import names_of_closures, warn_of_closures
+from autopart.api.donated_ties import tie_updates
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
 from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
@@ -36,6 +36,7 @@ from autopart.core.importer import (
 )
 from autopart.core.importer.closed_over import check_closed_over
 from autopart.core.importer.host_calls import lowered
+from autopart.core.importer.jaxprs import Dataflow
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
@@ -284,7 +285,7 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
     out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype, weak_type=o.weak_type) for o in outs)
     donated = frozenset(i for i, info in enumerate(infos) if info.donated)
-    ties = tie_updates(traced.args_info, traced.out_info)
+    ties = tie_updates(traced.args_info, traced.out_info, Dataflow(traced.jaxpr))
     try:
         program = read_module(
             cast(jax_internals.ir.Module, module.compiler_ir("stablehlo")),
@@ -385,48 +386,3 @@ def _parameter_names(fun: Callable, options: Options, count: int) -> list[str]:
         if index not in static and parameter.name not in options.static_argnames:
             names.append(parameter.name)
     return [*names, *(f"arg{i}" for i in range(len(names), count))][:count]
-
-
-def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
-    """Output position -> donated argument position that it updates.
-
-    A donated argument is tied to the first output (an element of the returned tuple, or all of it) with its tree and
-    types that is not taken; where there is none, leaf by leaf by type, as XLA would alias them. Each
-    output is looked at once.
-    """
-    outputs = list(out_info) if isinstance(out_info, (tuple, list)) and not hasattr(out_info, "_fields") else [out_info]
-    of_tree: dict[Any, deque[int]] = {}
-    of_type: dict[Any, deque[int]] = {}
-    first = 0
-    for output in outputs:
-        leaves = jax.tree.leaves(output)
-        types = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-        of_tree.setdefault((jax.tree.structure(output), types), deque()).append(first)
-        for place, type_ in enumerate(types, first):
-            of_type.setdefault(type_, deque()).append(place)
-        first += len(leaves)
-    ties: dict[int, int] = {}
-    arguments, position = [*args_info[0], *args_info[1].values()], 0
-    for argument in arguments:
-        infos, tree = jax.tree.flatten(argument)
-        members = range(position, position + len(infos))
-        position += len(infos)
-        if not infos or not all(i.donated for i in infos):
-            continue
-        types = tuple((i.shape, i.dtype) for i in infos)
-        match = _first_free(of_tree.get((tree, types)), ties)
-        if match is not None:
-            ties.update(zip(range(match, match + len(infos)), members, strict=True))
-            continue
-        for type_, member in zip(types, members, strict=True):
-            output = _first_free(of_type.get(type_), ties)
-            if output is not None:
-                ties[output] = member
-    return ties
-
-
-def _first_free(places: deque[int] | None, taken: Container[int]) -> int | None:
-    """The first of the places that is not taken; those before it are dropped, since none becomes free again."""
-    while places and places[0] in taken:
-        places.popleft()
-    return places[0] if places else None
