@@ -5,9 +5,9 @@
       0.99 * ema + 0.01 * params               two behind ema, three behind params: output 1 is that of ema
 
 A donated argument goes with an output (an element of the returned tuple, or all of it) of its tree and types; where
-there is none, leaf by leaf with outputs of its types. Among several they are paired by place, as in `u, v = step(u, v)`,
-if each output is computed from its argument, or handed on from another one (`return v, 2 * v - u`). Else the nearest
-ones belong together, and what no few equations lead to is given out by place.
+there is none, leaf by leaf with outputs of its types. Among several they are paired by place, as in
+`u, v = step(u, v)`, if each output is computed from its argument, or handed on from another (`return v, 2 * v - u`).
+Else the nearest ones belong together, and what no few equations lead to is given out by place.
 """
 
 from __future__ import annotations
@@ -63,6 +63,31 @@ def tie_updates(args_info: Any, out_info: Any, dataflow: Dataflow) -> dict[int, 
     for members, places in left.values():
         ties.update({place: member for member, place in _matched(members, places, dataflow, 0).items()})
     return ties
+
+
+def kept_state(args_info: Any, out_info: Any, dataflow: Dataflow) -> list[range]:
+    """The positions of the leaves of arguments that are not donated although an output is their next value.
+
+    Such an argument is a tree of arrays, of which an element of the result has the structure and the types, and is made
+    of it by a few equations.
+    """
+    outputs = list(out_info) if isinstance(out_info, (tuple, list)) and not hasattr(out_info, "_fields") else [out_info]
+    places: dict[Any, list[int]] = {}
+    first = 0
+    for output in outputs:
+        places.setdefault(_tree_of(output), []).append(first)
+        first += len(jax.tree.leaves(output))
+    found, position = list[range](), 0
+    for argument in [*args_info[0], *args_info[1].values()]:
+        infos = jax.tree.leaves(argument)
+        leaves, position = range(position, position + len(infos)), position + len(infos)
+        candidates = places.get(_tree_of(argument), [])
+        if len(infos) > 1 and candidates and not any(info.donated for info in infos):
+            leaf = _largest([_type_of(info) for info in infos])
+            near = dataflow.outputs_near(leaves[leaf], HOPS)
+            if any(near.get(place + leaf, 0) for place in candidates):
+                found.append(leaves)
+    return found
 
 
 def _matched(arguments: Sequence[int], places: Sequence[int], dataflow: Dataflow, leaf: int) -> dict[int, int]:

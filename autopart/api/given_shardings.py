@@ -40,6 +40,7 @@ class Given:
     what: str
     constraint: Constraint
     in_model: bool = False
+    memory_kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,19 @@ class GivenShardings:
                 raise type(error)(f"{given.what}: {error.what}", why=error.why, hint=error.hint or _HINT) from None
         partitioning.propagate()
         texts = [*self.regions, *(f"{given.what}: {_text(given.constraint.dims)}" for given in self.shardings)]
-        report = {"shardings": texts, "kept_whole": self._kept_whole(partitioning)}
+        report = {
+            "shardings": texts,
+            "kept_whole": self._kept_whole(partitioning),
+            "memory_kinds": self._memory_kinds(),
+        }
         return TacticResult([*actions, *map(Propagate, partitioning.mesh.axis_names)], report)
+
+    def _memory_kinds(self) -> list[str]:
+        return [
+            f"{given.what}: memory_kind {given.memory_kind!r} is left out, and the array counts in the devices' memory"
+            for given in self.shardings
+            if given.memory_kind
+        ]
 
     def _kept_whole(self, partitioning: Partitioning) -> dict[str, str]:
         """Axis -> what the constraints in the model keep whole on it, the largest value with its line."""
@@ -89,7 +101,7 @@ def given_shardings(traced: Traced, mesh: Mesh, in_shardings: Any, out_shardings
     Raises `ArgumentError` for what is no sharding, `CallError` where the pytrees do not fit.
     """
     found = [*_of_arguments(traced, mesh, in_shardings), *_of_outputs(traced, mesh, out_shardings)]
-    found = [given for given in (*found, *_in_model(traced.program, mesh)) if given.constraint.says]
+    found = [g for g in (*found, *_in_model(traced.program, mesh)) if g.constraint.says or g.memory_kind]
     regions = tuple(_regions(traced.program))
     return (GivenShardings(tuple(found), regions),) if found or regions else ()
 
@@ -159,7 +171,16 @@ def _given(
     for position, sharding in zip(jax.tree.leaves(tree), each, strict=True):
         value, what = values[position]
         if sharding is not None:
-            yield Given(value, what, _said(what, sharding, len(program.type_of(value).shape), mesh))
+            said = _said(what, sharding, len(program.type_of(value).shape), mesh)
+            yield Given(value, what, said, memory_kind=_other_memory(sharding))
+
+
+def _other_memory(sharding: Any) -> str:
+    """The kind of memory that a sharding asks for, where it is not its devices' own; else ""."""
+    kind = getattr(sharding, "memory_kind", None)
+    devices = getattr(getattr(sharding, "mesh", None), "_flat_devices_tuple", ()) if kind else ()
+    own = devices[0].default_memory().kind if devices else "device"
+    return "" if kind in (None, "device", own) else str(kind)
 
 
 def _is_leaf(x: Any) -> bool:

@@ -25,6 +25,7 @@ from autopart.api.plan.host_check import check_hosts
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_of import plan_of
 from autopart.api.platform import runnable
+from autopart.api.remarks import remarks
 from autopart.api.report.page import write_report
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import INPUTS
@@ -99,7 +100,7 @@ class Lowered:
             gathered=tuple(gathered(self.scheduled.partitioning, self.program, self._price())),
             conflicts=priced_conflicts(self.scheduled, METADATA_OPS),
             replicated=replicated(self.scheduled.partitioning, self.program, self.scheduled.reports),
-            passes=tuple(f"{report.name}: {remark}" for report in self.passes for remark in report.remarks),
+            remarks=tuple(remarks(self.traced, self.scheduled)),
         )
 
     @functools.cached_property

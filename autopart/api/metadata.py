@@ -30,7 +30,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twin_of
 from autopart.core.program import Program
 from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text, columns, seconds_text
+from autopart.core.units import bytes_text, columns, seconds_text, wrapped
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import AxisUse, divided, percent
 from autopart.search.comparison import baseline_lines
@@ -48,6 +48,9 @@ CONFLICTS_SHOWN = 3
 
 REPLICATED_LINES = 4
 """Lines that a printed table spends on what is replicated; `Metadata.replicated` has all of it."""
+
+LEAST_SHARE = 1e-3
+"""Share of a step's memory below which nothing is said of what is replicated."""
 
 GATHERED_LINES = 8
 """Lines that a printed table spends on gathers; `Metadata.gathered` has all of them."""
@@ -97,7 +100,7 @@ class Metadata:
     what they read is tiled along it, with the reason; gathers that a tactic asked for are not among them.
     `conflicts` are those that the schedule left, with what each way out would cost, where finding that out takes about
     a second in all (`Lowered.conflicts` prices every way). `replicated` has the arguments that no axis tiles, and why.
-    `passes` says what passes over the program left undone.
+    `remarks` says what else could be better: state that is not donated, a pass that changes nothing, memory kinds.
     """
 
     mesh: Mapping[str, int]
@@ -109,7 +112,7 @@ class Metadata:
     gathered: tuple[Gathered, ...] = ()
     conflicts: tuple[PricedConflict, ...] = ()
     replicated: tuple[Replicated, ...] = ()
-    passes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         header = ["tactic", "actions", *COLLECTIVES]
@@ -136,7 +139,8 @@ class Metadata:
         if last and last.unpartitioned:
             kinds = ", ".join(f"{kind} ({len(where)})" for kind, where in last.unpartitioned.items())
             lines.append(f"ops that block propagation: {kinds}")
-        lines += [*_replicated_lines(self.replicated), *map(one_line, self.passes)]
+        lines += [line for remark in self.remarks for line in wrapped(one_line(remark))]
+        lines += _replicated_lines(self.replicated, last.peak_bytes if last else None)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -178,7 +182,7 @@ class Metadata:
         read["gathered"] = tuple(Gathered(**row) for row in data["gathered"])
         read["conflicts"] = tuple(map(_read_conflict, data.get("conflicts", ())))
         read["replicated"] = tuple(map(_read_replicated, data.get("replicated", ())))
-        read["passes"] = tuple(data.get("passes", ()))
+        read["remarks"] = tuple(data.get("remarks", ()))
         return Metadata(**{**data, **read})
 
 
@@ -329,12 +333,14 @@ def _referee_lines(tactic: TacticReport) -> list[str]:
     return lines
 
 
-def _replicated_lines(rows: tuple[Replicated, ...]) -> list[str]:
-    """What every device holds whole, and why, the most bytes first."""
-    lines = [f"  {row}" for row in rows[:REPLICATED_LINES]]
-    left = len(rows) - REPLICATED_LINES
+def _replicated_lines(rows: tuple[Replicated, ...], peak_bytes: float | None) -> list[str]:
+    """What every device holds whole, and why, the most bytes first; nothing that is next to nothing of the memory."""
+    least = LEAST_SHARE * (peak_bytes or max((row.bytes for row in rows), default=0.0))
+    large = [row for row in rows if row.bytes >= least]
+    lines = [line for row in large[:REPLICATED_LINES] for line in wrapped(f"  {row}")]
+    left = len(large) - REPLICATED_LINES
     lines += [f"  and {left} more reasons"] if left > 0 else []
-    return ["left replicated:", *lines] if rows else []
+    return ["left replicated:", *lines] if large else []
 
 
 def _seconds(value: float | None) -> str:

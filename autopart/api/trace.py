@@ -21,7 +21,7 @@ from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType
 
 from autopart.api.closures import names_of_closures, warn_of_closures
-from autopart.api.donated_ties import tie_updates
+from autopart.api.donated_ties import kept_state, tie_updates
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
 from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
@@ -76,6 +76,8 @@ class Traced:
     platform            what it was lowered for, and `again` lowers it for another; None for a file, which does not say
     choices             where the function computes something else on another platform
     passes              what each pass over the program took and did
+    kept_state          the top-level arguments that are not donated although their next value comes back: by name the
+                        positions of their leaves among the program's arguments
     """
 
     program: Program
@@ -87,6 +89,7 @@ class Traced:
     again: Callable[[str], Traced] | None = field(default=None, repr=False, compare=False)
     choices: tuple[PlatformChoice, ...] = field(default=(), repr=False, compare=False)
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
+    kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
 
     @property
     def closed_over(self) -> tuple[np.ndarray, ...]:
@@ -285,7 +288,9 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
     out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype, weak_type=o.weak_type) for o in outs)
     donated = frozenset(i for i, info in enumerate(infos) if info.donated)
-    ties = tie_updates(traced.args_info, traced.out_info, Dataflow(traced.jaxpr))
+    dataflow = Dataflow(traced.jaxpr)
+    ties = tie_updates(traced.args_info, traced.out_info, dataflow)
+    kept = kept_state(traced.args_info, traced.out_info, dataflow)
     try:
         program = read_module(
             cast(jax_internals.ir.Module, module.compiler_ir("stablehlo")),
@@ -306,7 +311,11 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
         in_avals = (*(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in closed_over), *in_avals)
     again = functools.partial(_lowered, fun, options, traced)
     choices = platform_choices(traced.jaxpr)
-    read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices)
+    kept_by_name = {
+        names[leaves.start].partition("/")[0]: range(leaves.start + len(closed_over), leaves.stop + len(closed_over))
+        for leaves in kept
+    }
+    read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices, kept_state=kept_by_name)
     return read.after_optional((DefaultGenerators(platform), *IMPORT_PASSES)).after(options.passes)
 
 

@@ -174,7 +174,22 @@ class Replicated:
     def __str__(self) -> str:
         more = f" and {len(self.names) - 2} more" if len(self.names) > 2 else ""
         named = ", ".join(map(one_line, self.names[:2])) + more
-        return f'{named} ({bytes_text(self.bytes)}), whole on "{one_line(self.axis)}": {one_line(self.why)}'
+        fix = f"; try {self.fix}" if self.fix else ""
+        return f'{named} ({bytes_text(self.bytes)}), whole on "{one_line(self.axis)}": {one_line(self.why)}{fix}'
+
+    @property
+    def fix(self) -> str:
+        """What would divide them, as code; empty where nothing simple would, or a decision keeps them."""
+        match self.kind:
+            case "readers" | "nobody asked":
+                key = self.names[0].partition("/")[0]
+                return f"ap.ManualPartition({{{key!r}: ap.FIRST_DIVISIBLE_DIM}}, axis={self.axis!r})"
+            case "indivisible":
+                return 'uneven="pad", or another dim'
+            case "conflict":
+                return "lowered.conflicts, which prices each way out"
+            case _:
+                return ""
 
 
 def replicated(
