@@ -337,7 +337,10 @@ def _replicated_lines(rows: tuple[Replicated, ...], peak_bytes: float | None) ->
     """What every device holds whole, and why, the most bytes first; nothing that is next to nothing of the memory."""
     least = LEAST_SHARE * (peak_bytes or max((row.bytes for row in rows), default=0.0))
     large = [row for row in rows if row.bytes >= least]
-    lines = [line for row in large[:REPLICATED_LINES] for line in wrapped(f"  {row}")]
+    lines: list[str] = []
+    for row in large[:REPLICATED_LINES]:
+        fix = f"      try  {one_line(row.fix)}"
+        lines += wrapped(f"  {row}") + ([fix] if row.fix and fix not in lines else [])
     left = len(large) - REPLICATED_LINES
     lines += [f"  and {left} more reasons"] if left > 0 else []
     return ["left replicated:", *lines] if large else []

@@ -88,7 +88,7 @@ def test_what_is_next_to_nothing_is_not_said_to_be_replicated_and_lines_are_wrap
     lines = str(metadata).partition("left replicated:")[2].splitlines()
     assert not any("params/bias" in line for line in lines)
     assert lines[1].startswith("  params/down")
-    assert "try ap.ManualPartition({'params': ap.FIRST_DIVISIBLE_DIM}, axis='b')" in " ".join(" ".join(lines).split())
+    assert "try  ap.ManualPartition({'params': ap.FIRST_DIVISIBLE_DIM}, axis='b')" in "\n".join(lines)
     assert all(len(line) <= 120 for line in lines)
     fixed = ap.jit(program, MESH, [BP, ap.ManualPartition({"params": ap.FIRST_DIVISIBLE_DIM}, axis="b")])
     assert "left replicated" not in str(fixed.lower({**PARAMS, "bias": bias}, many).metadata)

@@ -174,8 +174,7 @@ class Replicated:
     def __str__(self) -> str:
         more = f" and {len(self.names) - 2} more" if len(self.names) > 2 else ""
         named = ", ".join(map(one_line, self.names[:2])) + more
-        fix = f"; try {self.fix}" if self.fix else ""
-        return f'{named} ({bytes_text(self.bytes)}), whole on "{one_line(self.axis)}": {one_line(self.why)}{fix}'
+        return f'{named} ({bytes_text(self.bytes)}), whole on "{one_line(self.axis)}": {one_line(self.why)}'
 
     @property
     def fix(self) -> str:
