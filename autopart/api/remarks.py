@@ -22,10 +22,18 @@ LEAST_SHARE = 0.01
 """Share of a step's memory that donation saves at least to be worth a remark."""
 
 
+MOST_DIFFERENCES = 4
+"""What differs from a plan's program, as far as a remark lists it."""
+
+
 def remarks(traced: Traced, scheduled: Scheduled) -> Iterator[str]:
     """The lines, in this order."""
     yield from _not_donated(traced, scheduled)
     for tactic in scheduled.reports:
+        differs = tactic.report.get("plan", {}).get("differs", ())
+        if differs and tactic is next(t for t in scheduled.reports if t.report.get("plan", {}).get("differs")):
+            more = f", and {len(differs) - MOST_DIFFERENCES} more" if len(differs) > MOST_DIFFERENCES else ""
+            yield f"the plan was made for another program: {', '.join(differs[:MOST_DIFFERENCES])}{more}"
         yield from tactic.report.get("memory_kinds", ())
     yield from _in_host_memory(traced.program)
     yield from (f"{report.name}: {remark}" for report in traced.passes for remark in report.remarks)

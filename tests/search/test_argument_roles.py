@@ -210,6 +210,20 @@ def test_schedules_of_stacked_layers_are_found_and_leave_the_dim_of_the_layers(d
             assert any(dims), (name, argument, dims)
 
 
+def test_weights_that_no_other_dim_divides_are_whole_rather_than_divided_by_layers():
+    def step(w, x):
+        def total(w):
+            return jnp.mean(jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, w)[0])
+
+        return w - jax.grad(total)(w)
+
+    arguments, mesh = (shape(8, 129, 129), shape(4096, 129)), ap.Mesh({"b": 4}, device="h100")
+    rows = ap.named_schedules(step, mesh, arguments, donate_argnums=0)
+    assert [row.name for row in rows if "Megatron" in row.name or "ZeRO" in row.name or "FSDP" in row.name] == []
+    low = ap.jit(step, mesh, [ap.ManualPartition({"w": 0}, axis="b")], donate_argnums=0).lower(*arguments)
+    assert low.metadata.in_specs["w"] == (("b",),)
+
+
 def test_layers_that_are_indexed_one_by_one_are_no_dim_to_store_in_parts():
     def step(w, x):
         def total(w):
