@@ -18,6 +18,7 @@ from autopart.api.automatic import AutomaticPartition, SearchWarning
 from autopart.api.closures import ClosedOverWarning
 from autopart.api.compiled import Compiled
 from autopart.api.filter_jit import FilteredFunction, filter_jit
+from autopart.api.first_state import LayoutWarning
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
@@ -107,6 +108,7 @@ __all__ = [
     "Greedy",
     "Hybrid",
     "Job",
+    "LayoutWarning",
     "Limits",
     "LoadedProgram",
     "Lowered",
