@@ -20,9 +20,14 @@ NOWHERE = "autopart"
 """The file of a warning with no line of the user's behind it, as where the command line runs."""
 
 
+def is_own(file: str) -> bool:
+    """True if a file is autopart's."""
+    return file.startswith(_OWN)
+
+
 def is_of_package(file: str) -> bool:
     """True if a file is of autopart or of an installed package, not of the user's own."""
-    return "site-packages" in file or "dist-packages" in file or file.startswith(_OWN)
+    return "site-packages" in file or "dist-packages" in file or is_own(file)
 
 
 def is_of_user(file: str) -> bool:

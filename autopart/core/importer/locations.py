@@ -9,7 +9,7 @@ import numpy as np
 
 from autopart.core.host_callbacks import HostCallback
 from autopart.core.jax_internals import ir
-from autopart.core.user_line import is_of_package
+from autopart.core.user_line import is_of_package, is_own
 
 _FRAME = re.compile(r'"([^"]*\.py)":(\d+)')
 
@@ -112,7 +112,7 @@ def describe_location(location: ir.Location) -> str:
     if "unknown" in text[:12]:
         return ""
     scope = next((q for q in text.split('"')[1::2] if not q.endswith(".py")), "")
-    frames = [frame for frame in _FRAME.findall(text) if not frame[0].startswith(_OWN)]
+    frames = [frame for frame in _FRAME.findall(text) if not is_own(frame[0])]
     if not frames:
         return scope
     file, line = next((frame for frame in frames if not is_of_package(frame[0])), frames[0])
