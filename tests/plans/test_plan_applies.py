@@ -129,7 +129,7 @@ def train(state, x):
     return {"params": jax.tree.map(lambda p, g: p - 0.1 * g, state["params"], gradients)}
 
 
-def trained(layers=2, batch=32, width=16, name="params", block=("up", "down")):
+def trained(batch=32, width=16, layers=2, name="params", block=("up", "down")):
     up, down = (jax.ShapeDtypeStruct(s, "float32") for s in ((width, 64), (64, width)))
     blocks = [dict(zip(block, (up, down), strict=True)) for _ in range(layers)]
     params = {"blocks": blocks, "head": jax.ShapeDtypeStruct((width, 8), "float32")}
@@ -141,11 +141,12 @@ SEARCH = ap.AutomaticPartition(budget=ap.Budget(40), cache=False, progress=False
 
 @pytest.mark.parametrize("name", ["FSDP(batch)+Megatron(model)", "DP(batch)+MegatronSP(model)", ""])
 def test_a_plan_of_a_training_step_applies_to_the_batch_of_a_cluster(name):
-    schedule = [ap.Parallelism(name)] if name else [SEARCH]
-    plan = ap.jit(train, MESH, schedule, donate_argnums=0).lower(*trained()).plan
-    low = ap.jit(train, MESH, ap.Plan.from_json(plan.to_json()), donate_argnums=0).lower(*trained(batch=128))
+    schedule, width = ([ap.Parallelism(name)], 16) if name else ([SEARCH], 4096)
+    plan = ap.jit(train, MESH, schedule, donate_argnums=0).lower(*trained(batch=4096, width=width)).plan
+    low = ap.jit(train, MESH, ap.Plan.from_json(plan.to_json()), donate_argnums=0).lower(*trained(8192, width))
+    assert any(a.spec for a in plan.inputs)
     assert low.metadata.in_specs == {a.name: a.spec for a in plan.inputs}
-    again = ap.jit(train, MESH, low.plan, donate_argnums=0).lower(*trained(batch=128))
+    again = ap.jit(train, MESH, low.plan, donate_argnums=0).lower(*trained(8192, width))
     assert again.plan.hash == low.plan.hash
 
 

@@ -14,7 +14,7 @@ like whatever sizes and names there are: which of how many play that role. They 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +38,7 @@ class ValueKeys:
         self._program = program
         self._looks: dict[tuple[int, int], str] = {}
         self._roles: dict[tuple[int, int], str] = {}
+        self._alike: dict[tuple[str, str, str, int], list[int]] = {}
 
     # ---- value to key
 
@@ -156,8 +157,14 @@ class ValueKeys:
 
     def alike(self, scope: str, kind: str, type_: str, result: int, any_size: bool = False) -> list[int]:
         """Values of a kind of op and a type in a scope, in program order; `any_size`: of any type of as many dims."""
-        program = self._program
         shown = without_sizes if any_size else str
+        asked = scope, kind, shown(type_), result
+        if asked not in self._alike:
+            self._alike[asked] = self._found_alike(scope, kind, type_, result, shown)
+        return self._alike[asked]
+
+    def _found_alike(self, scope: str, kind: str, type_: str, result: int, shown: Callable[[str], str]) -> list[int]:
+        program = self._program
         specs = [
             i
             for i, spec in enumerate(program.specs)
