@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from flax import nnx
 
 import autopart as ap
 
@@ -300,3 +301,60 @@ def test_a_classifier_of_one_layer_is_trained_on_a_batch():
     mesh, arguments = ap.Mesh({"b": 8}, device="h100"), (shape(512, 1024), shape(4096, 512), shape(4096, dtype="int32"))
     low = ap.jit(step, mesh, [ap.Parallelism("DP(b)")], donate_argnums=0).lower(*arguments)
     assert low.metadata.in_specs == {"w": (), "x": (("b",),), "labels": (("b",),)}
+
+
+# ---- modules of nnx, and a cache, in either order
+
+
+def costs(rows):
+    return {row.name: (pytest.approx(row.step_s), pytest.approx(row.peak_bytes)) for row in rows}
+
+
+class Perceptron(nnx.Module):
+    def __init__(self, rngs):
+        self.up, self.down = nnx.Linear(512, 2048, rngs=rngs), nnx.Linear(2048, 512, rngs=rngs)
+        self.head = nnx.Linear(512, 4096, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(x + self.down(jnp.tanh(self.up(x))))
+
+
+def test_modules_of_nnx_have_the_same_rows_whichever_comes_first():
+    def step(model, optimizer, x, labels):
+        def total(model):
+            return optax.softmax_cross_entropy_with_integer_labels(model(x), labels).mean()
+
+        optimizer.update(model, nnx.grad(total)(model))
+
+    model = Perceptron(nnx.Rngs(0))
+    optimizer = nnx.Optimizer(model, ADAM, wrt=nnx.Param)
+    data = shape(4096, 512), shape(4096, dtype="int32")
+    first = ap.named_schedules(step, MESH, (model, optimizer, *data), donate_argnums=(0, 1))
+    last = ap.named_schedules(
+        lambda optimizer, x, labels, model: step(model, optimizer, x, labels),
+        MESH,
+        (optimizer, *data, model),
+        donate_argnums=(0, 3),
+    )
+    assert "DP(data)+Megatron(model)" in {row.name for row in last}
+    assert {row.name: (row.step_s, row.peak_bytes) for row in last} == costs(first)
+
+
+def test_a_cache_before_the_parameters_is_data_as_one_behind_them():
+    def decode(params, cache, x, at):
+        q, k, v = (jnp.einsum("bd,dhe->bhe", x, params[name]) for name in "qkv")
+        new = {"k": k[:, None], "v": v[:, None]}
+        cache = {name: jax.lax.dynamic_update_slice(cache[name], row, (0, at, 0, 0)) for name, row in new.items()}
+        scores = jax.nn.softmax(jnp.einsum("bhe,bthe->bht", q, cache["k"]))
+        x = x + jnp.einsum("bhe,hed->bd", jnp.einsum("bht,bthe->bhe", scores, cache["v"]), params["out"])
+        return x + jnp.tanh(x @ params["up"]) @ params["down"], cache
+
+    params = {name: BLOCK[name] for name in (*"qkv", "out", "up", "down")}
+    cache = dict.fromkeys("kv", shape(64, 1024, HEADS, WIDTH // HEADS))
+    x, at = shape(64, WIDTH), shape(dtype="int32")
+    behind = ap.named_schedules(decode, MESH, (params, cache, x, at), donate_argnums=1)
+    before = ap.named_schedules(
+        lambda cache, at, params, x: decode(params, cache, x, at)[::-1], MESH, (cache, at, params, x), donate_argnums=0
+    )
+    assert {"DP(data,model)", "DP(data)+Megatron(model)"} <= {row.name for row in before}
+    assert {row.name: (row.step_s, row.peak_bytes) for row in before} == costs(behind)
