@@ -95,6 +95,9 @@ def test_arguments_of_other_types_are_listed():
     with pytest.raises(ap.PlanError, match="1 of another type") as error:
         ap.jit(model, MESH, PLAN).lower(PARAMS, jax.ShapeDtypeStruct((32, 16), "bfloat16"))
     assert "x is bf16[32,16], was f32[32,16]" in str(error.value)
+    row = ap.jit(lambda x: x * 2, MESH, [BP]).lower(jax.ShapeDtypeStruct((32,), "float32")).plan
+    with pytest.raises(ap.PlanError, match="1 of another type"):
+        ap.jit(lambda x: x * 2, MESH, row).lower(jax.ShapeDtypeStruct((), "float32"))
 
 
 def test_a_plan_applies_to_another_batch_and_width_where_its_axes_divide_them():

@@ -95,8 +95,8 @@ def _types(names: Sequence[str], program: Program, values: Sequence[int]) -> dic
 
 
 def without_sizes(type_: str) -> str:
-    """The text of a type without its sizes: f32[,]."""
-    return _SIZES.sub("", type_)
+    """The text of a type without its sizes: f32[_,_]."""
+    return _SIZES.sub("_", type_)
 
 
 def _with_name(array: PlanArray, name: str) -> PlanArray:
