@@ -22,6 +22,7 @@ from autopart.core.passes.layer_order import MOST_ALIKE
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import Program
 from autopart.core.repeated_layers import _Alike
+from autopart.costmodel.simulator.simulator import Simulator
 from experiments.growth.families import FAMILIES, SQUARE, WIDTH, X, array
 
 MESH = ap.Mesh({"data": 4, "model": 2}, device="tpu_v3")
@@ -277,3 +278,16 @@ def test_what_is_alike_more_often_than_layers_have_names_is_no_layer_and_not_loo
     made = read_module(jax.jit(fun).trace(params, X).lower().compiler_ir("stablehlo"))
     monkeypatch.setattr(repeated_layers, "lines_between", lines_between)
     assert LayerOrder().apply(made) is made
+
+
+def test_readers_of_what_many_compare_are_looked_at_once(monkeypatch):
+    def elements(compared: int) -> int:
+        def fun(at: jax.Array, x: jax.Array) -> jax.Array:
+            return sum(jnp.where(at < i, x[i % 8], at + 1.5) for i in range(compared))
+
+        program = ap.jit(fun, MESH, []).lower(array(), X).traced.program
+        with counted(monkeypatch) as work:
+            Simulator.of(program, MESH)
+        return work["elements"]
+
+    assert elements(400) < MOST * elements(100)

@@ -72,6 +72,8 @@ class _Look:
         self.program, self.op_class, self.moves, self.is_splat = program, op_class, moves, is_splat
         self.written = written
         self.elements, self.outputs = program.value_shape.prod(axis=1), set(program.outputs)
+        self.known: dict[int, set[int]] = {}
+        """By value: see `_unlike`."""
 
     def follow(self, op: int, found: MaskedProducts) -> None:
         """Notes the product's result of which `op` makes the mask, if there is one."""
@@ -79,21 +81,32 @@ class _Look:
         chooses = [self.op_class[reader] == ELEMENTWISE for reader in self.program.readers_of(mask)]
         if len(read) != 1 or not chooses or not all(chooses):
             return
-        others = [reader for reader in self.program.readers_of(read[0]) if reader != op]
-        if not others or not all(self._computes_of_one(reader) for reader in others):
-            return
-        value = read[0]
-        if value in self.outputs:
+        value, unlike = read[0], self._unlike(read[0])
+        if len(unlike) > (op in unlike) or value in self.outputs:
             return
         while self.op_class[maker := int(self.program.value_op[value])] == ELEMENTWISE:
             of = self._arrays_of(maker)
-            if len(of) != 1 or len(self.program.readers_of(of[0])) != 1 or of[0] in self.outputs:
+            if len(of) != 1 or not self._is_read_once(of[0]) or of[0] in self.outputs:
                 return
             value = of[0]
-        if self.op_class[maker] in (MATMUL, CONV):
+        if self.op_class[maker] not in (MATMUL, CONV):
+            return
+        others = [reader for reader in self.program.readers_of(read[0]) if reader != op]
+        if others:
             found.masked[value] = max(self._made_by(reader) for reader in others)
             if found.masked[value] == WRITTEN:
                 found.apart[others] = value
+
+    def _is_read_once(self, value: int) -> bool:
+        pointer, _ = self.program.users
+        return bool(pointer[value + 1] - pointer[value] == 1)
+
+    def _unlike(self, value: int) -> set[int]:
+        """The readers of a value that do not compute something of one array; each is looked at once."""
+        if value not in self.known:
+            readers = self.program.readers_of(value)
+            self.known[value] = {reader for reader in readers if not self._computes_of_one(reader)}
+        return self.known[value]
 
     def _computes_of_one(self, op: int) -> bool:
         """True if an op computes something of one array, element by element."""
