@@ -118,6 +118,11 @@ def of_keys(family: str, ops: int) -> Callable[[], Any]:
     return lambda: function.lower(*case.args)
 
 
+def of_metadata(family: str, ops: int) -> Callable[[], Any]:
+    result = lowered(family, ops)
+    return lambda: result.metadata
+
+
 def of_report(family: str, ops: int) -> Callable[[], Any]:
     from autopart.api.report.where_time_goes import by_class, by_line
     from autopart.costmodel.breakdown import top_rows
@@ -140,6 +145,7 @@ def of_report(family: str, ops: int) -> Callable[[], Any]:
         (of_export, "branches", 400),
         (of_export, "slices", 400),
         (of_export, "training", 800),
+        (of_metadata, "tied", 400),
         (of_plan, "arguments", 400),
         (of_keys, "arguments", 400),
         (of_report, "training", 1600),  # as many rows as a report has
