@@ -140,6 +140,7 @@ def of_report(family: str, ops: int) -> Callable[[], Any]:
         (of_recomputation, "scans", 400),
         (of_recomputation, "branches", 1200),  # as many cuts as there may be
         (of_recomputation, "training", 800),
+        (of_recomputation, "wide", 400),
         (of_lowering, "tied", 400),
         (of_lowering, "training", 400),
         (of_export, "branches", 400),
