@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import pytest
 import autopart as ap
 from autopart.core import repeated_layers
 from autopart.core.importer import read_module
+from autopart.core.jax_internals import parse_module
 from autopart.core.passes import IMPORT_PASSES, LayerOrder, Recomputation, run_passes
 from autopart.core.passes.layer_order import MOST_ALIKE
 from autopart.core.passes.rewriting import Rewriting
@@ -268,6 +270,35 @@ def test_a_call_like_one_before_is_copied(monkeypatch):
     assert program.op_spec[1 + one :].tolist() == program.op_spec[1:-one].tolist()
     assert many - few < 0.2 * 10 * few / 2
     assert len(program.scopes) == 1 + 12 * 2
+
+
+def test_copied_calls_read_constants_that_became_arguments_whatever_they_are_given():
+    table, steps = np.arange(1 << 14, dtype=np.float32), 30
+    kind, constant = "tensor<16384xf32>", f'stablehlo.constant dense<"0x{table.tobytes().hex()}">'
+    names = ["%x", *(f"%{step}" for step in range(steps))]
+    body = "\n".join(f"{b} = stablehlo.add {a}, %c : {kind}" for a, b in pairwise(names))
+    module = parse_module(
+        f"""module {{
+        func.func @main(%x: {kind}) -> ({kind}, {kind}, {kind}, {kind}) {{
+          %c = {constant} : {kind}
+          %a = call @f(%x) : ({kind}) -> {kind}
+          %b = call @f(%a) : ({kind}) -> {kind}
+          %d = call @f(%c) : ({kind}) -> {kind}
+          %e = call @f(%c) : ({kind}) -> {kind}
+          return %a, %b, %d, %e : {kind}, {kind}, {kind}, {kind} }}
+        func.func private @f(%x: {kind}) -> {kind} {{
+          %c = {constant} : {kind}
+          {body}
+          return {names[-1]} : {kind} }} }}""".encode(),
+        "constants.mlir",
+    )
+    program = read_module(module, lift=True)
+    table_read, given = program.operands[1::2], program.operands[::2].reshape(4, steps)
+    assert program.argument_names == ["closed_over/0", "arg0"]
+    assert (table_read == 0).all()
+    assert given[:, 0].tolist() == [1, program.outputs[0], 0, 0]
+    assert (given[:, 1:] == np.arange(2, 2 + 4 * steps).reshape(4, steps)[:, :-1]).all()
+    assert program.outputs == [1 + steps * call for call in range(1, 5)]
 
 
 def test_what_is_alike_more_often_than_layers_have_names_is_no_layer_and_not_looked_at(monkeypatch):
