@@ -27,6 +27,7 @@ from autopart.api.mutation import MutationWarning
 from autopart.api.named import named_schedules
 from autopart.api.pad_tactic import Pad
 from autopart.api.parallelism import Parallelism
+from autopart.api.pipeline import Pipeline
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_diff import PlanDiff
 from autopart.api.plan.replay_tactic import Replay
@@ -126,6 +127,7 @@ __all__ = [
     "PartitionError",
     "PartitionedFunction",
     "PassWarning",
+    "Pipeline",
     "Plan",
     "PlanDiff",
     "PlanError",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from autopart.api.pad_tactic import PaddingAsked, pads
+from autopart.api.pipeline import stages_asked
 from autopart.api.tactic import RewritesProgram, Tactic, TacticContext
 from autopart.api.tactics import ManualPartition
 from autopart.core.errors import ArgumentError
@@ -14,7 +15,7 @@ from autopart.core.passes import Pass
 
 
 def passes_asked(schedule: Sequence[Tactic], meshes: Sequence[Mesh]) -> tuple[Pass, ...]:
-    """The passes, for a program that is partitioned over each of `meshes`: first what is padded, then in order.
+    """The passes, for a program that is partitioned over each of `meshes`: first what is padded, then in order, stages last.
 
     Raises `ArgumentError` for two tactics of one kind that rewrite the program.
     """
@@ -26,7 +27,7 @@ def passes_asked(schedule: Sequence[Tactic], meshes: Sequence[Mesh]) -> tuple[Pa
                 error = ArgumentError(f"a schedule has one ap.{type(tactic).__name__}", why="an earlier tactic is one")
                 raise context.blamed(error, tactic)
             passes[type(tactic)] = tactic.program_pass(context)
-    return (*_padding(schedule, contexts, meshes), *passes.values())
+    return (*_padding(schedule, contexts, meshes), *passes.values(), *stages_asked(schedule, contexts, meshes))
 
 
 def _padding(schedule: Sequence[Tactic], contexts: Sequence[TacticContext], meshes: Sequence[Mesh]) -> tuple[Pass, ...]:

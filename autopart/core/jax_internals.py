@@ -5,7 +5,7 @@ What it needs of jax's private modules comes by `jax_private.py`.
     parse_module(text | bytecode)      a StableHLO module in a fresh context
     device_local_call(module, types)   runs a device-local module inside jax.shard_map
     xla_flop(module, types)            how many flop XLA counts in it
-    tag_p                              the identity that carries a name into StableHLO
+    tag_p, tagged                      the identity that carries a name into StableHLO, and its op
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ __all__ = [
     "sdy",
     "stablehlo",
     "tag_p",
+    "tagged",
     "weakly_typed",
     "wrap_key",
     "xla_flop",
@@ -345,10 +346,11 @@ ad.deflinear2(tag_p, lambda cotangent, x, *, name: [tag_p.bind(cotangent, name=n
 batching.primitive_batchers[tag_p] = lambda args, dims, *, name: (tag_p.bind(args[0], name=name), dims[0])
 
 
-def _tag_lowering(ctx: mlir.LoweringRuleContext, x: ir.Value, *, name: str) -> Sequence[ir.Value]:
+def tagged(x: ir.Value, name: str) -> ir.Value:
+    """The op that gives a value a tag."""
     op = stablehlo.ReshapeOp(x.type, x)
     op.operation.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get({TAG_ATTRIBUTE: ir.StringAttr.get(name)})
-    return [op.result]
+    return op.result
 
 
-mlir.register_lowering(tag_p, _tag_lowering)
+mlir.register_lowering(tag_p, lambda ctx, x, *, name: [tagged(x, name)])

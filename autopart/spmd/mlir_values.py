@@ -132,6 +132,19 @@ class MlirValues:
         type_ = mlir_type(TensorType(tuple(sizes), tensor_type(a.type).dtype))
         return self._create("dynamic_slice", [a, *starts], type_, slice_sizes=_i64s(sizes))
 
+    def windows(self, a: ir.Value, starts: ir.Value, sizes: Sequence[int]) -> ir.Value:
+        """For each index of `a`'s first dim a window of the rest: `starts` has a row for each, clamped to where it fits."""
+        type_ = tensor_type(a.type)
+        rest = list(range(1, len(type_.shape)))
+        return self._create(
+            "gather",
+            [a, starts],
+            mlir_type(TensorType((type_.shape[0], *sizes), type_.dtype)),
+            dimension_numbers=stablehlo.GatherDimensionNumbers.get(rest, [], [0], [0], rest, 1),
+            slice_sizes=_i64s([1, *sizes]),
+            indices_are_sorted=ir.BoolAttr.get(False),
+        )
+
     def dynamic_update_slice(self, a: ir.Value, update: ir.Value, starts: Sequence[ir.Value]) -> ir.Value:
         """`a` with a window replaced; `starts` are scalars, clamped to where the window fits."""
         return self._create("dynamic_update_slice", [a, update, *starts], a.type)

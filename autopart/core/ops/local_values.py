@@ -110,6 +110,10 @@ class LocalOp(Protocol):
         """A window of `a`; `starts` are scalars, clamped to where the window fits."""
         ...
 
+    def windows(self, a: Value, starts: Value, sizes: Sequence[int]) -> Value:
+        """For each index of `a`'s first dim a window of the rest: `starts` has a row for each, clamped to where it fits."""
+        ...
+
     def dynamic_update_slice(self, a: Value, update: Value, starts: Sequence[Value]) -> Value:
         """`a` with a window replaced; `starts` are scalars, clamped to where the window fits."""
         ...

@@ -31,6 +31,7 @@ from autopart.core.registry import Registry, RegistryError
 
 Mappings = Callable[[OpSpec], Iterable[TileMapping]]
 Localize = Callable[[LocalOp], list[Value]]
+Batched = Callable[[LocalOp], "list[Value] | None"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Rule:
     defaults         values of attributes that a program may leave out; a spec has them all
     structural       no op of the module has this kind: it is made when a program is read
     effect           the op does something besides computing its results, so it runs even where nobody reads them
+    batched          the op with one more dim in front (`batching.py`)
     """
 
     kind: str
@@ -84,6 +86,7 @@ class Rule:
     structural: bool = False
     defaults: Mapping[str, Any] = field(default_factory=dict)
     effect: bool = False
+    batched: Batched | None = None
 
 
 def _load() -> None:
@@ -109,6 +112,7 @@ def rule(
     structural: bool = False,
     defaults: Mapping[str, Any] | None = None,
     blocked_because: str | None = None,
+    batched: Batched | None = None,
 ) -> Callable[[Mappings], Mappings]:
     """Registers a function from `OpSpec` to tile mappings for op kinds ("add"; "chlo.erf" with its prefix).
 
@@ -121,6 +125,7 @@ def rule(
     check(owner, RegistryError, kinds=(kinds, sequence(TEXT, "the names of op kinds", least=1)))
     check(owner, RegistryError, traits=(traits, _TRAITS | FUNCTION), localize=(localize, FUNCTION | NONE))
     check(owner, RegistryError, examples=(examples, _MANY | FUNCTION), omissions=(omissions, _MANY))
+    check(owner, RegistryError, batched=(batched, FUNCTION | NONE))
     check(owner, RegistryError, structural=(structural, FLAG), defaults=(defaults, instance("a dict", Mapping) | NONE))
     check(owner, RegistryError, blocked_because=(blocked_because, TEXT | NONE))
 
@@ -141,6 +146,7 @@ def rule(
                 traits=stated,
                 structural=structural,
                 defaults=known,
+                batched=batched,
             )
             RULES.add(kind, new, mappings.__module__)
         return mappings
@@ -268,6 +274,12 @@ def localize(local: LocalOp) -> list[Value]:
     if found is None or found.localize is None:
         return local.clone()
     return found.localize(local)
+
+
+def batched(local: LocalOp) -> list[Value] | None:
+    """What the op leaves where operands have one more dim in front; None if its rule has no form for that."""
+    found = rule_of(local.spec)
+    return found.batched(local) if found is not None and found.batched is not None else None
 
 
 def traits_of(spec: OpSpec) -> Traits:

@@ -121,11 +121,17 @@ def _check_made(before: Program, after: Program) -> None:
     verify_program(after)
     for what, seen in _SEEN_BY_CALLERS.items():
         if seen(before) != seen(after):
-            raise InvalidProgramError(
-                f"the {what} are others than before the pass",
-                why="callers, tactics and donated buffers refer to them",
-                hint="a pass rewrites what is between the arguments and the outputs",
-            )
+            raise _others(what)
+    if not before.tags.keys() <= after.tags.keys():
+        raise _others("names of the tags")
+
+
+def _others(what: str) -> InvalidProgramError:
+    return InvalidProgramError(
+        f"the {what} are others than before the pass",
+        why="callers, tactics and donated buffers refer to them",
+        hint="a pass rewrites what is between the arguments and the outputs",
+    )
 
 
 _SEEN_BY_CALLERS: dict[str, Callable[[Program], object]] = {
@@ -135,5 +141,4 @@ _SEEN_BY_CALLERS: dict[str, Callable[[Program], object]] = {
     "types of the outputs": lambda p: [p.type_of(v) for v in p.outputs],
     "ties": lambda p: p.ties,
     "donated arguments": lambda p: p.donated,
-    "names of the tags": lambda p: set(p.tags),
 }

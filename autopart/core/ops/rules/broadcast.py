@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.batching import behind, with_batch
 from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -24,6 +25,11 @@ def _spreads(spec: OpSpec) -> bool:
     source, shape = spec.operands[0].shape, spec.results[0].shape
     kept = {r: source[d] for d, r in enumerate(spec.attributes["broadcast_dimensions"])}
     return math.prod(source) > 1 and shape[-1] > kept.get(len(shape) - 1, 1)
+
+
+def _batched(local: LocalOp) -> list[Value] | None:
+    dims = local.spec.attributes["broadcast_dimensions"]
+    return local.clone([with_batch(local, 0)], broadcast_dimensions=[0, *behind(dims)])
 
 
 @rule(
@@ -41,6 +47,7 @@ def _spreads(spec: OpSpec) -> bool:
         op("broadcast_in_dim", "f32 -> 4x6xf32", "broadcast_dimensions = array<i64>"),
         op("broadcast_in_dim", "4x6xf32 -> 6x2x4xf32", "broadcast_dimensions = array<i64: 2, 0>"),
     ),
+    batched=_batched,
 )
 def broadcast_in_dim(spec: OpSpec) -> Iterable[TileMapping]:
     """Every result dim; the operand is sliced where it has the dim at full size."""

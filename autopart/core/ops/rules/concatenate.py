@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TensorType, TileMapping
+from autopart.core.ops.batching import all_batched
 from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -39,6 +40,10 @@ def _chosen(local: LocalOp) -> Value:
     return chosen
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    return local.clone(all_batched(local), dimension=local.spec.attributes["dimension"] + 1)
+
+
 @rule(
     "concatenate",
     traits=Elementwise(0, joins=True, shown=("dimension",), passes=moved()),
@@ -49,6 +54,7 @@ def _chosen(local: LocalOp) -> Value:
         op("concatenate", "4x6xf32 -> 4x6xf32", "dimension = 1 : i64"),
         op("concatenate", "2x4xi32, 2x8xi32 -> 2x12xi32", "dimension = 1 : i64"),
     ),
+    batched=_batched,
 )
 def concatenate(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim; the joined one by what its tiles read of each operand, unless nothing is joined to it."""

@@ -16,8 +16,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.batching import all_batched, behind
 from autopart.core.ops.passages import linear_in
-from autopart.core.ops.rule import Example, rule
+from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
 from autopart.core.ops.rules.factors import reduction_code
 from autopart.core.ops.traits import Matmul, Sides, elements
@@ -57,6 +58,12 @@ def _sides(spec: OpSpec) -> Sides:
     return Sides(summed, tuple(range(rows_end, rank)), batch=batch, behind=behind)
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    numbers = {name: behind(dims) for name, dims in local.spec.attributes["dot_dimension_numbers"].items()}
+    batching = {f"{side}_batching_dimensions": [0, *numbers[f"{side}_batching_dimensions"]] for side in ("lhs", "rhs")}
+    return local.clone(all_batched(local), dot_dimension_numbers=numbers | batching)
+
+
 @rule(
     "dot_general",
     traits=Matmul(flop=_flop, sides=_sides, passes=linear_in(0, 1)),
@@ -69,6 +76,7 @@ def _sides(spec: OpSpec) -> Sides:
         _dot("4x6xcomplex<f32>, 6x2xcomplex<f32> -> 4x2xcomplex<f32>", "", "", "1", "0"),
         _dot("6xf32, 6xf32 -> f32", "", "", "0", "0"),
     ),
+    batched=_batched,
 )
 def dot_general(spec: OpSpec) -> Iterable[TileMapping]:
     """Batch, lhs rows, rhs columns and contracting dims."""

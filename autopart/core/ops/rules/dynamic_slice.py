@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.batching import batch_size, is_batched, with_batch
 from autopart.core.ops.passages import moved_by_index
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -103,6 +104,17 @@ def _slice(types: str, sizes: str, *feed: tuple[int, int]) -> Example:
     return op("dynamic_slice", types, f"slice_sizes = array<i64: {sizes}>", feed=(None, *feed))
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    """The same window everywhere is a window; windows that begin at different places are gathered."""
+    count, sizes = batch_size(local), local.spec.results[0].shape
+    starts, dtype = range(1, len(local.operands)), local.operand_types[-1].dtype
+    if not any(is_batched(local, k) for k in starts):
+        first = local.constant(0, dtype)
+        return [local.dynamic_slice(with_batch(local, 0), [first, *local.operands[1:]], (count, *sizes))]
+    columns = [local.reshape(with_batch(local, k), (count, 1)) for k in starts]
+    return [local.windows(with_batch(local, 0), local.concatenate(columns, 1), sizes)]
+
+
 @rule(
     "dynamic_slice",
     traits=Slicing(cheap_to_regather=True, by_index=True, passes=moved_by_index()),
@@ -115,6 +127,7 @@ def _slice(types: str, sizes: str, *feed: tuple[int, int]) -> Example:
         _slice("8xi32, i64 -> 7xi32", "7", (1, 2)),
         _slice("8xi32, ui8 -> 1xi32", "1", (5, 6)),
     ),
+    batched=_batched,
 )
 def dynamic_slice(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims taken whole tile; of the others, the slices that hold a part of the window are summed."""

@@ -15,6 +15,7 @@ import functools
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.batching import is_batched, with_batch
 from autopart.core.ops.passages import moved_by_index
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.dynamic_slice import clamped_starts, cut_dims, moved
@@ -66,6 +67,13 @@ def _update(types: str, *feed: tuple[int, int]) -> Example:
     return op("dynamic_update_slice", types, feed=(None, None, *feed))
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    if any(is_batched(local, k) for k in range(2, len(local.operands))):
+        return None
+    first = [local.constant(0, t.dtype) for t in local.operand_types[2:3]]
+    return [local.dynamic_update_slice(with_batch(local, 0), with_batch(local, 1), [*first, *local.operands[2:]])]
+
+
 @rule(
     "dynamic_update_slice",
     traits=Update(
@@ -84,6 +92,7 @@ def _update(types: str, *feed: tuple[int, int]) -> Example:
         _update("8xi32, 7xi32, i64 -> 8xi32", (1, 2)),
         _update("8xi32, 1xi32, ui8 -> 8xi32", (5, 6)),
     ),
+    batched=_batched,
 )
 def dynamic_update_slice(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim; the update is sliced along where it replaces the whole dim."""

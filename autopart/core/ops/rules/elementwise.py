@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TileMapping
+from autopart.core.ops import batching
 from autopart.core.ops.passages import Passage, either, linear_in, moved, together
 from autopart.core.ops.rule import Example, rule
 from autopart.core.ops.rules.example_text import op, reducer
@@ -202,6 +203,7 @@ def _examples(kind: str) -> Iterable[Example]:
     ),
     traits=_traits,
     examples=lambda kind: list(_examples(kind)),
+    batched=batching.elementwise,
 )
 def elementwise(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim, in all operands and results at once."""
@@ -212,6 +214,7 @@ def elementwise(spec: OpSpec) -> Iterable[TileMapping]:
     "bitcast_convert",
     traits=View(cheap_to_regather=True, flop_reason="the same bits; XLA counts one operation per element"),
     examples=lambda kind: list(_examples(kind)),
+    batched=batching.alike,
 )
 def bitcast_convert(spec: OpSpec) -> Iterable[TileMapping]:
     """The dims that both sides have; the minor dim of the narrow side holds the parts of one element."""

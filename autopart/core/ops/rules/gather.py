@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.batching import behind, is_batched, with_batch
 from autopart.core.ops.passages import moved_by_index
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -69,6 +70,23 @@ def _masked(local: LocalOp, rows: Value, masks: list[Value], offset_dims: tuple[
         zero = local.constant(0, type_.dtype, type_.shape)
         rows = local.select(local.broadcast(mask, type_.shape, batch), rows, zero)
     return rows
+
+
+def _batched(local: LocalOp) -> list[Value] | None:
+    """A batching dim of table and indices; of the indices alone where all read one table."""
+    attributes = local.spec.attributes
+    numbers, sizes, one_table = attributes["dimension_numbers"], attributes["slice_sizes"], not is_batched(local, 0)
+    vector = {"index_vector_dim": numbers["index_vector_dim"] + 1}
+    if one_table:
+        indexed = numbers["start_indices_batching_dims"]
+        numbers = numbers | vector | {"offset_dims": behind(numbers["offset_dims"])}
+        numbers["start_indices_batching_dims"] = behind(indexed)
+    else:
+        moved = {name: behind(dims) for name, dims in numbers.items() if name != "index_vector_dim"} | vector
+        batching = {n: [0, *moved[n]] for n in ("operand_batching_dims", "start_indices_batching_dims")}
+        numbers, sizes = moved | batching, (1, *sizes)
+    operands = [local.operands[0], with_batch(local, 1)]
+    return local.clone(operands, dimension_numbers=numbers, slice_sizes=sizes, indices_are_sorted=False)
 
 
 def _gather(types: str, numbers: str, sizes: str, *feed: tuple[int, int]) -> Example:
@@ -125,6 +143,7 @@ _ALONG = (
             (-1, 3),
         ),
     ),
+    batched=_batched,
 )
 def gather(spec: OpSpec) -> Iterable[TileMapping]:
     """Index batch dims, batching dims, window dims taken whole, and indexed dims of the operand as sums."""

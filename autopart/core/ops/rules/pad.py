@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.batching import is_batched, with_batch
 from autopart.core.ops.passages import Passage, moved
 from autopart.core.ops.rule import Example, LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -44,6 +45,14 @@ def _passages(spec: OpSpec) -> Iterable[Passage]:
     return [*moved()(spec), *([] if adds else moved(1)(spec))]
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    if is_batched(local, 1):
+        return None
+    names = ("edge_padding_low", "edge_padding_high", "interior_padding")
+    paddings = {name: [0, *local.spec.attributes[name]] for name in names}
+    return local.clone([with_batch(local, 0), local.operands[1]], **paddings)
+
+
 @rule(
     "pad",
     traits=Elementwise(0, joins=True, passes=_passages),
@@ -58,6 +67,7 @@ def _passages(spec: OpSpec) -> Iterable[Passage]:
         _pad("2x4xf32, f32 -> 2x12xf32", "0, 4", "0, 1", "0, 1"),
         _pad("2x8xf32, f32 -> 2x4xf32", "0, -2", "0, -2", "0, 0"),
     ),
+    batched=_batched,
 )
 def pad(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims without padding, or with the same padding around every element; others by what moves from tile to tile."""

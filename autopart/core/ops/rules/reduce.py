@@ -26,6 +26,7 @@ import numpy as np
 
 from autopart.core.jax_internals import least_number, numpy_dtype
 from autopart.core.op import AND, MAX, MIN, MUL, OR, SUM, WHOLE, OpSpec, TileMapping
+from autopart.core.ops.batching import behind, is_batched, with_batch
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import BITWISE, combined_by_reducer, reduction_codes
@@ -106,6 +107,14 @@ def _over(*dims: int) -> str:
     return f"dimensions = array<i64: {', '.join(map(str, dims))}>"
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    count = len(local.spec.results)
+    if any(is_batched(local, k) for k in range(count, 2 * count)):
+        return None
+    operands = [with_batch(local, k) for k in range(count)]
+    return local.clone([*operands, *local.operands[count:]], dimensions=behind(local.spec.attributes["dimensions"]))
+
+
 @rule(
     "reduce",
     traits=Reduction(
@@ -138,6 +147,7 @@ def _over(*dims: int) -> str:
         op("reduce", "4x6xf32, 4x6xi32, f32, i32 -> 4xf32, 4xi32", _over(1), _ARGMAX, feed=(None, None, (-9, -9))),
     ),
     omissions=(BITWISE,),
+    batched=_batched,
 )
 def reduce(spec: OpSpec) -> Iterable[TileMapping]:
     """Kept dims tile; reduced dims combine by the reducer, where it has a collective."""

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from autopart.core.op import MAX, MIN, MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TileMapping
+from autopart.core.ops.batching import is_batched, with_batch
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
 from autopart.core.ops.rules.factors import BITWISE, combined_by_reducer, reduction_codes
@@ -83,6 +85,18 @@ def _chooses(spec: OpSpec) -> bool:
     return set(_codes(spec) or (SUM,)) <= {MAX, MIN}
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    count, attributes = len(local.spec.results), local.spec.attributes
+    if any(is_batched(local, k) for k in range(count, 2 * count)):
+        return None
+    ones = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
+    longer: dict[str, Any] = {name: [1, *attributes[name]] for name in ones if name in attributes}
+    if "padding" in attributes:
+        longer["padding"] = ((0, 0), *attributes["padding"])
+    operands = [with_batch(local, k) for k in range(count)]
+    return local.clone([*operands, *local.operands[count:]], **longer)
+
+
 @rule(
     "reduce_window",
     traits=Reduction(flop=_flop, slides=True, chooses=_chooses, passes=combined_by_reducer),
@@ -140,6 +154,7 @@ def _chooses(spec: OpSpec) -> bool:
         ),
     ),
     omissions=(BITWISE,),
+    batched=_batched,
 )
 def reduce_window(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims whose windows stay inside a slice, and dims that one window covers."""

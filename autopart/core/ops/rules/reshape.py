@@ -24,6 +24,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
+from autopart.core.ops.batching import alike
 from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -101,6 +102,7 @@ def _localize(local: LocalOp) -> list[Value]:
             "16xf32 -> 2x2x4xf32",
         )
     ),
+    batched=alike,
 )
 def reshape(spec: OpSpec) -> Iterable[TileMapping]:
     """The factors of each group from its major end, and what is drawn: the rows of merged dims, or of a loop's step."""

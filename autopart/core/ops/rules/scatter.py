@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from autopart.core.op import MUL, REDUCTION_NAMES, SUM, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.batching import all_batched, behind
 from autopart.core.ops.passages import Passage
 from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.example_text import op, reducer
@@ -152,6 +153,14 @@ def _one_per_row(spec: OpSpec) -> bool:
     return elements(spec.operands[-1]) * spec.operands[0].shape[-1] == elements(spec.operands[0])
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    numbers = _Dims(local.spec).numbers
+    moved = {name: behind(dims) for name, dims in numbers.items() if name != "index_vector_dim"}
+    batching = {n: [0, *moved[n]] for n in ("input_batching_dims", "scatter_indices_batching_dims")}
+    moved |= {"index_vector_dim": numbers["index_vector_dim"] + 1} | batching
+    return local.clone(all_batched(local), scatter_dimension_numbers=moved, indices_are_sorted=False)
+
+
 def _scatter(types: str, numbers: str, steps: tuple[str, ...], *feed: tuple[int, int] | None) -> Example:
     attributes = (
         f"scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, indices_are_sorted = false, unique_indices = false"
@@ -233,6 +242,7 @@ _BLOCKS = "update_window_dims = [1, 2], scatter_dims_to_operand_dims = [0, 1], i
         ),
         BITWISE,
     ),
+    batched=_batched,
 )
 def scatter(spec: OpSpec) -> Iterable[TileMapping]:
     """Update batch dims, batching dims, window dims replaced whole, and indexed dims of the operand."""

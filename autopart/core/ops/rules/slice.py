@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import REDUCTION_NAMES, WHOLE, OpSpec, TensorType, TileMapping
+from autopart.core.ops.batching import batch_size, with_batch
 from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import Example, LocalOp, Omission, Value, rule
 from autopart.core.ops.rules.dynamic_slice import window_in_parts
@@ -86,6 +87,16 @@ def _slice(types: str, starts: str, limits: str, strides: str) -> Example:
     )
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    attributes = local.spec.attributes
+    return local.clone(
+        [with_batch(local, 0)],
+        start_indices=[0, *attributes["start_indices"]],
+        limit_indices=[batch_size(local), *attributes["limit_indices"]],
+        strides=[1, *attributes["strides"]],
+    )
+
+
 @rule(
     "slice",
     traits=Slicing(
@@ -106,6 +117,7 @@ def _slice(types: str, starts: str, limits: str, strides: str) -> Example:
         _slice("4x8xi1 -> 1x4xi1", "3, 2", "4, 6", "1, 1"),
     ),
     omissions=(_LARGE_PART,),
+    batched=_batched,
 )
 def slice_(spec: OpSpec) -> Iterable[TileMapping]:
     """Dims kept whole, or thinned evenly; a dim that is cut, by what its tiles read of others."""

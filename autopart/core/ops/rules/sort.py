@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TileMapping
-from autopart.core.ops.rule import rule
+from autopart.core.ops.batching import alike, all_batched
+from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import comparator, op
 from autopart.core.ops.rules.factors import common_dims
 from autopart.core.ops.traits import Opaque, elements, largest
@@ -35,6 +36,10 @@ def _comparisons(spec: OpSpec) -> float:
     return elements(spec.results[0]) * math.ceil(math.log2(max(1, length)))
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    return local.clone(all_batched(local), dimension=_along(local.spec) + 1)
+
+
 @rule(
     "sort",
     defaults={"dimension": -1, "is_stable": False},
@@ -53,6 +58,7 @@ def _comparisons(spec: OpSpec) -> float:
             comparator("GT", "f32", "i32"),
         ),
     ),
+    batched=_batched,
 )
 def sort(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim but the sorted one."""
@@ -67,6 +73,7 @@ def sort(spec: OpSpec) -> Iterable[TileMapping]:
         sorts=_along_short,
     ),
     examples=(op("chlo.top_k", "4x2x6xf32 -> 4x2x3xf32, 4x2x3xi32", "k = 3 : i64"),),
+    batched=alike,
 )
 def top_k(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim but the last, along which it chooses."""

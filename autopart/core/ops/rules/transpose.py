@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from autopart.core.op import OpSpec, TensorType, TileMapping
+from autopart.core.ops.batching import behind, with_batch
 from autopart.core.ops.passages import moved
 from autopart.core.ops.rule import LocalOp, Value, rule
 from autopart.core.ops.rules.example_text import op
@@ -39,11 +40,16 @@ def _localize(local: LocalOp) -> list[Value]:
     return [local.reshape(value, local.result_types[0].shape)]
 
 
+def _batched(local: LocalOp) -> list[Value] | None:
+    return local.clone([with_batch(local, 0)], permutation=[0, *behind(local.spec.attributes["permutation"])])
+
+
 @rule(
     "transpose",
     traits=Elementwise(0, turns=_turns, cheap_to_regather=True, shown=("permutation",), passes=moved()),
     localize=_localize,
     examples=(op("transpose", "2x4x6xf32 -> 6x2x4xf32", "permutation = array<i64: 2, 0, 1>"),),
+    batched=_batched,
 )
 def transpose(spec: OpSpec) -> Iterable[TileMapping]:
     """Every dim, where the permutation puts it."""

@@ -1,0 +1,126 @@
+"""`ap.Pipeline`: a tactic that runs the layers of a training step in stages, one for each device along a mesh axis.
+
+[ap.Pipeline("pipe", microbatches=8), BP, Z3]       device s holds layers s L/p to (s + 1) L/p - 1, and their gradients
+
+The step is what it was, differentiated: its loop over layers and the loop for their gradients become loops over ticks,
+in which all stages work on a microbatch each (`spmd/pipeline/`). What the tactic then tiles is the stage dim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autopart.api.microbatch import Microbatch, MicrobatchLoop
+from autopart.api.rewritings import batch_inputs
+from autopart.api.tactic import Tactic, TacticContext, TacticResult
+from autopart.api.tactics import ManualPartition
+from autopart.core.arguments import ANYTHING, NONE, STRING, Kind, check_fields, mapping, whole
+from autopart.core.errors import ArgumentError, PartitionError
+from autopart.core.mesh import Mesh
+from autopart.core.partitioning import Partitioning
+from autopart.core.passes import Pass
+from autopart.core.program import Program
+from autopart.spmd.pipeline import SCHEDULES, STAGES, pipelined
+
+_SCHEDULE = Kind(" or ".join(f'"{name}"' for name in SCHEDULES), lambda v: isinstance(v, str) and v in SCHEDULES)
+_INPUTS = mapping(STRING, ANYTHING, "a dict of names to dims, such as {'batch': 0}")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Runs the layers of a training step in stages along a mesh axis, several microbatches at a time.
+
+    axis          the mesh axis; as many stages as it has devices
+    microbatches  how many parts of the batch go through them; None where the step has a loop over microbatches already,
+                  its own or that of an `ap.Microbatch` in the schedule
+    inputs        what is cut into microbatches, as in `ap.Microbatch`; None for the inputs that are data
+    schedule      "gpipe": all forwards, then all backwards; "1f1b": a backward as soon as it can be, so that at most
+                  2 p - 1 microbatches wait for theirs at a stage
+    name          what the metadata calls the tactic
+
+    The layers are a scan over stacked parameters. What is before the first and behind the last runs on all devices of
+    the axis, unless a tactic tiles it. Of p stages and m microbatches, (p - 1) / (m + p - 1) of the time is idle.
+    Raises, when applied: `BlockedError` with the op and its source line for what cannot be staged, `ArgumentError` for
+    layers that the axis does not divide, and what `ap.Microbatch` raises.
+    """
+
+    axis: str
+    microbatches: int | None = None
+    inputs: Mapping[str, Any] | None = None
+    schedule: str = "gpipe"
+    name: str = "Pipeline"
+
+    def __post_init__(self) -> None:
+        inputs, microbatches = _INPUTS | NONE, whole(2, 2**20) | NONE
+        check_fields(self, axis=STRING, microbatches=microbatches, inputs=inputs, schedule=_SCHEDULE, name=STRING)
+
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
+        """See `Tactic.act`: tiles the stage dim. Raises `ArgumentError` where no program can be rewritten."""
+        tags = partitioning.program.tags
+        if context.schedule or STAGES not in tags:
+            raise ArgumentError(
+                f"ap.Pipeline cannot stand in {context.schedule or 'a schedule of a program that is given'}",
+                why="a search decides about one program, and this tactic makes another of it",
+                hint="put it into the schedule that ap.jit is given, beside the search",
+            )
+        result = ManualPartition({STAGES: 0}, self.axis).act(partitioning, context)
+        return TacticResult(result.actions, self.report)
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What it says of itself in a report, as plain values."""
+        said = {"axis": self.axis, "microbatches": self.microbatches, "schedule": self.schedule}
+        return {"pipeline": said | {"inputs": None if self.inputs is None else dict(self.inputs)}}
+
+
+@dataclass(frozen=True)
+class Pipelining(Pass):
+    """The pass of a `Pipeline` at its place in a schedule, for as many stages as every mesh has devices or a multiple."""
+
+    tactic: Pipeline
+    context: TacticContext
+    stages: int
+
+    def __repr__(self) -> str:
+        return repr(self.tactic)
+
+    def apply(self, program: Program) -> Program:
+        """The program with its stages."""
+        try:
+            return program if self.stages == 1 else pipelined(self._looped(program), self.stages, self.tactic.schedule)
+        except PartitionError as error:
+            raise self.context.blamed(error, self.tactic) from None
+
+    def _looped(self, program: Program) -> Program:
+        """The program with a loop over microbatches."""
+        steps, inputs = self.tactic.microbatches, self.tactic.inputs
+        if steps is None:
+            return program
+        found = batch_inputs(program, [steps]) if inputs is None else inputs
+        if not found:
+            raise ArgumentError(
+                f"no argument is a batch that {steps} microbatches divide",
+                why="no inputs are given, and none was found",
+                hint='ap.Pipeline(..., inputs={"batch": 0}), with the arguments that are data, and their batch dims',
+            )
+        return MicrobatchLoop(Microbatch(found, steps), self.context).apply(program)
+
+
+def stages_asked(
+    schedule: Sequence[Tactic], contexts: Sequence[TacticContext], meshes: Sequence[Mesh]
+) -> tuple[Pass, ...]:
+    """The passes of the pipelines in a schedule; they come last, since what others write is found in the layers."""
+    passes = list[Pass]()
+    for tactic, context in zip(schedule, contexts, strict=True):
+        if isinstance(tactic, Pipeline):
+            if passes:
+                error = ArgumentError("a schedule has one ap.Pipeline", why="an earlier tactic is one")
+                raise context.blamed(error, tactic)
+            for mesh in meshes:
+                mesh.index(tactic.axis)
+            stages = math.lcm(*(mesh.shape[tactic.axis] for mesh in meshes))
+            passes.append(Pipelining(tactic, context, stages))
+    return tuple(passes)

@@ -1,0 +1,13 @@
+"""Pipelines: a nest over microbatches and layers, skewed into ticks in which all stages work at once.
+
+layer_loops.py    what a loop over layers carries and reads
+nest.py           the nest in a training step: what stands before, between and behind its loops over layers
+ticks.py          which stage works on which microbatch in which tick
+staged_ops.py     ops for all stages at once, with a stage dim in front
+staged_step.py    the step as loops over ticks, as StableHLO
+"""
+
+from autopart.spmd.pipeline.staged_step import STAGES, pipelined
+from autopart.spmd.pipeline.ticks import SCHEDULES
+
+__all__ = ["SCHEDULES", "STAGES", "pipelined"]

@@ -1,0 +1,459 @@
+"""A training step as a pipeline, written as StableHLO: the nest over (microbatch, layer) as loops over ticks.
+
+    carried from tick to tick                       shape            moves
+      what each stage has left, forward             [p, b, d]        to the next stage, by a roll
+      what each stage has left, backward            [p, b, d]        to the stage before it
+      residuals of the microbatches under way       [p, slots, l, b, d]
+      gradients of a stage's layers, added up       [p, l, d, f]     never
+      what waits between the places of a microbatch [slots, ...]
+
+    a tick    gradients enter the last stage; all stages run their layers' gradients; what leaves the first goes on
+              a microbatch enters the first stage; all stages run their layers; what leaves the last goes on
+
+A stage that has no microbatch in a tick computes on what happens to be there. That goes nowhere but to other ticks of
+the same kind, and is left out of all sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from autopart.core.control_flow import Carry, statements
+from autopart.core.importer.replay import import_module
+from autopart.core.jax_internals import func, ir, stablehlo, tagged
+from autopart.core.op import TensorType
+from autopart.core.program import Program
+from autopart.spmd.called_functions import bring_called_functions
+from autopart.spmd.mlir_values import mlir_type
+from autopart.spmd.pipeline.layer_loops import LayerLoop, StackWrite
+from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, RETURN, Nest, find_nest
+from autopart.spmd.pipeline.staged_ops import StagedOps
+from autopart.spmd.pipeline.ticks import TickLoop, Ticks
+
+STAGES = "pipeline stages"
+"""The tag of arrays whose first dim is the stages."""
+
+
+def pipelined(program: Program, stages: int, schedule: str) -> Program:
+    """The program with its microbatches in a pipeline of `stages`. Raises `BlockedError` where it has no such nest."""
+    source, nest = program.source, find_nest(program)
+    if source is None:
+        raise ValueError("the program was unpickled without its module")
+    with source.module.context, ir.Location.unknown():
+        module = _StagedStep(nest, Ticks(stages, nest.microbatches, schedule)).module()
+        made = import_module(
+            module,
+            argument_names=program.argument_names,
+            output_names=program.output_names,
+            ties=program.ties,
+            donated=program.donated,
+            callbacks=source.callbacks,
+            constraints=True,
+            keep_unused=program.keep_unused,
+        )
+        return replace(made, tags={name: made.tags.get(name, []) for name in (*program.tags, STAGES)})
+
+
+class _StagedStep:
+    """Emits the program."""
+
+    def __init__(self, nest: Nest, ticks: Ticks):
+        self._nest, self._ticks, self._program = nest, ticks, nest.program
+        self._ops = StagedOps(nest.program, ticks.stages)
+        self._make, self._length = self._ops.make, nest.layers // ticks.stages
+        self._forward_staged = self._staged_values(nest.forward, nest.travelling[0])
+        self._backward_staged = self._staged_values(nest.backward, nest.travelling[1])
+        self._held: dict[tuple[str, int], ir.Value] = {}
+        self._own_rows: dict[int, ir.Value] = {}
+
+    def module(self) -> ir.Module:
+        program, module, ops = self._program, ir.Module.create(), self._ops
+        types = [[mlir_type(program.type_of(v)) for v in group] for group in (program.arguments, program.outputs)]
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ir.FunctionType.get(*types), visibility="public")
+            block = main.add_entry_block()
+        ops.values.update(zip(program.arguments, block.arguments, strict=True))
+        ops.instead[self._nest.step.op] = self._pipeline
+        with ir.InsertionPoint(block):
+            for statement in statements(program, 0, program.op_count):
+                if not (isinstance(statement, int) and program.spec(statement).kind == "argument"):
+                    ops.statement(statement)
+            func.ReturnOp([ops.values[v] for v in program.outputs])
+        made_of = [op for op in program.source.representatives if op is not None]
+        bring_called_functions(main.operation, made_of, program.source.module, module)
+        return module
+
+    def _staged_values(self, loop: LayerLoop, travelling: Iterable[int]) -> set[int]:
+        """What each stage has its own of in a loop over layers."""
+        found, program = self._ops, self._program
+        rows = [program.results_of(op)[0] for op in loop.row_reads]
+        found.staged = {loop.counter.inside, *(c.inside for c in loop.states), *rows, *travelling}
+        found.find_staged(loop.loop.body.scope.start, loop.loop.body.scope.end)
+        staged, found.staged = found.staged, set()
+        return staged
+
+    # ---- the pipeline
+
+    def _pipeline(self) -> None:
+        nest, ops = self._nest, self._ops
+        for start in nest.once:
+            self._statement(start)
+        for loop in (nest.forward, nest.backward):
+            for value in loop.row_reads.values():
+                if value not in nest.forward.stack_of and value not in self._own_rows:
+                    self._own_rows[value] = tagged(self._in_stages(ops.values[value]), STAGES)
+        self._held = self._at_first()
+        for loop in self._ticks.loops:
+            self._loop_over(loop)
+        for total in nest.sums:
+            type_ = self._program.type_of(total.carry.after)
+            ops.values[total.carry.after] = self._make.reshape(self._held["sum", total.carry.op], type_.shape)
+        for part in nest.written:
+            ops.values[part.carry.after] = self._held["sum", part.carry.op]
+        ops.values[nest.counter.after] = self._make.constant(
+            nest.microbatches, self._program.type_of(nest.counter.after).dtype
+        )
+
+    def _statement(self, start: int) -> None:
+        self._ops.statement(next(statements(self._program, start, start + 1)))
+
+    def _in_stages(self, stack: ir.Value) -> ir.Value:
+        """A stack of layers [L, ...] as [stages, layers of a stage, ...]."""
+        _, *rest = self._make.type_of(stack).shape
+        return self._make.reshape(stack, (self._ticks.stages, self._length, *rest))
+
+    def _at_first(self) -> dict[tuple[str, int], ir.Value]:
+        """What the first tick finds: zeros, and what sums begin with."""
+        nest, program, ticks = self._nest, self._program, self._ticks
+        held = dict[tuple[str, int], ir.Value]()
+        for kind, loop, travelling in (
+            ("forward", nest.forward, nest.travelling[0]),
+            ("backward", nest.backward, nest.travelling[1]),
+        ):
+            for value in (*(c.inside for c in loop.states), *travelling):
+                held[kind, value] = self._zeros(self._ops.staged_type(program.type_of(value)))
+        for stack in nest.forward.stacks:
+            _, *rest = program.type_of(stack.carry.after).shape
+            shape = (ticks.stages, ticks.slots, self._length, *rest)
+            held["residual", stack.carry.after] = self._zeros(TensorType(shape, program.type_of(stack.row).dtype))
+        for value, kept in nest.kept.items():
+            type_ = program.type_of(value)
+            held["kept", value] = self._zeros(TensorType((ticks.slots_of(kept), *type_.shape), type_.dtype))
+        for total in nest.sums:
+            initial = self._ops.values[int(program.operands[total.carry.initial])]
+            held["sum", total.carry.op] = self._in_stages(initial) if total.per_layer else initial
+        for part in nest.written:
+            held["sum", part.carry.op] = self._ops.values[int(program.operands[part.carry.initial])]
+        return held
+
+    def _zeros(self, type_: TensorType) -> ir.Value:
+        return self._make.constant(0, type_.dtype, type_.shape)
+
+    def _loop_over(self, ticks: TickLoop) -> None:
+        make = self._make
+        keys = [key for key in self._held if self._changes(key, ticks)]
+        start = [make.constant(0, "i32"), *(self._held[key] for key in keys)]
+        types = [value.type for value in start]
+        loop = stablehlo.WhileOp(types, start)
+        condition, body = (region.blocks.append(*types) for region in loop.regions)
+        with ir.InsertionPoint(condition):
+            count = make.constant(ticks.end - ticks.start, "i32")
+            stablehlo.return_([make.compare(condition.arguments[0], count, "LT")])
+        around = dict(self._held)
+        with ir.InsertionPoint(body), self._ops.inner_scope():
+            turn, *held = body.arguments
+            self._held.update(zip(keys, held, strict=True))
+            tick = self._plus(turn, ticks.start)
+            if ticks.backward:
+                self._backward_tick(tick)
+            if ticks.forward:
+                self._forward_tick(tick)
+            stablehlo.return_([self._plus(turn, 1), *(self._held[key] for key in keys)])
+        self._held = around | dict(zip(keys, list(loop.results)[1:], strict=True))
+
+    def _changes(self, key: tuple[str, int], ticks: TickLoop) -> bool:
+        kind, number = key
+        nest = self._nest
+        if kind == "sum":
+            per_layer = {total.carry.op for total in nest.sums if total.per_layer}
+            late = number in per_layer or nest.home_of[number] == AFTER
+        elif kind == "kept":
+            late = nest.kept[number].home == AFTER
+        else:
+            late = kind == "backward"
+        return ticks.backward if late else ticks.forward
+
+    # ---- a tick
+
+    def _forward_tick(self, tick: ir.Value) -> None:
+        nest, ops, last = self._nest, self._ops, self._ticks.stages - 1
+        with self._place(BEFORE, tick):
+            self._moved("forward", nest.forward, nest.travelling[0], first=0)
+            left, stacks = self._layers(nest.forward, self._forward_staged, {})
+            slot = self._remainder(tick, self._ticks.slots)
+            for stack in nest.forward.stacks:
+                self._put_residual(stack, stacks[stack.carry.op], slot)
+        with self._place(BETWEEN, tick, {c.after: ops.at_stage(left[c.op], last) for c in nest.forward.states}):
+            pass
+
+    def _backward_tick(self, tick: ir.Value) -> None:
+        nest, ops, last = self._nest, self._ops, self._ticks.stages - 1
+        with self._place(RETURN, tick):
+            self._moved("backward", nest.backward, nest.travelling[1], first=last)
+            since = self._minus(self._all_stages(tick), self._ticks.delay(AFTER))
+            microbatch = self._make.binary("add", since, self._stage())
+            self._take_residuals(microbatch)
+            there = self._is_one(microbatch)
+            left, stacks = self._layers(nest.backward, self._backward_staged, self._row_sums(there))
+            self._add_stacks(stacks, there)
+        with self._place(AFTER, tick, {c.after: ops.at_stage(left[c.op], 0) for c in nest.backward.states}):
+            pass
+
+    @contextmanager
+    def _place(self, place: str, tick: ir.Value, given: dict[int, ir.Value] | None = None) -> Generator[None]:
+        """What runs in a place of the microbatch that is there, which waits afterwards or is added up."""
+        nest, ops, program = self._nest, self._ops, self._program
+        with ops.inner_scope():
+            number = self._minus(tick, self._ticks.delay(place))
+            there, clipped = self._is_one(number), self._clipped(number)
+            ops.values.update(given or {})
+            ops.values[nest.counter.inside] = self._make.convert(clipped, program.type_of(nest.counter.inside).dtype)
+            for value, kept in nest.kept.items():
+                if place in kept.readers:
+                    ops.values[value] = self._row(self._held["kept", value], clipped)
+            for start in nest.made[place]:
+                self._statement(start)
+            yield
+            for value, kept in nest.kept.items():
+                if place == kept.home:
+                    self._put_row(("kept", value), ops.values[value], clipped)
+            for total in nest.sums:
+                if not total.per_layer and nest.home_of[total.carry.op] == place:
+                    for term in total.terms:
+                        self._add(("sum", total.carry.op), ops.values[term], there)
+            for part in nest.written:
+                if nest.home_of[part.carry.op] == place:
+                    self._write(part.carry, part.op, there)
+
+    def _write(self, carry: Carry, op: int, there: ir.Value) -> None:
+        make, before = self._make, self._held["sum", carry.op]
+        update, *starts = [self._ops.values[v] for v in self._program.operands_of(op).tolist()[1:]]
+        old = make.dynamic_slice(before, starts, make.type_of(update).shape)
+        self._held["sum", carry.op] = make.dynamic_update_slice(before, make.select(there, update, old), starts)
+
+    # ---- stages
+
+    def _moved(self, kind: str, loop: LayerLoop, travelling: Sequence[int], first: int) -> None:
+        """What each stage works on: what its neighbour has left; stage `first` takes what enters."""
+        ops, make, program = self._ops, self._make, self._program
+        entering = {c.inside: int(program.operands[c.initial]) for c in loop.states} | {v: v for v in travelling}
+        is_first = make.compare(self._stage(), self._number(first), "EQ")
+        for inside, value in entering.items():
+            moved = ops.rolled(self._held[kind, inside], 1 if kind == "forward" else -1)
+            shape = make.type_of(moved).shape
+            new = make.select(ops.along(is_first, shape), ops.for_all(ops.values[value]), moved)
+            self._held[kind, inside] = tagged(new, STAGES)
+
+    def _layers(
+        self, loop: LayerLoop, staged: set[int], totals: dict[int, Callable[[ir.Value, ir.Value, ir.Value], ir.Value]]
+    ) -> tuple[dict[int, ir.Value], dict[int, ir.Value]]:
+        """Runs the layers of all stages: (what each state is afterwards, the stacks that were written), by carry.
+
+        `totals` has for some stacks what writes a row of what is carried, instead of a stack of this turn's alone.
+        """
+        kind = "forward" if loop is self._nest.forward else "backward"
+        ops, make, length = self._ops, self._make, self._length
+        states = {c.op: self._held[kind, c.inside] for c in loop.states}
+        stacks = {s.carry.op: self._first_of(s, s.carry.op in totals) for s in loop.stacks}
+        outer, ops.staged = ops.staged, staged
+        if length == 1:
+            with ops.inner_scope():
+                states, stacks = self._layer(loop, make.constant(0, "i32"), states, stacks, totals)
+        else:
+            start = [make.constant(0, "i32"), *states.values(), *stacks.values()]
+            types = [value.type for value in start]
+            written = stablehlo.WhileOp(types, start)
+            condition, body = (region.blocks.append(*types) for region in written.regions)
+            with ir.InsertionPoint(condition):
+                count = make.constant(length, "i32")
+                stablehlo.return_([make.compare(condition.arguments[0], count, "LT")])
+            with ir.InsertionPoint(body), ops.inner_scope():
+                turn, *held = body.arguments
+                inside = dict(zip([*states, *stacks], held, strict=True))
+                mine = {op: inside[op] for op in states}
+                left, rows = self._layer(loop, turn, mine, {op: inside[op] for op in stacks}, totals)
+                stablehlo.return_([self._plus(turn, 1), *left.values(), *rows.values()])
+            results = dict(zip([*states, *stacks], list(written.results)[1:], strict=True))
+            states, stacks = {op: results[op] for op in states}, {op: results[op] for op in stacks}
+        ops.staged = outer
+        for carry in loop.states:
+            self._held[kind, carry.inside] = states[carry.op]
+        return states, stacks
+
+    def _first_of(self, stack: StackWrite, is_total: bool) -> ir.Value:
+        """What a stack is before the first of a stage's layers."""
+        if is_total:
+            return self._held["sum", next(t.carry.op for t in self._nest.sums if t.terms == (stack.carry.after,))]
+        type_ = self._program.type_of(stack.carry.inside)
+        return self._zeros(TensorType((self._ticks.stages, self._length, *type_.shape[1:]), type_.dtype))
+
+    def _layer(
+        self,
+        loop: LayerLoop,
+        turn: ir.Value,
+        states: dict[int, ir.Value],
+        stacks: dict[int, ir.Value],
+        totals: dict[int, Callable[[ir.Value, ir.Value, ir.Value], ir.Value]],
+    ) -> tuple[dict[int, ir.Value], dict[int, ir.Value]]:
+        """One layer of each stage: the turn-th of its own, from the first on or from the last."""
+        ops, make, program, length = self._ops, self._make, self._program, self._length
+        is_backward = loop is self._nest.backward
+        row = make.binary("subtract", make.constant(length - 1, "i32"), turn) if is_backward else turn
+        stage = self._stage()
+        if is_backward:
+            stage = make.binary("subtract", self._number(self._ticks.stages - 1), stage)
+        counter = make.binary("add", make.binary("multiply", stage, self._number(length)), self._all_stages(turn))
+        ops.values[loop.counter.inside] = make.convert(counter, program.type_of(loop.counter.inside).dtype)
+        for carry in loop.states:
+            ops.values[carry.inside] = states[carry.op]
+        for value in self._nest.travelling[is_backward]:
+            ops.values[value] = self._held["backward" if is_backward else "forward", value]
+        written = dict(stacks)
+
+        def take(op: int, value: int) -> None:
+            of = self._own_rows[value]
+            shape = make.type_of(of).shape
+            rows = make.dynamic_slice(of, self._starts(len(shape), 1, row), (shape[0], 1, *shape[2:]))
+            ops.values[program.results_of(op)[0]] = rows
+
+        def write(stack: StackWrite) -> None:
+            new = self._given(stack.row)
+            array = written[stack.carry.op]
+            if stack.carry.op in totals:
+                new = totals[stack.carry.op](array, new, row)
+            starts = self._starts(len(make.type_of(array).shape), 1, row)
+            written[stack.carry.op] = make.dynamic_update_slice(array, new, starts)
+
+        ops.instead.update({op: lambda op=op, value=value: take(op, value) for op, value in loop.row_reads.items()})
+        ops.instead.update({stack.op: lambda stack=stack: write(stack) for stack in loop.stacks})
+        ops.range(loop.loop.body.scope.start, loop.loop.body.scope.end)
+        following = {c.op: self._given(int(program.operands_of(c.op)[1])) for c in loop.states}
+        return following, written
+
+    def _given(self, value: int) -> ir.Value:
+        """A value with the stage dim."""
+        return self._ops.values[value] if value in self._ops.staged else self._ops.for_all(self._ops.values[value])
+
+    # ---- residuals, and gradients of layers
+
+    def _put_residual(self, stack: StackWrite, rows: ir.Value, slot: ir.Value) -> None:
+        key, make = ("residual", stack.carry.after), self._make
+        stages, *rest = make.type_of(rows).shape
+        starts = self._starts(len(rest) + 2, 1, slot)
+        self._held[key] = make.dynamic_update_slice(self._held[key], make.reshape(rows, (stages, 1, *rest)), starts)
+
+    def _take_residuals(self, microbatch: ir.Value) -> None:
+        """Each stage takes what it has left of the microbatch that comes back: at tick i + s it was there."""
+        make, ticks = self._make, self._ticks
+        tick = self._plus(make.binary("add", microbatch, self._stage()), ticks.slots * ticks.stages)
+        slot = make.reshape(make.binary("remainder", tick, self._number(ticks.slots)), (ticks.stages, 1))
+        for stack in self._nest.forward.stacks:
+            kept = self._held["residual", stack.carry.after]
+            stages, _, *rest = make.type_of(kept).shape
+            starts = make.pad(slot, make.constant(0, "i32"), [0, 0], [0, len(rest)])
+            rows = make.windows(kept, starts, (1, *rest))
+            self._own_rows[stack.carry.after] = make.reshape(rows, (stages, *rest))
+
+    def _row_sums(self, there: ir.Value) -> dict[int, Callable[[ir.Value, ir.Value, ir.Value], ir.Value]]:
+        """For stacks that are added up as they are: a row of the sum with what a turn leaves, if a microbatch is there."""
+        make, alone = self._make, {t.terms[0]: t for t in self._nest.sums if t.per_layer and len(t.terms) == 1}
+
+        def added(array: ir.Value, new: ir.Value, row: ir.Value) -> ir.Value:
+            shape = make.type_of(new).shape
+            before = make.dynamic_slice(array, self._starts(len(shape), 1, row), shape)
+            nothing = self._zeros(make.type_of(new))
+            return make.binary("add", before, make.select(self._ops.along(there, shape), new, nothing))
+
+        return {s.carry.op: added for s in self._nest.backward.stacks if s.carry.after in alone}
+
+    def _add_stacks(self, stacks: dict[int, ir.Value], there: ir.Value) -> None:
+        """Adds up what stacks become; those with sums of their own are them already."""
+        nest, ops, program, sums = self._nest, self._ops, self._program, self._row_sums(there)
+        rows = {s.carry.after: stacks[s.carry.op] for s in nest.backward.stacks}
+        for op in nest.per_layer:
+            read = program.operands_of(op).tolist()
+            operands = [rows[v] if v in rows else self._in_stages(ops.values[v]) for v in read]
+            rows[program.results_of(op)[0]] = self._per_layer(op, operands)
+        of_sums = {s.carry.after for s in nest.backward.stacks if s.carry.op in sums}
+        for total in nest.sums:
+            if not total.per_layer:
+                continue
+            key = ("sum", total.carry.op)
+            if total.terms[0] in of_sums and len(total.terms) == 1:
+                self._held[key] = rows[total.terms[0]]
+                continue
+            for term in total.terms:
+                self._add(key, rows[term], ops.along(there, self._make.type_of(rows[term]).shape))
+
+    def _per_layer(self, op: int, operands: Sequence[ir.Value]) -> ir.Value:
+        """An op on all layers as one on [stages, layers of a stage]."""
+        spec, ops = self._program.spec(op), self._ops
+        _, *rest = spec.results[0].shape
+        type_ = TensorType((self._ticks.stages, self._length, *rest), spec.results[0].dtype)
+        local = ops.local(op, operands, [type_])
+        if spec.kind == "transpose":
+            return local.clone(permutation=[0, *(d + 1 for d in spec.attributes["permutation"])])[0]
+        return local.clone()[0]
+
+    # ---- numbers
+
+    def _add(self, key: tuple[str, int], term: ir.Value, there: ir.Value) -> None:
+        nothing = self._zeros(self._make.type_of(term))
+        self._held[key] = self._make.binary("add", self._held[key], self._make.select(there, term, nothing))
+
+    def _row(self, rows: ir.Value, number: ir.Value) -> ir.Value:
+        """What waits of a microbatch."""
+        slots, *rest = self._make.type_of(rows).shape
+        starts = self._starts(len(rest) + 1, 0, self._remainder(number, slots))
+        return self._make.reshape(self._make.dynamic_slice(rows, starts, (1, *rest)), rest)
+
+    def _put_row(self, key: tuple[str, int], value: ir.Value, number: ir.Value) -> None:
+        slots, *rest = self._make.type_of(self._held[key]).shape
+        starts = self._starts(len(rest) + 1, 0, self._remainder(number, slots))
+        row = self._make.reshape(value, (1, *rest))
+        self._held[key] = self._make.dynamic_update_slice(self._held[key], row, starts)
+
+    def _starts(self, rank: int, dim: int, at: ir.Value) -> list[ir.Value]:
+        return [at if d == dim else self._make.constant(0, "i32") for d in range(rank)]
+
+    def _stage(self) -> ir.Value:
+        return self._make.iota(TensorType((self._ticks.stages,), "i32"), 0)
+
+    def _number(self, value: int) -> ir.Value:
+        return self._make.constant(value, "i32", (self._ticks.stages,))
+
+    def _all_stages(self, scalar: ir.Value) -> ir.Value:
+        return self._make.broadcast(scalar, (self._ticks.stages,))
+
+    def _plus(self, a: ir.Value, value: int) -> ir.Value:
+        return self._make.binary("add", a, self._constant_like(a, value)) if value else a
+
+    def _minus(self, a: ir.Value, value: int) -> ir.Value:
+        return self._plus(a, -value)
+
+    def _remainder(self, a: ir.Value, value: int) -> ir.Value:
+        return self._make.binary("remainder", a, self._constant_like(a, value))
+
+    def _constant_like(self, a: ir.Value, value: int) -> ir.Value:
+        return self._make.constant(value, "i32", self._make.type_of(a).shape)
+
+    def _is_one(self, number: ir.Value) -> ir.Value:
+        """Whether there is a microbatch of this number."""
+        first, end = self._constant_like(number, 0), self._constant_like(number, self._nest.microbatches)
+        return self._make.binary("and", self._make.compare(number, first, "GE"), self._make.compare(number, end, "LT"))
+
+    def _clipped(self, number: ir.Value) -> ir.Value:
+        last = self._constant_like(number, self._nest.microbatches - 1)
+        return self._make.binary("minimum", self._make.binary("maximum", number, self._constant_like(number, 0)), last)
