@@ -188,15 +188,11 @@ class StagedOps:
         start, limit = [stage, *[0] * (len(shape) - 1)], [stage + 1, *shape[1:]]
         return self.make.reshape(self.make.slice(value, start, limit), shape[1:])
 
-    def rolled(self, value: ir.Value, by: int) -> ir.Value:
-        """What stage s holds goes to stage s + by, round the ring; `by` is 1 or -1."""
-        shape, make = self.make.type_of(value).shape, self.make
-        cut, rest = len(shape) * [0], list(shape[1:])
-        at = (shape[0] - by) % shape[0]
-        if not at:
-            return value
-        last = make.slice(value, [at, *cut[1:]], shape)
-        return make.concatenate([last, make.slice(value, cut, [at, *rest])], 0)
+    def moved(self, value: ir.Value, by: int) -> ir.Value:
+        """What stage s holds at stage s + by, which is 1 or -1; zeros at the end where nothing comes from."""
+        type_ = self.make.type_of(value)
+        nothing, rest = self.make.constant(0, type_.dtype), [0] * (len(type_.shape) - 1)
+        return self.make.pad(value, nothing, [by, *rest], [-by, *rest])
 
     def _given(self, use: int, staged: bool) -> ir.Value:
         value = int(self.program.operands[use])

@@ -1,7 +1,7 @@
 """A training step as a pipeline, written as StableHLO: the nest over (microbatch, layer) as loops over ticks.
 
     carried from tick to tick                       shape            moves
-      what each stage has left, forward             [p, b, d]        to the next stage, by a roll
+      what each stage has left, forward             [p, b, d]        to the next stage
       what each stage has left, backward            [p, b, d]        to the stage before it
       residuals of the microbatches under way       [p, slots, l, b, d]
       gradients of a stage's layers, added up       [p, l, d, f]     never
@@ -251,7 +251,7 @@ class _StagedStep:
         entering = {c.inside: int(program.operands[c.initial]) for c in loop.states} | {v: v for v in travelling}
         is_first = make.compare(self._stage(), self._number(first), "EQ")
         for inside, value in entering.items():
-            moved = ops.rolled(self._held[kind, inside], 1 if kind == "forward" else -1)
+            moved = ops.moved(self._held[kind, inside], 1 if kind == "forward" else -1)
             shape = make.type_of(moved).shape
             new = make.select(ops.along(is_first, shape), ops.for_all(ops.values[value]), moved)
             self._held[kind, inside] = tagged(new, STAGES)
