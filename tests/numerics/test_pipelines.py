@@ -1,0 +1,174 @@
+"""Do layers in stages compute what the whole step computes, alone and with other axes, whatever the layers are?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+import autopart as ap
+from tests.prompt import slow
+
+LAYERS, WIDTH, WORDS, BATCH, LENGTH = 8, 16, 32, 16, 8
+RNG = np.random.default_rng(0)
+
+
+def drawn(*shape):
+    return (0.3 * RNG.normal(size=shape)).astype("f4")
+
+
+PARAMS = {
+    "table": drawn(WORDS, WIDTH),
+    "place": drawn(LENGTH, WIDTH),
+    "head": drawn(WIDTH, WORDS),
+    "layers": {
+        "qkv": drawn(LAYERS, WIDTH, 3, 2, WIDTH // 2),
+        "out": drawn(LAYERS, 2, WIDTH // 2, WIDTH),
+        "up": drawn(LAYERS, WIDTH, 4 * WIDTH),
+        "down": drawn(LAYERS, 4 * WIDTH, WIDTH),
+        "scale": drawn(LAYERS, WIDTH),
+    },
+}
+DATA = {name: RNG.integers(0, WORDS, (BATCH, LENGTH)).astype("i4") for name in ("x", "y")}
+KEY = jax.random.key(3)
+
+
+def normed(h, scale):
+    return h * lax.rsqrt(jnp.mean(h * h, -1, keepdims=True) + 1e-5) * (1 + scale)
+
+
+def attention(w, h, mask):
+    q, k, v = jnp.einsum("btd,dchf->cbthf", normed(h, w["scale"]), w["qkv"])
+    scores = jnp.einsum("bthf,bshf->bhts", q, k) / np.sqrt(q.shape[-1])
+    probs = jax.nn.softmax(jnp.where(mask, scores, -1e9), -1)
+    return jnp.einsum("bhts,bshf,hfd->btd", probs, v, w["out"])
+
+
+def block(h, w, mask):
+    h = h + attention(w, h, mask)
+    return h + jax.nn.gelu(normed(h, w["scale"]) @ w["up"]) @ w["down"]
+
+
+def plain(p, data, key):
+    """A decoder with one mask for all."""
+    mask = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))
+    h = p["table"][data["x"]] + p["place"]
+    return lax.scan(lambda h, w: (block(h, w, mask), None), h, p["layers"])[0]
+
+
+def checkpointed(p, data, key):
+    """Residuals are computed again, layer by layer."""
+    mask = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))
+    h = p["table"][data["x"]] + p["place"]
+    return lax.scan(jax.checkpoint(lambda h, w: (block(h, w, mask), None)), h, p["layers"])[0]
+
+
+def masked(p, data, key):
+    """Each example has a mask of its own, which all layers read."""
+    mask = (jnp.tril(jnp.ones((LENGTH, LENGTH), bool)) & (data["x"] % 5 > 0)[:, None, :])[:, None]
+    h = p["table"][data["x"]]
+    return lax.scan(lambda h, w: (block(h, w, mask), None), h, p["layers"])[0]
+
+
+def dropped(p, data, key):
+    """Dropout, by a key for each layer."""
+    mask = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))
+
+    def layer(h, given):
+        w, key = given
+        h = block(h, w, mask)
+        return jnp.where(jax.random.bernoulli(key, 0.9, h.shape), h / 0.9, 0), None
+
+    h = p["table"][data["x"]]
+    return lax.scan(layer, h, (p["layers"], jax.random.split(key, LAYERS)))[0]
+
+
+def numbered(p, data, key):
+    """Layers know their numbers, and hand on a sum beside the stream."""
+    mask = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))
+
+    def layer(carry, given):
+        (h, total), (w, n) = carry, given
+        h = lax.cond(n % 2 == 0, lambda h: block(h, w, mask), lambda h: h + attention(w, h, mask), h)
+        return (h, total + jnp.mean(h * h, (1, 2))), None
+
+    h = p["table"][data["x"]]
+    (h, total), _ = lax.scan(layer, (h, jnp.zeros(len(h))), (p["layers"], jnp.arange(LAYERS)))
+    return h + 0.01 * total[:, None, None]
+
+
+def looped(p, data, key):
+    """A loop in the layer."""
+    mask = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))
+
+    def layer(h, w):
+        def inner(c, row):
+            c = jnp.tanh(c + row @ w["up"][:, :WIDTH])
+            return c, c
+
+        _, seen = lax.scan(inner, jnp.zeros((h.shape[0], WIDTH)), h.swapaxes(0, 1))
+        return block(h + seen.swapaxes(0, 1), w, mask), None
+
+    h = p["table"][data["x"]]
+    return lax.scan(layer, h, p["layers"])[0]
+
+
+def chosen(p, data, key):
+    """A layer looks rows up, sorts, and sends to experts."""
+    mask = jnp.tril(jnp.ones((LENGTH, LENGTH), bool))
+
+    def layer(h, w):
+        h = h + attention(w, h, mask)
+        gates = jax.nn.softmax(h @ w["up"][:, :4])
+        best, index = lax.top_k(gates, 2)
+        experts = w["down"].reshape(4, WIDTH, WIDTH)
+        found = jnp.einsum("btd,btkde->btke", h, experts[index])
+        return normed(h + jnp.einsum("btke,btk->bte", found, best) + jnp.sort(h, -1), w["scale"]), None
+
+    h = p["table"][data["x"]]
+    return lax.scan(layer, h, p["layers"])[0]
+
+
+BODIES = (plain, checkpointed, masked, dropped, numbered, looped, chosen)
+
+
+def loss(body, p, data, key):
+    logits = body(p, data, key) @ p["head"]
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, data["y"]))
+
+
+def sgd(body, p, data, key):
+    value, gradients = jax.value_and_grad(partial(loss, body))(p, data, key)
+    return value, jax.tree.map(lambda a, b: a - 0.1 * b, p, gradients)
+
+
+OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-2))
+
+
+def adamw(p, state, data):
+    value, gradients = jax.value_and_grad(partial(loss, checkpointed))(p, data, None)
+    updates, state = OPTIMIZER.update(gradients, state, p)
+    return value, optax.apply_updates(p, updates), state
+
+
+def assert_same(found, expected, tolerance=2e-5):
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+BP = ap.ManualPartition({"data/*": 0}, axis="data")
+MP = ap.ManualPartition({"p": {"layers/up": 2, "layers/down": 1, "layers/qkv": 3}}, axis="model")
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("body", [plain, *map(slow, BODIES[1:])])
+def test_layers_in_stages_give_the_numbers_of_the_whole_step(body, schedule):
+    step = partial(sgd, body)
+    pipeline = ap.Pipeline("pipe", 8, {"data/*": 0}, schedule)
+    found = ap.jit(step, ap.Mesh({"pipe": 4}), [pipeline])(PARAMS, DATA, KEY)
+    assert_same(found, step(PARAMS, DATA, KEY))
