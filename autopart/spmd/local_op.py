@@ -117,7 +117,8 @@ class MlirLocalOp(MlirValues):
             op.operands[position] = value
         for result, type_ in zip(op.results, types, strict=True):
             result.set_type(type_)
-        shapes = dict(zip((t.shape for t in self.spec.operands), (t.shape for t in self.operand_types), strict=True))
+        types = zip(self.spec.operands, self.operand_types, strict=True)
+        shapes = {whole.shape: local.shape for whole, local in types if whole.shape}
         for region in op.regions:
             _computes_on(region, shapes)
         for name, value in attributes.items():

@@ -172,3 +172,43 @@ def test_layers_in_stages_give_the_numbers_of_the_whole_step(body, schedule):
     pipeline = ap.Pipeline("pipe", 8, {"data/*": 0}, schedule)
     found = ap.jit(step, ap.Mesh({"pipe": 4}), [pipeline])(PARAMS, DATA, KEY)
     assert_same(found, step(PARAMS, DATA, KEY))
+
+
+Z3 = ap.ManualPartition({"p": ap.LARGEST_DIVISIBLE_DIM, "state": ap.LARGEST_DIVISIBLE_DIM}, axis="data")
+CUBE = ap.Mesh({"pipe": 2, "data": 2, "model": 2})
+COMPOSED = {
+    "data": (ap.Mesh({"pipe": 4, "data": 2}), [BP]),
+    "zero": (ap.Mesh({"pipe": 4, "data": 2}), [BP, Z3]),
+    "model": (ap.Mesh({"pipe": 4, "model": 2}), [MP]),
+    "all": (CUBE, [BP, MP, Z3]),
+    "recomputed": (ap.Mesh({"pipe": 4}), [ap.Recompute("nothing")]),
+    "accumulated": (ap.Mesh({"pipe": 4, "data": 2}), [ap.Microbatch({"data/*": 0}, 4), BP]),
+}
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("name", ["all", *map(slow, [name for name in COMPOSED if name != "all"])])
+def test_stages_compose_with_tilings_of_other_axes(name, schedule):
+    mesh, others = COMPOSED[name]
+    pipeline = ap.Pipeline("pipe", None if name == "accumulated" else 4, schedule=schedule)
+    state = OPTIMIZER.init(PARAMS)
+    step = ap.jit(adamw, mesh, [pipeline, *others], donate_argnums=(0, 1))
+    lowered = step.lower(PARAMS, state, DATA)
+    print(name, schedule, [(t.name, t.collectives) for t in lowered.metadata.tactics])
+    expected = adamw(PARAMS, state, DATA)
+    assert_same(lowered.compile()(*jax.tree.map(jnp.asarray, (PARAMS, state)), DATA), expected)
+
+
+def test_a_loop_of_ones_own_over_microbatches_goes_through_stages():
+    def accumulated(p, data):
+        parts = jax.tree.map(lambda a: a.reshape(8, 2, LENGTH), data)
+
+        def one(total, part):
+            value, gradients = jax.value_and_grad(partial(loss, plain))(p, part, None)
+            return jax.tree.map(jnp.add, total, gradients), value
+
+        gradients, values = lax.scan(one, jax.tree.map(jnp.zeros_like, p), parts)
+        return values, jax.tree.map(lambda a, b: a - 0.1 / 8 * b, p, gradients)
+
+    found = ap.jit(accumulated, ap.Mesh({"pipe": 4}), [ap.Pipeline("pipe")])(PARAMS, DATA)
+    assert_same(found, accumulated(PARAMS, DATA))

@@ -56,4 +56,6 @@ def elementwise(local: LocalOp) -> list[Value] | None:
             operands.append(local.broadcast(local.operands[k], local.result_types[0].shape, [0]))
         else:
             operands.append(local.operands[k])
+    if "dimensions" in local.spec.attributes:
+        return local.clone(operands, dimensions=list(range(rank + 1)))
     return local.clone(operands)

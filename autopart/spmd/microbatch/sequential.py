@@ -27,7 +27,7 @@ from autopart.core.ops.rule import localize
 from autopart.core.ops.rules.reduce import identity
 from autopart.core.program import Program
 from autopart.spmd.called_functions import bring_called_functions
-from autopart.spmd.local_op import MlirLocalOp
+from autopart.spmd.local_op import MlirLocalOp, splat_of
 from autopart.spmd.microbatch.interleaving import Interleaving, finest
 from autopart.spmd.microbatch.loop_plan import LoopPlan, Unit
 from autopart.spmd.mlir_values import mlir_type
@@ -293,9 +293,11 @@ class _Sequential:
         """A value that is whole, as parts that combine to it: itself, but of sums and products only once."""
         if code not in (SUM, MUL):
             return whole
-        type_ = self._make.type_of(whole)
-        nothing = self._make.constant(identity(code, type_.dtype), type_.dtype, type_.shape)
-        return self._make.select(self._is_first(), whole, nothing)
+        type_, known = self._make.type_of(whole), splat_of(whole)
+        neutral = identity(code, type_.dtype)
+        if known is not None and known == neutral:
+            return whole
+        return self._make.select(self._is_first(), whole, self._make.constant(neutral, type_.dtype, type_.shape))
 
     # ---- control flow
 

@@ -19,11 +19,12 @@ from typing import cast
 from autopart.core.control_flow import Branches, Carry, Loop, Region, statements
 from autopart.core.errors import BlockedError
 from autopart.core.jax_internals import barrier, ir, stablehlo
-from autopart.core.op import OpSpec, TensorType
+from autopart.core.op import OR, SUM, OpSpec, TensorType
 from autopart.core.ops.rule import batched, has_effect
 from autopart.core.program import Program
 from autopart.spmd.local_op import MlirLocalOp
 from autopart.spmd.mlir_values import MlirValues, mlir_type
+from autopart.spmd.reductions import reduced
 
 
 class _OnePlace:
@@ -187,6 +188,14 @@ class StagedOps:
         shape = self.make.type_of(value).shape
         start, limit = [stage, *[0] * (len(shape) - 1)], [stage + 1, *shape[1:]]
         return self.make.reshape(self.make.slice(value, start, limit), shape[1:])
+
+    def of_stage(self, value: ir.Value, stage: int) -> ir.Value:
+        """The same, computed by all stages: each has it or zeros, which are added up."""
+        type_, make = self.make.type_of(value), self.make
+        number = make.constant(stage, "i32", (self.stages,))
+        own = make.compare(make.iota(TensorType((self.stages,), "i32"), 0), number, "EQ")
+        masked = make.select(self.along(own, type_.shape), value, make.constant(0, type_.dtype, type_.shape))
+        return reduced(masked, 0, OR if type_.dtype == "i1" else SUM)
 
     def moved(self, value: ir.Value, by: int) -> ir.Value:
         """What stage s holds at stage s + by, which is 1 or -1; zeros at the end where nothing comes from."""

@@ -195,7 +195,7 @@ class _StagedStep:
             slot = self._remainder(tick, self._ticks.slots)
             for stack in nest.forward.stacks:
                 self._put_residual(stack, stacks[stack.carry.op], slot)
-        with self._place(BETWEEN, tick, {c.after: ops.at_stage(left[c.op], last) for c in nest.forward.states}):
+        with self._place(BETWEEN, tick, {c.after: ops.of_stage(left[c.op], last) for c in nest.forward.states}):
             pass
 
     def _backward_tick(self, tick: ir.Value) -> None:
@@ -208,7 +208,7 @@ class _StagedStep:
             there = self._is_one(microbatch)
             left, stacks = self._layers(nest.backward, self._backward_staged, self._row_sums(there))
             self._add_stacks(stacks, there)
-        with self._place(AFTER, tick, {c.after: ops.at_stage(left[c.op], 0) for c in nest.backward.states}):
+        with self._place(AFTER, tick, {c.after: ops.of_stage(left[c.op], 0) for c in nest.backward.states}):
             pass
 
     @contextmanager

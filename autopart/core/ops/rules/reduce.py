@@ -108,11 +108,24 @@ def _over(*dims: int) -> str:
 
 
 def _batched(local: LocalOp) -> list[Value] | None:
-    count = len(local.spec.results)
-    if any(is_batched(local, k) for k in range(count, 2 * count)):
+    """Initial values that differ along the batch are combined with what the reduction leaves."""
+    count, spec = len(local.spec.results), local.spec
+    late = [k for k in range(count) if is_batched(local, count + k)]
+    codes = reduction_codes(spec.region, spec.results) if late else None
+    if late and codes is None:
         return None
-    operands = [with_batch(local, k) for k in range(count)]
-    return local.clone([*operands, *local.operands[count:]], dimensions=behind(local.spec.attributes["dimensions"]))
+    operands, dims = (
+        [*(with_batch(local, k) for k in range(count)), *local.operands[count:]],
+        spec.attributes["dimensions"],
+    )
+    for k in late:
+        dtype = spec.operands[count + k].dtype
+        operands[count + k] = local.constant(identity(codes[k], dtype), dtype)
+    results = local.clone(operands, dimensions=behind(dims))
+    for k in late:
+        init = local.broadcast(local.operands[count + k], local.result_types[k].shape, [0])
+        results[k] = local.binary(_COMBINE[codes[k]], results[k], init)
+    return results
 
 
 @rule(
