@@ -15,7 +15,7 @@ from autopart.core.passes import Pass
 
 
 def passes_asked(schedule: Sequence[Tactic], meshes: Sequence[Mesh]) -> tuple[Pass, ...]:
-    """The passes, for a program that is partitioned over each of `meshes`: first what is padded, then in order, stages last.
+    """The passes, for a program that is partitioned over each of `meshes`: padding first, then in order, stages last.
 
     Raises `ArgumentError` for two tactics of one kind that rewrite the program.
     """

@@ -78,7 +78,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Pipelining(Pass):
-    """The pass of a `Pipeline` at its place in a schedule, for as many stages as every mesh has devices or a multiple."""
+    """The pass of a `Pipeline` at its place in a schedule."""
 
     tactic: Pipeline
     context: TacticContext

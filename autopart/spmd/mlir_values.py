@@ -133,7 +133,7 @@ class MlirValues:
         return self._create("dynamic_slice", [a, *starts], type_, slice_sizes=_i64s(sizes))
 
     def windows(self, a: ir.Value, starts: ir.Value, sizes: Sequence[int]) -> ir.Value:
-        """For each index of `a`'s first dim a window of the rest: `starts` has a row for each, clamped to where it fits."""
+        """A window of `a[i]` for each index i of its first dim, at row i of `starts`, clamped to where it fits."""
         type_ = tensor_type(a.type)
         rest = list(range(1, len(type_.shape)))
         return self._create(

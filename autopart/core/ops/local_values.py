@@ -111,7 +111,7 @@ class LocalOp(Protocol):
         ...
 
     def windows(self, a: Value, starts: Value, sizes: Sequence[int]) -> Value:
-        """For each index of `a`'s first dim a window of the rest: `starts` has a row for each, clamped to where it fits."""
+        """A window of `a[i]` for each index i of its first dim, at row i of `starts`, clamped to where it fits."""
         ...
 
     def dynamic_update_slice(self, a: Value, update: Value, starts: Sequence[Value]) -> Value:

@@ -97,7 +97,7 @@ def _takes_row(program: Program, loop: Loop, op: int, turns: Turns) -> bool:
 
 
 def _read_from_outside(program: Program, loop: Loop) -> Iterator[tuple[int, int, int]]:
-    """(op, position, value) of what the body, and the carries for the next turn, read of what stands around the loop."""
+    """(op, position, value) of what the body, and the carries for the next turn, read from outside the loop."""
     first, last = int(program.result_ptr[loop.op]), int(program.result_ptr[loop.end])
     ops = range(loop.body.scope.start, loop.body.scope.end)
     for op in ops:

@@ -96,13 +96,16 @@ class Nest:
 
 
 def find_nest(program: Program) -> Nest:
-    """The nest with most bytes in the rows that its layers read. Raises `BlockedError` where none is, or why it cannot be staged."""
+    """The nest with most bytes in the rows that its layers read.
+
+    Raises `BlockedError` where there is none, or why it cannot be staged.
+    """
     found = [nest for op in _whiles(program) for nest in _nests(program, loop_of(program, op))]
     if not found:
         raise BlockedError(
             "no loop over layers with a loop for its gradients stands in a loop over microbatches",
             why="stages are runs of equal layers, which the program has as a scan over stacked parameters",
-            hint="jax.lax.scan over the layers (flax: nn.scan; equinox: scan over filter_vmap of a layer), and its gradient",
+            hint="jax.lax.scan over the layers (flax: nn.scan), its gradient, and microbatches=...",
         )
     nest = max(found, key=lambda n: sum(program.type_of(v).bytes for v in n.forward.row_reads.values()))
     return _Placing(nest).nest
@@ -301,7 +304,7 @@ class _Placing:
                     raise blocked(
                         program,
                         op,
-                        f"{program.spec(op).kind} reads {program.type_of(stack.carry.after)}, what all layers have left",
+                        f"{program.spec(op).kind} reads what all layers leave, {program.type_of(stack.carry.after)}",
                         why="each stage leaves its layers' part at another time",
                         hint="add it up from layer to layer in what the scan carries",
                     )

@@ -4,9 +4,9 @@
     m  = iota                nothing that it reads is staged                m = iota, once for all stages
     h' = add h, m                                                           m is broadcast along the stages
 
-A value is staged if an op reads a staged one; a loop's carry is if what enters it, or what a turn leaves, is. What an op
-becomes with one more dim is the word of its rule (`core/ops/batching.py`). Where a rule has none, the op runs once for
-each stage, which nothing can tile over stages. A branch that stages choose differently is taken by all, and selected.
+A value is staged if the op that makes it reads a staged one; a loop's carry is staged if what enters it is, or what a
+turn leaves. An op's rule says what the op is with one more dim (`core/ops/batching.py`). Where it has no form for that,
+the op runs once for each stage, and nothing tiles it. Of branches that stages choose apart all run, and each selects.
 """
 
 from __future__ import annotations
@@ -125,6 +125,7 @@ class StagedOps:
         self.values.update(zip(program.results_of(op), results, strict=True))
 
     def local(self, op: int, operands: Sequence[ir.Value], results: Sequence[TensorType]) -> MlirLocalOp:
+        """An op on other operands, with results of other types."""
         program, spec = self.program, self.program.spec(op)
         source = program.source.source_of(op) or program.source.representatives[program.op_spec[op]]
         types = [self.make.type_of(x) for x in operands]

@@ -281,11 +281,11 @@ class _StagedStep:
                 stablehlo.return_([make.compare(condition.arguments[0], count, "LT")])
             with ir.InsertionPoint(body), ops.inner_scope():
                 turn, *held = body.arguments
-                inside = dict(zip([*states, *stacks], held, strict=True))
+                inside = dict[int, ir.Value](zip([*states, *stacks], held, strict=True))
                 mine = {op: inside[op] for op in states}
                 left, rows = self._layer(loop, turn, mine, {op: inside[op] for op in stacks}, totals)
                 stablehlo.return_([self._plus(turn, 1), *left.values(), *rows.values()])
-            results = dict(zip([*states, *stacks], list(written.results)[1:], strict=True))
+            results = dict[int, ir.Value](zip([*states, *stacks], list(written.results)[1:], strict=True))
             states, stacks = {op: results[op] for op in states}, {op: results[op] for op in stacks}
         ops.staged = outer
         for carry in loop.states:
@@ -367,7 +367,7 @@ class _StagedStep:
             self._own_rows[stack.carry.after] = make.reshape(rows, (stages, *rest))
 
     def _row_sums(self, there: ir.Value) -> dict[int, Callable[[ir.Value, ir.Value, ir.Value], ir.Value]]:
-        """For stacks that are added up as they are: a row of the sum with what a turn leaves, if a microbatch is there."""
+        """For stacks that are added up as they are: a row of the sum with what a turn leaves, where it counts."""
         make, alone = self._make, {t.terms[0]: t for t in self._nest.sums if t.per_layer and len(t.terms) == 1}
 
         def added(array: ir.Value, new: ir.Value, row: ir.Value) -> ir.Value:

@@ -14,6 +14,7 @@ a kind lasts as long for one stage as for all, so ticks with both kinds of work 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, RETURN, Kept
 
@@ -59,7 +60,7 @@ class Ticks:
         """The loops over ticks, in order."""
         begin, end = self.first_return, self.kind_ticks
         cuts = sorted({0, begin, end, begin + end})
-        found = [TickLoop(a, b, a < end, begin <= a) for a, b in zip(cuts, cuts[1:], strict=False)]
+        found = [TickLoop(a, b, a < end, begin <= a) for a, b in pairwise(cuts)]
         return tuple(loop for loop in found if loop.forward or loop.backward)
 
     @property

@@ -7,6 +7,7 @@ x[i,j] -> y[i,2j]     one pad after every element         j  (1, _) -> tile 1   
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from autopart.core.op import WHOLE, OpSpec, TileMapping
 from autopart.core.ops.batching import is_batched, with_batch
@@ -49,7 +50,7 @@ def _batched(local: LocalOp) -> list[Value] | None:
     if is_batched(local, 1):
         return None
     names = ("edge_padding_low", "edge_padding_high", "interior_padding")
-    paddings = {name: [0, *local.spec.attributes[name]] for name in names}
+    paddings: dict[str, Any] = {name: [0, *local.spec.attributes[name]] for name in names}
     return local.clone([with_batch(local, 0), local.operands[1]], **paddings)
 
 

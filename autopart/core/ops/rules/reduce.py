@@ -111,8 +111,8 @@ def _batched(local: LocalOp) -> list[Value] | None:
     """Initial values that differ along the batch are combined with what the reduction leaves."""
     count, spec = len(local.spec.results), local.spec
     late = [k for k in range(count) if is_batched(local, count + k)]
-    codes = reduction_codes(spec.region, spec.results) if late else None
-    if late and codes is None:
+    codes = reduction_codes(spec.region, spec.results) or ()
+    if late and not codes:
         return None
     operands, dims = (
         [*(with_batch(local, k) for k in range(count)), *local.operands[count:]],
