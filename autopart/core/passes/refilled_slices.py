@@ -93,11 +93,11 @@ def _pad(rewriting: Rewriting, op: int) -> None:
 
 
 def _concatenate(rewriting: Rewriting, op: int) -> None:
-    """A concatenation of slices, and of what is the same all over, whose lengths axes do not divide."""
+    """A concatenation of slices, and of what is the same all over, whose lengths axes divide less than the whole."""
     program, spec = rewriting.before, rewriting.before.spec(op)
     dim, pieces, end = spec.attributes["dimension"], list[_Piece](), 0
-    whole = ways(spec.results[0].shape[dim])
-    wanted = EVENER * min(whole, *(ways(t.shape[dim]) for t in spec.operands))
+    whole, least = ways(spec.results[0].shape[dim]), 2 if _is_roll(program, op) else EVENER
+    wanted = least * min(whole, *(ways(t.shape[dim]) for t in spec.operands))
     if whole < wanted:
         return
     for value in program.operands_of(op).tolist():
@@ -115,6 +115,15 @@ def _concatenate(rewriting: Rewriting, op: int) -> None:
         else:
             return
     _put(rewriting, op, dim, pieces)
+
+
+def _is_roll(program: Program, op: int) -> bool:
+    """Whether a concatenation has two parts of one array, and all of it: its tiles move on, however few they are."""
+    parts = [_source(program, op, value) for value in program.operands_of(op).tolist()]
+    sources = {int(program.operands_of(part)[0]) for part in parts if part is not None}
+    if None in parts or len(parts) != 2 or len(sources) != 1:
+        return False
+    return program.type_of(sources.pop()) == program.spec(op).results[0]
 
 
 def _source(program: Program, op: int, value: int) -> int | None:
