@@ -17,6 +17,7 @@ from autopart.api.microbatch import Microbatch, MicrobatchLoop
 from autopart.api.rewritings import batch_inputs
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
+from autopart.core.actions import Tile
 from autopart.core.arguments import ANYTHING, NONE, STRING, Kind, check_fields, mapping, whole
 from autopart.core.errors import ArgumentError, PartitionError
 from autopart.core.mesh import Mesh
@@ -38,11 +39,14 @@ class Pipeline:
                   its own or that of an `ap.Microbatch` in the schedule
     inputs        what is cut into microbatches, as in `ap.Microbatch`; None for the inputs that are data
     schedule      "gpipe": all forwards, then all backwards; "1f1b": a backward as soon as it can be, so that at most
-                  2 p - 1 microbatches wait for theirs at a stage
+                  2 p - 1 microbatches wait for theirs at a stage; "circular": as gpipe, of more stages than devices:
+                  each has `repeats` runs of layers, and microbatches go round that often
+    repeats       runs of layers of a device; 2 if the schedule is circular and nothing is said
     name          what the metadata calls the tactic
 
     The layers are a scan over stacked parameters. What is before the first and behind the last runs on all devices of
-    the axis, unless a tactic tiles it. Of p stages and m microbatches, (p - 1) / (m + p - 1) of the time is idle.
+    the axis, unless a tactic tiles it. With p devices, m microbatches and r repeats, (p - 1) / (r m + p - 1) of the
+    time is idle. Parameters of layers are stored in their stage; with repeats, tiled along another dim and exchanged.
     Raises, when applied: `BlockedError` with the op and its source line for what cannot be staged, `ArgumentError` for
     layers that the axis does not divide, and what `ap.Microbatch` raises.
     """
@@ -51,11 +55,26 @@ class Pipeline:
     microbatches: int | None = None
     inputs: Mapping[str, Any] | None = None
     schedule: str = "gpipe"
+    repeats: int | None = None
     name: str = "Pipeline"
 
     def __post_init__(self) -> None:
         inputs, microbatches = _INPUTS | NONE, whole(2, 2**20) | NONE
         check_fields(self, axis=STRING, microbatches=microbatches, inputs=inputs, schedule=_SCHEDULE, name=STRING)
+        check_fields(self, repeats=whole(1, 2**20) | NONE)
+        if self.repeats is None:
+            object.__setattr__(self, "repeats", 2 if self.schedule == "circular" else 1)
+        if self.schedule != "circular" and self.repeats != 1:
+            raise ArgumentError(
+                f'ap.Pipeline(schedule="{self.schedule}", repeats={self.repeats})',
+                why="a stage is one run of layers in this schedule",
+                hint='schedule="circular", in which each device has several runs',
+            )
+
+    @property
+    def runs(self) -> int:
+        """Runs of layers of a device."""
+        return self.repeats or 1
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`: tiles the stage dim. Raises `ArgumentError` where no program can be rewritten."""
@@ -66,13 +85,28 @@ class Pipeline:
                 why="a search decides about one program, and this tactic makes another of it",
                 hint="put it into the schedule that ap.jit is given, beside the search",
             )
+        stored = self._stored(partitioning) if self.runs > 1 else []
+        partitioning.apply_all(stored)
         result = ManualPartition({STAGES: 0}, self.axis).act(partitioning, context)
-        return TacticResult(result.actions, self.report)
+        return TacticResult([*stored, *result.actions], self.report)
+
+    def _stored(self, partitioning: Partitioning) -> list[Tile]:
+        """Parameters of which stages have rows that are not next to each other, tiled along their largest other dim."""
+        program, found = partitioning.program, dict[int, Tile]()
+        for value in program.tags[STAGES]:
+            while len(program.operands_of(int(program.value_op[value]))) == 1:
+                [value] = program.operands_of(int(program.value_op[value])).tolist()
+            if value in program.argument_place:
+                shape = program.type_of(value).shape
+                dims = [d for d in range(1, len(shape)) if not partitioning.why_not_tile(value, d, self.axis)]
+                if dims:
+                    found[value] = Tile(value, max(dims, key=lambda d: shape[d]), self.axis)
+        return list(found.values())
 
     @property
     def report(self) -> dict[str, Any]:
         """What it says of itself in a report, as plain values."""
-        said = {"axis": self.axis, "microbatches": self.microbatches, "schedule": self.schedule}
+        said = {"axis": self.axis, "microbatches": self.microbatches, "schedule": self.schedule, "repeats": self.runs}
         return {"pipeline": said | {"inputs": None if self.inputs is None else dict(self.inputs)}}
 
 
@@ -90,7 +124,11 @@ class Pipelining(Pass):
     def apply(self, program: Program) -> Program:
         """The program with its stages."""
         try:
-            return program if self.stages == 1 else pipelined(self._looped(program), self.stages, self.tactic.schedule)
+            return (
+                program
+                if self.stages == 1
+                else pipelined(self._looped(program), self.stages, self.tactic.schedule, self.tactic.runs)
+            )
         except PartitionError as error:
             raise self.context.blamed(error, self.tactic) from None
 

@@ -94,6 +94,12 @@ class MlirValues:
             else self._create("reshape", [a], mlir_type(TensorType(tuple(shape), type_.dtype)))
         )
 
+    def transpose(self, a: ir.Value, permutation: Sequence[int]) -> ir.Value:
+        """`a` with its dims in another order."""
+        type_ = tensor_type(a.type)
+        made = mlir_type(TensorType(tuple(type_.shape[d] for d in permutation), type_.dtype))
+        return self._create("transpose", [a], made, permutation=_i64s(permutation))
+
     def slice(self, a: ir.Value, starts: Sequence[int], limits: Sequence[int]) -> ir.Value:
         """`a[starts:limits]`, static bounds per dim."""
         shape = tuple(limit - start for start, limit in zip(starts, limits, strict=True))

@@ -1,11 +1,11 @@
 """The loop nest of a training step: microbatches around a forward loop over layers and its transpose.
 
     for each microbatch                              place
-      x = rows of the batch                          before, and anew wherever else it is read
+      x = rows of the batch                          anew wherever it is read
       h = table[x]                                   before
-      forward loop: h, H = layers(W, h)              all stages at once
+      forward loop: h, H = layers(W, h)              h enters the first stage, and leaves the last
       loss, dh = head(h, y)                          between
-      backward loop: dh, dW = layers'(W, H, dh)      all stages at once
+      backward loop: dh, dW = layers'(W, H, dh)      dh returns to the last stage, and is gone from the first
       dE = scatter(x, dh)                            after
       sums of loss, dW, dE
 
@@ -15,7 +15,7 @@ place that reads it; what costs more, and all that forward or backward loops lea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from autopart.core.control_flow import Branches, Carry, Loop, loop_of, statements
@@ -26,9 +26,15 @@ from autopart.core.passes.recompute.turns import Turns
 from autopart.core.program import Program
 from autopart.spmd.pipeline.layer_loops import LayerLoop, layer_loop, users_of
 
-BEFORE, BETWEEN, RETURN, AFTER = "before", "between", "return", "after"
-"""Places of a microbatch: before the first layer, after the last, where its gradient enters the last, and where it
-leaves the first."""
+BEFORE, ENTER, LEAVE, BETWEEN = "before", "enter", "leave", "between"
+RETURN, GONE, AFTER = "return", "gone", "after"
+"""Places of a microbatch, in order: around the layers, and at the first and last stage on its way there and back."""
+
+PLACES = (BEFORE, ENTER, LEAVE, BETWEEN, RETURN, GONE, AFTER)
+"""All of them."""
+
+AROUND = (BEFORE, BETWEEN, AFTER)
+"""The places that compute; at the others something is handed over."""
 
 _ROWS, _ONCE, _MADE = "rows", "once", "made"
 """Places of what any of those may make: of rows of the batch, of no microbatch, of nothing at all."""
@@ -237,8 +243,9 @@ class _Placing:
         return self._of_op.get(int(self._program.value_op[value]))
 
     def _classify(self) -> None:
-        forward, backward, program = self._nest.forward.loop.op, self._nest.backward.loop.op, self._program
-        rank = {_MADE: 0, _ONCE: 1, _ROWS: 2, BETWEEN: 3, AFTER: 4}
+        forward, backward = self._nest.forward.loop.op, self._nest.backward.loop.op
+        rank = {_MADE: 0, _ONCE: 1, _ROWS: 2, LEAVE: 3, BETWEEN: 3, GONE: 4, AFTER: 4}
+        goes_on = {LEAVE: BETWEEN, GONE: AFTER}
         for start, statement in self._statements.items():
             if start in self._adding:
                 continue
@@ -254,15 +261,13 @@ class _Placing:
                 elif above in self._adding:
                     raise self._read_of_sum(start, value)
                 else:
-                    place = self._place[above]
+                    place = goes_on.get(self._place[above], self._place[above])
                 found = max(found, place, key=rank.__getitem__)
             if start == forward:
-                found = BETWEEN
+                found = LEAVE
             elif start == backward:
-                found = AFTER
+                found = GONE
             self._place[start] = found
-        if any(self._place.get(self._statement_of(c) or -1) == AFTER for c in self._nest.forward.outside):
-            raise blocked(program, forward, "the layers read what their gradients leave", why="they come first")
 
     def _read_of_sum(self, op: int, value: int) -> BlockedError:
         return blocked(
@@ -311,7 +316,7 @@ class _Placing:
         per_layer = dict[int, None].fromkeys(s.carry.after for s in nest.backward.stacks)
         ops = list[int]()
         for start, statement in self._statements.items():
-            if self._place.get(start) != AFTER or start == nest.backward.loop.op:
+            if self._place.get(start) != AFTER:
                 continue
             if any(value in per_layer for value in self._reads(start)):
                 if not isinstance(statement, int) or not self._keeps_layers(start, per_layer):
@@ -349,33 +354,33 @@ class _Placing:
 
     def _plan(self) -> None:
         nest, program = self._nest, self._program
-        self._made = {place: set[int]() for place in (BEFORE, BETWEEN, RETURN, AFTER)}
+        self._made = {place: set[int]() for place in PLACES}
         self._kept = dict[int, tuple[str, set[str]]]()
         self._once = set[int]()
         roots: dict[str, list[int]] = {place: [] for place in self._made}
         home = dict[int, str]()
         for total in nest.sums:
             for term in total.terms if not total.per_layer else ():
-                home[total.carry.op] = max(home.get(total.carry.op, BEFORE), self._home(term), key=_ORDER.index)
+                home[total.carry.op] = max(home.get(total.carry.op, BEFORE), self._home(term), key=AROUND.index)
             if not total.per_layer:
                 roots[home[total.carry.op]] += total.terms
         for part in nest.written:
             read = program.operands_of(part.op).tolist()[1:]
-            home[part.carry.op] = max((self._home(v) for v in read), key=_ORDER.index)
+            home[part.carry.op] = max((self._home(v) for v in read), key=AROUND.index)
             roots[home[part.carry.op]] += read
         for op in nest.per_layer:
             for value in program.operands_of(op).tolist():
                 above = self._statement_of(value)
                 if above is not None and self._place[above] != AFTER:
                     self._need(_ONCE, value)
-        for loop, place in ((nest.forward, BEFORE), (nest.backward, RETURN)):
+        for loop, place in ((nest.forward, ENTER), (nest.backward, RETURN)):
             roots[place] += [int(program.operands_of(c.op)[0]) for c in loop.states]
             roots[place] += loop.outside
         for loop in (nest.forward, nest.backward):
             for value in loop.row_reads.values():
                 if value not in nest.forward.stack_of:
                     self._need(_ONCE, value)
-        for place in (AFTER, RETURN, BETWEEN, BEFORE):
+        for place in reversed(PLACES):
             for value in roots[place]:
                 self._need(place, value)
         travelling = tuple(tuple(v for v in loop.outside if self._varies(v)) for loop in (nest.forward, nest.backward))
@@ -396,7 +401,8 @@ class _Placing:
         """The first place that has a value."""
         above = self._statement_of(value)
         place = BEFORE if above is None else self._place[above]
-        return place if place in _ORDER else BEFORE
+        place = {LEAVE: BETWEEN, GONE: AFTER}.get(place, place)
+        return place if place in AROUND else BEFORE
 
     def _need(self, place: str, value: int) -> None:
         start = self._statement_of(value)
@@ -405,16 +411,13 @@ class _Placing:
         where = self._place[start]
         if where == _ONCE or place == _ONCE:
             self._add(self._once, start, _ONCE)
-        elif where == _MADE or (where == _ROWS and (place == BEFORE or self._is_cheap(start))):
-            self._add(self._made[place], start, place)
-        elif where == place and start in (self._nest.forward.loop.op, self._nest.backward.loop.op):
-            return
-        elif where == place:
+        elif where in (_MADE, place) or (where == _ROWS and (place == BEFORE or self._is_cheap(start))):
             self._add(self._made[place], start, place)
         else:
             home = BEFORE if where == _ROWS else where
             self._kept.setdefault(value, (home, set()))[1].add(place)
-            self._need(home, value)
+            if home in AROUND:
+                self._need(home, value)
 
     def _add(self, statements_: set[int], start: int, place: str) -> None:
         if start not in statements_:
@@ -425,10 +428,8 @@ class _Placing:
     def _is_cheap(self, start: int) -> bool:
         statement = self._statements[start]
         kind = traits_of(self._program.spec(start)) if isinstance(statement, int) else None
-        return isinstance(kind, Constant | Elementwise | View | Slicing)
-
-
-_ORDER: Sequence[str] = (BEFORE, BETWEEN, AFTER)
+        is_window = isinstance(kind, Slicing) and not kind.indexed
+        return is_window or isinstance(kind, Constant | Elementwise | View)
 
 
 def _start(statement: int | Loop | Branches) -> int:

@@ -19,8 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 from autopart.core.control_flow import Carry, statements
+from autopart.core.errors import ArgumentError
 from autopart.core.importer.replay import import_module
 from autopart.core.jax_internals import func, ir, stablehlo, tagged
 from autopart.core.op import TensorType
@@ -28,21 +30,22 @@ from autopart.core.program import Program
 from autopart.spmd.called_functions import bring_called_functions
 from autopart.spmd.mlir_values import mlir_type
 from autopart.spmd.pipeline.layer_loops import LayerLoop, StackWrite
-from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, RETURN, Nest, find_nest
+from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, ENTER, GONE, LEAVE, RETURN, Nest, find_nest
 from autopart.spmd.pipeline.staged_ops import StagedOps
-from autopart.spmd.pipeline.ticks import TickLoop, Ticks
+from autopart.spmd.pipeline.ticks import Ticks, TurnLoop
 
 STAGES = "pipeline stages"
 """The tag of arrays whose first dim is the stages."""
 
 
-def pipelined(program: Program, stages: int, schedule: str) -> Program:
+def pipelined(program: Program, stages: int, schedule: str, repeats: int = 1) -> Program:
     """The program with its microbatches in a pipeline of `stages`. Raises `BlockedError` where it has no such nest."""
     source, nest = program.source, find_nest(program)
+    _check_numbers(nest, stages, repeats)
     if source is None:
         raise ValueError("the program was unpickled without its module")
     with source.module.context, ir.Location.unknown():
-        module = _StagedStep(nest, Ticks(stages, nest.microbatches, schedule)).module()
+        module = _StagedStep(nest, Ticks(stages, nest.microbatches, schedule, repeats)).module()
         made = import_module(
             module,
             argument_names=program.argument_names,
@@ -56,13 +59,43 @@ def pipelined(program: Program, stages: int, schedule: str) -> Program:
         return replace(made, tags={name: made.tags.get(name, []) for name in (*program.tags, STAGES)})
 
 
+def _check_numbers(nest: Nest, stages: int, repeats: int) -> None:
+    runs, layers = stages * repeats, nest.layers
+    if layers % runs:
+        fits = [n for n in range(2, layers + 1) if layers % (n * repeats) == 0]
+        raise ArgumentError(
+            f"{layers} layers are no {runs} equal runs",
+            why=f"each of {stages} stages has {repeats}" if repeats > 1 else f"the axis has {stages} devices",
+            hint=f"a number of stages out of {', '.join(map(str, fits[:8]))}" if fits else "fewer repeats",
+        )
+    if repeats > 1 and nest.microbatches % stages:
+        raise ArgumentError(
+            f"{nest.microbatches} microbatches are no groups of {stages}",
+            why="as many as there are stages go round together",
+            hint=f"microbatches={stages * max(1, round(nest.microbatches / stages))}",
+        )
+
+
+RowSum = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
+"""(the sums of all rows, a row of a turn, which row it is) -> the sums with it."""
+
+
+class _Visit(NamedTuple):
+    """Visits of stages, or one of one: their numbers, the microbatches and runs, and whether there are such visits."""
+
+    number: ir.Value
+    microbatch: ir.Value
+    run: ir.Value
+    there: ir.Value
+
+
 class _StagedStep:
     """Emits the program."""
 
     def __init__(self, nest: Nest, ticks: Ticks):
         self._nest, self._ticks, self._program = nest, ticks, nest.program
         self._ops = StagedOps(nest.program, ticks.stages)
-        self._make, self._length = self._ops.make, nest.layers // ticks.stages
+        self._make, self._length = self._ops.make, nest.layers // (ticks.stages * ticks.repeats)
         self._forward_staged = self._staged_values(nest.forward, nest.travelling[0])
         self._backward_staged = self._staged_values(nest.backward, nest.travelling[1])
         self._held: dict[tuple[str, int], ir.Value] = {}
@@ -108,8 +141,8 @@ class _StagedStep:
         for loop in self._ticks.loops:
             self._loop_over(loop)
         for total in nest.sums:
-            type_ = self._program.type_of(total.carry.after)
-            ops.values[total.carry.after] = self._make.reshape(self._held["sum", total.carry.op], type_.shape)
+            held = self._held["sum", total.carry.op]
+            ops.values[total.carry.after] = self._in_order(held) if total.per_layer else held
         for part in nest.written:
             ops.values[part.carry.after] = self._held["sum", part.carry.op]
         ops.values[nest.counter.after] = self._make.constant(
@@ -120,9 +153,20 @@ class _StagedStep:
         self._ops.statement(next(statements(self._program, start, start + 1)))
 
     def _in_stages(self, stack: ir.Value) -> ir.Value:
-        """A stack of layers [L, ...] as [stages, layers of a stage, ...]."""
-        _, *rest = self._make.type_of(stack).shape
-        return self._make.reshape(stack, (self._ticks.stages, self._length, *rest))
+        """A stack of layers [L, ...] as [stages, layers of a run, ...], or [stages, runs, layers of a run, ...]."""
+        make, ticks, (_, *rest) = self._make, self._ticks, self._make.type_of(stack).shape
+        if ticks.repeats == 1:
+            return make.reshape(stack, (ticks.stages, self._length, *rest))
+        runs = make.reshape(stack, (ticks.repeats, ticks.stages, self._length, *rest))
+        return make.transpose(runs, [1, 0, *range(2, len(rest) + 3)])
+
+    def _in_order(self, array: ir.Value) -> ir.Value:
+        """What `_in_stages` makes of a stack, as a stack."""
+        make, shape, repeats = self._make, self._make.type_of(array).shape, self._ticks.repeats
+        if repeats == 1:
+            return make.reshape(array, (self._nest.layers, *shape[2:]))
+        runs = make.transpose(array, [1, 0, *range(2, len(shape))])
+        return make.reshape(runs, (self._nest.layers, *shape[3:]))
 
     def _at_first(self) -> dict[tuple[str, int], ir.Value]:
         """What the first tick finds: zeros, and what sums begin with."""
@@ -151,84 +195,103 @@ class _StagedStep:
     def _zeros(self, type_: TensorType) -> ir.Value:
         return self._make.constant(0, type_.dtype, type_.shape)
 
-    def _loop_over(self, ticks: TickLoop) -> None:
+    def _loop_over(self, turns: TurnLoop) -> None:
         make = self._make
-        keys = [key for key in self._held if self._changes(key, ticks)]
+        keys = [key for key in self._held if self._place_of(key) in turns.places]
+        if not keys:
+            return
         start = [make.constant(0, "i32"), *(self._held[key] for key in keys)]
         types = [value.type for value in start]
         loop = stablehlo.WhileOp(types, start)
         condition, body = (region.blocks.append(*types) for region in loop.regions)
         with ir.InsertionPoint(condition):
-            count = make.constant(ticks.end - ticks.start, "i32")
+            count = make.constant(turns.end - turns.start, "i32")
             stablehlo.return_([make.compare(condition.arguments[0], count, "LT")])
         around = dict(self._held)
         with ir.InsertionPoint(body), self._ops.inner_scope():
             turn, *held = body.arguments
             self._held.update(zip(keys, held, strict=True))
-            tick = self._plus(turn, ticks.start)
-            if ticks.backward:
-                self._backward_tick(tick)
-            if ticks.forward:
-                self._forward_tick(tick)
+            now = self._plus(turn, turns.start)
+            if RETURN in turns.places:
+                self._backward_tick(now)
+            if AFTER in turns.places:
+                self._around(AFTER, now, turns.stages)
+            if BEFORE in turns.places:
+                self._around(BEFORE, now, turns.stages)
+            if ENTER in turns.places:
+                self._forward_tick(now)
+            if BETWEEN in turns.places:
+                self._around(BETWEEN, now, turns.stages)
             stablehlo.return_([self._plus(turn, 1), *(self._held[key] for key in keys)])
         self._held = around | dict(zip(keys, list(loop.results)[1:], strict=True))
 
-    def _changes(self, key: tuple[str, int], ticks: TickLoop) -> bool:
-        kind, number = key
-        nest = self._nest
+    def _place_of(self, key: tuple[str, int]) -> str:
+        """The place at which something that is carried changes."""
+        (kind, number), nest = key, self._nest
+        if kind == "kept":
+            return nest.kept[number].home
         if kind == "sum":
-            per_layer = {total.carry.op for total in nest.sums if total.per_layer}
-            late = number in per_layer or nest.home_of[number] == AFTER
-        elif kind == "kept":
-            late = nest.kept[number].home == AFTER
-        else:
-            late = kind == "backward"
-        return ticks.backward if late else ticks.forward
+            return nest.home_of.get(number, RETURN)
+        return RETURN if kind == "backward" else ENTER
 
     # ---- a tick
 
     def _forward_tick(self, tick: ir.Value) -> None:
-        nest, ops, last = self._nest, self._ops, self._ticks.stages - 1
-        with self._place(BEFORE, tick):
-            self._moved("forward", nest.forward, nest.travelling[0], first=0)
-            left, stacks = self._layers(nest.forward, self._forward_staged, {})
+        nest, last = self._nest, self._ticks.stages - 1
+        visit = self._visit(self._make.binary("subtract", self._all_stages(tick), self._stage()))
+        with self._place(ENTER, tick):
+            self._hand_over("forward", nest.forward, tick, first=0)
+            left, stacks = self._layers(nest.forward, self._forward_staged, visit.run, {})
             slot = self._remainder(tick, self._ticks.slots)
             for stack in nest.forward.stacks:
                 self._put_residual(stack, stacks[stack.carry.op], slot)
-        with self._place(BETWEEN, tick, {c.after: ops.of_stage(left[c.op], last) for c in nest.forward.states}):
+        with self._place(LEAVE, tick, self._leaving(nest.forward, left, last)):
             pass
 
     def _backward_tick(self, tick: ir.Value) -> None:
-        nest, ops, last = self._nest, self._ops, self._ticks.stages - 1
+        nest, ticks, make = self._nest, self._ticks, self._make
+        since = self._plus(self._all_stages(tick), -ticks.delay(GONE))
+        visit = self._visit(make.binary("add", since, self._stage()))
         with self._place(RETURN, tick):
-            self._moved("backward", nest.backward, nest.travelling[1], first=last)
-            since = self._minus(self._all_stages(tick), self._ticks.delay(AFTER))
-            microbatch = self._make.binary("add", since, self._stage())
-            self._take_residuals(microbatch)
-            there = self._is_one(microbatch)
-            left, stacks = self._layers(nest.backward, self._backward_staged, self._row_sums(there))
-            self._add_stacks(stacks, there)
-        with self._place(AFTER, tick, {c.after: ops.of_stage(left[c.op], 0) for c in nest.backward.states}):
+            self._hand_over("backward", nest.backward, tick, first=ticks.stages - 1)
+            run = make.binary("subtract", self._number(ticks.repeats - 1), visit.run)
+            moved = make.binary("multiply", make.binary("subtract", run, visit.run), self._number(ticks.stages))
+            self._take_residuals(make.binary("add", visit.number, moved))
+            left, stacks = self._layers(nest.backward, self._backward_staged, run, self._row_sums(run, visit.there))
+            self._add_stacks(stacks, run, visit.there)
+        with self._place(GONE, tick, self._leaving(nest.backward, left, 0)):
+            pass
+
+    def _leaving(self, loop: LayerLoop, left: dict[int, ir.Value], stage: int) -> dict[int, ir.Value]:
+        """What leaves a stage, of the states that are read behind it."""
+        read = [carry for carry in loop.states if carry.after in self._nest.kept]
+        return {carry.after: self._ops.of_stage(left[carry.op], stage) for carry in read}
+
+    def _around(self, place: str, now: ir.Value, in_ticks: bool) -> None:
+        with self._place(place, now, in_ticks=in_ticks):
             pass
 
     @contextmanager
-    def _place(self, place: str, tick: ir.Value, given: dict[int, ir.Value] | None = None) -> Generator[None]:
-        """What runs in a place of the microbatch that is there, which waits afterwards or is added up."""
+    def _place(
+        self, place: str, now: ir.Value, given: dict[int, ir.Value] | None = None, in_ticks: bool = True
+    ) -> Generator[None]:
+        """What runs at a place of the microbatch that is there, and then waits or is added up."""
         nest, ops, program = self._nest, self._ops, self._program
         with ops.inner_scope():
-            number = self._minus(tick, self._ticks.delay(place))
-            there, clipped = self._is_one(number), self._clipped(number)
+            visit = self._visit(self._plus(now, -self._ticks.delay(place))) if in_ticks else None
+            number = self._clipped(visit.microbatch) if visit is not None else now
+            there = visit.there if visit is not None else None
             ops.values.update(given or {})
-            ops.values[nest.counter.inside] = self._make.convert(clipped, program.type_of(nest.counter.inside).dtype)
+            ops.values[nest.counter.inside] = self._make.convert(number, program.type_of(nest.counter.inside).dtype)
             for value, kept in nest.kept.items():
                 if place in kept.readers:
-                    ops.values[value] = self._row(self._held["kept", value], clipped)
+                    ops.values[value] = self._row(self._held["kept", value], number)
             for start in nest.made[place]:
                 self._statement(start)
             yield
             for value, kept in nest.kept.items():
                 if place == kept.home:
-                    self._put_row(("kept", value), ops.values[value], clipped)
+                    self._put_row(("kept", value), ops.values[value], number)
             for total in nest.sums:
                 if not total.per_layer and nest.home_of[total.carry.op] == place:
                     for term in total.terms:
@@ -237,31 +300,41 @@ class _StagedStep:
                 if nest.home_of[part.carry.op] == place:
                     self._write(part.carry, part.op, there)
 
-    def _write(self, carry: Carry, op: int, there: ir.Value) -> None:
+    def _write(self, carry: Carry, op: int, there: ir.Value | None) -> None:
         make, before = self._make, self._held["sum", carry.op]
         update, *starts = [self._ops.values[v] for v in self._program.operands_of(op).tolist()[1:]]
-        old = make.dynamic_slice(before, starts, make.type_of(update).shape)
-        self._held["sum", carry.op] = make.dynamic_update_slice(before, make.select(there, update, old), starts)
+        if there is not None:
+            old = make.dynamic_slice(before, starts, make.type_of(update).shape)
+            update = make.select(there, update, old)
+        self._held["sum", carry.op] = make.dynamic_update_slice(before, update, starts)
 
     # ---- stages
 
-    def _moved(self, kind: str, loop: LayerLoop, travelling: Sequence[int], first: int) -> None:
-        """What each stage works on: what its neighbour has left; stage `first` takes what enters."""
-        ops, make, program = self._ops, self._make, self._program
-        entering = {c.inside: int(program.operands[c.initial]) for c in loop.states} | {v: v for v in travelling}
+    def _hand_over(self, kind: str, loop: LayerLoop, tick: ir.Value, first: int) -> None:
+        """Gives each stage what its neighbour has left; stage `first` takes what enters, or what has gone round."""
+        ops, make, program, ticks = self._ops, self._make, self._program, self._ticks
+        is_backward = loop is self._nest.backward
+        entering = {c.inside: int(program.operands[c.initial]) for c in loop.states}
+        entering |= {value: value for value in self._nest.travelling[is_backward]}
         is_first = make.compare(self._stage(), self._number(first), "EQ")
+        number = self._plus(tick, -ticks.delay(RETURN if is_backward else ENTER))
+        comes = make.compare(self._visit(number).run, self._constant_like(number, 0), "EQ")
         for inside, value in entering.items():
-            moved = ops.moved(self._held[kind, inside], 1 if kind == "forward" else -1)
-            shape = make.type_of(moved).shape
-            new = make.select(ops.along(is_first, shape), ops.for_all(ops.values[value]), moved)
-            self._held[kind, inside] = tagged(new, STAGES)
+            held, new = self._held[kind, inside], ops.for_all(ops.values[value])
+            if ticks.repeats > 1:
+                round_ = ops.moved(held, ticks.stages - 1 if is_backward else 1 - ticks.stages)
+                new = make.select(comes, new, round_)
+            shape = make.type_of(held).shape
+            given = make.select(ops.along(is_first, shape), new, ops.moved(held, -1 if is_backward else 1))
+            self._held[kind, inside] = tagged(given, STAGES)
 
     def _layers(
-        self, loop: LayerLoop, staged: set[int], totals: dict[int, Callable[[ir.Value, ir.Value, ir.Value], ir.Value]]
+        self, loop: LayerLoop, staged: set[int], run: ir.Value, totals: dict[int, RowSum]
     ) -> tuple[dict[int, ir.Value], dict[int, ir.Value]]:
         """Runs the layers of all stages: (what each state is afterwards, the stacks that were written), by carry.
 
-        `totals` has for some stacks what writes a row of what is carried, instead of a stack of this turn's alone.
+        `run` is which of its runs each stage is at. `totals` has for some stacks how a row is added to their sum, which
+        is carried in place of a stack of this turn's own.
         """
         kind = "forward" if loop is self._nest.forward else "backward"
         ops, make, length = self._ops, self._make, self._length
@@ -270,7 +343,7 @@ class _StagedStep:
         outer, ops.staged = ops.staged, staged
         if length == 1:
             with ops.inner_scope():
-                states, stacks = self._layer(loop, make.constant(0, "i32"), states, stacks, totals)
+                states, stacks = self._layer(loop, make.constant(0, "i32"), run, states, stacks, totals)
         else:
             start = [make.constant(0, "i32"), *states.values(), *stacks.values()]
             types = [value.type for value in start]
@@ -283,7 +356,7 @@ class _StagedStep:
                 turn, *held = body.arguments
                 inside = dict[int, ir.Value](zip([*states, *stacks], held, strict=True))
                 mine = {op: inside[op] for op in states}
-                left, rows = self._layer(loop, turn, mine, {op: inside[op] for op in stacks}, totals)
+                left, rows = self._layer(loop, turn, run, mine, {op: inside[op] for op in stacks}, totals)
                 stablehlo.return_([self._plus(turn, 1), *left.values(), *rows.values()])
             results = dict[int, ir.Value](zip([*states, *stacks], list(written.results)[1:], strict=True))
             states, stacks = {op: results[op] for op in states}, {op: results[op] for op in stacks}
@@ -303,18 +376,18 @@ class _StagedStep:
         self,
         loop: LayerLoop,
         turn: ir.Value,
+        run: ir.Value,
         states: dict[int, ir.Value],
         stacks: dict[int, ir.Value],
-        totals: dict[int, Callable[[ir.Value, ir.Value, ir.Value], ir.Value]],
+        totals: dict[int, RowSum],
     ) -> tuple[dict[int, ir.Value], dict[int, ir.Value]]:
-        """One layer of each stage: the turn-th of its own, from the first on or from the last."""
-        ops, make, program, length = self._ops, self._make, self._program, self._length
-        is_backward = loop is self._nest.backward
+        """One layer of each stage: the turn-th of its run, from the first on or from the last."""
+        ops, make, program, length, nest = self._ops, self._make, self._program, self._length, self._nest
+        is_backward = loop is nest.backward
         row = make.binary("subtract", make.constant(length - 1, "i32"), turn) if is_backward else turn
-        stage = self._stage()
-        if is_backward:
-            stage = make.binary("subtract", self._number(self._ticks.stages - 1), stage)
-        counter = make.binary("add", make.binary("multiply", stage, self._number(length)), self._all_stages(turn))
+        runs = make.binary("add", make.binary("multiply", run, self._number(self._ticks.stages)), self._stage())
+        layer = make.binary("add", make.binary("multiply", runs, self._number(length)), self._all_stages(row))
+        counter = make.binary("subtract", self._number(nest.layers - 1), layer) if is_backward else layer
         ops.values[loop.counter.inside] = make.convert(counter, program.type_of(loop.counter.inside).dtype)
         for carry in loop.states:
             ops.values[carry.inside] = states[carry.op]
@@ -324,15 +397,19 @@ class _StagedStep:
 
         def take(op: int, value: int) -> None:
             of = self._own_rows[value]
-            shape = make.type_of(of).shape
-            rows = make.dynamic_slice(of, self._starts(len(shape), 1, row), (shape[0], 1, *shape[2:]))
+            if self._ticks.repeats > 1 and value not in nest.forward.stack_of:
+                rows = self._row_of_run(of, run, row)
+            else:
+                shape = make.type_of(of).shape
+                rows = make.dynamic_slice(of, self._starts(len(shape), 1, row), (shape[0], 1, *shape[2:]))
             ops.values[program.results_of(op)[0]] = rows
 
         def write(stack: StackWrite) -> None:
             new = self._given(stack.row)
             array = written[stack.carry.op]
             if stack.carry.op in totals:
-                new = totals[stack.carry.op](array, new, row)
+                written[stack.carry.op] = totals[stack.carry.op](array, new, row)
+                return
             starts = self._starts(len(make.type_of(array).shape), 1, row)
             written[stack.carry.op] = make.dynamic_update_slice(array, new, starts)
 
@@ -354,11 +431,11 @@ class _StagedStep:
         starts = self._starts(len(rest) + 2, 1, slot)
         self._held[key] = make.dynamic_update_slice(self._held[key], make.reshape(rows, (stages, 1, *rest)), starts)
 
-    def _take_residuals(self, microbatch: ir.Value) -> None:
-        """Each stage takes what it has left of the microbatch that comes back: at tick i + s it was there."""
+    def _take_residuals(self, visit: ir.Value) -> None:
+        """Each stage takes what it has left at a visit; visit k of stage s was at tick k + s."""
         make, ticks = self._make, self._ticks
-        tick = self._plus(make.binary("add", microbatch, self._stage()), ticks.slots * ticks.stages)
-        slot = make.reshape(make.binary("remainder", tick, self._number(ticks.slots)), (ticks.stages, 1))
+        tick = self._plus(make.binary("add", visit, self._stage()), ticks.slots * (ticks.stages + ticks.repeats))
+        slot = make.reshape(self._remainder(tick, ticks.slots), (ticks.stages, 1))
         for stack in self._nest.forward.stacks:
             kept = self._held["residual", stack.carry.after]
             stages, _, *rest = make.type_of(kept).shape
@@ -366,36 +443,67 @@ class _StagedStep:
             rows = make.windows(kept, starts, (1, *rest))
             self._own_rows[stack.carry.after] = make.reshape(rows, (stages, *rest))
 
-    def _row_sums(self, there: ir.Value) -> dict[int, Callable[[ir.Value, ir.Value, ir.Value], ir.Value]]:
-        """For stacks that are added up as they are: a row of the sum with what a turn leaves, where it counts."""
-        make, alone = self._make, {t.terms[0]: t for t in self._nest.sums if t.per_layer and len(t.terms) == 1}
+    def _row_of_run(self, array: ir.Value, run: ir.Value, row: ir.Value) -> ir.Value:
+        """A layer's row of the run that each stage is at: [stages, runs, layers, ...] -> [stages, 1, ...]."""
+        make, (stages, _, _, *rest) = self._make, self._make.type_of(array).shape
+        at = [make.reshape(n, (stages, 1)) for n in (run, self._all_stages(row))]
+        starts = make.pad(make.concatenate(at, 1), make.constant(0, "i32"), [0, 0], [0, len(rest)])
+        return make.reshape(make.windows(array, starts, (1, 1, *rest)), (stages, 1, *rest))
+
+    def _row_sums(self, run: ir.Value, there: ir.Value) -> dict[int, RowSum]:
+        """For stacks that are added up as they are: the sum with a row that a turn leaves, where it counts."""
+        make, alone = self._make, {t.terms[0] for t in self._nest.sums if t.per_layer and len(t.terms) == 1}
+        dim = 1 if self._ticks.repeats == 1 else 2
 
         def added(array: ir.Value, new: ir.Value, row: ir.Value) -> ir.Value:
-            shape = make.type_of(new).shape
-            before = make.dynamic_slice(array, self._starts(len(shape), 1, row), shape)
-            nothing = self._zeros(make.type_of(new))
-            return make.binary("add", before, make.select(self._ops.along(there, shape), new, nothing))
+            starts, shape = self._starts(len(make.type_of(array).shape), dim, row), list(make.type_of(array).shape)
+            shape[dim] = 1
+            before = make.dynamic_slice(array, starts, shape)
+            after = make.binary("add", before, self._where_it_counts(new, run, there))
+            return make.dynamic_update_slice(array, after, starts)
 
         return {s.carry.op: added for s in self._nest.backward.stacks if s.carry.after in alone}
 
-    def _add_stacks(self, stacks: dict[int, ir.Value], there: ir.Value) -> None:
+    def _where_it_counts(self, new: ir.Value, run: ir.Value, there: ir.Value) -> ir.Value:
+        """Rows of the runs that stages are at, and zeros where there is no microbatch; with runs, of all runs."""
+        make, ops, repeats, shape = self._make, self._ops, self._ticks.repeats, self._make.type_of(new).shape
+        if repeats == 1:
+            return make.select(ops.along(there, shape), new, self._zeros(make.type_of(new)))
+        stages, *rest = shape
+        of_all = (stages, repeats)
+        own = make.compare(make.iota(TensorType(of_all, "i32"), 1), make.broadcast(run, of_all, [0]), "EQ")
+        counts = make.binary("and", own, make.broadcast(there, of_all, [0]))
+        whole = (stages, repeats, *rest)
+        spread = make.broadcast(new, whole, [0, *range(2, len(whole))])
+        nothing = self._zeros(make.type_of(spread))
+        return make.select(make.broadcast(counts, whole, [0, 1]), spread, nothing)
+
+    def _add_stacks(self, stacks: dict[int, ir.Value], run: ir.Value, there: ir.Value) -> None:
         """Adds up what stacks become; those with sums of their own are them already."""
-        nest, ops, program, sums = self._nest, self._ops, self._program, self._row_sums(there)
+        nest, ops, program = self._nest, self._ops, self._program
+        of_sums = {s.carry.after for s in nest.backward.stacks if s.carry.op in self._row_sums(run, there)}
         rows = {s.carry.after: stacks[s.carry.op] for s in nest.backward.stacks}
         for op in nest.per_layer:
             read = program.operands_of(op).tolist()
-            operands = [rows[v] if v in rows else self._in_stages(ops.values[v]) for v in read]
+            operands = [rows[v] if v in rows else self._rows_of_runs(ops.values[v], run) for v in read]
             rows[program.results_of(op)[0]] = self._per_layer(op, operands)
-        of_sums = {s.carry.after for s in nest.backward.stacks if s.carry.op in sums}
         for total in nest.sums:
-            if not total.per_layer:
-                continue
             key = ("sum", total.carry.op)
-            if total.terms[0] in of_sums and len(total.terms) == 1:
+            if total.per_layer and total.terms[0] in of_sums and len(total.terms) == 1:
                 self._held[key] = rows[total.terms[0]]
                 continue
-            for term in total.terms:
-                self._add(key, rows[term], ops.along(there, self._make.type_of(rows[term]).shape))
+            for term in total.terms if total.per_layer else ():
+                new = self._where_it_counts(rows[term], run, there)
+                self._held[key] = self._make.binary("add", self._held[key], new)
+
+    def _rows_of_runs(self, stack: ir.Value, run: ir.Value) -> ir.Value:
+        """Of a stack of all layers, those that stages are at: [stages, layers of a run, ...]."""
+        array, make = self._in_stages(stack), self._make
+        if self._ticks.repeats == 1:
+            return array
+        stages, _, *rest = make.type_of(array).shape
+        starts = make.pad(make.reshape(run, (stages, 1)), make.constant(0, "i32"), [0, 0], [0, len(rest)])
+        return make.reshape(make.windows(array, starts, (1, *rest)), (stages, *rest))
 
     def _per_layer(self, op: int, operands: Sequence[ir.Value]) -> ir.Value:
         """An op on all layers as one on [stages, layers of a stage]."""
@@ -409,9 +517,25 @@ class _StagedStep:
 
     # ---- numbers
 
-    def _add(self, key: tuple[str, int], term: ir.Value, there: ir.Value) -> None:
-        nothing = self._zeros(self._make.type_of(term))
-        self._held[key] = self._make.binary("add", self._held[key], self._make.select(there, term, nothing))
+    def _visit(self, number: ir.Value) -> _Visit:
+        """What the visits of these numbers are to; `run` counts up."""
+        make, ticks = self._make, self._ticks
+        there = self._is_in(number, ticks.visits)
+        if ticks.repeats == 1:
+            return _Visit(number, number, self._constant_like(number, 0), there)
+        round_, ahead = ticks.stages * ticks.repeats, ticks.first_return + ticks.stages
+        ahead += -ahead % round_
+        later = self._plus(number, ahead)
+        within = self._remainder(later, round_)
+        group = self._plus(make.binary("divide", later, self._constant_like(later, round_)), -ahead // round_)
+        first = make.binary("multiply", group, self._constant_like(group, ticks.stages))
+        run = make.binary("divide", within, self._constant_like(within, ticks.stages))
+        return _Visit(number, make.binary("add", first, self._remainder(within, ticks.stages)), run, there)
+
+    def _add(self, key: tuple[str, int], term: ir.Value, there: ir.Value | None) -> None:
+        if there is not None:
+            term = self._make.select(there, term, self._zeros(self._make.type_of(term)))
+        self._held[key] = self._make.binary("add", self._held[key], term)
 
     def _row(self, rows: ir.Value, number: ir.Value) -> ir.Value:
         """What waits of a microbatch."""
@@ -440,20 +564,17 @@ class _StagedStep:
     def _plus(self, a: ir.Value, value: int) -> ir.Value:
         return self._make.binary("add", a, self._constant_like(a, value)) if value else a
 
-    def _minus(self, a: ir.Value, value: int) -> ir.Value:
-        return self._plus(a, -value)
-
     def _remainder(self, a: ir.Value, value: int) -> ir.Value:
         return self._make.binary("remainder", a, self._constant_like(a, value))
 
     def _constant_like(self, a: ir.Value, value: int) -> ir.Value:
         return self._make.constant(value, "i32", self._make.type_of(a).shape)
 
-    def _is_one(self, number: ir.Value) -> ir.Value:
-        """Whether there is a microbatch of this number."""
-        first, end = self._constant_like(number, 0), self._constant_like(number, self._nest.microbatches)
+    def _is_in(self, number: ir.Value, count: int) -> ir.Value:
+        """Whether numbers are from 0 to count - 1."""
+        first, end = self._constant_like(number, 0), self._constant_like(number, count)
         return self._make.binary("and", self._make.compare(number, first, "GE"), self._make.compare(number, end, "LT"))
 
     def _clipped(self, number: ir.Value) -> ir.Value:
-        last = self._constant_like(number, self._nest.microbatches - 1)
-        return self._make.binary("minimum", self._make.binary("maximum", number, self._constant_like(number, 0)), last)
+        first, last = self._constant_like(number, 0), self._constant_like(number, self._nest.microbatches - 1)
+        return self._make.binary("minimum", self._make.binary("maximum", number, first), last)

@@ -7,8 +7,15 @@
             m+p-1 ..     backward                      p .. m+p-2      backward, forward (steady)
                                                        m+p-1 .. m+2p-2 backward          (drain)
 
+    circular, v = 2     stage s has layers' runs s and s + p; p microbatches go round twice, then the next p:
+                        visit k of a stage, at tick k + s, is run r of microbatch i
+                          k    0 1 2 3   4 5 6 7   8 9 ..
+                          i    0 1 2 3   0 1 2 3   4 5 ..
+                          r    0 0 0 0   1 1 1 1   0 0 ..       backwards r counts down
+
 All stages of a tick are independent of each other. What a stage leaves moves to its neighbour between ticks. A tick of
-a kind lasts as long for one stage as for all, so ticks with both kinds of work are a loop of their own.
+a kind lasts as long for one stage as for all, so ticks with both kinds of work are a loop of their own. Where no
+gradient comes before all forwards have ended, what is around the layers runs in loops between those over ticks.
 """
 
 from __future__ import annotations
@@ -16,52 +23,76 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, RETURN, Kept
+from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, ENTER, GONE, LEAVE, PLACES, RETURN, Kept
 
-SCHEDULES = ("gpipe", "1f1b")
+SCHEDULES = ("gpipe", "1f1b", "circular")
 """The orders of microbatches that are known."""
+
+_IN_A_TICK = (RETURN, GONE, AFTER, BEFORE, ENTER, LEAVE, BETWEEN)
 
 
 @dataclass(frozen=True)
-class TickLoop:
-    """Ticks `[start, end)`, in which stages do forward work, backward work or both."""
+class TurnLoop:
+    """Turns `[start, end)` of a loop, and the places of a microbatch in them; `stages`: over ticks."""
 
     start: int
     end: int
-    forward: bool
-    backward: bool
+    places: tuple[str, ...]
+    stages: bool
 
 
 @dataclass(frozen=True)
 class Ticks:
-    """The ticks of `microbatches` that go through `stages`."""
+    """The ticks of `microbatches` that go through `stages`, `repeats` times each."""
 
     stages: int
     microbatches: int
     schedule: str
+    repeats: int = 1
 
     @property
-    def first_return(self) -> int:
-        """The tick at which the gradient of the first microbatch enters the last stage."""
-        return self.stages if self.schedule == "1f1b" else self.kind_ticks
+    def visits(self) -> int:
+        """How often a stage works on something, forward."""
+        return self.microbatches * self.repeats
 
     @property
     def kind_ticks(self) -> int:
         """Ticks with forward work, and as many with backward work."""
-        return self.microbatches + self.stages - 1
-
-    def delay(self, place: str) -> int:
-        """Microbatch i is in a place at tick i + delay."""
-        leaves = self.stages - 1
-        return {BEFORE: 0, BETWEEN: leaves, RETURN: self.first_return, AFTER: self.first_return + leaves}[place]
+        return self.visits + self.stages - 1
 
     @property
-    def loops(self) -> tuple[TickLoop, ...]:
-        """The loops over ticks, in order."""
-        begin, end = self.first_return, self.kind_ticks
-        cuts = sorted({0, begin, end, begin + end})
-        found = [TickLoop(a, b, a < end, begin <= a) for a, b in pairwise(cuts)]
-        return tuple(loop for loop in found if loop.forward or loop.backward)
+    def is_apart(self) -> bool:
+        """All forwards come before any backward."""
+        return self.schedule != "1f1b"
+
+    @property
+    def first_return(self) -> int:
+        """The tick at which the first gradient enters the last stage."""
+        return self.kind_ticks if self.is_apart else self.stages
+
+    def delay(self, place: str) -> int:
+        """Visit k is at a place at tick k + delay."""
+        late = self.stages - 1 if place in (LEAVE, BETWEEN, GONE, AFTER) else 0
+        return late + (self.first_return if place in (RETURN, GONE, AFTER) else 0)
+
+    @property
+    def loops(self) -> tuple[TurnLoop, ...]:
+        """The loops, in order."""
+        begin, end, turns = self.first_return, self.kind_ticks, self.microbatches
+        if self.is_apart:
+            return (
+                TurnLoop(0, turns, (BEFORE,), False),
+                TurnLoop(0, end, (ENTER, LEAVE), True),
+                TurnLoop(0, turns, (BETWEEN,), False),
+                TurnLoop(begin, begin + end, (RETURN, GONE), True),
+                TurnLoop(0, turns, (AFTER,), False),
+            )
+        found = list[TurnLoop]()
+        for a, b in pairwise(sorted({0, begin, end, begin + end})):
+            kinds = (PLACES[:4] if a < end else ()) + (PLACES[4:] if begin <= a else ())
+            if kinds:
+                found.append(TurnLoop(a, b, kinds, True))
+        return tuple(found)
 
     @property
     def slots(self) -> int:
@@ -70,5 +101,8 @@ class Ticks:
 
     def slots_of(self, kept: Kept) -> int:
         """Microbatches of which a value waits at a time. In a tick gradients come first."""
-        waits = [self.delay(reader) - self.delay(kept.home) + (reader == BETWEEN) for reader in kept.readers]
+        if self.is_apart:
+            return self.microbatches
+        made = _IN_A_TICK.index(kept.home)
+        waits = [self.delay(r) - self.delay(kept.home) + (_IN_A_TICK.index(r) > made) for r in kept.readers]
         return max(1, min(max(waits), self.microbatches))
