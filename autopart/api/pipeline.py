@@ -24,7 +24,7 @@ from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Pass
 from autopart.core.program import Program
-from autopart.spmd.pipeline import SCHEDULES, STAGES, pipelined
+from autopart.spmd.pipeline import EXCHANGED, SCHEDULES, STAGES, pipelined
 
 _SCHEDULE = Kind(" or ".join(f'"{name}"' for name in SCHEDULES), lambda v: isinstance(v, str) and v in SCHEDULES)
 _INPUTS = mapping(STRING, ANYTHING, "a dict of names to dims, such as {'batch': 0}")
@@ -91,17 +91,23 @@ class Pipeline:
         return TacticResult([*stored, *result.actions], self.report)
 
     def _stored(self, partitioning: Partitioning) -> list[Tile]:
-        """Parameters of which stages have rows that are not next to each other, tiled along their largest other dim."""
-        program, found = partitioning.program, dict[int, Tile]()
+        """Parameters of which stages have rows that are not next to each other, tiled along their largest other dim.
+
+        So are their gradients where they leave the stages.
+        """
+        program, dims = partitioning.program, dict.fromkeys(partitioning.program.tags[EXCHANGED], 3)
         for value in program.tags[STAGES]:
             while len(program.operands_of(int(program.value_op[value]))) == 1:
                 [value] = program.operands_of(int(program.value_op[value])).tolist()
             if value in program.argument_place:
-                shape = program.type_of(value).shape
-                dims = [d for d in range(1, len(shape)) if not partitioning.why_not_tile(value, d, self.axis)]
-                if dims:
-                    found[value] = Tile(value, max(dims, key=lambda d: shape[d]), self.axis)
-        return list(found.values())
+                dims[value] = 1
+        tiles = list[Tile]()
+        for value, first in dims.items():
+            shape = program.type_of(value).shape
+            legal = [d for d in range(first, len(shape)) if not partitioning.why_not_tile(value, d, self.axis)]
+            if legal:
+                tiles.append(Tile(value, max(legal, key=lambda d: shape[d]), self.axis))
+        return tiles
 
     @property
     def report(self) -> dict[str, Any]:

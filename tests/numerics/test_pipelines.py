@@ -165,7 +165,7 @@ BP = ap.ManualPartition({"data/*": 0}, axis="data")
 MP = ap.ManualPartition({"p": {"layers/up": 2, "layers/down": 1, "layers/qkv": 3}}, axis="model")
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "circular"])
 @pytest.mark.parametrize("body", [plain, *map(slow, BODIES[1:])])
 def test_layers_in_stages_give_the_numbers_of_the_whole_step(body, schedule):
     step = partial(sgd, body)
@@ -186,7 +186,7 @@ COMPOSED = {
 }
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "circular"])
 @pytest.mark.parametrize("name", ["all", *map(slow, [name for name in COMPOSED if name != "all"])])
 def test_stages_compose_with_tilings_of_other_axes(name, schedule):
     mesh, others = COMPOSED[name]

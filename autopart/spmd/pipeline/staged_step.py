@@ -37,6 +37,9 @@ from autopart.spmd.pipeline.ticks import Ticks, TurnLoop
 STAGES = "pipeline stages"
 """The tag of arrays whose first dim is the stages."""
 
+EXCHANGED = "pipeline exchange"
+"""The tag of sums that leave their stages, [stages, runs, layers of a run, ...], where a stage has several runs."""
+
 
 def pipelined(program: Program, stages: int, schedule: str, repeats: int = 1) -> Program:
     """The program with its microbatches in a pipeline of `stages`. Raises `BlockedError` where it has no such nest."""
@@ -56,7 +59,7 @@ def pipelined(program: Program, stages: int, schedule: str, repeats: int = 1) ->
             constraints=True,
             keep_unused=program.keep_unused,
         )
-        return replace(made, tags={name: made.tags.get(name, []) for name in (*program.tags, STAGES)})
+        return replace(made, tags={name: made.tags.get(name, []) for name in (*program.tags, STAGES, EXCHANGED)})
 
 
 def _check_numbers(nest: Nest, stages: int, repeats: int) -> None:
@@ -165,7 +168,7 @@ class _StagedStep:
         make, shape, repeats = self._make, self._make.type_of(array).shape, self._ticks.repeats
         if repeats == 1:
             return make.reshape(array, (self._nest.layers, *shape[2:]))
-        runs = make.transpose(array, [1, 0, *range(2, len(shape))])
+        runs = make.transpose(tagged(array, EXCHANGED), [1, 0, *range(2, len(shape))])
         return make.reshape(runs, (self._nest.layers, *shape[3:]))
 
     def _at_first(self) -> dict[tuple[str, int], ir.Value]:
