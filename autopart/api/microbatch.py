@@ -67,13 +67,13 @@ class Microbatch:
     @property
     def report(self) -> dict[str, Any]:
         """What it says of itself in a report, as plain values."""
-        return {"microbatch": {"inputs": _plain(self.inputs), "steps": self.steps, "loops": self.loops}}
+        return {"microbatch": {"inputs": plain(self.inputs), "steps": self.steps, "loops": self.loops}}
 
 
-def _plain(decision: Any) -> Any:
+def plain(decision: Any) -> Any:
     """Names and dims as plain values; anything else, such as a callable, as text."""
     if isinstance(decision, Mapping):
-        return {str(key): _plain(below) for key, below in decision.items()}
+        return {str(key): plain(below) for key, below in decision.items()}
     return decision if isinstance(decision, int) else repr(decision)
 
 

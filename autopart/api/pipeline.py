@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.api.microbatch import Microbatch, MicrobatchLoop
+from autopart.api.microbatch import Microbatch, MicrobatchLoop, plain
 from autopart.api.rewritings import batch_inputs
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import ManualPartition
@@ -113,7 +113,16 @@ class Pipeline:
     def report(self) -> dict[str, Any]:
         """What it says of itself in a report, as plain values."""
         said = {"axis": self.axis, "microbatches": self.microbatches, "schedule": self.schedule, "repeats": self.runs}
-        return {"pipeline": said | {"inputs": None if self.inputs is None else dict(self.inputs)}}
+        return {"pipeline": said | {"inputs": None if self.inputs is None else plain(self.inputs)}}
+
+
+@dataclass(frozen=True)
+class PlannedPipeline(Pipeline):
+    """The pipeline of a plan, which has its tiles among its own actions."""
+
+    def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
+        """See `Tactic.act`: the program is another already."""
+        return TacticResult([], self.report)
 
 
 @dataclass(frozen=True)

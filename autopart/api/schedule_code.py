@@ -43,6 +43,9 @@ def schedule_code(metadata: Metadata) -> str:
             )
         if "microbatch" in tactic.report:
             lines.append(f"    {_microbatch(tactic.report['microbatch'])},")
+        if "pipeline" in tactic.report:
+            lines.append(f"    {_pipeline(tactic.report['pipeline'])},")
+            continue
         if "recompute" in tactic.report:
             lines.append(f"    {_recompute(tactic.report['recompute'])},")
         if "pad" in tactic.report:
@@ -60,6 +63,14 @@ def _microbatch(said: Mapping[str, Any]) -> str:
     """Code of the tactic that wrote the loop over microbatches, from its report."""
     loops = f", loops={int(said['loops'])}" if said["loops"] != 1 else ""
     return f"ap.Microbatch({_dims(said['inputs'])}, steps={int(said['steps'])}{loops})"
+
+
+def _pipeline(said: Mapping[str, Any]) -> str:
+    """Code of the tactic that wrote the stages, from its report; it takes its own actions."""
+    inputs = "" if said["inputs"] is None else f", inputs={_dims(said['inputs'])}"
+    microbatches = "" if said["microbatches"] is None else f", microbatches={int(said['microbatches'])}"
+    order = f", schedule={quoted(said['schedule'])}, repeats={int(said['repeats'])}"
+    return f"ap.Pipeline({quoted(said['axis'])}{microbatches}{inputs}{order})"
 
 
 def _recompute(said: Mapping[str, Any]) -> str:

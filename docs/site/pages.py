@@ -25,8 +25,9 @@ API: dict[str, tuple[str, ...]] = {
         "tag", "load", "LoadedProgram", "Limits", "LoweringOptions", "ExpectedTrips",
     ),
     "Tactics": (
-        "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Recompute", "Pad", "SharedGathers",
-        "ShardedLoops", "Replay", "FIRST_DIVISIBLE_DIM", "LARGEST_DIVISIBLE_DIM", "REPLICATED", "UNKNOWN", "Tactic",
+        "ManualPartition", "AutomaticPartition", "Parallelism", "Microbatch", "Pipeline", "Recompute", "Pad",
+        "SharedGathers", "ShardedLoops", "Replay", "FIRST_DIVISIBLE_DIM", "LARGEST_DIVISIBLE_DIM", "REPLICATED",
+        "UNKNOWN", "Tactic",
         "TacticContext", "TacticResult",
     ),
     "Metadata and plans": ("Metadata", "TacticReport", "Plan", "PlanDiff", "named_schedules", "sweep", "Sweep"),

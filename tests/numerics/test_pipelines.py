@@ -212,3 +212,15 @@ def test_a_loop_of_ones_own_over_microbatches_goes_through_stages():
 
     found = ap.jit(accumulated, ap.Mesh({"pipe": 4}), [ap.Pipeline("pipe")])(PARAMS, DATA)
     assert_same(found, accumulated(PARAMS, DATA))
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", slow("circular")])
+def test_a_plan_and_its_code_write_the_same_stages(schedule, tmp_path):
+    mesh, state = ap.Mesh({"pipe": 2, "data": 4}), OPTIMIZER.init(PARAMS)
+    tactics = [ap.Pipeline("pipe", 4, schedule=schedule), BP, Z3]
+    low = ap.jit(adamw, mesh, tactics).lower(PARAMS, state, DATA)
+    low.plan.save(tmp_path / "plan.json")
+    made: dict = {}
+    exec(low.metadata.as_schedule(), {"ap": ap}, made)
+    for again in (ap.Plan.load(tmp_path / "plan.json"), made["schedule"]):
+        assert ap.jit(adamw, mesh, again).lower(PARAMS, state, DATA).as_text("hlo") == low.as_text("hlo")

@@ -12,6 +12,7 @@ from typing import Any
 
 from autopart.api.microbatch import Microbatch
 from autopart.api.pad_tactic import Pad
+from autopart.api.pipeline import PlannedPipeline
 from autopart.api.recompute import Recompute
 from autopart.api.tactic import Tactic
 from autopart.api.tactics import Choice
@@ -52,6 +53,18 @@ def _recompute(settings: Mapping[str, Any], name: str) -> Tactic:
     return Recompute(tuple(keep), name)
 
 
+def _pipeline(settings: Mapping[str, Any], name: str) -> Tactic:
+    inputs = settings["inputs"]
+    return PlannedPipeline(
+        settings["axis"],
+        settings["microbatches"],
+        None if inputs is None else _decision(inputs),
+        settings["schedule"],
+        settings["repeats"],
+        name,
+    )
+
+
 def _pad(settings: Mapping[str, Any], name: str) -> Tactic:
     return Pad(_pairs(settings["inputs"]), name)
 
@@ -65,6 +78,7 @@ def _pairs(given: Any) -> Any:
 
 REWRITES: dict[str, Callable[[Mapping[str, Any], str], Tactic]] = {
     "microbatch": _microbatch,
+    "pipeline": _pipeline,
     "recompute": _recompute,
     "pad": _pad,
 }
