@@ -1,0 +1,51 @@
+"""Is the idle share of a pipeline, and what a stage holds, what closed forms say?"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+import autopart as ap
+from tests.prompt import slow
+
+LAYERS, WIDTH, ROWS, STAGES = 16, 1024, 2048, 4
+
+
+def step(w, x):
+    """Equal layers, and little else."""
+
+    def loss(w):
+        h = lax.scan(lambda h, w: (h + jnp.tanh(h @ w["up"]) @ w["down"], None), x, w)[0]
+        return jnp.sum(h * h)
+
+    return jax.tree.map(lambda a, g: a - 0.1 * g, w, jax.grad(loss)(w))
+
+
+def estimate(microbatches, pipeline):
+    w = {"up": (LAYERS, WIDTH, 4 * WIDTH), "down": (LAYERS, 4 * WIDTH, WIDTH)}
+    shapes = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in w.items()}
+    x = jax.ShapeDtypeStruct((ROWS * microbatches, WIDTH), jnp.float32)
+    mesh = ap.Mesh({"pipe": STAGES}, device="h100")
+    tactics = [ap.Microbatch({"x": 0}, microbatches), *pipeline]
+    return ap.jit(step, mesh, tactics, donate_argnums=0).lower(shapes, x).estimate
+
+
+@pytest.mark.parametrize(
+    ("schedule", "microbatches", "repeats"),
+    [("gpipe", 4, 1), slow("gpipe", 16, 1), ("1f1b", 8, 1), slow("circular", 4, 2), ("circular", 8, 4)],
+)
+def test_the_share_of_idle_ticks_is_that_of_the_closed_form(schedule, microbatches, repeats):
+    pipeline = ap.Pipeline("pipe", schedule=schedule, repeats=repeats)
+    whole, staged = estimate(microbatches, []), estimate(microbatches, [pipeline])
+    idle = 1 - whole.compute_s / STAGES / staged.compute_s
+    assert idle == pytest.approx((STAGES - 1) / (repeats * microbatches + STAGES - 1), abs=0.05)
+
+
+def test_1f1b_holds_residuals_of_few_microbatches():
+    peak = {s: [estimate(m, [ap.Pipeline("pipe", schedule=s)]).peak_bytes for m in (8, 32)] for s in ("gpipe", "1f1b")}
+    rows = ROWS * WIDTH * 4
+    assert peak["1f1b"][1] - peak["1f1b"][0] < 3 * 24 * rows  # the batch
+    assert peak["gpipe"][1] - peak["gpipe"][0] > 24 * rows * LAYERS / STAGES
+    assert peak["1f1b"][1] < peak["gpipe"][1] / 2
