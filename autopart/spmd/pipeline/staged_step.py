@@ -92,6 +92,13 @@ class _Visit(NamedTuple):
     there: ir.Value
 
 
+class _At(NamedTuple):
+    """Which of its runs each stage is at, and the slot of its residuals: one for all on the way, one for each back."""
+
+    run: ir.Value
+    slot: ir.Value
+
+
 class _StagedStep:
     """Emits the program."""
 
@@ -244,10 +251,9 @@ class _StagedStep:
         visit = self._visit(self._make.binary("subtract", self._all_stages(tick), self._stage()))
         with self._place(ENTER, tick):
             self._hand_over("forward", nest.forward, tick, first=0)
-            left, stacks = self._layers(nest.forward, self._forward_staged, visit.run, {})
-            slot = self._remainder(tick, self._ticks.slots)
-            for stack in nest.forward.stacks:
-                self._put_residual(stack, stacks[stack.carry.op], slot)
+            at = _At(visit.run, self._remainder(tick, self._ticks.slots))
+            left, residuals = self._layers(nest.forward, self._forward_staged, at, {})
+            self._held.update({("residual", s.carry.after): residuals[s.carry.op] for s in nest.forward.stacks})
         with self._place(LEAVE, tick, self._leaving(nest.forward, left, last)):
             pass
 
@@ -259,8 +265,8 @@ class _StagedStep:
             self._hand_over("backward", nest.backward, tick, first=ticks.stages - 1)
             run = make.binary("subtract", self._number(ticks.repeats - 1), visit.run)
             moved = make.binary("multiply", make.binary("subtract", run, visit.run), self._number(ticks.stages))
-            self._take_residuals(make.binary("add", visit.number, moved))
-            left, stacks = self._layers(nest.backward, self._backward_staged, run, self._row_sums(run, visit.there))
+            at = _At(run, self._slot_of(make.binary("add", visit.number, moved)))
+            left, stacks = self._layers(nest.backward, self._backward_staged, at, self._row_sums(run, visit.there))
             self._add_stacks(stacks, run, visit.there)
         with self._place(GONE, tick, self._leaving(nest.backward, left, 0)):
             pass
@@ -332,11 +338,11 @@ class _StagedStep:
             self._held[kind, inside] = tagged(given, STAGES)
 
     def _layers(
-        self, loop: LayerLoop, staged: set[int], run: ir.Value, totals: dict[int, RowSum]
+        self, loop: LayerLoop, staged: set[int], at: _At, totals: dict[int, RowSum]
     ) -> tuple[dict[int, ir.Value], dict[int, ir.Value]]:
         """Runs the layers of all stages: (what each state is afterwards, the stacks that were written), by carry.
 
-        `run` is which of its runs each stage is at. `totals` has for some stacks how a row is added to their sum, which
+        `totals` has for some stacks how a row is added to their sum, which
         is carried in place of a stack of this turn's own.
         """
         kind = "forward" if loop is self._nest.forward else "backward"
@@ -346,7 +352,7 @@ class _StagedStep:
         outer, ops.staged = ops.staged, staged
         if length == 1:
             with ops.inner_scope():
-                states, stacks = self._layer(loop, make.constant(0, "i32"), run, states, stacks, totals)
+                states, stacks = self._layer(loop, make.constant(0, "i32"), at, states, stacks, totals)
         else:
             start = [make.constant(0, "i32"), *states.values(), *stacks.values()]
             types = [value.type for value in start]
@@ -359,7 +365,7 @@ class _StagedStep:
                 turn, *held = body.arguments
                 inside = dict[int, ir.Value](zip([*states, *stacks], held, strict=True))
                 mine = {op: inside[op] for op in states}
-                left, rows = self._layer(loop, turn, run, mine, {op: inside[op] for op in stacks}, totals)
+                left, rows = self._layer(loop, turn, at, mine, {op: inside[op] for op in stacks}, totals)
                 stablehlo.return_([self._plus(turn, 1), *left.values(), *rows.values()])
             results = dict[int, ir.Value](zip([*states, *stacks], list(written.results)[1:], strict=True))
             states, stacks = {op: results[op] for op in states}, {op: results[op] for op in stacks}
@@ -372,6 +378,8 @@ class _StagedStep:
         """What a stack is before the first of a stage's layers."""
         if is_total:
             return self._held["sum", next(t.carry.op for t in self._nest.sums if t.terms == (stack.carry.after,))]
+        if stack in self._nest.forward.stacks:
+            return self._held["residual", stack.carry.after]
         type_ = self._program.type_of(stack.carry.inside)
         return self._zeros(TensorType((self._ticks.stages, self._length, *type_.shape[1:]), type_.dtype))
 
@@ -379,7 +387,7 @@ class _StagedStep:
         self,
         loop: LayerLoop,
         turn: ir.Value,
-        run: ir.Value,
+        at: _At,
         states: dict[int, ir.Value],
         stacks: dict[int, ir.Value],
         totals: dict[int, RowSum],
@@ -388,7 +396,7 @@ class _StagedStep:
         ops, make, program, length, nest = self._ops, self._make, self._program, self._length, self._nest
         is_backward = loop is nest.backward
         row = make.binary("subtract", make.constant(length - 1, "i32"), turn) if is_backward else turn
-        runs = make.binary("add", make.binary("multiply", run, self._number(self._ticks.stages)), self._stage())
+        runs = make.binary("add", make.binary("multiply", at.run, self._number(self._ticks.stages)), self._stage())
         layer = make.binary("add", make.binary("multiply", runs, self._number(length)), self._all_stages(row))
         counter = make.binary("subtract", self._number(nest.layers - 1), layer) if is_backward else layer
         ops.values[loop.counter.inside] = make.convert(counter, program.type_of(loop.counter.inside).dtype)
@@ -399,10 +407,12 @@ class _StagedStep:
         written = dict(stacks)
 
         def take(op: int, value: int) -> None:
-            of = self._own_rows[value]
-            if self._ticks.repeats > 1 and value not in nest.forward.stack_of:
-                rows = self._row_of_run(of, run, row)
+            if value in nest.forward.stack_of:
+                rows = self._row_at(self._held["residual", value], at.slot, row)
+            elif self._ticks.repeats > 1:
+                rows = self._row_at(self._own_rows[value], at.run, row)
             else:
+                of = self._own_rows[value]
                 shape = make.type_of(of).shape
                 rows = make.dynamic_slice(of, self._starts(len(shape), 1, row), (shape[0], 1, *shape[2:]))
             ops.values[program.results_of(op)[0]] = rows
@@ -414,6 +424,9 @@ class _StagedStep:
                 written[stack.carry.op] = totals[stack.carry.op](array, new, row)
                 return
             starts = self._starts(len(make.type_of(array).shape), 1, row)
+            if not is_backward:
+                stages, *rest = make.type_of(new).shape
+                new, starts = make.reshape(new, (stages, 1, *rest)), [starts[0], at.slot, row, *starts[3:]]
             written[stack.carry.op] = make.dynamic_update_slice(array, new, starts)
 
         ops.instead.update({op: lambda op=op, value=value: take(op, value) for op, value in loop.row_reads.items()})
@@ -428,29 +441,17 @@ class _StagedStep:
 
     # ---- residuals, and gradients of layers
 
-    def _put_residual(self, stack: StackWrite, rows: ir.Value, slot: ir.Value) -> None:
-        key, make = ("residual", stack.carry.after), self._make
-        stages, *rest = make.type_of(rows).shape
-        starts = self._starts(len(rest) + 2, 1, slot)
-        self._held[key] = make.dynamic_update_slice(self._held[key], make.reshape(rows, (stages, 1, *rest)), starts)
+    def _slot_of(self, visit: ir.Value) -> ir.Value:
+        """Where each stage has put what it left at a visit; visit k of stage s was at tick k + s."""
+        ticks = self._ticks
+        tick = self._make.binary("add", visit, self._stage())
+        return self._remainder(self._plus(tick, ticks.slots * (ticks.stages + ticks.repeats)), ticks.slots)
 
-    def _take_residuals(self, visit: ir.Value) -> None:
-        """Each stage takes what it has left at a visit; visit k of stage s was at tick k + s."""
-        make, ticks = self._make, self._ticks
-        tick = self._plus(make.binary("add", visit, self._stage()), ticks.slots * (ticks.stages + ticks.repeats))
-        slot = make.reshape(self._remainder(tick, ticks.slots), (ticks.stages, 1))
-        for stack in self._nest.forward.stacks:
-            kept = self._held["residual", stack.carry.after]
-            stages, _, *rest = make.type_of(kept).shape
-            starts = make.pad(slot, make.constant(0, "i32"), [0, 0], [0, len(rest)])
-            rows = make.windows(kept, starts, (1, *rest))
-            self._own_rows[stack.carry.after] = make.reshape(rows, (stages, *rest))
-
-    def _row_of_run(self, array: ir.Value, run: ir.Value, row: ir.Value) -> ir.Value:
-        """A layer's row of the run that each stage is at: [stages, runs, layers, ...] -> [stages, 1, ...]."""
+    def _row_at(self, array: ir.Value, at: ir.Value, row: ir.Value) -> ir.Value:
+        """A row of what each stage has somewhere: [stages, places, layers, ...] -> [stages, 1, ...]."""
         make, (stages, _, _, *rest) = self._make, self._make.type_of(array).shape
-        at = [make.reshape(n, (stages, 1)) for n in (run, self._all_stages(row))]
-        starts = make.pad(make.concatenate(at, 1), make.constant(0, "i32"), [0, 0], [0, len(rest)])
+        columns = [make.reshape(n, (stages, 1)) for n in (at, self._all_stages(row))]
+        starts = make.pad(make.concatenate(columns, 1), make.constant(0, "i32"), [0, 0], [0, len(rest)])
         return make.reshape(make.windows(array, starts, (1, 1, *rest)), (stages, 1, *rest))
 
     def _row_sums(self, run: ir.Value, there: ir.Value) -> dict[int, RowSum]:
