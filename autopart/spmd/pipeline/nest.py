@@ -23,7 +23,7 @@ from autopart.core.errors import BlockedError
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Constant, Elementwise, Slicing, View
 from autopart.core.passes.recompute.turns import Turns
-from autopart.core.program import Program
+from autopart.core.program import ROOT, Program
 from autopart.spmd.pipeline.layer_loops import LayerLoop, layer_loop, users_of
 
 BEFORE, ENTER, LEAVE, BETWEEN = "before", "enter", "leave", "between"
@@ -108,13 +108,37 @@ def find_nest(program: Program) -> Nest:
     """
     found = [nest for op in _whiles(program) for nest in _nests(program, loop_of(program, op))]
     if not found:
-        raise BlockedError(
-            "no loop over layers with a loop for its gradients stands in a loop over microbatches",
-            why="stages are runs of equal layers, which the program has as a scan over stacked parameters",
-            hint="jax.lax.scan over the layers (flax: nn.scan), its gradient, and microbatches=...",
-        )
+        raise _without_nest(program)
     nest = max(found, key=lambda n: sum(program.type_of(v).bytes for v in n.forward.row_reads.values()))
     return _Placing(nest).nest
+
+
+def _without_nest(program: Program) -> BlockedError:
+    """What of a nest a program lacks."""
+    loops = [loop_of(program, op) for op in _whiles(program)]
+    roles = [r for loop in loops for way in (False, True) if (r := layer_loop(program, loop, way)) and r.row_reads]
+    if not roles:
+        return BlockedError(
+            "the program has no loop over layers",
+            why="stages are runs of equal layers, in a scan that takes a row of each stacked parameter in each turn",
+            hint="jax.lax.scan over the layers (flax: nn.scan)",
+        )
+    largest = max(roles, key=lambda r: sum(program.type_of(v).bytes for v in r.row_reads.values()))
+    if program.op_scope[largest.loop.op] == ROOT:
+        return blocked(
+            program,
+            largest.loop.op,
+            "the loop over layers is in no loop over microbatches",
+            why="stages work on different microbatches at a time",
+            hint='ap.Pipeline(..., microbatches=8), or ap.Microbatch({"batch": 0}, 8) beside it',
+        )
+    return blocked(
+        program,
+        largest.loop.op,
+        "no loop over the same layers, from the last to the first, reads what this one leaves",
+        why="the passes of a pipeline are a scan from the first layer to the last and the one that differentiates it",
+        hint="a training step, with jax.grad inside; layers that are scanned from first to last",
+    )
 
 
 def _whiles(program: Program) -> Iterator[int]:
