@@ -7,7 +7,8 @@ staged_ops.py     ops for all stages at once, with a stage dim in front
 staged_step.py    the step as loops over ticks, as StableHLO
 """
 
-from autopart.spmd.pipeline.staged_step import EXCHANGED, STAGES, pipelined
+from autopart.spmd.pipeline.staged_layers import EXCHANGED, STAGES
+from autopart.spmd.pipeline.staged_step import pipelined
 from autopart.spmd.pipeline.ticks import SCHEDULES
 
 __all__ = ["EXCHANGED", "SCHEDULES", "STAGES", "pipelined"]

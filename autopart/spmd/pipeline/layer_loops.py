@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autopart.core.control_flow import Carry, Loop
+from autopart.core.errors import BlockedError
 from autopart.core.passes.recompute.turns import Turns, is_zero
 from autopart.core.program import Program
 
@@ -114,3 +115,9 @@ def users_of(program: Program, value: int) -> list[int]:
     """The entries of `operands` that read a value."""
     pointer, uses = program.users
     return uses[pointer[value] : pointer[value + 1]].tolist()
+
+
+def blocked(program: Program, op: int, what: str, why: str, hint: str = "") -> BlockedError:
+    """The error for what cannot be staged, with its line."""
+    where = program.where(op)
+    return BlockedError(what + (f"  at {where}" if where else ""), why=why, hint=hint)

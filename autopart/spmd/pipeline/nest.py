@@ -24,7 +24,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Constant, Elementwise, Slicing, View
 from autopart.core.passes.recompute.turns import Turns
 from autopart.core.program import ROOT, Program
-from autopart.spmd.pipeline.layer_loops import LayerLoop, layer_loop, users_of
+from autopart.spmd.pipeline.layer_loops import LayerLoop, blocked, layer_loop, users_of
 
 BEFORE, ENTER, LEAVE, BETWEEN = "before", "enter", "leave", "between"
 RETURN, GONE, AFTER = "return", "gone", "after"
@@ -159,12 +159,6 @@ def _nests(program: Program, step: Loop) -> Iterator[Nest]:
             yield Nest(program, step, counter, early, late[0])
 
 
-def blocked(program: Program, op: int, what: str, why: str, hint: str = "") -> BlockedError:
-    """The error for what cannot be staged, with its line."""
-    where = program.where(op)
-    return BlockedError(what + (f"  at {where}" if where else ""), why=why, hint=hint)
-
-
 class _Placing:
     """Puts the statements of a nest in their places."""
 
@@ -215,32 +209,18 @@ class _Placing:
 
     def _terms(self, carry: Carry, value: int) -> list[int] | None:
         """What is added to a carry until `value`, or None where that is not all that happens to it."""
-        program, terms, adds = self._program, list[int](), list[int]()
-        while value != carry.inside:
-            op = int(program.value_op[value])
-            if op not in self._of_op or self._of_op[op] != op or program.spec(op).kind != "add":
-                return None
-            if len(users_of(program, value)) != 1:
-                return None
-            left, right = program.operands_of(op).tolist()
-            into, term = (left, right) if self._leads_to(left, carry.inside) else (right, left)
-            terms.append(term)
-            adds.append(op)
-            value = into
-        self._adding.update(adds)
-        return terms
-
-    def _leads_to(self, value: int, inside: int) -> bool:
-        program = self._program
-        while value != inside:
-            op = int(program.value_op[value])
-            if op not in self._of_op or program.spec(op).kind != "add":
-                return False
-            left, right = program.operands_of(op).tolist()
-            if inside in (left, right):
-                return True
-            value = left
-        return True
+        if value == carry.inside:
+            return []
+        op = int(self._program.value_op[value])
+        if self._of_op.get(op) != op or self._program.spec(op).kind != "add" or len(users_of(self._program, value)) > 1:
+            return None
+        left, right = self._program.operands_of(op).tolist()
+        for into, term in ((left, right), (right, left)):
+            found = self._terms(carry, into)
+            if found is not None:
+                self._adding.add(op)
+                return [*found, term]
+        return None
 
     def _no_sum(self, carry: Carry, op: int) -> BlockedError:
         type_ = self._program.type_of(carry.inside)

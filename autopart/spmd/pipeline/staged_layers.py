@@ -1,0 +1,244 @@
+"""The layers of all stages at once: what they take rows of, what they stack up, and what they add up.
+
+    parameters                    [p, l, ...]; with r runs of layers in a stage [p, r, l, ...]
+    residuals                     [p, slots, l, ...]: row j of a stage's layers goes to the slot of the tick, and is
+                                  taken from there when its microbatch comes back
+    gradients                     as parameters: a row is added where its layer's gradient is made
+
+Stage s has runs s, s + p, s + 2 p, ... of l layers each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from autopart.core.jax_internals import ir, tagged
+from autopart.core.op import TensorType
+from autopart.spmd.pipeline.layer_loops import LayerLoop, StackWrite, users_of
+from autopart.spmd.pipeline.nest import Nest
+from autopart.spmd.pipeline.numbers import Number
+from autopart.spmd.pipeline.staged_ops import StagedOps
+from autopart.spmd.pipeline.ticks import Ticks
+
+STAGES = "pipeline stages"
+"""The tag of arrays whose first dim is the stages."""
+
+EXCHANGED = "pipeline exchange"
+"""The tag of sums that leave their stages, [stages, runs, layers of a run, ...], where a stage has several runs."""
+
+FORWARD, BACKWARD, RESIDUAL, KEPT, SUM = "forward", "backward", "residual", "kept", "sum"
+"""Kinds of what is carried from tick to tick."""
+
+
+class At(NamedTuple):
+    """Where stages are: which of its runs each is at, whether there is a microbatch, and the slot of its residuals."""
+
+    run: Number
+    there: ir.Value
+    slot: Number
+
+
+class StagedLayers(StagedOps):
+    """Emits layers. `held` has what is carried from tick to tick, by (kind, value or carry)."""
+
+    def __init__(self, nest: Nest, ticks: Ticks):
+        super().__init__(nest.program, ticks.stages)
+        self._nest, self._ticks, self._length = nest, ticks, nest.layers // (ticks.stages * ticks.repeats)
+        ways = zip((nest.forward, nest.backward), nest.travelling, strict=True)
+        self._staged_in = {loop.loop.op: self._staged_values(loop, travelling) for loop, travelling in ways}
+        alone = {t.terms[0]: t.carry.op for t in nest.sums if t.per_layer and len(t.terms) == 1}
+        self._summed = {
+            s.carry.op: (SUM, alone[s.carry.after])
+            for s in nest.backward.stacks
+            if s.carry.after in alone and len(users_of(nest.program, s.carry.after)) == 1
+        }
+        self.held: dict[tuple[str, int], ir.Value] = {}
+        self._rows: dict[int, ir.Value] = {}
+
+    def _staged_values(self, loop: LayerLoop, travelling: Iterable[int]) -> set[int]:
+        """What each stage has its own of in a loop over layers."""
+        rows = [self._program.results_of(op)[0] for op in loop.row_reads]
+        self.staged = {loop.counter.inside, *(c.inside for c in loop.states), *rows, *travelling}
+        self.find_staged(loop.loop.body.scope.start, loop.loop.body.scope.end)
+        staged, self.staged = self.staged, set()
+        return staged
+
+    # ---- stacks of all layers
+
+    def take_rows(self) -> None:
+        """Brings what layers take rows of into stages."""
+        for loop in (self._nest.forward, self._nest.backward):
+            for value in loop.row_reads.values():
+                if value not in self._nest.forward.stack_of and value not in self._rows:
+                    self._rows[value] = tagged(self.in_stages(self.values[value]), STAGES)
+
+    def in_stages(self, stack: ir.Value) -> ir.Value:
+        """A stack of layers [L, ...] as [stages, layers of a run, ...], or [stages, runs, layers of a run, ...]."""
+        make, ticks, (_, *rest) = self.make, self._ticks, self.make.type_of(stack).shape
+        if ticks.repeats == 1:
+            return make.reshape(stack, (ticks.stages, self._length, *rest))
+        runs = make.reshape(stack, (ticks.repeats, ticks.stages, self._length, *rest))
+        return make.transpose(runs, [1, 0, *range(2, len(rest) + 3)])
+
+    def in_order(self, array: ir.Value) -> ir.Value:
+        """What `in_stages` makes of a stack, as a stack."""
+        make, shape = self.make, self.make.type_of(array).shape
+        if self._ticks.repeats == 1:
+            return make.reshape(array, (self._nest.layers, *shape[2:]))
+        runs = make.transpose(tagged(array, EXCHANGED), [1, 0, *range(2, len(shape))])
+        return make.reshape(runs, (self._nest.layers, *shape[3:]))
+
+    # ---- layers
+
+    def layers(self, loop: LayerLoop, at: At) -> dict[int, ir.Value]:
+        """Runs the layers of all stages on what is held; what they leave, by the value that the loop left."""
+        kind, make = (FORWARD, self.make) if loop is self._nest.forward else (BACKWARD, self.make)
+        states = {c.op: self.held[kind, c.inside] for c in loop.states}
+        carried = states | {s.carry.op: self._first_of(s) for s in loop.stacks}
+        outer, self.staged = self.staged, self._staged_in[loop.loop.op]
+
+        def turn(number: ir.Value, held: Sequence[ir.Value]) -> Sequence[ir.Value]:
+            return [*self._layer(loop, Number(make, number), at, dict(zip(carried, held, strict=True))).values()]
+
+        if self._length == 1:
+            with self.inner_scope():
+                left = turn(make.constant(0, "i32"), [*carried.values()])
+        else:
+            left = self.counted_loop(self._length, [*carried.values()], turn)
+        self.staged = outer
+        of_carry = dict(zip(carried, left, strict=True))
+        self.held.update({(kind, c.inside): of_carry[c.op] for c in loop.states})
+        if kind == FORWARD:
+            self.held.update({(RESIDUAL, s.carry.after): of_carry[s.carry.op] for s in loop.stacks})
+        else:
+            self.held.update({key: of_carry[stack] for stack, key in self._summed.items()})
+        return {carry.after: of_carry[carry.op] for carry in loop.loop.carries if carry.op in of_carry}
+
+    def _first_of(self, stack: StackWrite) -> ir.Value:
+        """What is carried of a stack before the first of a stage's layers: its slots, its sum, or nothing yet."""
+        if stack.carry.op in self._summed:
+            return self.held[self._summed[stack.carry.op]]
+        if stack in self._nest.forward.stacks:
+            return self.held[RESIDUAL, stack.carry.after]
+        type_ = self._program.type_of(stack.carry.inside)
+        return self.zeros(TensorType((self.stages, self._length, *type_.shape[1:]), type_.dtype))
+
+    def _layer(self, loop: LayerLoop, turn: Number, at: At, carried: Mapping[int, ir.Value]) -> dict[int, ir.Value]:
+        """One layer of each stage, the turn-th of its run from the first on or from the last: what is carried on."""
+        program, length, nest = self._program, self._length, self._nest
+        kind = FORWARD if loop is nest.forward else BACKWARD
+        row = turn if kind == FORWARD else turn * -1 + (length - 1)
+        layer = (at.run * self.stages + self.stage()) * length + row
+        counter = layer if kind == FORWARD else layer * -1 + (nest.layers - 1)
+        self.values[loop.counter.inside] = self.make.convert(counter.value, program.type_of(loop.counter.inside).dtype)
+        self.values.update({c.inside: carried[c.op] for c in loop.states})
+        self.values.update({v: self.held[kind, v] for v in nest.travelling[kind == BACKWARD]})
+        written = dict(carried)
+
+        def take(op: int, value: int) -> None:
+            self.values[program.results_of(op)[0]] = self._row_of(value, at, row)
+
+        def write(stack: StackWrite) -> None:
+            written[stack.carry.op] = self._with_row(stack, written[stack.carry.op], at, row)
+
+        self.instead.update({op: lambda op=op, value=value: take(op, value) for op, value in loop.row_reads.items()})
+        self.instead.update({stack.op: lambda stack=stack: write(stack) for stack in loop.stacks})
+        self.range(loop.loop.body.scope.start, loop.loop.body.scope.end)
+        return written | {c.op: self.given(int(program.operand_ptr[c.op]) + 1, c.inside) for c in loop.states}
+
+    def _row_of(self, value: int, at: At, row: Number) -> ir.Value:
+        """The layers' rows of an array that they take rows of: [stages, 1, ...]."""
+        if value in self._nest.forward.stack_of:
+            return self._rows_at(self.held[RESIDUAL, value], at.slot, row)
+        if self._ticks.repeats > 1:
+            return self._rows_at(self._rows[value], at.run, row)
+        return self.window(self._rows[value], 1, row)
+
+    def _with_row(self, stack: StackWrite, array: ir.Value, at: At, row: Number) -> ir.Value:
+        """A stack with the row that layers write: added to a sum, put into its slot, or into a stack of this tick."""
+        new = self.values[stack.row] if stack.row in self.staged else self.for_all(self.values[stack.row])
+        make, (stages, *rest), rank = self.make, self.make.type_of(new).shape, len(self.make.type_of(array).shape)
+        if stack.carry.op in self._summed:
+            dim = 1 if self._ticks.repeats == 1 else 2
+            new = make.binary("add", self.window(array, dim, row), self._counted(new, at))
+            return make.dynamic_update_slice(array, new, self.starts(rank, {dim: row}))
+        if stack in self._nest.forward.stacks:
+            new = make.reshape(new, (stages, 1, *rest))
+            return make.dynamic_update_slice(array, new, self.starts(rank, {1: at.slot, 2: row}))
+        return make.dynamic_update_slice(array, new, self.starts(rank, {1: row}))
+
+    def _rows_at(self, array: ir.Value, at: Number, row: Number | None) -> ir.Value:
+        """Of [stages, places, layers, ...] each stage's rows at a place of its own, or one of them."""
+        make, (stages, _, length, *rest) = self.make, self.make.type_of(array).shape
+        columns = [make.reshape(at.value, (stages, 1))]
+        if row is not None:
+            columns.append(make.reshape(at.like(row), (stages, 1)))
+        found = make.concatenate(columns, 1)
+        starts = make.pad(found, make.constant(0, "i32"), [0, 0], [0, len(rest) + 2 - len(columns)])
+        count = length if row is None else 1
+        return make.reshape(make.windows(array, starts, (1, count, *rest)), (stages, count, *rest))
+
+    # ---- gradients of layers
+
+    def _counted(self, new: ir.Value, at: At) -> ir.Value:
+        """Rows of the runs that stages are at, and zeros where there is no microbatch; with runs, of all runs."""
+        make, repeats, (stages, *rest) = self.make, self._ticks.repeats, self.make.type_of(new).shape
+        there = at.there
+        if repeats > 1:
+            runs, whole = (stages, repeats), (stages, repeats, *rest)
+            own = make.compare(make.iota(TensorType(runs, "i32"), 1), make.broadcast(at.run.value, runs, [0]), "EQ")
+            there = make.binary("and", own, make.broadcast(there, runs, [0]))
+            new = make.broadcast(new, whole, [0, *range(2, len(whole))])
+        type_ = make.type_of(new)
+        counts = make.broadcast(there, type_.shape, range(len(make.type_of(there).shape)))
+        return make.select(counts, new, self.zeros(type_))
+
+    def add_stacks(self, left: Mapping[int, ir.Value], at: At) -> None:
+        """Adds up what stacks of gradients become; those that are added up row by row are sums already."""
+        nest, rows, by_row = self._nest, dict(left), {number for _, number in self._summed.values()}
+        for op in nest.per_layer:
+            read = self._program.operands_of(op).tolist()
+            operands = [rows[v] if v in rows else self._rows_of_runs(self.values[v], at) for v in read]
+            rows[self._program.results_of(op)[0]] = self._per_layer(op, operands)
+        for total in nest.sums:
+            if total.per_layer and total.carry.op not in by_row:
+                for term in total.terms:
+                    self.add((SUM, total.carry.op), self._counted(rows[term], at))
+
+    def _rows_of_runs(self, stack: ir.Value, at: At) -> ir.Value:
+        """Of a stack of all layers, those that stages are at: [stages, layers of a run, ...]."""
+        array = self.in_stages(stack)
+        return array if self._ticks.repeats == 1 else self._rows_at(array, at.run, None)
+
+    def _per_layer(self, op: int, operands: Sequence[ir.Value]) -> ir.Value:
+        """An op on all layers as one on [stages, layers of a run, ...]."""
+        spec = self._program.spec(op)
+        [made], moved = spec.results, spec.attributes.get("permutation")
+        type_ = TensorType((self.stages, self._length, *made.shape[1:]), made.dtype)
+        attributes: dict[str, Any] = {} if moved is None else {"permutation": [0, *(d + 1 for d in moved)]}
+        return self.local(op, operands, [type_]).clone(**attributes)[0]
+
+    # ---- values
+
+    def add(self, key: tuple[str, int], term: ir.Value) -> None:
+        """Adds to a sum that is held."""
+        self.held[key] = self.make.binary("add", self.held[key], term)
+
+    def zeros(self, type_: TensorType) -> ir.Value:
+        """Zeros of a type."""
+        return self.make.constant(0, type_.dtype, type_.shape)
+
+    def stage(self) -> Number:
+        """The number of each stage."""
+        return Number(self.make, self.make.iota(TensorType((self.stages,), "i32"), 0))
+
+    def starts(self, rank: int, at: Mapping[int, Number]) -> list[ir.Value]:
+        """Where a window begins: at a place of some dims, and of the others at 0."""
+        return [at[d].value if d in at else self.make.constant(0, "i32") for d in range(rank)]
+
+    def window(self, array: ir.Value, dim: int, at: Number) -> ir.Value:
+        """One index of a dim, which stays, with length 1."""
+        shape = self.make.type_of(array).shape
+        sizes = [1 if d == dim else size for d, size in enumerate(shape)]
+        return self.make.dynamic_slice(array, self.starts(len(shape), {dim: at}), sizes)
