@@ -1,0 +1,80 @@
+"""Does a program that cannot be staged say what stands in the way, and where?"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+import autopart as ap
+from autopart.core.partitioning import Partitioning
+from tests.numerics.test_pipelines import DATA, KEY, LAYERS, PARAMS, loss, plain, sgd
+
+MESH = ap.Mesh({"pipe": 4})
+
+
+def mlp(h, w):
+    return h + jnp.tanh(h @ w["up"]) @ w["down"]
+
+
+def unrolled(p, data, key):
+    h = p["table"][data["x"]]
+    for n in range(LAYERS):
+        h = mlp(h, jax.tree.map(lambda a, n=n: a[n], p["layers"]))
+    return h
+
+
+def stacked(p, data, key):
+    def layer(h, w):
+        h = mlp(h, w)
+        return h, (h * h).mean((1, 2))
+
+    h, sizes = lax.scan(layer, p["table"][data["x"]], p["layers"])
+    return h + sizes.sum(0)[:, None, None]
+
+
+def handed_on(p, data, key):
+    """A running mean of gradients, from microbatch to microbatch."""
+    parts = jax.tree.map(lambda a: a.reshape(8, 2, -1), data)
+
+    def one(mean, part):
+        gradients = jax.grad(partial(loss, plain))(p, part, None)
+        return jax.tree.map(lambda m, g: 0.9 * m + g, mean, gradients), None
+
+    return lax.scan(one, jax.tree.map(jnp.zeros_like, p), parts)[0]
+
+
+STEP = partial(sgd, plain)
+WRONG = {
+    "layers one by one": (partial(sgd, unrolled), {}, "has no loop over layers"),
+    "no gradient": (plain, {}, "no loop over the same layers, from the last to the first"),
+    "no microbatches": (STEP, {"microbatches": None}, "is in no loop over microbatches"),
+    "a stack that is read": (partial(sgd, stacked), {}, "reduce reads what all layers leave"),
+    "more than a sum": (handed_on, {"microbatches": None}, "is handed from microbatch to microbatch, and is no sum"),
+    "runs": (STEP, {"schedule": "circular", "repeats": 4}, "8 layers are no 16 equal runs"),
+    "groups": (STEP, {"schedule": "circular", "microbatches": 2}, "2 microbatches are no groups of 4"),
+    "rows": (STEP, {"microbatches": 3}, "into 3 microbatches"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_cannot_be_staged_is_said(name):
+    step, given, says = WRONG[name]
+    pipeline = ap.Pipeline("pipe", **({"microbatches": 8, "inputs": {"data/*": 0}} | given))
+    with pytest.raises(ap.PartitionError, match=says) as error:
+        ap.jit(step, MESH, [pipeline]).lower(PARAMS, DATA, KEY)
+    assert "tactic 1 of 1" in str(error.value)
+
+
+def test_repeats_go_with_the_circular_schedule():
+    with pytest.raises(ap.ArgumentError, match="in which each device has several runs"):
+        ap.Pipeline("pipe", 4, repeats=2)
+
+
+def test_a_search_cannot_have_a_pipeline_as_its_seed():
+    program = ap.jit(STEP, MESH).lower(PARAMS, DATA, KEY).traced.program
+    with pytest.raises(ap.ArgumentError, match="ap.Pipeline cannot stand in seed 1"):
+        ap.Pipeline("pipe", 4).act(Partitioning(program, MESH), ap.TacticContext(schedule="seed 1"))
