@@ -76,5 +76,5 @@ def test_repeats_go_with_the_circular_schedule():
 
 def test_a_search_cannot_have_a_pipeline_as_its_seed():
     program = ap.jit(STEP, MESH).lower(PARAMS, DATA, KEY).traced.program
-    with pytest.raises(ap.ArgumentError, match="ap.Pipeline cannot stand in seed 1"):
+    with pytest.raises(ap.ArgumentError, match=r"ap\.Pipeline cannot stand in seed 1"):
         ap.Pipeline("pipe", 4).act(Partitioning(program, MESH), ap.TacticContext(schedule="seed 1"))
