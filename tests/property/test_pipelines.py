@@ -1,6 +1,6 @@
 """Stacks of layers nobody wrote, in pipelines nobody chose: are the numbers those of the whole step?
 
-A layer is a few random pieces: products, attention, norms, gates, sums along rows, sorts, loops, branches by its number,
+A layer is a few random pieces: products, attention, norms, gates, sums along rows, sorts, loops, branches by number,
 dropout by its key. Before and behind the layers there may be one more product, or what layers read of their
 microbatch. Stages, microbatches, schedule, and what else is tiled are random too.
 """
