@@ -15,10 +15,12 @@ place that reads it; what costs more, and all that forward or backward loops lea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from autopart.core.control_flow import Branches, Carry, Loop, loop_of, statements
+from autopart.core.control_flow import Carry, Loop, loop_of, statements
 from autopart.core.errors import BlockedError
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Constant, Elementwise, Slicing, View
@@ -39,9 +41,12 @@ AROUND = (BEFORE, BETWEEN, AFTER)
 _ROWS, _ONCE, _MADE = "rows", "once", "made"
 """Places of what any of those may make: of rows of the batch, of no microbatch, of nothing at all."""
 
+_RANK = {_MADE: 0, _ONCE: 1, _ROWS: 2, LEAVE: 3, BETWEEN: 3, GONE: 4, AFTER: 4}
+_BEHIND = {LEAVE: BETWEEN, GONE: AFTER}
+"""Where a statement stands that reads what is there."""
 
-@dataclass(frozen=True)
-class Sum:
+
+class Sum(NamedTuple):
     """A carry to which each microbatch adds `terms`; `per_layer`: they are rows of stacks of the backward loop."""
 
     carry: Carry
@@ -49,20 +54,18 @@ class Sum:
     per_layer: bool
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """A carry in which each microbatch writes its own part, by the dynamic_update_slice `op`."""
 
     carry: Carry
     op: int
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """A value that waits for a later place: made in `home`, read in `readers`."""
 
     home: str
-    readers: frozenset[str]
+    readers: set[str]
 
 
 @dataclass
@@ -72,6 +75,7 @@ class Nest:
     once        statements that run before all, in order
     made        place -> the statements that run there, in order
     kept        value -> from where to where it waits
+    home_of     carry of a sum over microbatches, or of what they write -> the place where that happens
     travelling  what layers read of their microbatch: forward, and backward
     per_layer   ops that change stacks of gradients before they are added up
     """
@@ -81,14 +85,14 @@ class Nest:
     counter: Carry
     forward: LayerLoop
     backward: LayerLoop
-    sums: tuple[Sum, ...] = ()
-    written: tuple[Written, ...] = ()
+    sums: list[Sum] = field(default_factory=list[Sum])
+    written: list[Written] = field(default_factory=list[Written])
     once: list[int] = field(default_factory=list[int])
     made: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     kept: dict[int, Kept] = field(default_factory=dict[int, Kept])
-    travelling: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-    per_layer: tuple[int, ...] = ()
     home_of: dict[int, str] = field(default_factory=dict[int, str])
+    travelling: list[list[int]] = field(default_factory=list[list[int]])
+    per_layer: list[int] = field(default_factory=list[int])
 
     @property
     def microbatches(self) -> int:
@@ -106,16 +110,19 @@ def find_nest(program: Program) -> Nest:
 
     Raises `BlockedError` where there is none, or why it cannot be staged.
     """
-    found = [nest for op in _whiles(program) for nest in _nests(program, loop_of(program, op))]
+    loops = [loop_of(program, op) for op in program.inner_scopes if program.spec(op).kind == "while"]
+    found = [nest for loop in loops for nest in _nests(program, loop)]
     if not found:
-        raise _without_nest(program)
-    nest = max(found, key=lambda n: sum(program.type_of(v).bytes for v in n.forward.row_reads.values()))
-    return _Placing(nest).nest
+        raise _without_nest(program, loops)
+    return _Placing(max(found, key=lambda nest: _row_bytes(program, nest.forward))).nest
 
 
-def _without_nest(program: Program) -> BlockedError:
+def _row_bytes(program: Program, layers: LayerLoop) -> float:
+    return sum(program.type_of(value).bytes for value in layers.row_reads.values())
+
+
+def _without_nest(program: Program, loops: Sequence[Loop]) -> BlockedError:
     """What of a nest a program lacks."""
-    loops = [loop_of(program, op) for op in _whiles(program)]
     roles = [r for loop in loops for way in (False, True) if (r := layer_loop(program, loop, way)) and r.row_reads]
     if not roles:
         return BlockedError(
@@ -123,26 +130,13 @@ def _without_nest(program: Program) -> BlockedError:
             why="stages are runs of equal layers, in a scan that takes a row of each stacked parameter in each turn",
             hint="jax.lax.scan over the layers (flax: nn.scan)",
         )
-    largest = max(roles, key=lambda r: sum(program.type_of(v).bytes for v in r.row_reads.values()))
-    if program.op_scope[largest.loop.op] == ROOT:
-        return blocked(
-            program,
-            largest.loop.op,
-            "the loop over layers is in no loop over microbatches",
-            why="stages work on different microbatches at a time",
-            hint='ap.Pipeline(..., microbatches=8), or ap.Microbatch({"batch": 0}, 8) beside it',
-        )
-    return blocked(
-        program,
-        largest.loop.op,
-        "no loop over the same layers, from the last to the first, reads what this one leaves",
-        why="the passes of a pipeline are a scan from the first layer to the last and the one that differentiates it",
-        hint="a training step, with jax.grad inside; layers that are scanned from first to last",
-    )
-
-
-def _whiles(program: Program) -> Iterator[int]:
-    return (op for op in program.inner_scopes if program.spec(op).kind == "while")
+    op = max(roles, key=lambda layers: _row_bytes(program, layers)).loop.op
+    if program.op_scope[op] == ROOT:
+        what, why = "the loop over layers is in no loop over microbatches", "stages work on different microbatches"
+        return blocked(program, op, what, why, 'microbatches=8, or ap.Microbatch({"batch": 0}, 8) beside it')
+    what = "no loop over the same layers, from the last to the first, reads what this one leaves"
+    why = "what goes through stages is a scan from the first layer to the last, and the one that differentiates it"
+    return blocked(program, op, what, why, "a training step, with jax.grad inside; layers scanned from first to last")
 
 
 def _nests(program: Program, step: Loop) -> Iterator[Nest]:
@@ -163,49 +157,39 @@ class _Placing:
     """Puts the statements of a nest in their places."""
 
     def __init__(self, nest: Nest):
-        self._program, self._nest = nest.program, nest
+        self._program, self.nest = nest.program, nest
         scope = nest.step.body.scope
-        self._statements = {_start(s): s for s in statements(self._program, scope.start, scope.end)}
-        ends = [*list(self._statements)[1:], scope.end]
-        self._end = dict(zip(self._statements, ends, strict=True))
+        starts = {s if isinstance(s, int) else s.op: s for s in statements(self._program, scope.start, scope.end)}
+        self._statements, self._end = starts, dict(pairwise([*starts, scope.end]))
         self._of_op = {op: start for start, end in self._end.items() for op in range(start, end)}
-        self._inside = {carry.inside for carry in nest.step.carries}
+        self._adding = set[int]()
         self._place = dict[int, str]()
-        self._sums_and_parts()
+        self._carries()
         self._classify()
-        self._rows_of_microbatches()
+        nest.forward, nest.backward = self._with_own_rows(nest.forward), self._with_own_rows(nest.backward)
         self._check_stacks()
         self._plan()
 
-    @property
-    def nest(self) -> Nest:
-        return self._nest
-
     # ---- what the loop over microbatches carries
 
-    def _sums_and_parts(self) -> None:
-        nest, program = self._nest, self._program
-        sums, parts = list[tuple[Carry, list[int]]](), list[Written]()
-        self._adding = set[int]()
+    def _carries(self) -> None:
+        nest, program = self.nest, self._program
         for carry in nest.step.carries:
-            if carry is nest.counter:
-                self._adding.add(int(program.value_op[program.operands_of(carry.op)[1]]))
-                continue
             following = int(program.operands_of(carry.op)[1])
-            update = int(program.value_op[following])
-            alone = len(users_of(program, carry.inside)) == 1
-            terms = self._terms(carry, following) if alone else None
-            if terms is not None:
-                sums.append((carry, terms))
-            elif alone and program.spec(update).kind == "dynamic_update_slice" and update in self._of_op:
-                if int(program.operands_of(update)[0]) != carry.inside:
-                    raise self._no_sum(carry, update)
-                parts.append(Written(carry, update))
+            update, alone = int(program.value_op[following]), len(users_of(program, carry.inside)) == 1
+            if carry is nest.counter:
+                self._adding.add(update)
+            elif alone and (terms := self._terms(carry, following)) is not None:
+                nest.sums.append(Sum(carry, tuple(terms), False))
+            elif alone and update in self._of_op and self._is_written(update, carry):
+                nest.written.append(Written(carry, update))
                 self._adding.add(update)
             else:
-                raise self._no_sum(carry, update)
-        self._carried = sums
-        self._nest = replace(nest, written=tuple(parts))
+                raise self._no_sum(carry)
+
+    def _is_written(self, op: int, carry: Carry) -> bool:
+        program = self._program
+        return program.spec(op).kind == "dynamic_update_slice" and int(program.operands_of(op)[0]) == carry.inside
 
     def _terms(self, carry: Carry, value: int) -> list[int] | None:
         """What is added to a carry until `value`, or None where that is not all that happens to it."""
@@ -222,12 +206,12 @@ class _Placing:
                 return [*found, term]
         return None
 
-    def _no_sum(self, carry: Carry, op: int) -> BlockedError:
-        type_ = self._program.type_of(carry.inside)
+    def _no_sum(self, carry: Carry) -> BlockedError:
+        op = int(self._program.value_op[self._program.operands_of(carry.op)[1]])
         return blocked(
             self._program,
-            op if op in self._of_op else self._nest.step.op,
-            f"{type_} is handed from microbatch to microbatch, and is no sum",
+            op if op in self._of_op else self.nest.step.op,
+            f"{self._program.type_of(carry.inside)} is handed from microbatch to microbatch, and is no sum",
             why="several microbatches are under way at once, each in another stage",
             hint="sums over microbatches, and parts of their own, are what they may leave",
         )
@@ -246,66 +230,47 @@ class _Placing:
         """The statement of the body that makes a value, if one does."""
         return self._of_op.get(int(self._program.value_op[value]))
 
+    def place_of(self, value: int) -> str:
+        """The place in which what a value is made of is known."""
+        above = self._statement_of(value)
+        if above is None:
+            return _ROWS if value == self.nest.counter.inside else _ONCE
+        return self._place[above]
+
     def _classify(self) -> None:
-        forward, backward = self._nest.forward.loop.op, self._nest.backward.loop.op
-        rank = {_MADE: 0, _ONCE: 1, _ROWS: 2, LEAVE: 3, BETWEEN: 3, GONE: 4, AFTER: 4}
-        goes_on = {LEAVE: BETWEEN, GONE: AFTER}
-        for start, statement in self._statements.items():
+        nest, inside = self.nest, {carry.inside for carry in self.nest.step.carries} - {self.nest.counter.inside}
+        for start in self._statements:
             if start in self._adding:
                 continue
-            found = _MADE if self._is_made_of_nothing(start, statement) else _ONCE
-            for value in self._reads(start):
-                above = self._statement_of(value)
-                if value in self._inside:
-                    if value != self._nest.counter.inside:
-                        raise self._read_of_sum(start, value)
-                    place = _ROWS
-                elif above is None:
-                    place = _ONCE
-                elif above in self._adding:
-                    raise self._read_of_sum(start, value)
-                else:
-                    place = goes_on.get(self._place[above], self._place[above])
-                found = max(found, place, key=rank.__getitem__)
-            if start == forward:
-                found = LEAVE
-            elif start == backward:
-                found = GONE
-            self._place[start] = found
+            read = list(self._reads(start))
+            for value in read:
+                if value in inside or self._statement_of(value) in self._adding:
+                    raise blocked(
+                        self._program,
+                        start,
+                        f"{self._program.spec(start).kind} reads what the microbatches before its own have added up to",
+                        why=f"{self._program.type_of(value)} is complete after the last of them",
+                        hint="read it after the loop over microbatches",
+                    )
+            least = _MADE if self._is_of(start, Constant | Elementwise | View) else _ONCE
+            found = max((least, *map(self.place_of, read)), key=_RANK.__getitem__)
+            if start in (nest.forward.loop.op, nest.backward.loop.op):
+                self._place[start] = LEAVE if start == nest.forward.loop.op else GONE
+            else:
+                self._place[start] = _BEHIND.get(found, found)
 
-    def _read_of_sum(self, op: int, value: int) -> BlockedError:
-        return blocked(
-            self._program,
-            op,
-            f"{self._program.spec(op).kind} reads what the microbatches before its own have added up to",
-            why=f"{self._program.type_of(value)} is complete after the last of them",
-            hint="read it after the loop over microbatches",
-        )
+    def _is_of(self, start: int, kinds: Any) -> bool:
+        return isinstance(self._statements[start], int) and isinstance(traits_of(self._program.spec(start)), kinds)
 
-    def _is_made_of_nothing(self, start: int, statement: int | Loop | Branches) -> bool:
-        if not isinstance(statement, int):
-            return False
-        spec, above = self._program.spec(start), [self._statement_of(v) for v in self._reads(start)]
-        cheap = isinstance(traits_of(spec), Constant | Elementwise | View)
-        return cheap and all(a is not None and self._place.get(a) == _MADE for a in above)
-
-    def _rows_of_microbatches(self) -> None:
+    def _with_own_rows(self, loop: LayerLoop) -> LayerLoop:
         """Rows are taken of stages' own arrays where these are the same for all microbatches; else of what travels."""
-        kept = self._nest.forward.stack_of
-
-        def is_own(value: int) -> bool:
-            above = self._statement_of(value)
-            return value in kept or above is None or self._place[above] in (_ONCE, _MADE)
-
-        def settled(loop: LayerLoop) -> LayerLoop:
-            rows = {op: value for op, value in loop.row_reads.items() if is_own(value)}
-            others = [value for op, value in loop.row_reads.items() if op not in rows]
-            return replace(loop, row_reads=rows, outside=tuple(dict.fromkeys([*loop.outside, *others])))
-
-        self._nest = replace(self._nest, forward=settled(self._nest.forward), backward=settled(self._nest.backward))
+        kept, reads = self.nest.forward.stack_of, loop.row_reads
+        rows = {op: v for op, v in reads.items() if v in kept or self.place_of(v) in (_ONCE, _MADE)}
+        others = [value for op, value in reads.items() if op not in rows]
+        return replace(loop, row_reads=rows, outside=tuple(dict.fromkeys([*loop.outside, *others])))
 
     def _check_stacks(self) -> None:
-        nest, program = self._nest, self._program
+        nest, program = self.nest, self._program
         for stack in nest.forward.stacks:
             for use in users_of(program, stack.carry.after):
                 op = int(program.use_op[use])
@@ -317,13 +282,10 @@ class _Placing:
                         why="each stage leaves its layers' part at another time",
                         hint="add it up from layer to layer in what the scan carries",
                     )
-        per_layer = dict[int, None].fromkeys(s.carry.after for s in nest.backward.stacks)
-        ops = list[int]()
-        for start, statement in self._statements.items():
-            if self._place.get(start) != AFTER:
-                continue
-            if any(value in per_layer for value in self._reads(start)):
-                if not isinstance(statement, int) or not self._keeps_layers(start, per_layer):
+        stacks = {stack.carry.after for stack in nest.backward.stacks}
+        for start, place in self._place.items():
+            if place == AFTER and not stacks.isdisjoint(self._reads(start)):
+                if not self._keeps_layers(start, stacks):
                     raise blocked(
                         program,
                         start,
@@ -331,110 +293,68 @@ class _Placing:
                         why="each stage has its layers' part at another time",
                         hint="read the sum over microbatches, after their loop",
                     )
-                ops.append(start)
-                per_layer.update(dict.fromkeys(program.results_of(start)))
-        sums = list[Sum]()
-        for carry, terms in self._carried:
-            stacked = [term in per_layer for term in terms]
-            if any(stacked) != all(stacked):
-                raise self._no_sum(carry, int(program.value_op[program.operands_of(carry.op)[1]]))
-            sums.append(Sum(carry, tuple(terms), any(stacked)))
+                nest.per_layer.append(start)
+                stacks.update(program.results_of(start))
+        for number, (carry, terms, _) in enumerate(nest.sums):
+            stacked = {term in stacks for term in terms}
+            if len(stacked) > 1:
+                raise self._no_sum(carry)
+            nest.sums[number] = Sum(carry, terms, True in stacked)
         for part in nest.written:
-            if not per_layer.keys().isdisjoint(program.operands_of(part.op).tolist()):
-                raise self._no_sum(part.carry, part.op)
-        self._nest = replace(nest, sums=tuple(sums), per_layer=tuple(ops))
+            if not stacks.isdisjoint(program.operands_of(part.op).tolist()):
+                raise self._no_sum(part.carry)
 
-    def _keeps_layers(self, op: int, per_layer: dict[int, None]) -> bool:
-        """Whether an op makes rows of rows: elementwise, or a transpose of other dims."""
-        program, spec = self._program, self._program.spec(op)
+    def _keeps_layers(self, op: int, stacks: set[int]) -> bool:
+        """Whether a statement makes rows of rows: elementwise, or a transpose of other dims."""
+        spec = self._program.spec(op)
         if spec.kind == "transpose":
             return spec.attributes["permutation"][0] == 0
-        of_layers = all(t.shape[:1] == (self._nest.layers,) for t in (*spec.operands, *spec.results))
-        others = [self._statement_of(v) for v in program.operands_of(op).tolist() if v not in per_layer]
-        known = all(above is None or self._place[above] in (_ONCE, _MADE) for above in others)
-        return of_layers and known and type(traits_of(spec)) is Elementwise and spec.kind != "broadcast_in_dim"
+        of_layers = all(t.shape[:1] == (self.nest.layers,) for t in (*spec.operands, *spec.results))
+        others = [v for v in self._program.operands_of(op).tolist() if v not in stacks]
+        known = all(self.place_of(v) in (_ONCE, _MADE) for v in others)
+        return of_layers and known and self._is_of(op, Elementwise) and spec.kind != "broadcast_in_dim"
 
     # ---- what each place makes
 
     def _plan(self) -> None:
-        nest, program = self._nest, self._program
-        self._made = {place: set[int]() for place in PLACES}
-        self._kept = dict[int, tuple[str, set[str]]]()
-        self._once = set[int]()
-        roots: dict[str, list[int]] = {place: [] for place in self._made}
-        home = dict[int, str]()
-        for total in nest.sums:
-            for term in total.terms if not total.per_layer else ():
-                home[total.carry.op] = max(home.get(total.carry.op, BEFORE), self._home(term), key=AROUND.index)
-            if not total.per_layer:
-                roots[home[total.carry.op]] += total.terms
-        for part in nest.written:
-            read = program.operands_of(part.op).tolist()[1:]
-            home[part.carry.op] = max((self._home(v) for v in read), key=AROUND.index)
-            roots[home[part.carry.op]] += read
-        for op in nest.per_layer:
-            for value in program.operands_of(op).tolist():
-                above = self._statement_of(value)
-                if above is not None and self._place[above] != AFTER:
-                    self._need(_ONCE, value)
+        nest, program = self.nest, self._program
+        roots: dict[str, list[int]] = {place: [] for place in (*PLACES, _ONCE)}
+        leaving = [(t.carry.op, t.terms) for t in nest.sums if not t.per_layer]
+        leaving += [(part.carry.op, program.operands_of(part.op).tolist()[1:]) for part in nest.written]
+        for carry, values in leaving:
+            homes = [_BEHIND.get(self.place_of(v), self.place_of(v)) for v in values]
+            nest.home_of[carry] = max((h if h in AROUND else BEFORE for h in homes), key=AROUND.index)
+            roots[nest.home_of[carry]] += values
+        read = [v for op in nest.per_layer for v in program.operands_of(op).tolist()]
+        roots[_ONCE] += [v for v in read if self.place_of(v) in (_ONCE, _MADE)]
         for loop, place in ((nest.forward, ENTER), (nest.backward, RETURN)):
-            roots[place] += [int(program.operands_of(c.op)[0]) for c in loop.states]
-            roots[place] += loop.outside
-        for loop in (nest.forward, nest.backward):
-            for value in loop.row_reads.values():
-                if value not in nest.forward.stack_of:
-                    self._need(_ONCE, value)
-        for place in reversed(PLACES):
-            for value in roots[place]:
-                self._need(place, value)
-        travelling = tuple(tuple(v for v in loop.outside if self._varies(v)) for loop in (nest.forward, nest.backward))
-        self._nest = replace(
-            nest,
-            once=sorted(self._once),
-            made={place: sorted(ops) for place, ops in self._made.items()},
-            kept={value: Kept(made, frozenset(readers)) for value, (made, readers) in self._kept.items()},
-            travelling=(travelling[0], travelling[1]),
-            home_of=home,
-        )
+            roots[place] += [*(int(program.operands[c.initial]) for c in loop.states), *loop.outside]
+            roots[_ONCE] += [value for value in loop.row_reads.values() if value not in nest.forward.stack_of]
+            nest.travelling.append([v for v in loop.outside if self.place_of(v) not in (_ONCE, _MADE)])
+        self._make_ready([(place, value) for place, values in roots.items() for value in values])
 
-    def _varies(self, value: int) -> bool:
-        above = self._statement_of(value)
-        return value == self._nest.counter.inside or (above is not None and self._place[above] not in (_ONCE, _MADE))
-
-    def _home(self, value: int) -> str:
-        """The first place that has a value."""
-        above = self._statement_of(value)
-        place = BEFORE if above is None else self._place[above]
-        place = {LEAVE: BETWEEN, GONE: AFTER}.get(place, place)
-        return place if place in AROUND else BEFORE
-
-    def _need(self, place: str, value: int) -> None:
-        start = self._statement_of(value)
-        if start is None:
-            return
-        where = self._place[start]
-        if where == _ONCE or place == _ONCE:
-            self._add(self._once, start, _ONCE)
-        elif where in (_MADE, place) or (where == _ROWS and (place == BEFORE or self._is_cheap(start))):
-            self._add(self._made[place], start, place)
-        else:
-            home = BEFORE if where == _ROWS else where
-            self._kept.setdefault(value, (home, set()))[1].add(place)
-            if home in AROUND:
-                self._need(home, value)
-
-    def _add(self, statements_: set[int], start: int, place: str) -> None:
-        if start not in statements_:
-            statements_.add(start)
-            for value in self._reads(start):
-                self._need(place, value)
+    def _make_ready(self, todo: list[tuple[str, int]]) -> None:
+        """Has values ready in places: made there, made once before all, or kept from where they are made."""
+        nest, made = self.nest, set[tuple[str, int]]()
+        while todo:
+            place, value = todo.pop()
+            start, where = self._statement_of(value), self.place_of(value)
+            if start is None:
+                continue
+            if _ONCE in (where, place):
+                place = _ONCE
+            elif where not in (_MADE, place) and not (where == _ROWS and (place == BEFORE or self._is_cheap(start))):
+                home = BEFORE if where == _ROWS else where
+                nest.kept.setdefault(value, Kept(home, set())).readers.add(place)
+                if home not in AROUND:
+                    continue
+                place = home
+            if (place, start) not in made:
+                made.add((place, start))
+                todo += [(place, read) for read in self._reads(start)]
+        nest.once = sorted(start for place, start in made if place == _ONCE)
+        nest.made = {at: sorted(start for place, start in made if place == at) for at in PLACES}
 
     def _is_cheap(self, start: int) -> bool:
-        statement = self._statements[start]
-        kind = traits_of(self._program.spec(start)) if isinstance(statement, int) else None
-        is_window = isinstance(kind, Slicing) and not kind.indexed
-        return is_window or isinstance(kind, Constant | Elementwise | View)
-
-
-def _start(statement: int | Loop | Branches) -> int:
-    return statement if isinstance(statement, int) else statement.op
+        looks_up = getattr(traits_of(self._program.spec(start)), "indexed", False)
+        return self._is_of(start, Constant | Elementwise | View | Slicing) and not looks_up
