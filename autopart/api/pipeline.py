@@ -78,8 +78,10 @@ class Pipeline:
 
     def act(self, partitioning: Partitioning, context: TacticContext) -> TacticResult:
         """See `Tactic.act`: tiles the stage dim. Raises `ArgumentError` where no program can be rewritten."""
-        tags = partitioning.program.tags
-        if context.schedule or STAGES not in tags:
+        is_staged = STAGES in partitioning.program.tags
+        if not is_staged and partitioning.mesh.shape.get(self.axis) == 1:
+            return TacticResult([], self.report)
+        if context.schedule or not is_staged:
             raise ArgumentError(
                 f"ap.Pipeline cannot stand in {context.schedule or 'a schedule of a program that is given'}",
                 why="a search decides about one program, and this tactic makes another of it",
@@ -97,7 +99,7 @@ class Pipeline:
         """
         program, dims = partitioning.program, dict.fromkeys(partitioning.program.tags[EXCHANGED], 3)
         for value in program.tags[STAGES]:
-            while len(program.operands_of(int(program.value_op[value]))) == 1:
+            while value not in program.argument_place and len(program.operands_of(int(program.value_op[value]))) == 1:
                 [value] = program.operands_of(int(program.value_op[value])).tolist()
             if value in program.argument_place:
                 dims[value] = 1

@@ -199,6 +199,25 @@ def test_stages_compose_with_tilings_of_other_axes(name, schedule):
     assert_same(lowered.compile()(*jax.tree.map(jnp.asarray, (PARAMS, state)), DATA), expected)
 
 
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "circular"])
+def test_stages_hand_over_by_permutes_and_gather_nothing(schedule):
+    state, mesh = OPTIMIZER.init(PARAMS), ap.Mesh({"pipe": 4, "data": 2})
+    step = ap.jit(adamw, mesh, [ap.Pipeline("pipe", 4, schedule=schedule), BP], donate_argnums=(0, 1))
+    lowered = step.lower(PARAMS, state, DATA)
+    ticks = 4 * (2 if schedule == "circular" else 1) + 4 - 1
+    collectives = lowered.program.collectives()
+    assert collectives["all_permute"] >= 2 * ticks
+    assert "all_gather" not in collectives
+    assert ("all_to_all" in collectives) == (schedule == "circular")
+    layout = lowered.metadata.in_specs["state/1/0/mu/layers/up"]
+    assert layout == (((), (), ("pipe",)) if schedule == "circular" else (("pipe",),))
+
+
+def test_an_axis_of_one_device_has_no_stages():
+    lowered = ap.jit(partial(sgd, plain), ap.Mesh({"pipe": 1, "data": 2}), [ap.Pipeline("pipe", 4), BP])
+    assert not lowered.lower(PARAMS, DATA, KEY).traced.program.tags
+
+
 def test_a_loop_of_ones_own_over_microbatches_goes_through_stages():
     def accumulated(p, data):
         parts = jax.tree.map(lambda a: a.reshape(8, 2, LENGTH), data)

@@ -7,8 +7,8 @@
       gradients of a stage's layers, added up       [p, l, d, f]     never
       what waits between the places of a microbatch [slots, ...]
 
-    a tick    gradients enter the last stage; all stages run their layers' gradients; what leaves the first goes on
-              a microbatch enters the first stage; all stages run their layers; what leaves the last goes on
+    a tick    a microbatch enters the first stage; all stages run their layers; what leaves the last goes on
+              gradients enter the last stage; all stages run their layers' gradients; what leaves the first goes on
 
 A stage that has no microbatch in a tick computes on what happens to be there. That goes nowhere but to other ticks of
 the same kind, and is left out of all sums.
@@ -132,16 +132,16 @@ class _StagedStep(StagedLayers):
         def turn(number: ir.Value, held: Sequence[ir.Value]) -> Sequence[ir.Value]:
             self.held.update(zip(keys, held, strict=True))
             now = Number(self.make, number) + turns.start
-            if RETURN in turns.places:
-                self._backward_tick(now)
-            if AFTER in turns.places:
-                self._place(AFTER, now, turns.stages)
             if BEFORE in turns.places:
                 self._place(BEFORE, now, turns.stages)
             if ENTER in turns.places:
                 self._forward_tick(now)
             if BETWEEN in turns.places:
                 self._place(BETWEEN, now, turns.stages)
+            if RETURN in turns.places:
+                self._backward_tick(now)
+            if AFTER in turns.places:
+                self._place(AFTER, now, turns.stages)
             return [self.held[key] for key in keys]
 
         if keys:

@@ -2,10 +2,10 @@
 
     p = 4, m = 8        forward of microbatch i in stage s at tick i + s, its backward at tick d + i + p - 1 - s
 
-    gpipe   d = m + p - 1: after all forwards          1f1b   d = p: as soon as the last stage has its gradient
-    tick    0 .. m+p-2   forward                       0 .. p-1        forward           (fill)
-            m+p-1 ..     backward                      p .. m+p-2      backward, forward (steady)
-                                                       m+p-1 .. m+2p-2 backward          (drain)
+    gpipe   d = m + p - 1: after all forwards          1f1b   d = p - 1: as soon as the last stage has its gradient
+    tick    0 .. m+p-2   forward                       0 .. p-2        forward           (fill)
+            m+p-1 ..     backward                      p-1 .. m+p-2    forward, backward (steady)
+                                                       m+p-1 .. m+2p-3 backward          (drain)
 
     circular, v = 2     stage s has layers' runs s and s + p; p microbatches go round twice, then the next p:
                         visit k of a stage, at tick k + s, is run r of microbatch i
@@ -14,8 +14,9 @@
                           r    0 0 0 0   1 1 1 1   0 0 ..       backwards r counts down
 
 All stages of a tick are independent of each other. What a stage leaves moves to its neighbour between ticks. A tick of
-a kind lasts as long for one stage as for all, so ticks with both kinds of work are a loop of their own. Where no
-gradient comes before all forwards have ended, what is around the layers runs in loops between those over ticks.
+a kind lasts as long for one stage as for all, so ticks with both kinds of work are a loop of their own: in it, what is
+between runs once for each microbatch. Where no gradient comes before all forwards have ended, what is around the layers
+runs in loops between those over ticks.
 """
 
 from __future__ import annotations
@@ -27,8 +28,6 @@ from autopart.spmd.pipeline.nest import AFTER, BEFORE, BETWEEN, ENTER, GONE, LEA
 
 SCHEDULES = ("gpipe", "1f1b", "circular")
 """The orders of microbatches that are known."""
-
-_IN_A_TICK = (RETURN, GONE, AFTER, BEFORE, ENTER, LEAVE, BETWEEN)
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ class Ticks:
     @property
     def first_return(self) -> int:
         """The tick at which the first gradient enters the last stage."""
-        return self.kind_ticks if self.is_apart else self.stages
+        return self.kind_ticks if self.is_apart else self.stages - 1
 
     def delay(self, place: str) -> int:
         """Visit k is at a place at tick k + delay."""
@@ -89,20 +88,19 @@ class Ticks:
             )
         found = list[TurnLoop]()
         for a, b in pairwise(sorted({0, begin, end, begin + end})):
-            kinds = (PLACES[:4] if a < end else ()) + (PLACES[4:] if begin <= a else ())
-            if kinds:
-                found.append(TurnLoop(a, b, kinds, True))
+            on_the_way = PLACES[: 4 if begin <= a else 3] if a < end else ()
+            found.append(TurnLoop(a, b, on_the_way + (PLACES[4:] if begin <= a else ()), True))
         return tuple(found)
 
     @property
     def slots(self) -> int:
         """Ticks of a stage's residuals that are alive at a time: the first stage's wait longest."""
-        return min(self.first_return + self.stages - 1, self.kind_ticks)
+        return min(self.first_return + self.stages, self.kind_ticks)
 
     def slots_of(self, kept: Kept) -> int:
-        """Microbatches of which a value waits at a time. In a tick gradients come first."""
+        """Microbatches of which a value waits at a time. In a tick places come in order."""
         if self.is_apart:
             return self.microbatches
-        made = _IN_A_TICK.index(kept.home)
-        waits = [self.delay(r) - self.delay(kept.home) + (_IN_A_TICK.index(r) > made) for r in kept.readers]
+        made = PLACES.index(kept.home)
+        waits = [self.delay(r) - self.delay(kept.home) + (PLACES.index(r) > made) for r in kept.readers]
         return max(1, min(max(waits), self.microbatches))
