@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from autopart.core.jax_internals import ir, stablehlo
-from autopart.core.op import REDUCTION_NAMES, TensorType
+from autopart.core.op import REDUCTION_NAMES, SUM, TensorType
 from autopart.core.ops.rules.reduce import identity
 from autopart.spmd.mlir_values import MlirValues, mlir_type
 
@@ -24,6 +24,24 @@ def reduced(value: ir.Value, dim: int, code: int) -> ir.Value:
     attributes: dict[str, ir.Attribute] = {"dimensions": ir.DenseI64ArrayAttr.get([dim])}
     op = ir.Operation.create("stablehlo.reduce", [result], [value, start], attributes, regions=1)
     reducer(op, mlir_type(TensorType((), type_.dtype)), code)
+    return op.results[0]
+
+
+def added_at(array: ir.Value, new: ir.Value, dim: int, index: ir.Value) -> ir.Value:
+    """The array with what is new added at an index of a dim, along which `new` has length 1; elsewhere it is as long.
+
+    An op that is linear in both: what it adds up may stay pending, where a slice that is read, added to and written may
+    not.
+    """
+    values = MlirValues()
+    type_, at = values.type_of(array), values.reshape(index, [1])
+    window = [d for d in range(len(type_.shape)) if d != dim]
+    numbers = stablehlo.ScatterDimensionNumbers.get(list(range(len(window))), [dim], [], [], [dim], 0)
+    attributes: dict[str, ir.Attribute] = {"scatter_dimension_numbers": numbers}
+    attributes |= {"indices_are_sorted": ir.BoolAttr.get(True), "unique_indices": ir.BoolAttr.get(True)}
+    row = values.reshape(new, [type_.shape[d] for d in window])
+    op = ir.Operation.create("stablehlo.scatter", [array.type], [array, at, row], attributes, regions=1)
+    reducer(op, mlir_type(TensorType((), type_.dtype)), SUM)
     return op.results[0]
 
 

@@ -20,6 +20,7 @@ from autopart.spmd.pipeline.nest import Nest
 from autopart.spmd.pipeline.numbers import Number
 from autopart.spmd.pipeline.staged_ops import StagedOps
 from autopart.spmd.pipeline.ticks import Ticks
+from autopart.spmd.reductions import added_at
 
 STAGES = "pipeline stages"
 """The tag of arrays whose first dim is the stages."""
@@ -161,8 +162,7 @@ class StagedLayers(StagedOps):
         make, (stages, *rest), rank = self.make, self.make.type_of(new).shape, len(self.make.type_of(array).shape)
         if stack.carry.op in self._summed:
             dim = 1 if self._ticks.repeats == 1 else 2
-            new = make.binary("add", self.window(array, dim, row), self._counted(new, at))
-            return make.dynamic_update_slice(array, new, self.starts(rank, {dim: row}))
+            return added_at(array, self._counted(new, at), dim, row.value)
         if stack in self._nest.forward.stacks:
             new = make.reshape(new, (stages, 1, *rest))
             return make.dynamic_update_slice(array, new, self.starts(rank, {1: at.slot, 2: row}))
