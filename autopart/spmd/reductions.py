@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autopart.core.jax_internals import ir, stablehlo
 from autopart.core.op import REDUCTION_NAMES, SUM, TensorType
 from autopart.core.ops.rules.reduce import identity
@@ -27,20 +29,19 @@ def reduced(value: ir.Value, dim: int, code: int) -> ir.Value:
     return op.results[0]
 
 
-def added_at(array: ir.Value, new: ir.Value, dim: int, index: ir.Value) -> ir.Value:
-    """The array with what is new added at an index of a dim, along which `new` has length 1; elsewhere it is as long.
+def added_at(array: ir.Value, new: ir.Value, dims: Sequence[int], index: ir.Value, is_batched: bool) -> ir.Value:
+    """The array with what is new added at an index of some dims, which `new` lacks.
 
-    An op that is linear in both: what it adds up may stay pending, where a slice that is read, added to and written may
-    not.
+    `index` has an entry for each dim; if the first dim of all three is a batch, it has them for each index of that. The
+    op is linear in both arrays: what it adds up may stay pending, where a slice that is read and written may not.
     """
     values = MlirValues()
-    type_, at = values.type_of(array), values.reshape(index, [1])
-    window = [d for d in range(len(type_.shape)) if d != dim]
-    numbers = stablehlo.ScatterDimensionNumbers.get(list(range(len(window))), [dim], [], [], [dim], 0)
+    type_, batch = values.type_of(array), [0] if is_batched else []
+    window = [d for d in range(len(values.type_of(new).shape)) if d not in batch]
+    numbers = stablehlo.ScatterDimensionNumbers.get(window, list(dims), batch, batch, list(dims), len(batch))
     attributes: dict[str, ir.Attribute] = {"scatter_dimension_numbers": numbers}
     attributes |= {"indices_are_sorted": ir.BoolAttr.get(True), "unique_indices": ir.BoolAttr.get(True)}
-    row = values.reshape(new, [type_.shape[d] for d in window])
-    op = ir.Operation.create("stablehlo.scatter", [array.type], [array, at, row], attributes, regions=1)
+    op = ir.Operation.create("stablehlo.scatter", [array.type], [array, index, new], attributes, regions=1)
     reducer(op, mlir_type(TensorType((), type_.dtype)), SUM)
     return op.results[0]
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from autopart.core.jax_internals import ir, tagged
 from autopart.core.op import TensorType
+from autopart.spmd.local_op import splat_of
 from autopart.spmd.pipeline.layer_loops import LayerLoop, StackWrite, users_of
 from autopart.spmd.pipeline.nest import Nest
 from autopart.spmd.pipeline.numbers import Number
@@ -76,7 +77,11 @@ class StagedLayers(StagedOps):
 
     def in_stages(self, stack: ir.Value) -> ir.Value:
         """A stack of layers [L, ...] as [stages, layers of a run, ...], or [stages, runs, layers of a run, ...]."""
-        make, ticks, (_, *rest) = self.make, self._ticks, self.make.type_of(stack).shape
+        make, ticks, type_, known = self.make, self._ticks, self.make.type_of(stack), splat_of(stack)
+        _, *rest = type_.shape
+        if known is not None:
+            runs = (ticks.repeats,) if ticks.repeats > 1 else ()
+            return make.constant(known, type_.dtype, (ticks.stages, *runs, self._length, *rest))
         if ticks.repeats == 1:
             return make.reshape(stack, (ticks.stages, self._length, *rest))
         runs = make.reshape(stack, (ticks.repeats, ticks.stages, self._length, *rest))
@@ -161,8 +166,7 @@ class StagedLayers(StagedOps):
         new = self.values[stack.row] if stack.row in self.staged else self.for_all(self.values[stack.row])
         make, (stages, *rest), rank = self.make, self.make.type_of(new).shape, len(self.make.type_of(array).shape)
         if stack.carry.op in self._summed:
-            dim = 1 if self._ticks.repeats == 1 else 2
-            return added_at(array, self._counted(new, at), dim, row.value)
+            return self._added(array, make.reshape(new, (stages, *rest[1:])), at, row)
         if stack in self._nest.forward.stacks:
             new = make.reshape(new, (stages, 1, *rest))
             return make.dynamic_update_slice(array, new, self.starts(rank, {1: at.slot, 2: row}))
@@ -171,28 +175,31 @@ class StagedLayers(StagedOps):
     def _rows_at(self, array: ir.Value, at: Number, row: Number | None) -> ir.Value:
         """Of [stages, places, layers, ...] each stage's rows at a place of its own, or one of them."""
         make, (stages, _, length, *rest) = self.make, self.make.type_of(array).shape
-        columns = [make.reshape(at.value, (stages, 1))]
-        if row is not None:
-            columns.append(make.reshape(at.like(row), (stages, 1)))
-        found = make.concatenate(columns, 1)
-        starts = make.pad(found, make.constant(0, "i32"), [0, 0], [0, len(rest) + 2 - len(columns)])
+        numbers = [at] if row is None else [at, row]
+        starts = make.pad(self._places(numbers), make.constant(0, "i32"), [0, 0], [0, len(rest) + 2 - len(numbers)])
         count = length if row is None else 1
         return make.reshape(make.windows(array, starts, (1, count, *rest)), (stages, count, *rest))
 
     # ---- gradients of layers
 
-    def _counted(self, new: ir.Value, at: At) -> ir.Value:
-        """Rows of the runs that stages are at, and zeros where there is no microbatch; with runs, of all runs."""
-        make, repeats, (stages, *rest) = self.make, self._ticks.repeats, self.make.type_of(new).shape
-        there = at.there
+    def _added(self, total: ir.Value, new: ir.Value, at: At, row: Number | None) -> ir.Value:
+        """Sums of layers' gradients with those of the runs that stages are at: of all their layers, or of a row.
+
+        Stages without a microbatch add zeros, since nothing but zeros came back to them.
+        """
+        make, repeats = self.make, self._ticks.repeats
         if repeats > 1:
-            runs, whole = (stages, repeats), (stages, repeats, *rest)
-            own = make.compare(make.iota(TensorType(runs, "i32"), 1), make.broadcast(at.run.value, runs, [0]), "EQ")
-            there = make.binary("and", own, make.broadcast(there, runs, [0]))
-            new = make.broadcast(new, whole, [0, *range(2, len(whole))])
-        type_ = make.type_of(new)
-        counts = make.broadcast(there, type_.shape, range(len(make.type_of(there).shape)))
-        return make.select(counts, new, self.zeros(type_))
+            places = self._places([at.run] if row is None else [at.run, row])
+            return added_at(total, new, [1] if row is None else [1, 2], places, is_batched=True)
+        if row is None:
+            return make.binary("add", total, new)
+        return added_at(total, new, [1], make.reshape(row.value, [1]), is_batched=False)
+
+    def _places(self, numbers: Sequence[Number]) -> ir.Value:
+        """[stages, n]: numbers side by side."""
+        whole = self.stage()
+        columns = [self.make.reshape(whole.like(number), (self.stages, 1)) for number in numbers]
+        return self.make.concatenate(columns, 1)
 
     def add_stacks(self, left: Mapping[int, ir.Value], at: At) -> None:
         """Adds up what stacks of gradients become; those that are added up row by row are sums already."""
@@ -203,8 +210,9 @@ class StagedLayers(StagedOps):
             rows[self._program.results_of(op)[0]] = self._per_layer(op, operands)
         for total in nest.sums:
             if total.per_layer and total.carry.op not in by_row:
+                key = (SUM, total.carry.op)
                 for term in total.terms:
-                    self.add((SUM, total.carry.op), self._counted(rows[term], at))
+                    self.held[key] = self._added(self.held[key], rows[term], at, None)
 
     def _rows_of_runs(self, stack: ir.Value, at: At) -> ir.Value:
         """Of a stack of all layers, those that stages are at: [stages, layers of a run, ...]."""

@@ -165,7 +165,7 @@ class _StagedStep(StagedLayers):
         at, left = At(visit.run, visit.there, tick % self._ticks.slots), dict[int, ir.Value]()
 
         def work() -> None:
-            self._hand_over(FORWARD, self._nest.forward, tick)
+            self._hand_over(FORWARD, self._nest.forward, tick, at.there)
             left.update(self.layers(self._nest.forward, at))
 
         self._place(ENTER, tick, work=work)
@@ -173,13 +173,14 @@ class _StagedStep(StagedLayers):
 
     def _backward_tick(self, tick: Number) -> None:
         ticks, left = self._ticks, dict[int, ir.Value]()
-        visit = self._visit(self.stage() + (tick - ticks.delay(GONE)))
+        number = self.stage() + (tick - ticks.delay(GONE))
+        visit = self._visit(number.clipped(ticks.visits))  # without a microbatch, a stage takes residuals of another
         run = visit.run * -1 + (ticks.repeats - 1)
-        was = visit.number + (run - visit.run) * ticks.stages + self.stage()  # the tick of the visit on the way
-        at = At(run, visit.there, (was + ticks.slots * (ticks.stages + ticks.repeats)) % ticks.slots)
+        was = visit.number + (run - visit.run) * ticks.stages + self.stage()
+        at = At(run, number.is_in(ticks.visits), was % ticks.slots)
 
         def work() -> None:
-            self._hand_over(BACKWARD, self._nest.backward, tick)
+            self._hand_over(BACKWARD, self._nest.backward, tick, at.there)
             left.update(self.layers(self._nest.backward, at))
             self.add_stacks(left, at)
 
@@ -240,8 +241,12 @@ class _StagedStep(StagedLayers):
             update = make.select(there, update, old)
         self.held[SUM, part.carry.op] = make.dynamic_update_slice(before, update, starts)
 
-    def _hand_over(self, kind: str, loop: LayerLoop, tick: Number) -> None:
-        """Gives each stage what its neighbour has left; one takes what enters, or what has gone round."""
+    def _hand_over(self, kind: str, loop: LayerLoop, tick: Number, there: ir.Value) -> None:
+        """Gives each stage what its neighbour has left; one takes what enters, or what has gone round.
+
+        A stage without a microbatch has what enters, and zeros for what comes back: gradients of zeros are zeros, as
+        long as all else is finite.
+        """
         make, ticks, last = self.make, self._ticks, self.stages - 1
         first, by, place, travelling = (
             (0, 1, ENTER, self._nest.travelling[0]) if kind == FORWARD else (last, -1, RETURN, self._nest.travelling[1])
@@ -250,10 +255,14 @@ class _StagedStep(StagedLayers):
         is_first, comes = self.stage().equals(first), self._visit(tick - ticks.delay(place)).run.equals(0)
         for inside, value in (entering | {v: v for v in travelling}).items():
             held, new = self.held[kind, inside], self.for_all(self.values[value])
+            shape, moved = make.type_of(held).shape, self.moved(held, by)
             if ticks.repeats > 1:
-                new = make.select(comes, new, self.moved(held, -by * last))
-            given = make.select(self.along(is_first, make.type_of(held).shape), new, self.moved(held, by))
-            self.held[kind, inside] = tagged(given, STAGES)
+                round_ = make.select(comes, new, self.moved(held, -by * last))
+                moved = make.select(self.along(is_first, shape), round_, moved)
+            else:
+                moved = make.select(self.along(is_first, shape), new, moved)
+            other = self.zeros(make.type_of(held)) if kind == BACKWARD and inside in entering else new
+            self.held[kind, inside] = tagged(make.select(self.along(there, shape), moved, other), STAGES)
 
     def _visit(self, number: Number) -> _Visit:
         """What the visits of these numbers are to; `run` counts up."""
