@@ -125,6 +125,8 @@ def stack_of(rng):
 
 
 def test_a_random_stack_in_a_random_pipeline_keeps_the_numbers(number):
+    if number % 50 == 49:
+        jax.clear_caches()  # XLA:CPU crashes in a process that keeps some hundreds of programs
     rng = np.random.default_rng([number, 11])
     step, params, data, layers = stack_of(rng)
     schedule, stages = str(rng.choice(["gpipe", "1f1b", "circular"])), int(rng.choice([2, 4]))

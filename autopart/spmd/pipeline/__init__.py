@@ -4,6 +4,9 @@ layer_loops.py    what a loop over layers carries and reads
 nest.py           the nest in a training step: what stands before, between and behind its loops over layers
 ticks.py          which stage works on which microbatch in which tick
 staged_ops.py     ops for all stages at once, with a stage dim in front
+zeros.py          gradients that are zero where nothing comes back
+numbers.py        expressions of ticks, microbatches and stages
+staged_layers.py  the layers of all stages: rows of parameters, residuals, gradients
 staged_step.py    the step as loops over ticks, as StableHLO
 """
 

@@ -21,6 +21,7 @@ from autopart.spmd.pipeline.nest import Nest
 from autopart.spmd.pipeline.numbers import Number
 from autopart.spmd.pipeline.staged_ops import StagedOps
 from autopart.spmd.pipeline.ticks import Ticks
+from autopart.spmd.pipeline.zeros import zeros_of
 from autopart.spmd.reductions import added_at
 
 STAGES = "pipeline stages"
@@ -50,10 +51,11 @@ class StagedLayers(StagedOps):
         ways = zip((nest.forward, nest.backward), nest.travelling, strict=True)
         self._staged_in = {loop.loop.op: self._staged_values(loop, travelling) for loop, travelling in ways}
         alone = {t.terms[0]: t.carry.op for t in nest.sums if t.per_layer and len(t.terms) == 1}
+        self._zeros = self._without_microbatch()
         self._summed = {
             s.carry.op: (SUM, alone[s.carry.after])
             for s in nest.backward.stacks
-            if s.carry.after in alone and len(users_of(nest.program, s.carry.after)) == 1
+            if s.carry.after in alone and s.row in self._zeros and len(users_of(nest.program, s.carry.after)) == 1
         }
         self.held: dict[tuple[str, int], ir.Value] = {}
         self._rows: dict[int, ir.Value] = {}
@@ -65,6 +67,14 @@ class StagedLayers(StagedOps):
         self.find_staged(loop.loop.body.scope.start, loop.loop.body.scope.end)
         staged, self.staged = self.staged, set()
         return staged
+
+    def _without_microbatch(self) -> set[int]:
+        """What is zero where zeros come back: rows of gradients, and what becomes of stacks of such rows."""
+        nest, body = self._nest, self._nest.backward.loop.body.scope
+        coming = {carry.inside for carry in nest.backward.states}
+        zeros = zeros_of(self._program, range(body.start, body.end), coming)
+        stacks = {stack.carry.after for stack in nest.backward.stacks if stack.row in zeros}
+        return zeros | zeros_of(self._program, nest.per_layer, stacks)
 
     # ---- stacks of all layers
 
@@ -183,10 +193,7 @@ class StagedLayers(StagedOps):
     # ---- gradients of layers
 
     def _added(self, total: ir.Value, new: ir.Value, at: At, row: Number | None) -> ir.Value:
-        """Sums of layers' gradients with those of the runs that stages are at: of all their layers, or of a row.
-
-        Stages without a microbatch add zeros, since nothing but zeros came back to them.
-        """
+        """Sums of layers' gradients with those of the runs that stages are at: of all their layers, or of a row."""
         make, repeats = self.make, self._ticks.repeats
         if repeats > 1:
             places = self._places([at.run] if row is None else [at.run, row])
@@ -212,7 +219,10 @@ class StagedLayers(StagedOps):
             if total.per_layer and total.carry.op not in by_row:
                 key = (SUM, total.carry.op)
                 for term in total.terms:
-                    self.held[key] = self._added(self.held[key], rows[term], at, None)
+                    new, type_ = rows[term], self.make.type_of(rows[term])
+                    if term not in self._zeros:
+                        new = self.make.select(self.along(at.there, type_.shape), new, self.zeros(type_))
+                    self.held[key] = self._added(self.held[key], new, at, None)
 
     def _rows_of_runs(self, stack: ir.Value, at: At) -> ir.Value:
         """Of a stack of all layers, those that stages are at: [stages, layers of a run, ...]."""

@@ -10,8 +10,9 @@
     a tick    a microbatch enters the first stage; all stages run their layers; what leaves the last goes on
               gradients enter the last stage; all stages run their layers' gradients; what leaves the first goes on
 
-A stage that has no microbatch in a tick computes on what happens to be there. That goes nowhere but to other ticks of
-the same kind, and is left out of all sums.
+A stage that has no microbatch in a tick computes all the same. On the way it has what enters the first stage, and what
+it makes of that is read nowhere. On the way back it has zeros, and residuals of another microbatch: it adds zeros to
+gradients that are known to be linear in what comes back (`zeros.py`). Whatever else is added up has a mask.
 """
 
 from __future__ import annotations
