@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from autopart.core.op import SUM
 from autopart.core.ops.rule import passages_of
-from autopart.core.passes.recompute.turns import is_zero
 from autopart.core.program import Program
+from autopart.core.splats import splat_behind
 
 
 def zeros_of(program: Program, ops: Sequence[int], given: set[int]) -> set[int]:
@@ -44,4 +44,4 @@ def _is_zero(program: Program, op: int, zeros: set[int]) -> bool:
 
 
 def _known(program: Program, value: int, zeros: set[int]) -> bool:
-    return value in zeros or is_zero(program, value)
+    return value in zeros or splat_behind(program, value) == 0
