@@ -118,12 +118,17 @@ def _concatenate(rewriting: Rewriting, op: int) -> None:
 
 
 def _is_roll(program: Program, op: int) -> bool:
-    """Whether a concatenation has two parts of one array, and all of it: its tiles move on, however few they are."""
+    """Whether a concatenation has two parts of one array, of which no axis divides one, and all of it.
+
+    Its tiles move on, however few they are.
+    """
     parts = [_source(program, op, value) for value in program.operands_of(op).tolist()]
     sources = {int(program.operands_of(part)[0]) for part in parts if part is not None}
     if None in parts or len(parts) != 2 or len(sources) != 1:
         return False
-    return program.type_of(sources.pop()) == program.spec(op).results[0]
+    spec = program.spec(op)
+    is_uneven = min(ways(t.shape[spec.attributes["dimension"]]) for t in spec.operands) == 1
+    return is_uneven and program.type_of(sources.pop()) == spec.results[0]
 
 
 def _source(program: Program, op: int, value: int) -> int | None:
