@@ -7,6 +7,7 @@ microbatch. Stages, microbatches, schedule, and what else is tiled are random to
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 
 import jax
@@ -125,8 +126,9 @@ def stack_of(rng):
 
 
 def test_a_random_stack_in_a_random_pipeline_keeps_the_numbers(number):
-    if number % 50 == 49:
-        jax.clear_caches()  # XLA:CPU crashes in a process that keeps some hundreds of programs
+    if number % 25 == 24:  # XLA:CPU crashes in a process that keeps some hundreds of programs
+        jax.clear_caches()
+        gc.collect()
     rng = np.random.default_rng([number, 11])
     step, params, data, layers = stack_of(rng)
     schedule, stages = str(rng.choice(["gpipe", "1f1b", "circular"])), int(rng.choice([2, 4]))
