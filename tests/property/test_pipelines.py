@@ -142,4 +142,4 @@ def test_a_random_stack_in_a_random_pipeline_keeps_the_numbers(number):
     ][: rng.integers(1, 4)]
     found, expected = ap.jit(step, mesh, tactics)(params, data), jax.jit(step)(params, data)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4 * max(1.0, float(np.abs(b).max())))
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=5e-4 * max(1.0, float(np.abs(b).max())))
