@@ -212,6 +212,7 @@ class Lowered(NamedTuple):
     narrow[r]      redistribution r moves bf16 for f32 (`narrow_moves.py`)
     plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
     moves_nothing  of each such row
+    order          uint64[values]: how each lies in memory (`compiled/layouts.py`)
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     cut_images     as in `Device`
@@ -239,6 +240,7 @@ class Lowered(NamedTuple):
     narrow: np.ndarray
     plan_rows: np.ndarray
     moves_nothing: np.ndarray
+    order: np.ndarray
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]

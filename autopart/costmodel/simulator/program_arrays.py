@@ -177,7 +177,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             rank=program.value_rank,
             elements=program.value_shape.prod(axis=1, dtype=np.float64),
             element_bytes=program.element_bytes,
-            size_id=size_ids(program.value_type_id, outer),
+            size_id=program.value_type_id.astype(np.int32),
             outer=outer,
             matrix_dims=matrix_dims(program, of_products) * tiled,
             is_splat=is_splat,

@@ -17,6 +17,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of
+from autopart.costmodel.compiled.layouts import tile_dims, tiled_elements
 from autopart.costmodel.simulator.arrays import ProgramArrays
 
 LANES_BIT = 1 << 16
@@ -34,7 +35,7 @@ TABLE_ROWS = 2048
 
 SIZE_FIELDS = np.dtype(
     [
-        ("layout", np.uint64), ("in_bytes", np.float64), ("row_bytes", np.float64), ("elements", np.float64),
+        ("layout", np.uint64), ("order", np.uint64), ("in_bytes", np.float64), ("row_bytes", np.float64), ("elements", np.float64),
         ("size_id", np.int32),
     ],
     align=True,
@@ -67,6 +68,7 @@ def size_row(
     known: SizeTable,
     value: int,
     layout: np.uint64,
+    order: np.uint64,
     axis_sizes: np.ndarray,
     layout_tile: tuple[int, int],
 ) -> int:
@@ -75,10 +77,14 @@ def size_row(
     Rows are good until the next call. A `layout_tile` of (1, 1) means no padding.
     """
     size_id, last = program.values.size_id[value], known.sizes.shape[0] - 1
-    mixed = (layout + np.uint64(size_id + 1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (layout + order * np.uint64(0xD6E8FEB86659FD93) + np.uint64(size_id + 1)) * np.uint64(0x9E3779B97F4A7C15)
     row = np.int64(mixed >> np.uint64(40)) & last
     while known.sizes.size_id[row] >= 0:
-        if known.sizes.size_id[row] == size_id and known.sizes.layout[row] == layout:
+        if (
+            known.sizes.size_id[row] == size_id
+            and known.sizes.layout[row] == layout
+            and known.sizes.order[row] == order
+        ):
             return row
         row = (row + 1) & last
     if 2 * known.filled[0] > last:
@@ -86,7 +92,7 @@ def size_row(
             known.sizes.size_id[other] = -1
         known.filled[0] = 0
     known.filled[0] += 1
-    known.sizes.size_id[row], known.sizes.layout[row] = size_id, layout
+    known.sizes.size_id[row], known.sizes.layout[row], known.sizes.order[row] = size_id, layout, order
     _work_out(program, known, row, value, axis_sizes, layout_tile)
     return row
 
@@ -115,8 +121,8 @@ def _work_out(
     if layout_tile[1] > 1 and rank > 0 and plain > 0:
         if rank > 1:
             in_rows = _padded(dims, rank - 1, rank - 2, plain, element_bytes, layout_tile[0], layout_tile[1])
-        outer = _joined(dims, rank, np.int64(program.values.outer[value]))
-        held = padded_elements(dims, rank, element_bytes, layout_tile[0], layout_tile[1], outer)
+        lane, second = tile_dims(known.sizes.order[row], rank, dims)
+        held = tiled_elements(dims, rank, lane, second, layout_tile[0], layout_tile[1], element_bytes)
         if rank == 1:
             in_rows = held
     known.sizes.in_bytes[row], known.sizes.row_bytes[row] = held * element_bytes, in_rows * element_bytes

@@ -12,12 +12,14 @@ copied (`copies.py`).
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of
+from autopart.core.program import Program
 from autopart.costmodel.compiled.layout_assignment.transfers import (
     ANCHORED,
     FLEXIBLE,
@@ -26,12 +28,13 @@ from autopart.costmodel.compiled.layout_assignment.transfers import (
     GIVEN_BY_CALLER,
     STRICT,
     Transfers,
+    transfers,
 )
 from autopart.costmodel.compiled.layouts import dim_at, placed, row_major, tile_dims, tiled_elements
 
 UNASKED, LEFT, WRITTEN, GIVEN, ASKED = range(5)
-"""Priorities of constraints: made inside its readers; what a convolution leaves; a product's, which may write otherwise;
-of arguments and what lies row-major; what convolutions and products along batch dims ask for."""
+"""Priorities of constraints: made inside its readers; what a convolution leaves; a product's, which may write in another
+order; of arguments and what lies row-major; what convolutions and products along batch dims ask for."""
 
 WHOLE_RANK = 16
 
@@ -141,9 +144,9 @@ def _follow(ops: Ops, values: ShardedValues, by: Transfers, scratch: Scratch, la
     best = -1
     for use in range(start, ops.operand_ptr[op + 1]):
         value = ops.operands[use]
-        if best < 0 or scratch.priority[value] > scratch.priority[ops.operands[best]]:
-            if values.rank[value] > 0:
-                best = use
+        more = best < 0 or scratch.priority[value] > scratch.priority[ops.operands[best]]
+        if more and values.rank[value] > 0:
+            best = use
     if best < 0:
         return
     read, at = ops.operands[best], row + best - start
@@ -370,3 +373,29 @@ def _backward(
         )
         if found != 0 and not is_free:
             layout[value], scratch.priority[value] = found, scratch.priority[first]
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutAssignment:
+    """The pass over one program, whose constraints are worked out once."""
+
+    ops: Ops
+    by: Transfers
+    shape: np.ndarray
+    rank: np.ndarray
+    element_bytes: np.ndarray
+    scratch: Scratch
+
+    @staticmethod
+    def of(program: Program) -> LayoutAssignment:
+        """That over `program`."""
+        return LayoutAssignment(
+            Ops(program.result_ptr, program.operand_ptr, program.operands, program.op_spec),
+            transfers(program.specs), program.value_shape, program.value_rank, program.element_bytes,
+            Scratch.of(program.value_count),
+        )  # fmt: skip
+
+    def __call__(self, native: np.ndarray, axis_sizes: np.ndarray, tile: tuple[int, int], found: np.ndarray) -> None:
+        """Fills in uint64[values]: how each value lies on a device that holds it as `native` says."""
+        values = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes)
+        assign_layouts(self.ops, values, self.by, tile, self.scratch, found)
