@@ -124,8 +124,7 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
              side by side; in_rows: so it settles (`row_layouts.py`); at_def: its place in `DeviceLocal.at_def`, else
              -1; shows: the buffer from which the value is read, for a view the buffer of the view's operand; left_in:
-             the buffer into which its op writes it; is_packed: bits and a rounded array are kept of it
-             (`packed_masks.py`); is_rounded: a product's kernel leaves it as bf16 (`rounded_once.py`)
+             the buffer into which its op writes it; is_rounded: a product's kernel leaves it as bf16 (`rounded_once.py`)
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
@@ -164,7 +163,7 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
-        ("left_in", np.int32), ("in_rows", np.bool_), ("is_packed", np.bool_),
+        ("left_in", np.int32), ("in_rows", np.bool_),
         ("is_rounded", np.bool_),
     ],
     align=True,

@@ -33,8 +33,8 @@ from autopart.costmodel.compiled.layout_assignment.transfers import (
 from autopart.costmodel.compiled.layouts import dim_at, placed, row_major, tile_dims, tiled_elements
 
 UNASKED, LEFT, WRITTEN, GIVEN, ASKED = range(5)
-"""Priorities of constraints: made inside its readers; what a convolution leaves; a product's, which may write in another
-order; of arguments and what lies row-major; what convolutions and products along batch dims ask for."""
+"""Priorities of constraints: made inside its readers; what a convolution leaves; a product's, which may write in
+another order; of arguments and what lies row-major; what convolutions and products along batch dims ask for."""
 
 WHOLE_RANK = 16
 
@@ -43,6 +43,9 @@ WORTH_TURNING = 0.8
 
 WORTH_ROWS = 0.97
 """The same for the order of its rows, where what it reads has another."""
+
+WORTH_LAYING_ANEW = 0.4
+"""The same for a part of an array, or what parts are joined to, that would lie as these do."""
 
 ALL_DIMS = (1 << WHOLE_RANK) - 1
 
@@ -91,12 +94,15 @@ def assign_layouts(
     """Fills in uint64[values], the layout of each value where its op leaves it."""
     for op in range(ops.op_spec.shape[0]):
         _forward(ops, values, by, tile, scratch, layout, op)
+    for value in range(layout.shape[0]):
+        if scratch.priority[value] == UNASKED and values.rank[value] > 1:
+            layout[value] = _as_written(values, value, tile, scratch)[0]
     for op in range(ops.op_spec.shape[0] - 1, -1, -1):
         _backward(ops, values, by, tile, scratch, layout, op)
     for op in range(ops.op_spec.shape[0]):
         spec = ops.op_spec[op]
         if by.kind[spec] == FOLLOWS:
-            _follow(ops, values, by, scratch, layout, op)
+            _follow(ops, values, by, tile, scratch, layout, op)
         elif by.kind[spec] == FLEXIBLE:
             _write_rows(ops, values, by, tile, scratch, layout, op)
 
@@ -132,13 +138,22 @@ def _forward(
         layout[first], scratch.priority[first] = default_layout(values, first, tile, scratch), GIVEN
     elif by.kind[spec] == ANCHORED:
         for value in range(first, ops.result_ptr[op + 1]):
+            layout[value] = _as_written(values, value, tile, scratch)[0]
             scratch.priority[value] = GIVEN
     else:
-        _follow(ops, values, by, scratch, layout, op)
+        _follow(ops, values, by, tile, scratch, layout, op)
 
 
 @kernel
-def _follow(ops: Ops, values: ShardedValues, by: Transfers, scratch: Scratch, layout: np.ndarray, op: int) -> None:
+def _follow(
+    ops: Ops,
+    values: ShardedValues,
+    by: Transfers,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    op: int,
+) -> None:
     """The layout of the operand that is constrained most."""
     first, start, row = ops.result_ptr[op], ops.operand_ptr[op], by.first[ops.op_spec[op]]
     best = -1
@@ -155,13 +170,24 @@ def _follow(ops: Ops, values: ShardedValues, by: Transfers, scratch: Scratch, la
             continue
         if by.same[at]:
             layout[value], scratch.priority[value] = layout[read], scratch.priority[read]
-            continue
-        found, is_free = _through(
-            layout[read], values.rank[read], values.rank[value], by.of_operand[at], by.of_result[at], scratch.order
-        )
-        if found != 0 or values.rank[value] <= 1:
-            layout[value] = found
-            scratch.priority[value] = UNASKED if is_free else scratch.priority[read]
+        else:
+            found, is_free = _through(
+                layout[read], values.rank[read], values.rank[value], by.of_operand[at], by.of_result[at], scratch.order
+            )
+            if found != 0 or values.rank[value] <= 1:
+                layout[value] = found
+                scratch.priority[value] = UNASKED if is_free else scratch.priority[read]
+        if not by.moved[at] and values.rank[value] > 1:
+            _relay(values, value, tile, scratch, layout)
+
+
+@kernel
+def _relay(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray) -> None:
+    """Lays a part, or what parts are joined to, anew where it fills few lanes as it lies."""
+    least, rank = default_layout(values, value, tile, scratch), np.int64(values.rank[value])
+    taken = _taken(layout[value], rank, scratch.dims, tile, values.element_bytes[value])
+    if _taken(least, rank, scratch.dims, tile, values.element_bytes[value]) <= WORTH_LAYING_ANEW * taken:
+        layout[value], scratch.priority[value] = least, LEFT
 
 
 @kernel
@@ -206,10 +232,10 @@ def _through(
 
 @kernel
 def _has(groups: np.ndarray, rank: int, group: int) -> bool:
+    found = False
     for d in range(rank):
-        if groups[d] == group:
-            return True
-    return False
+        found = found or groups[d] == group
+    return found
 
 
 @kernel
@@ -232,7 +258,7 @@ def _write_rows(
 
 @kernel
 def _rows_as(layout: np.uint64, rank: int, to_rank: int, groups: np.ndarray, to_groups: np.ndarray) -> np.uint64:
-    """What a product sums over, or its columns, as the minor dims, then rows in the order that they have in `layout`."""
+    """What a product sums over, or its columns, as the minor dims, then rows in the order that `layout` has."""
     found, place = np.uint64(0), 0
     for e in range(to_rank - 1, -1, -1):
         if to_groups[e] < 0:
@@ -249,7 +275,7 @@ def _rows_as(layout: np.uint64, rank: int, to_rank: int, groups: np.ndarray, to_
 
 @kernel
 def _as_written(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Scratch) -> tuple[np.uint64, int]:
-    """How a product without batch dims writes its result by itself, and the priority of that.
+    """How a product without batch dims writes its result by itself, or a kernel of its own, and the priority of that.
 
     Row-major, unless that pads much: then the fewest minor dims that contain an order which pads little.
     """

@@ -6,7 +6,7 @@
     dot %a, %b            FLEXIBLE   columns minor, rows as they lie in %a; written any other way for its readers
     dot along batch dims  STRICT     the two dims of each matrix are minor, in the order that pads less
     convolution           STRICT     features and images are minor, in the order that pads less
-    gather, custom        ANCHORED   row-major
+    gather, custom        ANCHORED   row-major, unless that pads much
     argument              GIVEN_BY_CALLER    the layout that pads least, as the runtime chooses it
     iota, broadcast 0     FREE       made inside whatever reads it
 
@@ -123,7 +123,7 @@ def _kind(spec: OpSpec) -> tuple[int, int, int]:
             return FOLLOWS, 0, 0
         case Update() if traits.one_per_row(spec) or not traits.adds(spec):
             return FOLLOWS, 0, 0
-        case Opaque(sorts=sorts) if sorts(spec) is not None:
+        case Opaque(sorts=sorts, slides=slides) if slides or sorts(spec) is not None:
             return FOLLOWS, 0, 0
         case _:
             return ANCHORED, 0, 0
@@ -148,9 +148,9 @@ def _groups(spec: OpSpec, operand: int) -> tuple[list[int], list[int]]:
     if not spec.results:
         return _padded({}), _padded({})
     given, left, traits = spec.operands[operand].shape, spec.results[0].shape, traits_of(spec)
-    if 2 * math.prod(given) <= math.prod(left) and not (isinstance(traits, Elementwise) and traits.joins):
-        if not _sums(spec):
-            return _padded({}), _padded({})
+    joins = isinstance(traits, Elementwise) and traits.joins
+    if 2 * math.prod(given) <= math.prod(left) and not joins and not _sums(spec):
+        return _padded({}), _padded({})
     pairs = {m.operands[operand]: m.results[0] for m in mappings_of(spec) or () if m.operands[operand] >= 0}
     pairs = {d: e for d, e in pairs.items() if 0 <= e < len(left)}
     long = [d for d, size in enumerate(given) if size > 1]

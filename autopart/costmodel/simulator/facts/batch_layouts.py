@@ -49,15 +49,14 @@ def _batch(spec: OpSpec) -> int:
     return sum(1 << d for d in traits.sides(spec).batch)
 
 
-def outer_dims(program: Program, op_class: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """int32[values]: a bit for each dim that lies outside the layout tiles, with those that are `known` otherwise.
+def outer_dims(program: Program, op_class: np.ndarray) -> np.ndarray:
+    """int32[values]: a bit for each dim that lies outside the layout tiles.
 
     `op_class` is that of each op.
     """
     marks = np.zeros(program.value_count, np.int32)
     batch = np.array([_batch(spec) for spec in program.specs], np.int32)[program.op_spec]
     marks[program.result_ptr[:-1][batch > 0]] = batch[batch > 0]
-    marks[known > 0] = known[known > 0]
     follow_layouts(program, op_class, marks, of_dims=True)
     return marks
 

@@ -76,7 +76,7 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
         held.values.settled_bytes[value] = row_bytes if by_rows else in_bytes
         held.values.in_rows[value] = by_rows
         held.values.settled_elements[value], held.values.row_bytes[value] = elements, row_bytes
-        held.values.at_def[value], held.values.is_packed[value] = -1, False
+        held.values.at_def[value] = -1
         held.values.shows[value] = held.values.left_in[value] = value
         inside_loop = program.ops.carry_body[op] >= 0 and value == program.result_ptr[op]
         held.home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]
