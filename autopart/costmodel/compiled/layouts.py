@@ -3,7 +3,7 @@
     f32[16,2048,128] {2,0,1}     128 along the lanes of layout tiles, 16 along their rows, 2048 outermost
                                  nibbles from the lowest: 2, 0, 1
 
-As XLA writes it, minor to major (`Layout.minor_to_major`). The two minor dims that are longer than one fill tiles of the
+As XLA writes it, minor to major. The two minor dims that are longer than one fill layout tiles of the
 device, (8, 128) on a TPU, and are padded to whole ones. Row-major is the layout of arguments and results.
 """
 

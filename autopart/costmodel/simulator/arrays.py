@@ -183,7 +183,7 @@ OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
         ("update_bytes", np.float64), ("copied_bytes", np.float64), ("image_bytes", np.float64),
-        ("tiled_flop", np.float64), ("padded_copy", np.float64), ("laid_flop", np.float64),
+        ("padded_copy", np.float64), ("laid_flop", np.float64),
         ("laid_once", np.float64),
     ],
     align=True,
@@ -212,6 +212,7 @@ class Lowered(NamedTuple):
     plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
     moves_nothing  of each such row
     order          uint64[values]: how each lies in memory (`compiled/layouts.py`)
+    along_lanes    bool[ops]: it spreads numbers along the lanes
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     cut_images     as in `Device`
@@ -240,6 +241,7 @@ class Lowered(NamedTuple):
     plan_rows: np.ndarray
     moves_nothing: np.ndarray
     order: np.ndarray
+    along_lanes: np.ndarray
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]

@@ -9,17 +9,14 @@ from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.arrays import BODY, BRANCH, ProgramArrays, records
 from autopart.costmodel.simulator.facts.added_updates import added_updates
-from autopart.costmodel.simulator.facts.batch_layouts import beside_products, matrix_dims, outer_dims
 from autopart.costmodel.simulator.facts.behind_reshapes import behind_reshapes
 from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
 from autopart.costmodel.simulator.facts.gated_values import gated_values
 from autopart.costmodel.simulator.facts.group_sums import group_sums
 from autopart.costmodel.simulator.facts.head_copies import between_heads
-from autopart.costmodel.simulator.facts.head_layouts import token_lanes
 from autopart.costmodel.simulator.facts.image_layouts import (
     few_features,
     gradient_rows,
-    outside_images,
     rounded_images,
     written_images,
 )
@@ -31,7 +28,6 @@ from autopart.costmodel.simulator.facts.joined_images import (
     split_images,
 )
 from autopart.costmodel.simulator.facts.library_calls import operands_alone
-from autopart.costmodel.simulator.facts.looked_up_windows import outside_windows, sums_windows
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.facts.output_places import output_places
 from autopart.costmodel.simulator.facts.row_layouts import in_rows, turns_table
@@ -71,12 +67,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     inside, sums = updates.scatters, updates.added >= 0
     op_class = np.where(inside, ELEMENTWISE, np.where(sums, UPDATE, op_class)).astype(np.int8)
     rounded = rounded_images(program)
-    of_products, images = outer_dims(program, op_class), image_uses(program, op_class)
-    of_images = np.where(of_products > 0, 0, outside_images(program, op_class, rounded))
-    outer = np.where(of_products > 0, of_products, of_images)
-    outer = np.where(outer > 0, outer, token_lanes(program))
-    looked_up = outside_windows(program, op_class, costs["spreads"][spec], costs["turns"][spec], chip.layout_tile[1])
-    outer = np.where(outer > 0, outer, looked_up)
+    images = image_uses(program, op_class)
     narrows = costs["narrows"][spec]
     few = few_features(program, rounded, narrows)
     swapped = swapped_windows(program) & chip.is_xla_tpu
@@ -119,7 +110,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             narrows=narrows,
             changes=updates.changes,
             added=updates.added,
-            spreads=costs["spreads"][spec] & ~beside_products(program, of_products),
+            spreads=costs["spreads"][spec],
             is_argument=is_argument,
             spec=spec.astype(np.int32),
             op_scope=program.op_scope,
@@ -130,7 +121,6 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             between_heads=between_heads(program, op_class) * chip.is_xla_tpu,
             few_features=few,
             gradient_row=gradient_rows(program),
-            sums_windows=sums_windows(program, looked_up),
             sums_groups=group_sums(program, op_class) & chip.is_xla_tpu,
             is_swapped=swapped,
             reshapes=behind.reshapes & chip.is_xla_tpu,
@@ -150,20 +140,16 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             elements=program.value_shape.prod(axis=1, dtype=np.float64),
             element_bytes=program.element_bytes,
             size_id=program.value_type_id.astype(np.int32),
-            outer=outer,
-            matrix_dims=matrix_dims(program, of_products) * tiled,
             is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,
             in_rows=by_row,
             in_order=in_order.astype(np.int8),
             exponential=softmax.exponential,
-            is_of_images=(of_images > 0) & chip.is_xla_tpu,
             is_image=written_images(program, rounded, few),
             is_written=written & chip.is_xla_tpu,
             laid=cut.laid * chip.is_xla_tpu,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
-            looked_up=looked_up,
             split=split_images(program) * chip.is_xla_tpu,
         ),
         uses=records(

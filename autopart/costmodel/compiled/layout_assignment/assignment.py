@@ -89,9 +89,16 @@ class Scratch(NamedTuple):
 
 @kernel
 def assign_layouts(
-    ops: Ops, values: ShardedValues, by: Transfers, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray
+    ops: Ops,
+    values: ShardedValues,
+    by: Transfers,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    along_lanes: np.ndarray,
 ) -> None:
-    """Fills in uint64[values], the layout of each value where its op leaves it."""
+    """Fills in layout, uint64[values], of each value where its op leaves it; along_lanes, bool[ops]: it spreads what it
+    reads along the lanes of its result."""
     for op in range(ops.op_spec.shape[0]):
         _forward(ops, values, by, tile, scratch, layout, op)
     for value in range(layout.shape[0]):
@@ -105,6 +112,20 @@ def assign_layouts(
             _follow(ops, values, by, tile, scratch, layout, op)
         elif by.kind[spec] == FLEXIBLE:
             _write_rows(ops, values, by, tile, scratch, layout, op)
+    for op in range(ops.op_spec.shape[0]):
+        along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
+
+
+@kernel
+def _spreads(ops: Ops, values: ShardedValues, by: Transfers, scratch: Scratch, layout: np.ndarray, op: int) -> bool:
+    """True if the dim along the lanes of the result is none of the operand's."""
+    start = ops.operand_ptr[op]
+    if start == ops.operand_ptr[op + 1] or values.rank[ops.operands[start]] == 0:
+        return False
+    value, row = ops.result_ptr[op], by.first[ops.op_spec[op]]
+    rank = local_dims(values, value, scratch.dims)
+    lane, _ = tile_dims(layout[value], rank, scratch.dims)
+    return lane >= 0 and not _has(by.of_operand[row], WHOLE_RANK, by.of_result[row, lane])
 
 
 @kernel
@@ -138,7 +159,8 @@ def _forward(
         layout[first], scratch.priority[first] = default_layout(values, first, tile, scratch), GIVEN
     elif by.kind[spec] == ANCHORED:
         for value in range(first, ops.result_ptr[op + 1]):
-            layout[value] = _as_written(values, value, tile, scratch)[0]
+            if not by.by_rows[spec]:
+                layout[value] = _as_written(values, value, tile, scratch)[0]
             scratch.priority[value] = GIVEN
     else:
         _follow(ops, values, by, tile, scratch, layout, op)
@@ -421,7 +443,14 @@ class LayoutAssignment:
             Scratch.of(program.value_count),
         )  # fmt: skip
 
-    def __call__(self, native: np.ndarray, axis_sizes: np.ndarray, tile: tuple[int, int], found: np.ndarray) -> None:
-        """Fills in uint64[values]: how each value lies on a device that holds it as `native` says."""
+    def __call__(
+        self,
+        native: np.ndarray,
+        axis_sizes: np.ndarray,
+        tile: tuple[int, int],
+        layout: np.ndarray,
+        along_lanes: np.ndarray,
+    ) -> None:
+        """Fills in what `assign_layouts` does, for a device that holds values as `native` says."""
         values = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes)
-        assign_layouts(self.ops, values, self.by, tile, self.scratch, found)
+        assign_layouts(self.ops, values, self.by, tile, self.scratch, layout, along_lanes)

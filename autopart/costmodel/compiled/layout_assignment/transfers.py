@@ -6,7 +6,8 @@
     dot %a, %b            FLEXIBLE   columns minor, rows as they lie in %a; written any other way for its readers
     dot along batch dims  STRICT     the two dims of each matrix are minor, in the order that pads less
     convolution           STRICT     features and images are minor, in the order that pads less
-    gather, custom        ANCHORED   row-major, unless that pads much
+    gather                ANCHORED   row-major: rows of a table lie along the lanes
+    sort, custom          ANCHORED   row-major, unless that pads much
     argument              GIVEN_BY_CALLER    the layout that pads least, as the runtime chooses it
     iota, broadcast 0     FREE       made inside whatever reads it
 
@@ -51,6 +52,7 @@ class Transfers(NamedTuple):
     """Per distinct op, and per operand of a distinct op from `first` on.
 
     kind      int8[specs]: `FREE` to `STRICT`
+    is_convolution, by_rows    bool[specs]; the second: rows of a table at indices
     inner     int32[specs]: of a `STRICT` op, a bit for each dim of the result that may lie inside tiles
     lane      int8[specs]: of those the one that lies along the lanes where either order pads as much
     asked     int32[rows]: of what it reads, a bit for each dim that it asks to lie inside tiles; 0: it reads any
@@ -62,6 +64,7 @@ class Transfers(NamedTuple):
 
     kind: np.ndarray
     is_convolution: np.ndarray
+    by_rows: np.ndarray
     inner: np.ndarray
     lane: np.ndarray
     asked: np.ndarray
@@ -83,6 +86,7 @@ def transfers(specs: Sequence[OpSpec]) -> Transfers:
     return Transfers(
         kind=np.array([kind for kind, _, _ in kinds], np.int8),
         is_convolution=np.array([isinstance(traits_of(spec), Convolution) for spec in specs], np.bool_),
+        by_rows=np.array([isinstance(t, Slicing) and t.indexed for t in map(traits_of, specs)], np.bool_),
         inner=np.array([inner for _, inner, _ in kinds], np.int32),
         lane=np.array([lane for _, _, lane in kinds], np.int8),
         asked=np.array([_asked(spec, i) for spec in specs for i in range(len(spec.operands))], np.int32),
@@ -149,7 +153,7 @@ def _groups(spec: OpSpec, operand: int) -> tuple[list[int], list[int]]:
         return _padded({}), _padded({})
     given, left, traits = spec.operands[operand].shape, spec.results[0].shape, traits_of(spec)
     joins = isinstance(traits, Elementwise) and traits.joins
-    if 2 * math.prod(given) <= math.prod(left) and not joins and not _sums(spec):
+    if 2 * math.prod(given) <= math.prod(left) and not joins and not _sums(spec) and len(spec.operands) > 1:
         return _padded({}), _padded({})
     pairs = {m.operands[operand]: m.results[0] for m in mappings_of(spec) or () if m.operands[operand] >= 0}
     pairs = {d: e for d, e in pairs.items() if 0 <= e < len(left)}

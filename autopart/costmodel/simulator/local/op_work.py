@@ -17,18 +17,13 @@ from autopart.costmodel.simulator.facts.row_layouts import GRADIENT
 from autopart.costmodel.simulator.local.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.local.laid_parts import lay_parts
-from autopart.costmodel.simulator.local.scattered_rows import scattered_bytes
 from autopart.costmodel.simulator.local.spread_images import spread_work
 from autopart.costmodel.simulator.local.table_copies import ordered_bytes, turned_bytes
 from autopart.costmodel.simulator.local.transform_copies import transform_copies
 from autopart.costmodel.simulator.local.unit_tiles import share_filled
-from autopart.costmodel.simulator.local.window_tiles import lies_in_windows, walked_windows
 
 TAKEN_APART = 1.5
 """How often bytes pass, but for turning them, as groups of features come apart for a convolution."""
-
-SHORT = 2.0
-"""Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
 
 
 @kernel
@@ -40,7 +35,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
         held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.image_bytes[op] = 1.0, 0.0, 0.0
-        held.ops.tiled_flop[op] = held.ops.padded_copy[op] = 0.0
+        held.ops.padded_copy[op] = 0.0
         if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
             held.ops.copied_bytes[op] = PASSES * COPIED_BYTES * held.values.native_elements[result]
             if program.ops.between_heads[op] == INTO_HEADS:
@@ -61,8 +56,6 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 held.ops.copied_bytes[op] += _taken_apart(program, lowered, held, op)
         if first < end and program.values.in_order[result] == GRADIENT:
             held.ops.copied_bytes[op] += ordered_bytes(program, lowered, held, result)
-        if first < end and program.values.matrix_dims[result] > 0 and held.values.at_def[result] >= 0:
-            held.ops.copied_bytes[op] += scattered_bytes(program, lowered, held, result)
         if program.ops.turns_table[op]:
             held.ops.copied_bytes[op] += turned_bytes(program, lowered, held, first)
         lay_parts(program, lowered, held, op)
@@ -70,13 +63,8 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
             vector = program.ops.weight[op] * in_step
-            if program.ops.spreads[op]:
-                once, each = walked_windows(program, lowered, result, native[result], False)
-                vector += lowered.spread_flop * each
-                held.ops.tiled_flop[op] = lowered.spread_flop * once
-                by_rows = held.values.row_bytes[result] < SHORT * held.values.settled_bytes[result]
-                if by_rows and not lies_in_windows(program, lowered, result, native[result]):
-                    vector += lowered.spread_flop * held.uses.use_elements[first]
+            if program.ops.spreads[op] and lowered.along_lanes[op]:
+                vector += lowered.spread_flop * held.uses.use_elements[first]
         elif kind in (REDUCE, OPAQUE, CONV):
             copies = program.specs.transforms[program.ops.spec[op]]
             if copies >= 0:
@@ -87,10 +75,6 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
             if kind == REDUCE and program.ops.takes[op]:
                 in_step = _largest(held, first, end, 0.0)
-            if program.ops.sums_windows[op]:
-                once, each = walked_windows(program, lowered, program.uses.operands[first], required[first], True)
-                vector += lowered.spread_flop * each
-                held.ops.tiled_flop[op] = lowered.spread_flop * once
         if program.ops.changes[op] >= 0:
             largest = _largest(held, first + 1, end, held.uses.use_elements[min(first + 1, end - 1)])
             vector += program.ops.weight[op] * largest
@@ -98,7 +82,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         if program.ops.added[op] >= 0:
             update = _added_bytes(program, held, op)
         walked = result if kind == ELEMENTWISE else program.uses.operands[min(first, program.uses.shape[0] - 1)]
-        if kind in (ELEMENTWISE, REDUCE) and program.values.is_of_images[walked]:
+        if kind in (ELEMENTWISE, REDUCE):
             vector *= _tiles_over_elements(program, held, walked)
         held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
 
