@@ -159,8 +159,8 @@ def _groups(spec: OpSpec, operand: int) -> tuple[list[int], list[int]]:
     pairs = {d: e for d, e in pairs.items() if 0 <= e < len(left)}
     long = [d for d, size in enumerate(given) if size > 1]
     if len(given) == len(left) and all(pairs.get(d, d) == d for d in long) and not _sums(spec):
-        whole = {d: d for d in range(len(given))}
-        return _padded(whole), _padded(whole)
+        alike = {d: d for d in range(len(given)) if given[d] > 1 or left[d] == 1}
+        return _padded(alike), _padded({d: d for d in range(len(left))})
     if _sums(spec) or (
         all(d in pairs for d in long) and len({pairs[d] for d in long}) == len(long) and _keeps(given, left)
     ):
