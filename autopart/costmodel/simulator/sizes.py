@@ -35,7 +35,8 @@ TABLE_ROWS = 2048
 
 SIZE_FIELDS = np.dtype(
     [
-        ("layout", np.uint64), ("order", np.uint64), ("in_bytes", np.float64), ("row_bytes", np.float64), ("elements", np.float64),
+        ("layout", np.uint64), ("order", np.uint64), ("in_bytes", np.float64), ("row_bytes", np.float64),
+        ("elements", np.float64),
         ("size_id", np.int32),
     ],
     align=True,

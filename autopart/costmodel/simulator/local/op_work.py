@@ -62,7 +62,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         vector, in_step, update = 0.0, -1.0, 0.0
         if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
-            vector = program.ops.weight[op] * in_step
+            vector = program.ops.weight[op] * in_step * _tiles_over_elements(program, held, result)
             if program.ops.spreads[op] and lowered.along_lanes[op]:
                 vector += lowered.spread_flop * held.uses.use_elements[first]
         elif kind in (REDUCE, OPAQUE, CONV):
@@ -81,9 +81,8 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             update = min(held.values.native_bytes[result], largest * program.values.element_bytes[result])
         if program.ops.added[op] >= 0:
             update = _added_bytes(program, held, op)
-        walked = result if kind == ELEMENTWISE else program.uses.operands[min(first, program.uses.shape[0] - 1)]
-        if kind in (ELEMENTWISE, REDUCE):
-            vector *= _tiles_over_elements(program, held, walked)
+        if kind == REDUCE:
+            vector *= _tiles_over_elements(program, held, program.uses.operands[first])
         held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
 
 
