@@ -18,6 +18,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise, Matmul
 from autopart.core.program import Program
 from autopart.costmodel.simulator.facts.followed_layouts import follow_layouts
+from autopart.costmodel.simulator.facts.followed_marks import follow_down
 
 
 def beside_products(program: Program, outer: np.ndarray) -> np.ndarray:
@@ -27,9 +28,8 @@ def beside_products(program: Program, outer: np.ndarray) -> np.ndarray:
     """
     found, of_products = np.zeros(program.op_count, np.bool_), outer > 0
     follows = np.array([_stays_whole(spec) for spec in program.specs], np.bool_)[program.op_spec]
-    for op in np.flatnonzero(follows).tolist() if of_products.any() else []:
-        read = program.operands_of(op)
-        of_products[program.result_ptr[op]] |= of_products[read].any()
+    if of_products.any():
+        follow_down(program, follows, np.ones(program.value_count, np.bool_), of_products)
     marked = np.append(of_products, False)[np.minimum(program.result_ptr[:-1], len(outer))]
     found[program.value_op[program.operands[marked[program.use_op]]]] = True
     return found

@@ -8,18 +8,21 @@ The compiler computes a vector's worth before it is spread, so that it counts as
 libtpu 0.0.51 on v5e: logits masked along positions, which products compute as if there was no mask.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
-
-import math
-from heapq import heappop, heappush
 
 import numpy as np
 
-from autopart.core.op import OpSpec
+from autopart.core.kernels import kernel
+from autopart.core.op import OpSpec, splat_value
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise
 from autopart.core.program import Program
-from autopart.core.splats import splat_behind
+from autopart.core.splats import specs_behind
+
+WORD = 64
+"""Sorts of counts, by dim and size, that an integer has bits for."""
 
 
 def counted_shares(program: Program, moves: np.ndarray) -> np.ndarray:
@@ -27,33 +30,65 @@ def counted_shares(program: Program, moves: np.ndarray) -> np.ndarray:
 
     moves   bool[ops]: views, and elementwise ops that compute nothing
     """
-    dims, (pointer, users) = [_counts(spec) for spec in program.specs], program.users
+    counts, spec = [_counts(spec) for spec in program.specs], program.op_spec
     elementwise = np.array([isinstance(traits_of(spec), Elementwise) for spec in program.specs], np.bool_)
-    follows = (elementwise[program.op_spec] | moves) & (np.diff(program.result_ptr) == 1)
-    counting = np.array([dim is not None for dim in dims], np.bool_)[program.op_spec]
-    shares, along = np.zeros(program.value_count), dict[int, frozenset[tuple[int, int]]]()
-    waiting = np.flatnonzero(counting & follows).tolist()
-    while waiting:
-        op = heappop(waiting)
-        value, dim = int(program.result_ptr[op]), dims[program.op_spec[op]]
-        if value in along:
-            continue
-        read = [operand for operand in program.operands_of(op).tolist() if splat_behind(program, operand) is None]
-        if dim is not None:
-            along[value] = frozenset({(dim, int(program.value_shape[value, dim]))})
-        elif all(operand in along for operand in read):
-            along[value] = frozenset[tuple[int, int]]().union(*(along[operand] for operand in read))
-        else:
-            continue
-        numbers, elements = math.prod(size for _, size in along[value]), math.prod(program.type_of(value).shape)
-        shares[value] = min(1.0, numbers / elements) if elements else 0.0
-        readers = program.use_op[users[pointer[value] : pointer[value + 1]]]
-        for reader in readers[follows[readers]].tolist():
-            heappush(waiting, reader)
+    follows = (elementwise[spec] | moves) & (np.diff(program.result_ptr) == 1)
+    kinds = {pair: kind for kind, pair in enumerate(sorted({pair for pair in counts if pair is not None}))}
+    shares = np.zeros(program.value_count)
+    if not kinds:
+        return shares
+    kind = np.array([-1 if pair is None else kinds[pair] for pair in counts], np.int32)[spec]
+    along = np.zeros((program.value_count, -(-len(kinds) // WORD)), np.uint64)
+    known = np.array([splat_value(spec) is not None for spec in program.specs], np.bool_)[specs_behind(program)]
+    _follow(program.operand_ptr, program.operands, program.result_ptr, follows, kind, known, along)
+    values = np.flatnonzero(along.any(axis=1))
+    numbers = np.ones(len(values))
+    for (_, size), at in kinds.items():
+        numbers[along[values, at // WORD] >> np.uint64(at % WORD) & np.uint64(1) > 0] *= size
+    elements = program.value_shape[values].prod(axis=1, dtype=np.float64)
+    shares[values] = np.where(elements > 0, np.minimum(1.0, numbers / np.maximum(elements, 1)), 0.0)
     return shares
 
 
-def _counts(spec: OpSpec) -> int | None:
-    """The dim along which an op counts; None for any other op."""
+@kernel
+def _follow(
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    result_ptr: np.ndarray,
+    follows: np.ndarray,
+    kind: np.ndarray,
+    known: np.ndarray,
+    along: np.ndarray,
+) -> None:
+    """Fills in along[value], 0 at first: a bit for each sort of counts that it is made of, if it is of nothing else.
+
+    kind[op]       which counts it makes, or -1
+    known[value]   all its elements are one number
+    """
+    for op in range(follows.shape[0]):
+        if not follows[op]:
+            continue
+        value, of_counts = result_ptr[op], False
+        if kind[op] >= 0:
+            along[value, kind[op] // WORD] |= np.uint64(1) << np.uint64(kind[op] % WORD)
+            continue
+        for use in range(operand_ptr[op], operand_ptr[op + 1]):
+            read, counted = operands[use], False
+            if known[read]:
+                continue
+            for word in range(along.shape[1]):
+                counted = counted or along[read, word] > 0
+            of_counts = counted
+            if not counted:
+                break
+        if of_counts:
+            for use in range(operand_ptr[op], operand_ptr[op + 1]):
+                for word in range(along.shape[1]):
+                    along[value, word] |= along[operands[use], word]
+
+
+def _counts(spec: OpSpec) -> tuple[int, int] | None:
+    """The dim along which an op counts, and its size; None for any other op."""
     traits = traits_of(spec)
-    return traits.counts(spec) if isinstance(traits, Elementwise) and traits.counts is not None else None
+    dim = traits.counts(spec) if isinstance(traits, Elementwise) and traits.counts is not None else None
+    return None if dim is None else (dim, spec.results[0].shape[dim])

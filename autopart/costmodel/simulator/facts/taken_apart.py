@@ -57,6 +57,14 @@ class _Place(NamedTuple):
     dim: int
 
 
+class _Behind(NamedTuple):
+    """What a dim of a result is of what the op reads: one of several, with a bit for each, that are one dim there; or
+    which dim, -1 for none."""
+
+    features: int | None
+    dim: int
+
+
 def taken_apart(program: Program) -> TakenApart:
     """What is copied where arrays are taken apart, or put together for a product."""
     found = TakenApart(
@@ -65,8 +73,9 @@ def taken_apart(program: Program) -> TakenApart:
         np.zeros(program.value_count, np.bool_),
     )
     alone = np.array([_takes_one(spec) for spec in program.specs], np.int32)[program.op_spec]
+    known: dict[tuple[int, int], _Behind] = {}
     for op in np.flatnonzero(alone >= 0).tolist():
-        _take_apart(program, _Place(int(program.operands[program.operand_ptr[op]]), int(alone[op])), found)
+        _take_apart(program, _Place(int(program.operands[program.operand_ptr[op]]), int(alone[op])), found, known)
     merges = np.array([len(runs(spec, 0)) > 0 for spec in program.specs], np.bool_)[program.op_spec]
     for op in np.flatnonzero(merges).tolist():
         _put_together(program, op, found)
@@ -89,21 +98,30 @@ def _only(part: tuple[int, ...], whole: tuple[int, ...]) -> int:
     return differ[0] if len(differ) == 1 and part[differ[0]] == 1 else -1
 
 
-def _take_apart(program: Program, place: _Place, found: TakenApart) -> None:
-    """Notes the array that is copied so that each element along a dim of a value lies by itself."""
+def _take_apart(
+    program: Program, place: _Place, found: TakenApart, known: dict[tuple[int, int], _Behind]
+) -> None:
+    """Notes the array that is copied so that each element along a dim of a value lies by itself; `known` by spec and
+    dim."""
     while True:
         maker = int(program.value_op[place.value])
-        spec = program.spec(maker)
-        features = next((dims for dims in runs(spec, 1) if place.dim in dims), None)
-        if features is not None:
+        key = int(program.op_spec[maker]), place.dim
+        if key not in known:
+            known[key] = _behind(program.specs[key[0]], place.dim)
+        behind = known[key]
+        if behind.features is not None:
             source = int(program.value_op[program.operands[program.operand_ptr[maker]]])
             if not isinstance(traits_of(program.spec(source)), Structural):
-                found.copied[source], found.features[source] = place.value, sum(1 << d for d in features)
+                found.copied[source], found.features[source] = place.value, behind.features
             return
-        at = _moved_from(spec, place.dim)
-        if at < 0:
+        if behind.dim < 0:
             return
-        place = _Place(int(program.operands[program.operand_ptr[maker]]), at)
+        place = _Place(int(program.operands[program.operand_ptr[maker]]), behind.dim)
+
+
+def _behind(spec: OpSpec, dim: int) -> _Behind:
+    features = next((dims for dims in runs(spec, 1) if dim in dims), None)
+    return _Behind(None, _moved_from(spec, dim)) if features is None else _Behind(sum(1 << d for d in features), -1)
 
 
 def _moved_from(spec: OpSpec, dim: int) -> int:
