@@ -89,8 +89,7 @@ class RepeatedLayers:
 
 
 def repeated_layers(program: Program, most_alike: int | None = None) -> RepeatedLayers | None:
-    """The layers of a program, or None where fewer than `LEAST` are alike, or most ops are like more than `most_alike`.
-    """
+    """The layers of a program, or None where fewer than `LEAST` are alike, or most ops like over `most_alike`."""
     names = np.zeros(program.op_count, np.uint64)
     for value, name in zip(program.arguments, program.argument_names, strict=True):
         names[program.value_op[value]] = text_colour(path_without_digits(name))

@@ -1,4 +1,4 @@
-"""A value whose elements are all one constant, seen behind the broadcasts and views that spread it.
+"""A value whose elements are all one constant, seen behind broadcasts and views that spread it.
 
 %z = broadcast_in_dim(constant 0)      ->      splat_behind(program, %z) == 0
 """
@@ -27,7 +27,7 @@ def splat_behind(program: Program, value: int) -> np.generic | None:
 
 
 def specs_behind(program: Program) -> np.ndarray:
-    """int32[values]: the spec of the op whose result each value shows, behind the broadcasts and views that spread it."""
+    """int32[values]: the spec of what each value shows: that of an op behind broadcasts and views that spread it."""
     spreads = np.array([len(s.operands) == 1 and _spreads(traits_of(s)) for s in program.specs], np.bool_)
     found = program.op_spec[program.value_op].astype(np.int32)
     _look_behind(spreads, program.op_spec, program.operand_ptr, program.operands, program.result_ptr, found)

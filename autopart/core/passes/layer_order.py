@@ -24,7 +24,6 @@ from autopart.core.program import ROOT, Program
 from autopart.core.ragged import entries_of
 from autopart.core.repeated_layers import RepeatedLayers, repeated_layers
 
-
 MOST_ALIKE = 16
 """Parts of a layer that are alike, at most. Where ops are alike more often, what repeats itself is no layer that has a
 name: a permutation that is drawn for each head and block."""

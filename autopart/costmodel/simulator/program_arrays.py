@@ -1,6 +1,6 @@
 """The arrays of a program, collected: what `facts` has to say about each op and value, for the device's compiler."""
 
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportReturnType=false
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 

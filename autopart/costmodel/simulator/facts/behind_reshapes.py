@@ -21,7 +21,7 @@ Images are left alone: `joined_images.py` has those that are reshaped. Found wit
 of two or three ops, and on v3 and v5e in 20 with groups.
 """
 
-# pyright: reportArgumentType=false
+# pyright: reportArgumentType=false, reportAssignmentType=false
 # (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ class _Look:
         self.is_array = (self.elements > 1) & ~constant[program.value_op]
         """What is neither made of constants alone nor a single number."""
         self.reshapes &= ~self._of_images(op_class == CONV)
-        self.mixes = (op_class == MATMUL) | (self.in_step & (op_class == ELEMENTWISE) & (distinct_operands(program, self.is_array) > 1))
+        self.mixes = (op_class == MATMUL) | (
+            self.in_step & (op_class == ELEMENTWISE) & (distinct_operands(program, self.is_array) > 1)
+        )
         self.written, self.of_parts = np.zeros((2, program.value_count), np.bool_)
         self.behind = np.zeros(program.value_count, np.bool_)
         """What is a reshape of something, or a transpose or an op of one array on top."""

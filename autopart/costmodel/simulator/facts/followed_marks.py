@@ -1,8 +1,8 @@
 """What ops hand on: marks of values that go from what an op reads to what it makes, or back.
 
-    %a*  = dot_general ...        marked at first
-    %b*  = tanh %a                an op that hands marks on
-    %c   = reduce_sum %b          one that does not
+%a*  = dot_general ...        marked at first
+%b*  = tanh %a                an op that hands marks on
+%c   = reduce_sum %b          one that does not
 """
 
 # pyright: reportArgumentType=false

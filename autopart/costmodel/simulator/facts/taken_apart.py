@@ -98,9 +98,7 @@ def _only(part: tuple[int, ...], whole: tuple[int, ...]) -> int:
     return differ[0] if len(differ) == 1 and part[differ[0]] == 1 else -1
 
 
-def _take_apart(
-    program: Program, place: _Place, found: TakenApart, known: dict[tuple[int, int], _Behind]
-) -> None:
+def _take_apart(program: Program, place: _Place, found: TakenApart, known: dict[tuple[int, int], _Behind]) -> None:
     """Notes the array that is copied so that each element along a dim of a value lies by itself; `known` by spec and
     dim."""
     while True:
