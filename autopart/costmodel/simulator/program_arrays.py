@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from autopart.core.followed_marks import distinct_operands
 from autopart.core.kernels import kernel
 from autopart.core.ops.groups_as_one import grouped_convolutions
 from autopart.core.program import Program
@@ -19,7 +20,6 @@ from autopart.costmodel.simulator.facts.counted_values import counted_shares
 from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
 from autopart.costmodel.simulator.facts.features_in_parts import features_in_parts
 from autopart.costmodel.simulator.facts.flattened_images import flattened_images
-from autopart.costmodel.simulator.facts.followed_marks import distinct_operands
 from autopart.costmodel.simulator.facts.gated_values import gated_values
 from autopart.costmodel.simulator.facts.group_sums import group_sums
 from autopart.costmodel.simulator.facts.head_copies import between_heads

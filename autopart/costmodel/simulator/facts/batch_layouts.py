@@ -13,12 +13,12 @@ import math
 
 import numpy as np
 
+from autopart.core.followed_marks import follow_down
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise, Matmul
 from autopart.core.program import Program
 from autopart.costmodel.simulator.facts.followed_layouts import follow_layouts
-from autopart.costmodel.simulator.facts.followed_marks import follow_down
 
 
 def beside_products(program: Program, outer: np.ndarray) -> np.ndarray:

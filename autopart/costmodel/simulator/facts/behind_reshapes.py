@@ -31,13 +31,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from autopart.core.followed_marks import distinct_operands, follow_down, follow_up
 from autopart.core.kernels import kernel
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.rules.reshape import groups
 from autopart.core.ops.traits import Elementwise, Traits, View
 from autopart.core.program import Program
-from autopart.costmodel.simulator.facts.followed_marks import distinct_operands, follow_down, follow_up
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL
 
 LANES = 128

@@ -18,7 +18,7 @@ from autopart.core.program import Program
 def follow_down(program: Program, follows: np.ndarray, counts: np.ndarray, marks: np.ndarray) -> None:
     """Marks what ops that follow make of marked values, those that count.
 
-    follows   bool[ops], of one result each
+    follows   bool[ops]
     counts    bool[values]: what is looked at of what an op reads
     marks     bool[values]
     """
@@ -26,7 +26,7 @@ def follow_down(program: Program, follows: np.ndarray, counts: np.ndarray, marks
 
 
 def follow_up(program: Program, follows: np.ndarray, counts: np.ndarray, marks: np.ndarray) -> None:
-    """Marks what ops that follow read of what counts, where they make what is marked; as `follow_down`."""
+    """Marks what ops that follow read of what counts, where their first result is marked; as `follow_down`."""
     _up(follows, program.operand_ptr, program.operands, program.result_ptr, counts, marks)
 
 
@@ -51,7 +51,8 @@ def _down(
         if follows[op]:
             for use in range(operand_ptr[op], operand_ptr[op + 1]):
                 if counts[operands[use]] and marks[operands[use]]:
-                    marks[result_ptr[op]] = True
+                    for value in range(result_ptr[op], result_ptr[op + 1]):
+                        marks[value] = True
 
 
 @kernel
