@@ -23,6 +23,7 @@ broadcasts of scalars are cloned for each use, so that they never carry a decisi
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -157,6 +158,11 @@ class Program:
         for row, shape in zip(table, shapes, strict=True):
             row[: len(shape)] = shape
         return table[self.value_type_row]
+
+    @cached_property
+    def value_elements(self) -> np.ndarray:
+        """float64[values]: elements."""
+        return np.array([math.prod(r.shape) for s in self.specs for r in s.results], float)[self.value_type_row]
 
     @cached_property
     def value_rank(self) -> np.ndarray:

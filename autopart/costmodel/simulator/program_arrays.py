@@ -179,7 +179,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         values=records(
             value_op=program.value_op,
             rank=program.value_rank,
-            elements=program.value_shape.prod(axis=1, dtype=np.float64),
+            elements=program.value_elements,
             element_bytes=program.element_bytes,
             size_id=size_ids(program.value_type_id, outer),
             outer=outer,

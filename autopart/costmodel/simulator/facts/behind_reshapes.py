@@ -128,7 +128,7 @@ class _Look:
             np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]
             for test in (is_view, _reshapes, _turns, _in_step)
         )
-        self.elements = program.value_shape.prod(axis=1, dtype=np.float64)
+        self.elements = program.value_elements
         self.is_array = (self.elements > 1) & ~constant[program.value_op]
         """What is neither made of constants alone nor a single number."""
         self.reshapes &= ~self._of_images(op_class == CONV)

@@ -34,7 +34,7 @@ def spread_results(program: Program, op_class: np.ndarray, moves: np.ndarray) ->
     reads, one = np.diff(program.operand_ptr), np.diff(program.result_ptr) == 1
     passes, computes = moves & (reads == 1), (op_class == ELEMENTWISE) & ~moves & (reads > 0) & one
     spreads, found = np.zeros((2, program.value_count), np.bool_)
-    elements = program.value_shape.prod(axis=1, dtype=np.float64)
+    elements = program.value_elements
     _look_ahead(
         program.result_ptr, pointer, program.use_op[user], passes, passes & one, computes & ~_are_dropped(program),
         computes, elements, spreads, found,
