@@ -43,12 +43,16 @@ _mixed = kernel(mixed)
 """The same hash in kernels, of one pair."""
 
 
-def refined(program: Program, colour: np.ndarray) -> np.ndarray:
-    """One round, uint64[ops]: each use tells its producer what reads it where, and its reader what it reads there."""
-    above, below = np.zeros((2, program.op_count), np.uint64)
+def refined(program: Program, colour: np.ndarray, changes: np.ndarray | None = None) -> np.ndarray:
+    """One round, uint64[ops]: each use tells its producer what reads it where, and its reader what it reads there.
+
+    Ops that are False in `changes`, bool[ops], keep their colour.
+    """
+    changes = np.ones(program.op_count, np.bool_) if changes is None else changes
     of_values = program.value_op, program.result_ptr, program.operand_ptr, program.operands
-    _tell(_Uses(*(np.array(each, np.int32) for each in of_values)), colour, above, below)
-    return mixed(mixed(colour, above), below + np.uint64(1 << 40))
+    made, below = np.zeros((2, program.op_count), np.uint64)
+    _tell(_Uses(*(np.asarray(each, np.int32) for each in of_values)), colour, changes, below, made)
+    return made
 
 
 class _Uses(NamedTuple):
@@ -61,12 +65,20 @@ class _Uses(NamedTuple):
 
 
 @kernel
-def _tell(uses: _Uses, colour: np.ndarray, above: np.ndarray, below: np.ndarray) -> None:
-    """Adds up, by op, what it is told by what it reads (`above`), and by what reads it (`below`)."""
+def _tell(uses: _Uses, colour: np.ndarray, changes: np.ndarray, below: np.ndarray, made: np.ndarray) -> None:
+    """Fills in the colours that are made. Scratch: below, 0 at first: what an op is told by what reads it."""
     for op in range(colour.shape[0]):
-        first = uses.operand_ptr[op]
+        first, above = uses.operand_ptr[op], np.uint64(0)
         for use in range(first, uses.operand_ptr[op + 1]):
             producer = uses.value_op[uses.operands[use]]
             place, result = np.uint64(use - first), np.uint64(uses.operands[use] - uses.result_ptr[producer])
-            above[op] += _mixed(_mixed(colour[producer], result), place + np.uint64(1))
-            below[producer] += _mixed(_mixed(colour[op], place), result + np.uint64(1 << 20))
+            if changes[op]:
+                above += _mixed(_mixed(colour[producer], result), place + np.uint64(1))
+            if changes[producer]:
+                below[producer] += _mixed(_mixed(colour[op], place), result + np.uint64(1 << 20))
+        made[op] = above
+    for op in range(colour.shape[0]):
+        if changes[op]:
+            made[op] = _mixed(_mixed(colour[op], made[op]), below[op] + np.uint64(1 << 40))
+        else:
+            made[op] = colour[op]

@@ -23,6 +23,7 @@ broadcasts of scalars are cloned for each use, so that they never carry a decisi
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -31,6 +32,7 @@ import numpy as np
 
 from autopart.core.manual_regions import ManualAxes, manual_axes
 from autopart.core.op import OpSpec, TensorType
+from autopart.core.ragged import entries_by_number, rows_of
 
 ROOT = 0
 """The scope of the program itself."""
@@ -108,19 +110,17 @@ class Program:
     @cached_property
     def value_op(self) -> np.ndarray:
         """int32[values]: the op that defines each value."""
-        return np.repeat(np.arange(self.op_count, dtype=np.int32), np.diff(self.result_ptr))
+        return rows_of(self.result_ptr)
 
     @cached_property
     def use_op(self) -> np.ndarray:
         """int32[uses]: the op of each entry of `operands`."""
-        return np.repeat(np.arange(self.op_count, dtype=np.int32), np.diff(self.operand_ptr))
+        return rows_of(self.operand_ptr)
 
     @cached_property
     def users(self) -> tuple[np.ndarray, np.ndarray]:
         """CSR (pointer, use): the entries of `operands` that read each value, in program order."""
-        order = np.argsort(self.operands, kind="stable").astype(np.int32)
-        counts = np.bincount(self.operands, minlength=self.value_count)
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), order
+        return entries_by_number(self.operands, self.value_count)
 
     @cached_property
     def passed_arguments(self) -> list[int]:
@@ -158,6 +158,11 @@ class Program:
         for row, shape in zip(table, shapes, strict=True):
             row[: len(shape)] = shape
         return table[self.value_type_row]
+
+    @cached_property
+    def value_elements(self) -> np.ndarray:
+        """float64[values]: elements."""
+        return np.array([math.prod(r.shape) for s in self.specs for r in s.results], float)[self.value_type_row]
 
     @cached_property
     def value_rank(self) -> np.ndarray:

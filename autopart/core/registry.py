@@ -109,8 +109,15 @@ class Registry(Mapping[str, T], Generic[T]):
         return self[name]
 
     def __getitem__(self, name: str) -> T:
-        self._fill()
+        if not self._is_full:
+            self._fill()
         return self._things[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The thing called `name`, or the default; rules are asked for millions of times."""
+        if not self._is_full:
+            self._fill()
+        return self._things.get(name, default)
 
     def __iter__(self) -> Iterator[str]:
         self._fill()

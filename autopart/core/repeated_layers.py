@@ -22,18 +22,17 @@ Numbers that are written into a program tell no layers apart: the seeds of dropo
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from autopart.core.colour_lines import Lines, Members, followed, lines_between
+from autopart.core.colour_lines import Members, followed, lines_between
 from autopart.core.colours import mixed, path_without_digits, refined, text_colour
 from autopart.core.op import splat_value
 from autopart.core.ops.rule import mappings_of
 from autopart.core.phase_starts import later_starts, middles
 from autopart.core.program import Program
+from autopart.core.ragged import entries_of
 
 LEAST = 6
 """Layers that are worth finding."""
@@ -89,8 +88,8 @@ class RepeatedLayers:
         return int(self.layer[self.chain >= 0].min())
 
 
-def repeated_layers(program: Program) -> RepeatedLayers | None:
-    """The layers of a program, or None where fewer than `LEAST` are alike."""
+def repeated_layers(program: Program, most_alike: int | None = None) -> RepeatedLayers | None:
+    """The layers of a program, or None where fewer than `LEAST` are alike, or most ops like over `most_alike`."""
     names = np.zeros(program.op_count, np.uint64)
     for value, name in zip(program.arguments, program.argument_names, strict=True):
         names[program.value_op[value]] = text_colour(path_without_digits(name))
@@ -98,9 +97,11 @@ def repeated_layers(program: Program) -> RepeatedLayers | None:
     chain = layer = np.full(program.op_count, NO_CHAIN, np.int32)
     for stage, rounds in enumerate(ROUNDS):
         for _ in range(rounds):
-            colour = np.where(chain < 0, _with_owners(program, refined(program, colour)), colour)
+            colour = _refined(program, colour, chain < 0)
         alike = _Alike.of(program, colour)
-        chain, layer = alike.chains()
+        if most_alike is not None and alike.usual > most_alike:
+            return None
+        chain, layer = alike.chains(program)
         found = np.count_nonzero(chain >= 0) / max(program.op_count, 1)
         if found < LEAST_SHARE * (stage + 1) / len(ROUNDS):
             return None
@@ -137,10 +138,15 @@ def like_specs(program: Program) -> np.ndarray:
     return np.array([known.setdefault(key(place), len(known)) for place in range(len(program.specs))], np.int64)
 
 
+def _refined(program: Program, colour: np.ndarray, changes: np.ndarray) -> np.ndarray:
+    """uint64[ops]: colours after a round, of the ops that change."""
+    if not program.owners:
+        return refined(program, colour, changes)
+    return np.where(changes, _with_owners(program, refined(program, colour)), colour)
+
+
 def _with_owners(program: Program, colour: np.ndarray) -> np.ndarray:
     """uint64[ops]: colours once loops and branches know what is carried and joined, and that knows them."""
-    if not program.owners:
-        return colour
     parts, owners = np.array([*program.owners.items()], np.int64).T
     above = np.zeros_like(colour)
     np.add.at(above, owners, mixed(colour[parts], (parts - owners).astype(np.uint64)))
@@ -153,19 +159,23 @@ def _with_owners(program: Program, colour: np.ndarray) -> np.ndarray:
 class _Alike:
     """Ops by colour.
 
-    group[op], rank[op]   the number of the op's colour; how many ops of that colour stand before it
+    members               the ops of each, with its number and their places among them
     sizes[g]              ops of a colour
     first[g]              the first of them
     is_argument[g]        they are arguments
-    lines                 the lines between colours
+    usual                 the size of most that are large enough, by ops; 0 where none is
     """
 
-    group: np.ndarray
-    rank: np.ndarray
+    members: Members
     sizes: np.ndarray
     first: np.ndarray
     is_argument: np.ndarray
-    lines: Lines
+    usual: int
+
+    @property
+    def group(self) -> np.ndarray:
+        """int64[ops]: the number of an op's colour."""
+        return self.members.group
 
     @staticmethod
     def of(program: Program, colour: np.ndarray) -> _Alike:
@@ -179,53 +189,72 @@ class _Alike:
         is_argument = np.zeros(len(colour), np.bool_)
         is_argument[program.value_op[program.arguments]] = True
         first = by_colour[begins]
-        lines = lines_between(program, Members(by_colour, np.append(begins, len(colour)), group, rank), LEAST)
-        return _Alike(group, rank, sizes, first, is_argument[first], lines)
+        many = sizes[(sizes >= LEAST) & ~is_argument[first]]
+        usual = int(np.bincount(many, weights=many).argmax()) if len(many) else 0
+        members = Members(by_colour, np.append(begins, len(colour)), group, rank)
+        return _Alike(members, sizes, first, is_argument[first], usual)
 
-    def chains(self) -> tuple[np.ndarray, np.ndarray]:
+    def chains(self, program: Program) -> tuple[np.ndarray, np.ndarray]:
         """(chain, layer) of every op; see `RepeatedLayers`."""
-        many = np.flatnonzero((self.sizes >= LEAST) & ~self.is_argument)
-        if not len(many):
+        usual = self.usual
+        if not usual:
             return np.full(len(self.group), NO_CHAIN, np.int32), np.zeros(len(self.group), np.int32)
-        usual = int(np.bincount(self.sizes[many], weights=self.sizes[many]).argmax())
-        alike = many[self.sizes[many] == usual]
-        found = followed(self.lines, int(alike[self.first[alike].argmin()]))
+        alike = np.flatnonzero((self.sizes == usual) & ~self.is_argument)
+        found = followed(lines_between(program, self.members, LEAST), int(alike[self.first[alike].argmin()]))
         start, turn, sizes = found.start[found.order], found.turn[found.order], self.sizes[found.order]
         least = np.minimum(start, start + turn * (sizes - 1))
         off = middles(found.phase, least, sizes, usual)[found.phase]
         moved = later_starts(found.phase, turn, least - off, sizes, usual)
         found.start[found.order] += np.where(self.is_argument[found.order], moved, 0) - off
         chain = found.number[self.group]
-        layer = found.start[self.group] + found.turn[self.group] * self.rank
+        layer = found.start[self.group] + found.turn[self.group] * self.members.rank
         return chain, np.where(chain >= 0, layer, 0).astype(np.int32)
 
     def beyond_lines(self, program: Program, chain: np.ndarray, layer: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(chain, layer) with the colours that stand in no line; see the module."""
         chain, layer, many = chain.copy(), layer.copy(), self.sizes[self.group] >= LEAST
-        one, other = program.use_op, program.value_op[program.operands]
-        place = np.arange(len(one)) - program.operand_ptr[one]
-        some = many[one] & many[other]
-        one, other, place = one[some], other[some], place[some]
-        one, other, place = np.append(one, other), np.append(other, one), np.append(2 * place, 2 * place + 1)
-        found = True
-        while found:
-            ways = np.flatnonzero((chain[one] >= 0) & (chain[other] < 0))
-            found = False
-            for ops, layers in self._one_to_one(one[ways], other[ways], place[ways], layer):
-                if chain[ops[0]] < 0:
-                    chain[ops], layer[ops], found = int(chain.max()) + 1, layers, True
+        known, ops = int(chain.max()) + 1, np.flatnonzero((chain >= 0) & many)
+        while len(ops):
+            one, other, place = _ways(program, ops)
+            further = many[other] & (chain[other] < 0)
+            ops, layers = self._one_to_one(one[further], other[further], place[further], layer)
+            begins = np.diff(self.group[ops], prepend=-1) != 0
+            chain[ops], layer[ops] = known + np.cumsum(begins) - 1, layers
+            known += np.count_nonzero(begins)
         return chain, layer
 
     def _one_to_one(
         self, one: np.ndarray, other: np.ndarray, place: np.ndarray, layer: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """(ops, layers) of the colours in `other` each of whose members meets one op in `one`, all of other layers."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(ops, layers) of the colours in `other` each of whose members meets one op in `one`, all of other layers.
+
+        Ops come by colour. Of the colours and places at which one meets such ops the first counts.
+        """
         a, b = self.group[one], self.group[other]
         order = np.lexsort((other, place, a, b))
         a, b, place, other, of = a[order], b[order], place[order], other[order], layer[one[order]]
-        starts = np.flatnonzero(np.diff(b, prepend=-1) | np.diff(a, prepend=-1) | np.diff(place, prepend=-1)).tolist()
-        for start, end in itertools.pairwise([*starts, len(b)]):
-            ops, layers = other[start:end], of[start:end]
-            whole = end - start == self.sizes[b[start]] and (np.diff(ops) > 0).all()
-            if whole and len(np.unique(layers)) == len(layers):
-                yield ops, layers
+        begins = (np.diff(b, prepend=-1) != 0) | (np.diff(a, prepend=-1) != 0) | (np.diff(place, prepend=-1) != 0)
+        row, starts = np.cumsum(begins) - 1, np.flatnonzero(begins)
+        whole = np.diff(np.append(starts, len(b))) == self.sizes[b[starts]]
+        whole[row[(np.diff(other, prepend=-1) == 0) & ~begins]] = False
+        left = np.flatnonzero(whole[row])
+        by_layer = left[np.lexsort((of[left], row[left]))]
+        same = (np.diff(of[by_layer]) == 0) & (np.diff(row[by_layer]) == 0)
+        whole[row[by_layer[1:][same]]] = False
+        rows = np.flatnonzero(whole)
+        chosen = np.zeros(len(starts), np.bool_)
+        chosen[rows[np.diff(b[starts[rows]], prepend=-1) != 0]] = True
+        return other[chosen[row]], of[chosen[row]]
+
+
+def _ways(program: Program, ops: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(one, other, place): what some ops read and what reads them, and a number for where."""
+    (pointer, by_value), values = program.users, entries_of(program.result_ptr, ops)
+    read, read_by = entries_of(program.operand_ptr, ops), by_value[entries_of(pointer, values)]
+    places = [uses - program.operand_ptr[program.use_op[uses]] for uses in (read, read_by)]
+    readers, makers = program.use_op, program.value_op[program.operands]
+    return (
+        np.append(readers[read], makers[read_by]),
+        np.append(makers[read], readers[read_by]),
+        np.append(2 * places[0], 2 * places[1] + 1),
+    )

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Convolution, Elementwise, Matmul, View
 from autopart.core.program import Program
@@ -42,7 +40,7 @@ class _Search:
     """Of one program: the ops that values meet."""
 
     def __init__(self, program: Program):
-        self._program, self._sizes = program, program.value_shape.prod(axis=1, dtype=np.float64)
+        self._program, self._sizes = program, program.value_elements
         kinds = [_kind(traits_of(spec)) for spec in program.specs]
         self._kind = [kinds[spec] for spec in program.op_spec.tolist()] if Convolution in kinds else []
         self.convolutions = [op for op, kind in enumerate(self._kind) if kind is Convolution]

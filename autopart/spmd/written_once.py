@@ -16,7 +16,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 
+import numpy as np
+
+from autopart.core.followed_marks import follow_down
+from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Constant, Elementwise, Matmul, Update, View
 from autopart.core.program import ROOT, Program
@@ -35,22 +40,26 @@ _ROUNDED_SHARE = 0.5
 
 
 def written_once(local: DeviceLocal) -> frozenset[int]:
-    """Values to write behind a barrier."""
+    """Values to write behind a barrier. Each op is looked at once."""
     program = local.program
-    products = [op for op in range(program.op_count) if _is_product(program, op)]
+    products = np.flatnonzero(_ops(program, lambda spec: isinstance(traits_of(spec), Matmul))).tolist()
     readers = defaultdict[int, list[int]](list)
     for op in products:
         for value in program.operands_of(op).tolist():
             readers[value].append(op)
-    found = [v for v, ops in readers.items() if len(ops) > 1 and _is_gradient_of_logits(local, v, len(ops))]
+    found = [value for value, ops in readers.items() if len(ops) > 1 and _is_read_by(program, value, len(ops))]
+    if found:
+        gradients = _gradients_of_logits(program)
+        found = [value for value in found if gradients[value]]
     if not found:
         return frozenset()
     largest = max(_bytes(local, result) for op in products for result in program.results_of(op))
     return frozenset(v for v in found if _saves(local, v, readers[v], largest) and _is_not_hidden(local, v, readers[v]))
 
 
-def _is_product(program: Program, op: int) -> bool:
-    return isinstance(traits_of(program.spec(op)), Matmul)
+def _ops(program: Program, test: Callable[[OpSpec], bool]) -> np.ndarray:
+    """bool[ops]: those whose spec passes a test."""
+    return np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]
 
 
 def _bytes(local: DeviceLocal, value: int) -> float:
@@ -62,33 +71,29 @@ def _elements(local: DeviceLocal, value: int, layout: int) -> int:
     return math.prod(local.local_type(value, layout).shape)
 
 
-def _is_gradient_of_logits(local: DeviceLocal, value: int, products: int) -> bool:
-    """True if nothing but the products reads the value, in f32, and an element of each row was changed on its way."""
-    program, (pointer, _) = local.program, local.program.users
-    op = int(program.value_op[value])
-    if program.op_scope[op] != ROOT or program.type_of(value).dtype != "f32":
+def _is_read_by(program: Program, value: int, products: int) -> bool:
+    """True if nothing but so many products reads a value of the program's own scope, in f32."""
+    pointer, _ = program.users
+    if program.op_scope[program.value_op[value]] != ROOT or program.type_of(value).dtype != "f32":
         return False
-    if (
-        pointer[value + 1] - pointer[value] != products
-        or value in program.output_place
-        or not _is_arithmetic(program, op)
-    ):
-        return False
-    ahead, seen = [op], {op}
-    while ahead:
-        for operand in program.operands_of(ahead.pop()).tolist():
-            before = int(program.value_op[operand])
-            traits = traits_of(program.spec(before))
-            if isinstance(traits, Update) and traits.one_per_row(program.spec(before)):
-                return True
-            if before not in seen and _is_arithmetic(program, before):
-                seen.add(before)
-                ahead.append(before)
-    return False
+    return pointer[value + 1] - pointer[value] == products and value not in program.output_place
 
 
-def _is_arithmetic(program: Program, op: int) -> bool:
-    traits = traits_of(program.spec(op))
+def _gradients_of_logits(program: Program) -> np.ndarray:
+    """bool[values]: what is computed of an array of which an element of each row was changed on the way."""
+    changed, arithmetic = _ops(program, _changes_rows), _ops(program, _is_arithmetic)
+    marks = changed[program.value_op]
+    follow_down(program, arithmetic, np.ones_like(marks), marks)
+    return marks & arithmetic[program.value_op]
+
+
+def _changes_rows(spec: OpSpec) -> bool:
+    traits = traits_of(spec)
+    return isinstance(traits, Update) and traits.one_per_row(spec)
+
+
+def _is_arithmetic(spec: OpSpec) -> bool:
+    traits = traits_of(spec)
     return isinstance(traits, Elementwise | Constant) or (isinstance(traits, View) and not traits.fence)
 
 

@@ -73,7 +73,7 @@ def measure(case: Case, wanted: Callable[[str], bool] = lambda stage: True) -> d
     read = program.op_count
     with stage("passes"):
         program, reports = run_passes(program, IMPORT_PASSES)
-    traced = trace(case.fun, Options(donate_argnums=case.donated), "tpu", case.args, {})
+    traced = trace(case.fun, Options(donate_argnums=case.donated), "tpu", MESH, case.args, {})
     program = traced.program
     schedule = [ap.ManualPartition(dict(case.tiled), "data")]
     partitioning = Partitioning(program, MESH)

@@ -75,7 +75,7 @@ def main() -> None:
 
 def trace_step(config: t32.Config) -> Traced:
     """The step as jax lowered it, imported once; its module is what partitioning starts from."""
-    return trace(t32.step(config), Options(donate_argnums=(0, 1)), "cpu", t32.abstract_args(config), {})
+    return trace(t32.step(config), Options(donate_argnums=(0, 1)), "cpu", MESH, t32.abstract_args(config), {})
 
 
 def partition(traced: Traced) -> tuple[Lowered, dict[str, float]]:

@@ -66,7 +66,7 @@ def traced(config: bigbird.Config) -> tuple[Program, dict[str, Any]]:
     """The program of a training step, and the seconds of jax and of the import, of which passes take a part."""
     step, args = bigbird.step(config), bigbird.abstract_args(config)
     _, jax_s = timed(lambda: jax.jit(step, keep_unused=True).trace(*args).lower(lowering_platforms=("tpu",)))
-    found, import_s = timed(lambda: trace(step, Options(donate_argnums=(0, 1)), "tpu", args, {}))
+    found, import_s = timed(lambda: trace(step, Options(donate_argnums=(0, 1)), "tpu", MESH, args, {}))
     return found.program, {"jax": jax_s, "import": import_s}
 
 

@@ -66,7 +66,7 @@ def labelled(module: OptimisedHlo, local: DeviceLocal) -> dict[int, Layout]:
 def compared(
     module: OptimisedHlo, local: DeviceLocal, name: str
 ) -> tuple[float, Counter[tuple[str, Layout, Layout, Layout]]]:
-    """The share of elements whose layouts agree; of the others how many values by kind, shape, ours and the compiler's."""
+    """The share of elements whose layouts agree; how many others, by kind, shape, ours and the compiler's."""
     ours, shapes, program = assigned(local, name), _shapes(local), local.program
     good, all_, differ = 0, 0, Counter[tuple[str, Layout, Layout, Layout]]()
     for op, theirs in labelled(module, local).items():

@@ -15,11 +15,14 @@ import numpy as np
 import pytest
 
 import autopart as ap
+from autopart.core import repeated_layers
 from autopart.core.importer import read_module
-from autopart.core.passes import IMPORT_PASSES, Recomputation, run_passes
+from autopart.core.passes import IMPORT_PASSES, LayerOrder, Recomputation, run_passes
+from autopart.core.passes.layer_order import MOST_ALIKE
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import Program
-from experiments.growth.families import FAMILIES, WIDTH, X, array
+from autopart.core.repeated_layers import _Alike
+from experiments.growth.families import FAMILIES, SQUARE, WIDTH, X, array
 
 MESH = ap.Mesh({"data": 4, "model": 2}, device="tpu_v3")
 TIMES, MOST = 4, 5.0
@@ -31,8 +34,13 @@ OF_ARRAYS = ("flatnonzero", "isin", "zeros", "full", "unique", "cumsum", "bincou
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Counts "lines" and "elements" of what runs inside."""
+    """Counts "lines" and "elements" of what runs inside, those of arrays whose methods are called among them."""
     work: Counter[str] = Counter()
+
+    def profile(frame: Any, event: str, arg: Any) -> None:
+        array = getattr(arg, "__self__", None) if event == "c_call" else None
+        if isinstance(array, np.ndarray) and "/autopart/" in frame.f_code.co_filename:
+            work["elements"] += array.size
 
     def trace(frame: Any, event: str, arg: Any) -> Any:
         if "/autopart/" not in frame.f_code.co_filename:
@@ -51,12 +59,14 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     with monkeypatch.context() as patch:
         for name in OF_ARRAYS:
             patch.setattr(np, name, counting(getattr(np, name)))
-        before = sys.gettrace()
+        before = sys.gettrace(), sys.getprofile()
         sys.settrace(trace)
+        sys.setprofile(profile)
         try:
             yield work
         finally:
-            sys.settrace(before)
+            sys.settrace(before[0])
+            sys.setprofile(before[1])
 
 
 def lowered(family: str, ops: int, schedule: Any = None) -> ap.Lowered:
@@ -128,6 +138,7 @@ def of_report(family: str, ops: int) -> Callable[[], Any]:
         (of_lowering, "training", 400),
         (of_export, "branches", 400),
         (of_export, "slices", 400),
+        (of_export, "training", 800),
         (of_plan, "arguments", 400),
         (of_keys, "arguments", 400),
         (of_report, "training", 1600),  # as many rows as a report has
@@ -200,3 +211,69 @@ def test_as_many_donated_arrays_as_arguments_are_tied_in_one_walk(monkeypatch):
         return work["lines"]
 
     assert lines(160) < MOST * lines(40)
+
+
+def test_chains_beyond_lines_are_found_in_one_walk(monkeypatch):
+    layers = 8
+
+    def elements(colours: int) -> int:
+        def fun(*of_layers: jax.Array) -> list[jax.Array]:
+            read = [jnp.sin(x) for x in of_layers]
+            return [jnp.tanh(read[i ^ 1]) for _ in range(colours) for i in range(layers)]
+
+        program = read_module(jax.jit(fun).trace(*[X] * layers).lower().compiler_ir("stablehlo"))
+        colour = (np.arange(program.op_count) // layers).astype(np.uint64)
+        layer = np.arange(program.op_count, dtype=np.int32) % layers
+        chain = np.where(colour == 1, 0, -1).astype(np.int32)
+        alike = _Alike.of(program, colour)
+        with counted(monkeypatch) as work:
+            found, of = alike.beyond_lines(program, chain, np.where(chain >= 0, layer, 0).astype(np.int32))
+        assert found[2 * layers :].tolist() == [2 + n // layers for n in range(colours * layers)]
+        assert (of[2 * layers :] == layer[2 * layers :] ^ 1).all()
+        return work["elements"]
+
+    assert elements(40) < MOST * elements(10)
+
+
+def test_a_call_like_one_before_is_copied(monkeypatch):
+    def imported(calls: int) -> tuple[int, Program]:
+        @jax.jit
+        def called(x: jax.Array, scale: float) -> jax.Array:
+            for _ in range(20):
+                x = jnp.tanh(x * scale) + 0.5
+            return jax.lax.cond(x[0, 0] > 0, lambda x: x + 1.0, lambda x: x, x)
+
+        def fun(x: jax.Array) -> jax.Array:
+            for _ in range(calls):
+                x = called(x, 2.0)
+            return x
+
+        made = jax.jit(fun).trace(X).lower().compiler_ir("stablehlo")
+        with counted(monkeypatch) as work:
+            program = read_module(made)
+        return work["lines"], program
+
+    few, first = imported(2)
+    many, program = imported(12)
+    one = (first.op_count - 1) // 2
+    assert program.op_count == 1 + 12 * one
+    assert program.op_spec[1 + one :].tolist() == program.op_spec[1:-one].tolist()
+    assert many - few < 0.2 * 10 * few / 2
+    assert len(program.scopes) == 1 + 12 * 2
+
+
+def test_what_is_alike_more_often_than_layers_have_names_is_no_layer_and_not_looked_at(monkeypatch):
+    def fun(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        for name in sorted(params):
+            for _ in range(2 * MOST_ALIKE):
+                x = jnp.tanh(x)
+            x = x @ params[name]
+        return x
+
+    def lines_between(*args: Any) -> None:
+        raise AssertionError("nobody needs the lines between what is alike")
+
+    params = {str(layer): SQUARE for layer in range(11)}
+    made = read_module(jax.jit(fun).trace(params, X).lower().compiler_ir("stablehlo"))
+    monkeypatch.setattr(repeated_layers, "lines_between", lines_between)
+    assert LayerOrder().apply(made) is made

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 
 import pytest
 
 import autopart as ap
+from autopart.api.trace import LoadedProgram
 from autopart.core.errors import ArgumentError, MeshError
 from autopart.core.units import seconds_text
 from autopart.costmodel import Simulator, SimulatorOptions, estimate, estimate_of
@@ -19,10 +21,15 @@ from tests.cost.programs import f32, lowered, mlp_step
 CONFIG = t32.SMALL
 
 
+@functools.cache
+def traced():
+    """T32's step, traced once for all meshes of TPUs."""
+    step = ap.jit(t32.step(CONFIG), ap.Mesh({"batch": 4}, device="tpu_v3"), [], donate_argnums=(0, 1))
+    return LoadedProgram(step.traced(t32.abstract_args(CONFIG), {}), "T32")
+
+
 def t32_on(axes, schedule, device="tpu_v3"):
-    mesh = ap.Mesh(axes, device=device)
-    step = ap.jit(t32.step(CONFIG), mesh, schedule, donate_argnums=(0, 1))
-    return step.lower(*t32.abstract_args(CONFIG))
+    return ap.jit(traced(), ap.Mesh(axes, device=device), schedule).lower()
 
 
 @pytest.fixture(scope="module")

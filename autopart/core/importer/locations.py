@@ -18,30 +18,33 @@ _OWN = str(Path(__file__).parents[2])
 class Source:
     """Where ops came from: a representative MLIR op per spec, each op's location text, and host callbacks by index.
 
-    `beside` are modules that hold ops which passes made; an op is good as long as its module is.
+    ops        MLIR ops; `op_source` and `call_site`, int32 for each op of the program, count in these
+    beside     modules that hold ops which passes made; an op is good as long as its module is
     """
 
     def __init__(
         self,
         module: ir.Module,
         representatives: list[ir.Operation | None],
-        op_source: Sequence[ir.Operation | None] | np.ndarray,
-        call_site: Sequence[ir.Operation | None] | np.ndarray,
+        ops: list[ir.Operation | None],
+        op_source: np.ndarray,
+        call_site: np.ndarray,
         callbacks: Sequence[HostCallback] = (),
         beside: Sequence[ir.Module] = (),
     ):
         self.module, self.representatives = module, representatives
         self.callbacks, self._beside = tuple(callbacks), tuple(beside)
-        self._op_source, self._call_site = _as_array(op_source), _as_array(call_site)
+        self._ops, self._op_source, self._call_site = ops, op_source, call_site
 
     def kept(self, ops: np.ndarray, specs: list[int]) -> Source:
         """Of the ops that are True in `ops`, and of the specs that are left."""
-        return self._with([self.representatives[s] for s in specs], self._op_source[ops], self._call_site[ops])
+        left = [self.representatives[s] for s in specs]
+        return self._with(left, self._ops, self._op_source[ops], self._call_site[ops])
 
     def with_copies(self, specs: Sequence[int]) -> Source:
         """With one more spec for each of `specs`, made from the same MLIR op."""
         more = [self.representatives[s] for s in specs]
-        return self._with([*self.representatives, *more], self._op_source, self._call_site)
+        return self._with([*self.representatives, *more], self._ops, self._op_source, self._call_site)
 
     def rewritten(
         self,
@@ -56,19 +59,23 @@ class Source:
         `more` are the representatives of further specs, and `beside` the modules that hold those.
         """
         known, op_source = [*self.representatives, *more], self._op_source[like]
-        for op in np.flatnonzero(spec >= 0).tolist():
-            op_source[op] = known[spec[op]] or op_source[op]
-        return self._with(known, op_source, self._call_site[like], beside)
+        others = np.flatnonzero(spec >= 0)
+        used, of_used = np.unique(spec[others], return_inverse=True)
+        made = [known[s] for s in used.tolist()]
+        there = np.array([op is not None for op in made], np.bool_)[of_used]
+        op_source[others[there]] = len(self._ops) + of_used[there]
+        return self._with(known, [*self._ops, *made], op_source, self._call_site[like], beside)
 
     def _with(
         self,
         representatives: list[ir.Operation | None],
+        ops: list[ir.Operation | None],
         op_source: np.ndarray,
         call_site: np.ndarray,
         beside: Sequence[ir.Module] = (),
     ) -> Source:
         beside = (*self._beside, *beside)
-        return Source(self.module, representatives, op_source, call_site, self.callbacks, beside)
+        return Source(self.module, representatives, ops, op_source, call_site, self.callbacks, beside)
 
     @property
     def op_count(self) -> int:
@@ -77,25 +84,20 @@ class Source:
 
     def source_of(self, op: int) -> ir.Operation | None:
         """The MLIR op that op number `op` was made from."""
-        return self._op_source[op]
+        return self._ops[self._op_source[op]]
 
     def where(self, op: int) -> str:
         """Location of op number `op` ("train.py:12 jit(step)/dense"), empty if the module has none.
 
         An op of a function that carries no line of its own gets the line of the outermost call it was inlined for.
         """
-        source, site = self._op_source[op], self._call_site[op]
+        source, site = self._ops[self._op_source[op]], self._ops[self._call_site[op]]
         if source is None:
             return ""
         own = describe_location(source.location)
         if site is None or ".py:" in own:
             return own
         return f"{describe_location(site.location)}/{own}".rstrip("/")
-
-
-def _as_array(ops: Sequence[ir.Operation | None] | np.ndarray) -> np.ndarray:
-    """object[ops], which it may be already: so that a pass takes from it by numbers."""
-    return ops if isinstance(ops, np.ndarray) else np.fromiter(ops, object, len(ops))
 
 
 def describe_location(location: ir.Location) -> str:

@@ -4,8 +4,8 @@
       %0 = call @square(%arg0)          ->      multiply
       %1 = stablehlo.while(...)                 while / carry / condition ops / body ops
 
-A call replays its callee's template, so a program of a million inlined ops costs a million appends, not a million walks
-through MLIR.
+A call replays its callee's template, and a later call that is alike is a copy of the ops that came of it
+(`grown_ops.py`): a program of a million inlined ops costs neither a million walks through MLIR nor as many appends.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from autopart.core.errors import ProgramError
 from autopart.core.gc_pause import gc_paused
 from autopart.core.host_callbacks import HostCallback
 from autopart.core.importer.call_graph import CallGraph
+from autopart.core.importer.grown_ops import LEAST, Call, Copied, GrownOps, Replayed
 from autopart.core.importer.host_calls import check_calls
 from autopart.core.importer.locations import Source
 from autopart.core.importer.manual_region import without_empty_constraints
@@ -37,6 +38,9 @@ from autopart.core.program import ROOT, Program, Scope
 
 OPS_BETWEEN_CHECKS = 4096
 """Ops that are appended between two looks at the clock and the limits."""
+
+NOWHERE = 0
+"""The source of what no MLIR op was made for, and the call around what stands in no call."""
 
 
 def read_module(
@@ -88,20 +92,14 @@ class _Importer:
             if op.operation.name == "func.func"
         }
         self._templates: dict[Callee, Block] = {}
+        self._calls: dict[tuple[object, ...], Replayed | Copied] = {}
         self._cloned: dict[int, bool] = {}
-        self._op_spec: list[int] = []
-        self._op_scope: list[int] = []
-        self._op_source: list[ir.Operation | None] = []
-        self._call_site: list[ir.Operation | None] = []
-        self._outer_call: ir.Operation | None = None
-        self._operands: list[int] = []
-        self._operand_ptr: list[int] = [0]
-        self._result_ptr: list[int] = [0]
+        self._sources: list[ir.Operation | None] = [None]
+        self._outer_call = NOWHERE
         self._types: list[TensorType] = []
-        self._scopes: list[Scope] = [Scope("program", -1, -1, 0, 0)]
-        self._tags: dict[str, list[int]] = {}
-        self._owners: dict[int, int] = {}
-        self._barriers: list[range] = []
+        self._type_number: dict[TensorType, int] = {}
+        self._result_types: dict[int, list[int]] = {}
+        self._ops = GrownOps()
 
     def run(
         self,
@@ -126,37 +124,40 @@ class _Importer:
         returned = [self._specs.type(v.type) for v in _return_of(block, name).operands]
         ties = checked_ties(aliases(inputs) if ties is None else ties.items(), types, returned)
         tied_arguments = set(ties.values())
-        arguments = []
+        arguments, ops = [], self._ops
         for index, type_ in enumerate(types):
             operands = (type_,) if index in tied_arguments else ()
             arguments += self._structural("argument", [0] * len(operands), operands, (type_,), ROOT)
         outputs = self._replay(template, arguments, ROOT)
-        outputs = [self._materialised(v, ROOT, None) for v in outputs]
+        outputs = [self._materialised(v, ROOT, NOWHERE) for v in outputs]
         for output, argument in ties.items():
             op = arguments[argument]  # arguments are the first ops, one result each
-            self._operands[self._operand_ptr[op]] = outputs[output]
-        self._scopes[ROOT] = Scope("program", -1, -1, 0, len(self._op_spec))
+            ops.operands[ops.operand_ptr[op]] = outputs[output]
+        ops.scopes[ROOT] = Scope("program", -1, -1, 0, len(ops))
         check_calls(self._custom_calls(), len(self._callbacks))
         default = [a.get("jax.result_info", f"result[{i}]") for i, a in enumerate(results)]
         return Program(
             specs=self._specs.specs,
-            op_spec=np.array(self._op_spec, np.int32),
-            operand_ptr=np.array(self._operand_ptr, np.int32),
-            operands=np.array(self._operands, np.int32),
-            result_ptr=np.array(self._result_ptr, np.int32),
-            op_scope=np.array(self._op_scope, np.int32),
-            scopes=self._scopes,
+            op_spec=np.array(ops.op_spec, np.int32),
+            operand_ptr=np.array(ops.operand_ptr, np.int32),
+            operands=np.array(ops.operands, np.int32),
+            result_ptr=np.array(ops.result_ptr, np.int32),
+            op_scope=np.array(ops.op_scope, np.int32),
+            scopes=ops.scopes,
             arguments=arguments,
             argument_names=names,
             outputs=outputs,
             output_names=list(output_names or default),
             ties=ties,
-            tags=self._tags,
-            owners=self._owners,
+            tags=_by_name(ops.tags),
+            owners=dict(ops.owners),
             donated=donated,
-            barriers=[parts for parts in self._barriers if parts],
-            source=Source(self._module, self._specs.representatives, self._op_source, self._call_site, self._callbacks),
-        )
+            barriers=[parts for parts in ops.barriers if parts],
+            source=Source(
+                self._module, self._specs.representatives, self._sources, np.array(ops.op_source, np.int32),
+                np.array(ops.call_site, np.int32), self._callbacks,
+            ),
+        )  # fmt: skip
 
     def _custom_calls(self) -> Iterator[tuple[str, ir.Operation]]:
         for spec, op in zip(self._specs.specs, self._specs.representatives, strict=True):
@@ -179,32 +180,42 @@ class _Importer:
                 )
             if region is not None:
                 without_empty_constraints(function.regions[0])
-            reader = Reader(self._specs, self._gauge, self._constraints, region)
+            reader = Reader(self._specs, self._gauge, self._sources, self._constraints, region)
             self._templates[callee] = reader.read(function.regions[0].blocks[0])
         return self._templates[callee]
 
     # ---- replaying templates into the program
 
-    def _append(self, spec: int, operands: Sequence[int], scope: int, source: ir.Operation | None) -> range:
+    def _append(self, spec: int, operands: Sequence[int], scope: int, source: int) -> range:
         self._ops_until_check -= 1
-        if not self._ops_until_check:
+        if self._ops_until_check <= 0:
             self._check_size()
-        first = self._result_ptr[-1]
-        types = self._specs.specs[spec].results
-        self._op_spec.append(spec)
-        self._op_scope.append(scope)
-        self._op_source.append(source)
-        self._call_site.append(self._outer_call)
-        self._operands.extend(operands)
-        self._operand_ptr.append(len(self._operands))
-        self._types.extend(types)
-        self._result_ptr.append(first + len(types))
-        return range(first, first + len(types))
+        types = self._result_types.get(spec)
+        if types is None:
+            types = self._result_types[spec] = [self._number_of(t) for t in self._specs.specs[spec].results]
+        ops = self._ops
+        first = len(ops.types)
+        ops.op_spec.append(spec)
+        ops.op_scope.append(scope)
+        ops.op_source.append(source)
+        ops.call_site.append(self._outer_call)
+        ops.operands.extend(operands)
+        ops.operand_ptr.append(len(ops.operands))
+        ops.types.extend(types)
+        end = first + len(types)
+        ops.result_ptr.append(end)
+        return range(first, end)
+
+    def _number_of(self, type_: TensorType) -> int:
+        if type_ not in self._type_number:
+            self._type_number[type_] = len(self._types)
+            self._types.append(type_)
+        return self._type_number[type_]
 
     def _check_size(self) -> None:
         """Constants are cloned per use, so that a program may grow beyond the steps that were counted."""
         self._ops_until_check = OPS_BETWEEN_CHECKS
-        self._gauge.check_ops(len(self._op_spec))
+        self._gauge.check_ops(len(self._ops))
         self._gauge.check_time()
 
     def _structural(
@@ -214,20 +225,20 @@ class _Importer:
         operand_types: Sequence[TensorType],
         result_types: Sequence[TensorType],
         scope: int,
-        source: ir.Operation | None = None,
+        source: int = NOWHERE,
     ) -> range:
         spec = self._specs.structural(kind, tuple(operand_types), tuple(result_types))
         return self._append(spec, operands, scope, source)
 
-    def _materialised(self, value: int | Lazy, scope: int, source: ir.Operation | None) -> int:
+    def _materialised(self, value: int | Lazy, scope: int, source: int) -> int:
         """The value number to read: a cloned op's result where the value is cloned per use."""
         if not isinstance(value, Lazy):
             return value
         operands = [self._materialised(v, scope, source) for v in value.operands]
         return self._append(value.spec, operands, scope, value.source)[0]
 
-    def _type(self, value: int | Lazy) -> TensorType:
-        return self._specs.specs[value.spec].results[0] if isinstance(value, Lazy) else self._types[value]
+    def _type(self, value: int) -> TensorType:
+        return self._types[self._ops.types[value]]
 
     def _replay(self, block: Block, arguments: Sequence[int | Lazy], scope: int, outer: dict | None = None) -> list:
         env: dict[int, int | Lazy] = outer if outer is not None else {}
@@ -269,29 +280,41 @@ class _Importer:
     def _barrier(self, op: Op, operands: list, scope: int) -> list:
         """One op per operand, one after the other: a barrier says nothing about how its operands tile together."""
         read = [self._materialised(v, scope, op.source) for v in operands]
-        types = [self._types[v] for v in read]
-        first = len(self._op_spec)
-        self._barriers.append(range(first, first + len(read)))
+        types = [self._type(v) for v in read]
+        first = len(self._ops)
+        self._ops.barriers.append(range(first, first + len(read)))
         return [
             self._structural("optimization_barrier", [v], [type_], [type_], scope, op.source)[0]
             for v, type_ in zip(read, types, strict=True)
         ]
 
     def _call(self, op: Op, operands: list, scope: int) -> list:
-        outermost = self._outer_call is None
+        outermost = self._outer_call == NOWHERE
         if outermost:
             self._outer_call = op.source
         assert op.callee is not None
-        results = self._replay(self._template(op.callee), operands, scope)
+        call = Call.of(op.callee, operands)
+        known = self._calls.get(call.pattern)
+        if isinstance(known, Replayed):
+            known = self._calls[call.pattern] = Copied(self._ops, known)
+        if known is not None:
+            results = known.append(self._ops, call, scope, self._outer_call)
+            self._ops_until_check -= known.op_count
+        else:
+            begin = self._ops.place()
+            results = self._replay(self._template(op.callee), operands, scope)
+            end = self._ops.place()
+            if end.op - begin.op >= LEAST:
+                self._calls[call.pattern] = Replayed(call, begin, end, scope, results)
         if outermost:
-            self._outer_call = None
+            self._outer_call = NOWHERE
         return results
 
-    def _tagged(self, name: str, value: int | Lazy, scope: int, source: ir.Operation) -> int:
+    def _tagged(self, name: str, value: int | Lazy, scope: int, source: int) -> int:
         value = self._materialised(value, scope, source)
-        type_ = self._types[value]
+        type_ = self._type(value)
         tagged = self._structural("tag", [value], [type_], [type_], scope, source)[0]
-        self._tags.setdefault(name, []).append(tagged)
+        self._ops.tags.append((name, tagged))
         return tagged
 
     def _while(self, op: Op, inits: list, scope: int, env: dict) -> list:
@@ -300,33 +323,33 @@ class _Importer:
         carried = [i for i, same in enumerate(unchanged) if not same]
         start = [self._materialised(inits[i], scope, op.source) for i in carried]
         trips = trip_count(condition, body, inits, self._specs.specs)
-        loop = len(self._op_spec)
+        loop = len(self._ops)
         self._structural("while", [], [], [], scope, op.source)
         inside, after = list(inits), list(inits)
         for i, init in zip(carried, start, strict=True):
-            type_ = self._types[init]
-            carry = len(self._op_spec)
+            type_ = self._type(init)
+            carry = len(self._ops)
             inside[i], after[i] = self._structural("carry", [init, init], [type_] * 2, [type_] * 2, scope, op.source)
-            self._owners[carry] = loop
-        carries = range(loop + 1, len(self._op_spec))
+            self._ops.owners.append((carry, loop))
+        carries = range(loop + 1, len(self._ops))
         runs = trips if trips is not None else 1
         index = self._open("condition", loop, scope, runs + 1, trips is not None)
         (predicate,) = self._replay(condition, inside, index, env)
         predicate = self._materialised(predicate, index, op.source)
-        self._structural("condition", [predicate], [self._types[predicate]], [], index, op.source)
+        self._structural("condition", [predicate], [self._type(predicate)], [], index, op.source)
         self._close(index)
         index = self._open("body", loop, scope, runs, trips is not None)
         results = self._replay(body, inside, index, env)
         results = [self._materialised(results[i], index, op.source) for i in carried]
         self._close(index)
         for carry, value in zip(carries, results, strict=True):
-            self._operands[self._operand_ptr[carry] + 1] = value
+            self._ops.operands[self._ops.operand_ptr[carry] + 1] = value
         return after
 
     def _case(self, op: Op, operands: list, scope: int, env: dict) -> list:
         predicate = self._materialised(operands[0], scope, op.source)
-        owner = len(self._op_spec)
-        self._structural("case", [predicate], [self._types[predicate]], [], scope, op.source)
+        owner = len(self._ops)
+        self._structural("case", [predicate], [self._type(predicate)], [], scope, op.source)
         branches = []
         for block in op.blocks:
             index = self._open("branch", owner, scope, 1, True)
@@ -335,23 +358,30 @@ class _Importer:
             self._close(index)
         joined = []
         for values in zip(*branches, strict=True):
-            types = [self._types[v] for v in values]
-            self._owners[len(self._op_spec)] = owner
+            types = [self._type(v) for v in values]
+            self._ops.owners.append((len(self._ops), owner))
             joined += self._structural("join", values, types, types[:1], scope, op.source)
         return joined
 
     def _open(self, kind: str, op: int, parent: int, trips: int, known: bool) -> int:
-        self._scopes.append(Scope(kind, op, parent, len(self._op_spec), -1, trips, known))
-        return len(self._scopes) - 1
+        self._ops.scopes.append(Scope(kind, op, parent, len(self._ops), -1, trips, known))
+        return len(self._ops.scopes) - 1
 
     def _close(self, index: int) -> None:
-        s = self._scopes[index]
-        self._scopes[index] = Scope(s.kind, s.op, s.parent, s.start, len(self._op_spec), s.trips, s.trips_known)
+        s = self._ops.scopes[index]
+        self._ops.scopes[index] = Scope(s.kind, s.op, s.parent, s.start, len(self._ops), s.trips, s.trips_known)
 
 
 def _is_cloned(spec: OpSpec) -> bool:
     """True for ops that are computed anew for each use: those said to be, where they read no array."""
     return traits_of(spec).cloned_per_use and not any(t.shape for t in spec.operands)
+
+
+def _by_name(tags: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for name, value in tags:
+        found.setdefault(name, []).append(value)
+    return found
 
 
 def _attributes_of(function: ir.Operation, name: str, count: int) -> list[dict[str, str]]:

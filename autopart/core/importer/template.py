@@ -69,23 +69,32 @@ class Callee(NamedTuple):
 
 @dataclass(slots=True)
 class Op:
-    """One op of a template. `spec` is -1 for a call, loop, branch or barrier; `blocks` holds what those contain."""
+    """One op of a template. `spec` is -1 for a call, loop, branch or barrier; `blocks` holds what those contain, and
+    `source` is the number of the MLIR op among those that were read."""
 
     kind: str
     spec: int
     operands: list[int]
     results: list[int]
-    source: ir.Operation
+    source: int
     callee: Callee | None = None
     blocks: tuple[Block, ...] = ()
     tag: str = ""
 
 
 class Reader:
-    """Reads one function, called in `region`; local value numbers are shared with the regions inside it."""
+    """Reads one function, called in `region`; local value numbers are shared with the regions inside it. MLIR ops that
+    were read are added to `sources`."""
 
-    def __init__(self, specs: SpecTable, gauge: Gauge, constraints: bool = False, region: ManualRegion | None = None):
-        self._specs, self._gauge, self._depth = specs, gauge, 0
+    def __init__(
+        self,
+        specs: SpecTable,
+        gauge: Gauge,
+        sources: list[ir.Operation | None],
+        constraints: bool = False,
+        region: ManualRegion | None = None,
+    ):
+        self._specs, self._gauge, self._sources, self._depth = specs, gauge, sources, 0
         self._constraints = constraints
         self._number: dict[ir.Value, int] = {}
         self._types: list[ir.Type] = []
@@ -113,6 +122,10 @@ class Reader:
         self._types.append(value.type)
         return number
 
+    def _source(self, op: ir.Operation) -> int:
+        self._sources.append(op)
+        return len(self._sources) - 1
+
     def _uses(self, op: ir.Operation) -> list[int]:
         return [self._number[v] for v in op.operands]
 
@@ -139,7 +152,7 @@ class Reader:
         numbers = list(range(len(known), len(known) + len(results)))
         number.update(zip(results, numbers, strict=True))
         known.extend(types)
-        return Op(self._specs.specs[spec].kind, spec, operands, numbers, op)
+        return Op(self._specs.specs[spec].kind, spec, operands, numbers, self._source(op))
 
     def _special(self, op: ir.Operation, operands: list[int], block: Block) -> Op | None:
         """A call, loop, branch, tag or barrier as an op; None where its body was read into `block` in its place."""
@@ -152,19 +165,23 @@ class Reader:
             case "func.call" | "stablehlo.composite":
                 attribute = "callee" if op.name == "func.call" else "decomposition"
                 callee = Callee(quoted_text(op.attributes[attribute]), self._region)
-                return Op("call", -1, operands, [], op, callee=callee)
+                return Op("call", -1, operands, [], self._source(op), callee=callee)
             case "stablehlo.while" | "stablehlo.case" | "stablehlo.if":
                 blocks = tuple(self.read(r.blocks[0]) for r in op.regions)
-                return Op("while" if op.name == "stablehlo.while" else "case", -1, operands, [], op, blocks=blocks)
+                kind = "while" if op.name == "stablehlo.while" else "case"
+                return Op(kind, -1, operands, [], self._source(op), blocks=blocks)
             case "stablehlo.optimization_barrier":
-                return Op("barrier", -1, operands, [], op)
+                return Op("barrier", -1, operands, [], self._source(op))
             case "stablehlo.reshape":
                 tag = _tag_of(op)
-                return Op("alias", -1, operands, [], op, tag=tag) if tag else self._plain(op, op.name, operands)
+                if not tag:
+                    return self._plain(op, op.name, operands)
+                return Op("alias", -1, operands, [], self._source(op), tag=tag)
             case _:
                 if not _is_identity(op, self._region is not None):
                     return self._plain(op, op.name, operands)
-                return Op("alias", -1, operands, [], op, tag=tag_of_constraint(op) if self._constraints else "")
+                tag = tag_of_constraint(op) if self._constraints else ""
+                return Op("alias", -1, operands, [], self._source(op), tag=tag)
 
     def _region_results(self, op: ir.Operation, operands: list[int], block: Block) -> list[int]:
         """Reads what stands in a region into `block`, between ops that take arrays into it and out of it again."""
@@ -189,7 +206,8 @@ class Reader:
         self, op: ir.Operation, kind: str, attributes: dict, operand: int, before: ir.Type, after: ir.Value
     ) -> Op:
         types = (self._specs.type(before),), (self._specs.type(after.type),)
-        return Op(kind, self._specs.structural(kind, *types, attributes), [operand], [self._define(after)], op)
+        spec = self._specs.structural(kind, *types, attributes)
+        return Op(kind, spec, [operand], [self._define(after)], self._source(op))
 
     def _position(self, op: ir.Operation) -> Op:
         """The device's number: its own in a region, and that of the one device outside."""
@@ -197,7 +215,7 @@ class Reader:
             return self._plain(op, op.name, [])
         result = (self._specs.type(op.results[0].type),)
         everywhere = {**self._region.attributes(), "axes": tuple(n for n, size in self._region.mesh if size > 1)}
-        return Op(POSITION, self._specs.structural(POSITION, (), result, everywhere, op), [], [], op)
+        return Op(POSITION, self._specs.structural(POSITION, (), result, everywhere, op), [], [], self._source(op))
 
     def read_inline(self, op: ir.Operation, operands: list[int], block: Block) -> list[int]:
         """Reads a one-device manual region as if its body stood in place of the op."""

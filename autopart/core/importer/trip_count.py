@@ -13,16 +13,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from autopart.core.importer.template import Block, Op
-from autopart.core.jax_internals import ir
 from autopart.core.op import OpSpec
 
 
 class Lazy(NamedTuple):
-    """A value that is computed anew for each of its uses."""
+    """A value that is computed anew for each of its uses; `source` as in `template.Op`."""
 
     spec: int
     operands: list[int | Lazy]
-    source: ir.Operation
+    source: int
 
 
 Value = int | Lazy

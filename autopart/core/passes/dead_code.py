@@ -114,7 +114,8 @@ def kept_ops(program: Program, live: np.ndarray) -> Program:
     op, value = _new_numbers(live), _new_numbers(np.repeat(live, results))
     live_scope = np.array([index == ROOT or live[s.op] for index, s in enumerate(program.scopes)], np.bool_)
     scope = _new_numbers(live_scope)
-    used, op_spec = np.unique(program.op_spec[live], return_inverse=True)
+    is_used = np.bincount(program.op_spec[live], minlength=len(program.specs)) > 0
+    used, op_spec = np.flatnonzero(is_used), _new_numbers(is_used)[program.op_spec[live]]
     return replace(
         program,
         specs=[program.specs[s] for s in used.tolist()],

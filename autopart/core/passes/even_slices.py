@@ -15,6 +15,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from autopart.core.op import OpSpec
 from autopart.core.passes.groups import MOST
 from autopart.core.passes.padding import PaddedDims, written_longer
@@ -52,8 +54,10 @@ class EvenSlices(Pass):
     def _shortened(self, program: Program) -> Iterable[tuple[tuple[int, int], int]]:
         """((value, dim), the size of what it is a slice of) of slices that are a little shorter and less even."""
         found = {number: dims for number, spec in enumerate(program.specs) if (dims := self._dims(spec))}
-        for op, number in enumerate(program.op_spec.tolist()) if found else ():
-            for dim, size in found.get(number, ()):
+        shortened = np.zeros(len(program.specs), np.bool_)
+        shortened[list(found)] = True
+        for op in np.flatnonzero(shortened[program.op_spec]).tolist():
+            for dim, size in found[int(program.op_spec[op])]:
                 yield (int(program.result_ptr[op]), dim), size
 
     def _dims(self, spec: OpSpec) -> list[tuple[int, int]]:

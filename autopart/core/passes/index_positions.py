@@ -21,6 +21,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from autopart.core.op import OpSpec, splat_value
 from autopart.core.ops.rules.index_vectors import index_array
 from autopart.core.passes.marks import marked
@@ -42,9 +44,9 @@ class IndexPositions(Pass):
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
-        indexed = [index_array(spec) is not None for spec in program.specs]
+        indexed = np.array([index_array(spec) is not None for spec in program.specs], np.bool_)
         positions, marks = _Positions(program), {}
-        for op in (o for o, spec in enumerate(program.op_spec.tolist()) if indexed[spec]):
+        for op in np.flatnonzero(indexed[program.op_spec]).tolist():
             found = _along_batch(positions, op)
             if found:
                 marks[op] = {"positions": found}

@@ -11,6 +11,8 @@ for every layer. Parts at one place are added first, places that no pad fills ar
 last. Few pads stay as they are: what reads them is known to take them as they stand.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from autopart.core.kernels import kernel
 from autopart.core.op import TensorType
 from autopart.core.passes.only_readers import only_read
 from autopart.core.passes.padding.padding_text import constant
@@ -53,7 +56,11 @@ class JoinedPads(Pass):
         if program.source is None or kind["pad"][program.op_spec].sum() <= MOST_PARTS or not adds.any():
             return program
         inside, rewriting = _read_once(program, adds), Rewriting(program)
-        for op in np.flatnonzero(adds & ~inside).tolist():
+        pads = np.zeros(program.op_count, np.int32)
+        _count_pads(
+            adds, kind["pad"][program.op_spec], inside, program.operand_ptr, program.operands, program.value_op, pads
+        )
+        for op in np.flatnonzero(adds & ~inside & (pads > MOST_PARTS)).tolist():
             total = _sum(program, op, inside)
             if total is not None:
                 _put(rewriting, op, total)
@@ -68,6 +75,25 @@ def _read_once(program: Program, adds: np.ndarray) -> np.ndarray:
     one = np.diff(program.result_ptr) == 1
     one[one] = once[program.result_ptr[:-1][one]]
     return one
+
+
+@kernel
+def _count_pads(
+    adds: np.ndarray,
+    pads: np.ndarray,
+    inside: np.ndarray,
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    value_op: np.ndarray,
+    found: np.ndarray,
+) -> None:
+    """Fills in found[op], 0 at first: the pads in the sum whose last addition an op is."""
+    for op in range(adds.shape[0]):
+        if adds[op]:
+            for use in range(operand_ptr[op], operand_ptr[op + 1]):
+                maker = value_op[operands[use]]
+                if inside[maker]:
+                    found[op] += 1 if pads[maker] else found[maker]
 
 
 def _sum(program: Program, root: int, inside: np.ndarray) -> _Sum | None:

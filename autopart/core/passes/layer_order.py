@@ -24,6 +24,10 @@ from autopart.core.program import ROOT, Program
 from autopart.core.ragged import entries_of
 from autopart.core.repeated_layers import RepeatedLayers, repeated_layers
 
+MOST_ALIKE = 16
+"""Parts of a layer that are alike, at most. Where ops are alike more often, what repeats itself is no layer that has a
+name: a permutation that is drawn for each head and block."""
+
 
 @register_pass("layer_order")
 @dataclass(frozen=True)
@@ -32,9 +36,10 @@ class LayerOrder(Pass):
 
     def apply(self, program: Program) -> Program:
         """See `Pass.apply`."""
-        if program.manual.names or not _come_by_name(program.argument_names):
+        by_name = _most_by_name(program.argument_names)
+        if program.manual.names or not by_name:
             return program
-        layers = repeated_layers(program)
+        layers = repeated_layers(program, MOST_ALIKE * by_name)
         place = _places(program, layers) if layers is not None else np.arange(program.op_count)
         moves = place != np.arange(program.op_count)
         if not moves.any() or (moves & _tied(program)).any():
@@ -43,12 +48,14 @@ class LayerOrder(Pass):
         return moved if _reads_what_is_there(moved) else program
 
 
-def _come_by_name(names: Iterable[str]) -> bool:
-    """True if arguments that differ in numbers alone come in another order than that of the numbers."""
+def _most_by_name(names: Iterable[str]) -> int:
+    """Of how many arguments that differ in numbers alone most come in another order than that of the numbers."""
     families: dict[str, list[list[int]]] = {}
     for name in names:
         families.setdefault(path_without_digits(name), []).append([int(n) for n in re.findall(r"\d+", name)])
-    return any(one > other for numbers in families.values() for one, other in itertools.pairwise(numbers))
+    return max(
+        (len(f) for f in families.values() if any(one > other for one, other in itertools.pairwise(f))), default=0
+    )
 
 
 def _places(program: Program, layers: RepeatedLayers) -> np.ndarray:

@@ -8,6 +8,8 @@ ends         arguments first, one op each; a tied argument reads its output and 
 dominance    an operand is defined before it is read, in a scope around the reader's
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from autopart.core.errors import ProgramError
+from autopart.core.kernels import kernel
 from autopart.core.passes.verify_scopes import scope_problems, structure_problems
 from autopart.core.program import ROOT, Program
 
@@ -75,13 +78,37 @@ def _type_problems(program: Program) -> Iterator[str]:
 
     first_read, reads = rows([s.operands for s in program.specs])
     first_made, makes = rows([s.results for s in program.specs])
-    uses, values = np.arange(len(program.operands)), np.arange(program.value_count)
-    read = reads[first_read[program.op_spec[program.use_op]] + uses - program.operand_ptr[program.use_op]]
-    made = makes[first_made[program.op_spec[program.value_op]] + values - program.result_ptr[program.value_op]]
-    wrong = np.flatnonzero(read != made[program.operands])
-    if len(wrong):
-        op, value = int(program.use_op[wrong[0]]), int(program.operands[wrong[0]])
+    wrong = _first_of_another_type(
+        program.op_spec, program.operand_ptr, program.operands, program.result_ptr, program.value_op,
+        first_read, reads, first_made, makes,
+    )  # fmt: skip
+    if wrong >= 0:
+        op, value = int(program.use_op[wrong]), int(program.operands[wrong])
         yield f"op {op} ({program.spec(op).kind}) reads %{value}, which is {program.type_of(value)}, as another type"
+
+
+@kernel
+def _first_of_another_type(
+    op_spec: np.ndarray,
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    result_ptr: np.ndarray,
+    value_op: np.ndarray,
+    first_read: np.ndarray,
+    reads: np.ndarray,
+    first_made: np.ndarray,
+    makes: np.ndarray,
+) -> int:
+    """The first use that reads a value as what it is not, or -1; spec s reads types `reads[first_read[s]:]`, and makes
+    `makes[first_made[s]:]`."""
+    for op in range(op_spec.shape[0]):
+        for use in range(operand_ptr[op], operand_ptr[op + 1]):
+            value = operands[use]
+            maker = value_op[value]
+            made = makes[first_made[op_spec[maker]] + value - result_ptr[maker]]
+            if reads[first_read[op_spec[op]] + use - operand_ptr[op]] != made:
+                return use
+    return -1
 
 
 def _end_problems(program: Program) -> Iterator[str]:
@@ -124,30 +151,50 @@ def _dominance_problems(program: Program) -> Iterator[str]:
 
     A carry's first result is the value inside its loop, and is read there alone; its second is the value after it.
     """
-    values = np.concatenate([program.operands, np.array(program.outputs, np.int64)])
-    position = np.concatenate([program.use_position, np.full(len(program.outputs), program.op_count)])
-    scope = np.concatenate([program.use_scope, np.full(len(program.outputs), ROOT)])
-    earliest, latest = program.value_op + 1, np.full(program.value_count, program.op_count)
-    never_in = np.full(program.value_count, -1)
+    outputs = np.array(program.outputs, np.int32)
+    values = np.concatenate([program.operands, outputs], dtype=np.int32)
+    position = np.concatenate([program.use_position, np.full_like(outputs, program.op_count)], dtype=np.int32)
+    scope = np.concatenate([program.use_scope, np.full_like(outputs, ROOT)], dtype=np.int32)
+    earliest, latest = program.value_op + 1, np.full(program.value_count, program.op_count, np.int32)
+    never_in = np.full(program.value_count, -1, np.int32)
     for carry, loop in program.owners.items():
         if program.spec(carry).kind == "carry":
             inside, after = program.results_of(carry)
             earliest[after] = latest[inside] = program.scopes[program.inner_scopes[loop][1]].end
             never_in[inside] = program.op_scope[carry]
-    around = _is_around(program, program.op_scope[program.value_op[values]], scope) & (never_in[values] != scope)
-    wrong = np.flatnonzero((position < earliest[values]) | (position > latest[values]) | ~around)
-    if len(wrong):
-        reader = f"op {program.use_op[wrong[0]]}" if wrong[0] < len(program.operands) else "an output"
-        yield f"{reader} reads %{values[wrong[0]]}, which is not defined there"
+    parent = np.array([max(s.parent, ROOT) for s in program.scopes], np.int32)
+    of_values = program.value_op, program.op_scope, earliest, latest, never_in
+    wrong = _first_undefined(values, position, scope, *of_values, parent)
+    if wrong >= 0:
+        reader = f"op {program.use_op[wrong]}" if wrong < len(program.operands) else "an output"
+        yield f"{reader} reads %{values[wrong]}, which is not defined there"
 
 
-def _is_around(program: Program, outer: np.ndarray, inner: np.ndarray) -> np.ndarray:
-    """bool: walking up from `inner`, one comes to `outer`."""
-    parent = np.array([max(s.parent, ROOT) for s in program.scopes], np.int64)
-    at = inner.astype(np.int64)
-    while (at > outer).any():
-        at = np.where(at > outer, parent[at], at)
-    return at == outer
+@kernel
+def _first_undefined(
+    values: np.ndarray,
+    position: np.ndarray,
+    scope: np.ndarray,
+    value_op: np.ndarray,
+    op_scope: np.ndarray,
+    earliest: np.ndarray,
+    latest: np.ndarray,
+    never_in: np.ndarray,
+    parent: np.ndarray,
+) -> int:
+    """The first of some uses, `values` read at a `position` in a `scope`, of what is not defined there, or -1.
+
+    earliest, latest, never_in   of each value: from where and up to where it may be read, and in which scope it may not
+    """
+    for use in range(values.shape[0]):
+        value, at = values[use], scope[use]
+        around = op_scope[value_op[value]]
+        while at > around:
+            at = parent[at]
+        early = position[use] < earliest[value] or position[use] > latest[value]
+        if early or at != around or never_in[value] == scope[use]:
+            return use
+    return -1
 
 
 _CHECKS = (

@@ -151,9 +151,8 @@ class Rewriting:
 
     def returns(self, value: int, by: int) -> None:
         """Where the program returned a value, it returns another one from now on."""
-        for position, output in enumerate(self.before.outputs):
-            if output == value:
-                self.returns_at(position, by)
+        for position in self._positions.get(value, ()):
+            self.returns_at(position, by)
 
     def returns_at(self, position: int, by: int) -> None:
         """The output at a position is another value from now on."""
@@ -178,6 +177,14 @@ class Rewriting:
     def _made_by(self, value: int) -> int:
         """Which of the ops that were put in makes a value that is its first result."""
         return bisect_right(self._new, value, key=lambda new: new.first_result) - 1
+
+    @cached_property
+    def _positions(self) -> dict[int, list[int]]:
+        """Value that the program returns -> its positions among the outputs."""
+        positions: dict[int, list[int]] = {}
+        for position, output in enumerate(self.before.outputs):
+            positions.setdefault(output, []).append(position)
+        return positions
 
     @cached_property
     def _known(self) -> dict[tuple[object, ...], list[int]]:

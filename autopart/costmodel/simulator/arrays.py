@@ -98,13 +98,19 @@ class ProgramArrays(NamedTuple):
     place: np.ndarray
 
 
+ROWS_AT_ONCE = 8192
+"""Of a record array, written field by field while they are in the processor's cache."""
+
+
 def records(**fields: np.ndarray) -> Records:
     """One record array with a field per array, wide fields first, so that rows are short; all of one length."""
     length = len(next(iter(fields.values())))
     fields = dict(sorted(fields.items(), key=lambda field: -field[1].dtype.itemsize))
     table = np.empty(length, np.dtype([(name, array.dtype) for name, array in fields.items()], align=True))
-    for name, array in fields.items():
-        table[name] = array
+    for first in range(0, length, ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        for name, array in fields.items():
+            table[name][rows] = array[rows]
     return table
 
 

@@ -1,9 +1,13 @@
 """The arrays of a program, collected: what `facts` has to say about each op and value, for the device's compiler."""
 
+# pyright: reportArgumentType=false, reportReturnType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 import numpy as np
 
+from autopart.core.followed_marks import distinct_operands
+from autopart.core.kernels import kernel
 from autopart.core.ops.groups_as_one import grouped_convolutions
 from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
@@ -127,7 +131,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             mixes=behind.mixes,
             cuts_tiles=cuts_tiles(program, chip.layout_tile),
             laid_parts=laid_parts(program, cut.laid * chip.is_xla_tpu, chip.layout_tile[1]),
-            operands=_distinct_operands(program),
+            operands=distinct_operands(program, np.ones(program.value_count, np.bool_)),
             turns_table=turns_table(program) & chip.is_xla_tpu,
             of_tasks=of_tasks,
             made_again=_made_again(program, chip, op_class, costs),
@@ -137,7 +141,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         values=records(
             value_op=program.value_op,
             rank=program.value_rank,
-            elements=program.value_shape.prod(axis=1, dtype=np.float64),
+            elements=program.value_elements,
             element_bytes=program.element_bytes,
             size_id=program.value_type_id.astype(np.int32),
             is_splat=is_splat,
@@ -188,12 +192,6 @@ def _made_again(program: Program, chip: Device, op_class: np.ndarray, costs: dic
     return operands_alone(program, op_class, *by_op)
 
 
-def _distinct_operands(program: Program) -> np.ndarray:
-    """`ProgramArrays.ops.operands`."""
-    pairs = np.unique(program.use_op.astype(np.int64) * program.value_count + program.operands)
-    return np.bincount(pairs // max(1, program.value_count), minlength=program.op_count).astype(np.int32)
-
-
 def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.ndarray:
     """`ProgramArrays.values.is_looked_up`."""
     found, elements = np.zeros(program.value_count, np.bool_), program.value_shape.prod(axis=1)
@@ -208,11 +206,23 @@ def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.
 
 def _spread(program: Program, idle: np.ndarray) -> np.ndarray:
     """bool[ops]: which of the ops without work read nothing but each other."""
-    producer, reads = program.value_op[program.operands], np.diff(program.operand_ptr)
-    idle = idle & (np.diff(program.result_ptr) == 1)
-    spread = idle & (reads == 0)
-    while True:
-        more = idle & (np.bincount(program.use_op[spread[producer]], minlength=len(idle)) == reads)
-        if (more == spread).all():
-            return spread
-        spread = more
+    idle, spread = idle & (np.diff(program.result_ptr) == 1), np.zeros(program.op_count, np.bool_)
+    while _find_spread(idle, program.operand_ptr, program.operands, program.value_op, spread):
+        pass  # a tied argument reads what comes later
+    return spread
+
+
+@kernel
+def _find_spread(
+    idle: np.ndarray, operand_ptr: np.ndarray, operands: np.ndarray, value_op: np.ndarray, spread: np.ndarray
+) -> bool:
+    """Sets spread[op] where all that it reads has it, in the order of the program; True if there was such an op."""
+    found = False
+    for op in range(idle.shape[0]):
+        if idle[op] and not spread[op]:
+            alone = True
+            for use in range(operand_ptr[op], operand_ptr[op + 1]):
+                alone = alone and spread[value_op[operands[use]]]
+            spread[op] = alone
+            found = found or alone
+    return found

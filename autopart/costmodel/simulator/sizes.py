@@ -121,7 +121,7 @@ def _work_out(
 
 @kernel
 def padded_elements(dims: np.ndarray, rank: int, element_bytes: float, rows: int, minor: int) -> float:
-    """Elements an array takes at least in tiles of `rows` 4-byte rows by `minor` columns, whichever dims they are along.
+    """Elements an array takes at least in tiles of `rows` 4-byte rows by `minor` columns, along whichever dims.
 
     Its dims are the first `rank` of `dims`. Rows below a full tile are padded to a power of two, as the TPU compiler
     does.

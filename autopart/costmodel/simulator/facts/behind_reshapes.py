@@ -21,6 +21,8 @@ Images are left alone: `joined_images.py` has those that are reshaped. Found wit
 of two or three ops, and on v3 and v5e in 20 with groups.
 """
 
+# pyright: reportArgumentType=false, reportAssignmentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 import math
@@ -29,6 +31,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from autopart.core.followed_marks import distinct_operands, follow_down, follow_up
+from autopart.core.kernels import kernel
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.rules.reshape import groups
@@ -124,40 +128,30 @@ class _Look:
             np.array([test(spec) for spec in program.specs], np.bool_)[program.op_spec]
             for test in (is_view, _reshapes, _turns, _in_step)
         )
-        self.elements = program.value_shape.prod(axis=1, dtype=np.float64)
+        self.elements = program.value_elements
         self.is_array = (self.elements > 1) & ~constant[program.value_op]
         """What is neither made of constants alone nor a single number."""
         self.reshapes &= ~self._of_images(op_class == CONV)
-        self.mixes = (op_class == MATMUL) | (self.in_step & (op_class == ELEMENTWISE) & (self._distinct() > 1))
+        self.mixes = (op_class == MATMUL) | (
+            self.in_step & (op_class == ELEMENTWISE) & (distinct_operands(program, self.is_array) > 1)
+        )
         self.written, self.of_parts = np.zeros((2, program.value_count), np.bool_)
         self.behind = np.zeros(program.value_count, np.bool_)
         """What is a reshape of something, or a transpose or an op of one array on top."""
         self.computed = np.zeros(program.value_count, np.bool_)
         """Of what is behind: something is computed before the reshape, be it after that has been moved behind it."""
 
-    def _distinct(self) -> np.ndarray:
-        """int[ops]: how many arrays each reads."""
-        program = self.program
-        pairs = program.use_op.astype(np.int64) * program.value_count + program.operands
-        pairs = pairs[self.is_array[program.operands]]
-        return np.bincount(np.unique(pairs) // max(1, program.value_count), minlength=program.op_count)
-
     def through(self) -> None:
         """Fills in `reshapes` and `written`."""
         for op in np.flatnonzero(self.reshapes).tolist():
             self._take_back(op)
         program = self.program
-        for op in np.flatnonzero(self.views | self.turns | self.in_step | self.mixes).tolist():
-            value, arrays = int(program.result_ptr[op]), list(self._arrays(op))
-            if self.mixes[op]:
-                for read in arrays:
-                    if self.computed[read]:
-                        self._write(read)
-                continue
-            for read in arrays[:1]:
-                self.behind[value] = self.behind[read] or self.reshapes[op]
-                computed = self.computed[read] or (self.reshapes[op] and self.fuses[program.value_op[read]])
-                self.computed[value] = computed or (self.behind[read] and self.in_step[op])
+        looked_at = self.views | self.turns | self.in_step | self.mixes
+        _follow(
+            program.operand_ptr, program.operands, program.result_ptr, program.value_op, looked_at, self.mixes,
+            self.reshapes, self.views, self.turns, self.in_step, self.fuses, self.is_array, self.behind, self.computed,
+            self.written,
+        )  # fmt: skip
 
     def _of_images(self, convolves: np.ndarray) -> np.ndarray:
         """bool[ops]: what reads or makes what a convolution makes or reads, element by element."""
@@ -165,11 +159,9 @@ class _Look:
         reads, makes = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
         makes[program.result_ptr[:-1][convolves]] = True
         reads[program.operands[convolves[program.use_op]]] = True
-        ops = np.flatnonzero(moves if convolves.any() else convolves).tolist()
-        for op in ops:
-            makes[program.result_ptr[op]] = makes[list(self._arrays(op))].any()
-        for op in ops[::-1]:
-            reads[list(self._arrays(op))] |= reads[program.result_ptr[op]]
+        if convolves.any():
+            follow_down(program, moves, self.is_array, makes)
+            follow_up(program, moves, self.is_array, reads)
         return np.append(makes | reads, False)[program.result_ptr[:-1]]
 
     def _arrays(self, op: int) -> Iterator[int]:
@@ -178,14 +170,6 @@ class _Look:
         for read in program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]].tolist():
             if self.is_array[read]:
                 yield read
-
-    def _write(self, value: int) -> None:
-        """Notes what is written where a value behind a reshape is read."""
-        before = False
-        while self.views[op := int(self.program.value_op[value])] or (self.turns[op] and not before):
-            before = before or bool(self.reshapes[op])
-            value = int(self.program.operands[self.program.operand_ptr[op]])
-        self.written[value] = self.fuses[op]
 
     def _take_back(self, reshape: int) -> None:
         """Takes a reshape away, and those that it takes back: what it shows is computed of reshapes of arrays of just
@@ -216,3 +200,61 @@ class _Look:
         """True for an op that makes more elements of an array."""
         arrays = list(self._arrays(op))
         return len(arrays) == 1 and self.elements[self.program.result_ptr[op]] > self.elements[arrays[0]]
+
+
+@kernel
+def _follow(
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    result_ptr: np.ndarray,
+    value_op: np.ndarray,
+    looked_at: np.ndarray,
+    mixes: np.ndarray,
+    reshapes: np.ndarray,
+    views: np.ndarray,
+    turns: np.ndarray,
+    in_step: np.ndarray,
+    fuses: np.ndarray,
+    is_array: np.ndarray,
+    behind: np.ndarray,
+    computed: np.ndarray,
+    written: np.ndarray,
+) -> None:
+    """Fills in `_Look.behind`, `computed` and `written`, all False at first, in the order of the program."""
+    for op in range(looked_at.shape[0]):
+        if not looked_at[op]:
+            continue
+        for use in range(operand_ptr[op], operand_ptr[op + 1]):
+            read = operands[use]
+            if not is_array[read]:
+                continue
+            if mixes[op]:
+                if computed[read]:
+                    _write(operand_ptr, operands, value_op, reshapes, views, turns, fuses, written, read)
+                continue
+            value = result_ptr[op]
+            behind[value] = behind[read] or reshapes[op]
+            made = computed[read] or (reshapes[op] and fuses[value_op[read]])
+            computed[value] = made or (behind[read] and in_step[op])
+            break
+
+
+@kernel
+def _write(
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    value_op: np.ndarray,
+    reshapes: np.ndarray,
+    views: np.ndarray,
+    turns: np.ndarray,
+    fuses: np.ndarray,
+    written: np.ndarray,
+    value: int,
+) -> None:
+    """Notes what is written where a value behind a reshape is read."""
+    before, op = False, value_op[value]
+    while views[op] or (turns[op] and not before):
+        before = before or reshapes[op]
+        value = operands[operand_ptr[op]]
+        op = value_op[value]
+    written[value] = fuses[op]

@@ -8,10 +8,13 @@ Features stay along the lanes, whatever the reshape says. Found with libtpu 0.0.
 images and of sequences; a sum over the features of a group alone is one kernel.
 """
 
+# pyright: reportArgumentType=false
+# (an element of an array is a plain int in a kernel)
 from __future__ import annotations
 
 import numpy as np
 
+from autopart.core.kernels import kernel
 from autopart.core.op import OpSpec
 from autopart.core.ops.rule import mappings_of, traits_of
 from autopart.core.ops.traits import View
@@ -25,15 +28,41 @@ def group_sums(program: Program, op_class: np.ndarray) -> np.ndarray:
     splits = np.array([_groups(spec) for spec in program.specs], np.int32)[program.op_spec]
     if not splits.any():
         return found
-    for op in np.flatnonzero((splits > 0) | (op_class == ELEMENTWISE) | (op_class == REDUCE)).tolist():
-        read = program.operands[program.operand_ptr[op] : program.operand_ptr[op + 1]]
-        first = int(program.result_ptr[op])
-        if op_class[op] == REDUCE:
-            found[op] = bool(grouped[read[0]]) and _leaves_groups(program.spec(op), int(grouped[read[0]]))
-        elif program.result_ptr[op + 1] - first == 1:
-            alike = read[program.value_rank[read] == program.value_rank[first]]
-            grouped[first] = splits[op] or grouped[alike].max(initial=0)
+    _follow(program.operand_ptr, program.operands, program.result_ptr, program.value_rank, op_class, splits, grouped)
+    reductions = np.flatnonzero((op_class == REDUCE) & (np.diff(program.operand_ptr) > 0))
+    dims = grouped[program.operands[program.operand_ptr[reductions]]]
+    reductions, dims = reductions[dims > 0], dims[dims > 0]
+    known: dict[tuple[int, int], bool] = {}
+    for op, key in zip(
+        reductions.tolist(), zip(program.op_spec[reductions].tolist(), dims.tolist(), strict=True), strict=True
+    ):
+        if key not in known:
+            known[key] = _leaves_groups(program.specs[key[0]], key[1])
+        found[op] = known[key]
     return found
+
+
+@kernel
+def _follow(
+    operand_ptr: np.ndarray,
+    operands: np.ndarray,
+    result_ptr: np.ndarray,
+    rank: np.ndarray,
+    op_class: np.ndarray,
+    splits: np.ndarray,
+    grouped: np.ndarray,
+) -> None:
+    """Fills in grouped[value], 0 at first: how many of its last dims are groups of features and the features of one."""
+    for op in range(op_class.shape[0]):
+        value = result_ptr[op]
+        if result_ptr[op + 1] - value != 1 or op_class[op] == REDUCE:
+            continue
+        if splits[op] > 0:
+            grouped[value] = splits[op]
+        elif op_class[op] == ELEMENTWISE:
+            for use in range(operand_ptr[op], operand_ptr[op + 1]):
+                if rank[operands[use]] == rank[value]:
+                    grouped[value] = max(grouped[value], grouped[operands[use]])
 
 
 def _groups(spec: OpSpec) -> int:

@@ -45,7 +45,7 @@ def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray, in_
         made_of, row_of, row_by = np.full((3, values), -1, np.int32)
         _follow(
             program.operand_ptr, program.operands, program.result_ptr, op_class, weight, products[program.op_spec],
-            program.value_shape.prod(axis=1, dtype=np.float64), program.element_bytes, made_of, row_of, row_by,
+            program.value_elements, program.element_bytes, made_of, row_of, row_by,
             np.zeros(values, np.int8), np.zeros(values, np.bool_), found,
         )  # fmt: skip
     return found
