@@ -20,7 +20,7 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from autopart.costmodel.compiled.layout_assignment.assignment import LayoutAssignment
-from autopart.costmodel.compiled.layouts import NIBBLE
+from autopart.costmodel.compiled.tiled_layouts import NIBBLE
 from autopart.costmodel.hardware.devices import device
 from autopart.costmodel.optimised_hlo import OptimisedHlo
 from autopart.spmd.device_local import DeviceLocal

@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import autopart as ap
-from autopart.costmodel.compiled.layouts import row_major, text, tile_dims, tiled_elements
+from autopart.costmodel.compiled.tiled_layouts import row_major, text, tile_dims, tiled_elements
 from experiments.simulator_accuracy import labels
 from experiments.simulator_accuracy.layouts import assigned, compared
 from experiments.simulator_accuracy.outside_pairs import outside_pairs
@@ -111,3 +111,16 @@ FEW = ("dqn mcts 200 v3:4x4", "yolo DP(batch,model) v3:4x4")
 def test_nine_tenths_of_the_bytes_of_a_kept_pair_lie_as_the_compiler_lays_them(pair):
     share, differ = compared(labels.kept(pair.name), pair.lower().program, pair.on[1].device)
     assert share > 0.9, differ.most_common(5)
+
+
+def test_features_that_are_split_into_groups_lie_along_the_lanes_as_they_did():
+    def norm(x, w):
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        groups = y.reshape(8, 16, 16, 20, 16)
+        return (groups - jnp.mean(groups, (1, 2, 4), keepdims=True)).reshape(y.shape)
+
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((8, 16, 16, 64), (3, 3, 64, 320))]
+    run = ap.jit(norm, MESH, []).lower(*shapes).estimate.simulation
+    program, split = run.local.program, run.arrays.values["native_bytes"]
+    reshaped = [op for op in range(program.op_count) if program.spec(op).kind == "reshape"]
+    assert split[program.results_of(reshaped[0])[0]] == 8 * 16 * 16 * 384 * 4

@@ -207,7 +207,7 @@ class Lowered(NamedTuple):
     narrow[r]      redistribution r moves bf16 for f32 (`narrow_moves.py`)
     plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
     moves_nothing  of each such row
-    order          uint64[values]: how each lies in memory (`compiled/layouts.py`)
+    order          uint64[values]: how each lies in memory (`compiled/tiled_layouts.py`)
     along_lanes    bool[ops]: it spreads numbers along the lanes
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding

@@ -17,7 +17,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of
-from autopart.costmodel.compiled.layouts import tile_dims, tiled_elements
+from autopart.costmodel.compiled.tiled_layouts import tile_dims, tiled_elements
 from autopart.costmodel.simulator.arrays import ProgramArrays
 
 TABLE_ROWS = 2048

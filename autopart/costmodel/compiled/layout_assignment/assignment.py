@@ -30,7 +30,16 @@ from autopart.costmodel.compiled.layout_assignment.transfers import (
     Transfers,
     transfers,
 )
-from autopart.costmodel.compiled.layouts import dim_at, placed, row_major, tile_dims, tiled_elements
+from autopart.costmodel.compiled.tiled_layouts import (
+    LAST_PLACE,
+    ONE_LANE,
+    dim_at,
+    joined,
+    placed,
+    row_major,
+    tile_dims,
+    tiled_elements,
+)
 
 UNASKED, LEFT, WRITTEN, GIVEN, ASKED = range(5)
 """Priorities of constraints: made inside its readers; what a convolution leaves; a product's, which may write in
@@ -200,6 +209,8 @@ def _follow(
                 layout[value] = found
                 scratch.priority[value] = UNASKED if is_free else scratch.priority[read]
         if not by.moved[at] and values.rank[value] > 1:
+            if values.rank[value] <= LAST_PLACE:
+                layout[value] &= ONE_LANE
             _relay(values, value, tile, scratch, layout)
 
 
@@ -221,13 +232,16 @@ def _through(
     Dims without a group are the major ones. The second is True if most dims have none, as where a vector is spread.
     """
     found, place, at, given = np.uint64(0), 0, 0, 0
+    before = joined(layout, rank)
+    beside, in_order = 0, True
     while at < rank:
         d = dim_at(layout, at)
         group = groups[d]
         if group < 0:
+            in_order = in_order and at > before
             at += 1
             continue
-        last = d
+        last, start = d, place
         while at + 1 < rank and groups[dim_at(layout, at + 1)] == group:
             at += 1
             if dim_at(layout, at) > last:
@@ -244,11 +258,15 @@ def _through(
                 found |= placed(place, e)
                 place += 1
                 given += 1
+        if start == 0 or (in_order and at <= before and start == beside + 1):
+            beside = place - 1
         at += 1
     for e in range(to_rank - 1, -1, -1):
         if to_groups[e] < 0 or not _has(groups, rank, to_groups[e]):
             found |= placed(place, e)
             place += 1
+    if in_order and to_rank <= LAST_PLACE:
+        found |= placed(LAST_PLACE, beside)
     return found, 2 * given < to_rank
 
 

@@ -165,7 +165,7 @@ def _groups(spec: OpSpec, operand: int) -> tuple[list[int], list[int]]:
         all(d in pairs for d in long) and len({pairs[d] for d in long}) == len(long) and _keeps(given, left)
     ):
         return _padded({d: e for d, e in pairs.items() if given[d] > 1}), _padded({e: e for e in pairs.values()})
-    if math.prod(given) == math.prod(left):
+    if math.prod(given) == math.prod(left) > 0:
         return _factors(given, left)
     return _padded({}), _padded({})
 

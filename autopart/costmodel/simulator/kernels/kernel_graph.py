@@ -44,9 +44,9 @@ class KernelGraph(NamedTuple):
 
     nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
            scope; matrix_flop; matrix_work: matrix_flop times the passes and the unfilled tiles of each product;
-           vector_flop, of which tiled_flop to walk through windows (`window_tiles.py`); laid_flop, of which laid_once
-           once (`laid_parts.py`); matrix_dtype; is_conv; written: the bytes it writes if no result is written in place;
-           lone_flop: see `lone_sums.py`; again_bytes, again_element_bytes: see `reread_operands.py`
+           vector_flop; laid_flop, of which laid_once once (`laid_parts.py`); matrix_dtype; is_conv; written: the bytes
+           it writes if no result is written in place; lone_flop: see `lone_sums.py`; again_bytes, again_element_bytes:
+           see `reread_operands.py`
     reads  read_buffer, read_bytes, read_how
     """
 

@@ -37,7 +37,7 @@ UNKNOWN = -1
 """In place of how many buffers are read: nobody asked."""
 
 MADE_HERE = 2**31 - 1
-"""The leaf of what is counted out, as random bits are (`counted_values.py`), and of constants: no buffer, but an
+"""The leaf of what is counted out, as random bits are, and of constants: no buffer, but an
 operand to XLA's rule."""
 
 NOWHERE, APART = -1, -2

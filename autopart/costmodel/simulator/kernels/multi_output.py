@@ -6,9 +6,8 @@
 
 An elementwise op or a reduction joins the kernel that makes what it reads in step, or one that reads the same array in
 step, if everything else it reads could be there when that kernel runs. Exponentials of scores need the largest of each
-row, which the scores' kernel knows too (`softmax_rows.py`). What a product leaves beside the bits of its mask is made
-apart (`packed_masks.py`), and so are some sums over parts of features (`part_sums.py`). In a loop an update joins the
-kernel that makes what it writes: what a turn leaves for the backward pass, and reads itself, is written by one kernel.
+row, which the scores' kernel knows too (`softmax_rows.py`). In a loop an update joins the kernel that makes what it
+writes: what a turn leaves for the backward pass, and reads itself, is written by one kernel.
 """
 
 # pyright: reportArgumentType=false

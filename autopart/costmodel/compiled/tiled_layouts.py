@@ -4,7 +4,11 @@
                                  nibbles from the lowest: 2, 0, 1
 
 As XLA writes it, minor to major. The two minor dims that are longer than one fill layout tiles of the
-device, (8, 128) on a TPU, and are padded to whole ones. Row-major is the layout of arguments and results.
+device, (8, 128) on a TPU, and are padded to whole ones.
+
+    f32[8,16,16,20,16]    a reshape of f32[8,16,16,320]: 20 and 16 lie along the lanes as the one dim that they were
+
+So many dims more than one lie along the lanes says the nibble of place 15 (of arrays of fewer than 16 dims).
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false
@@ -17,6 +21,10 @@ from autopart.core.kernels import kernel
 
 NIBBLE = 4
 """Bits of a place: an array has at most 16 dims."""
+
+LAST_PLACE = 15
+ONE_LANE = np.uint64((1 << NIBBLE * LAST_PLACE) - 1)
+"""The bits of a layout without those that say how many dims lie along the lanes."""
 
 
 @kernel
@@ -41,9 +49,21 @@ def row_major(rank: int) -> np.uint64:
 
 
 @kernel
+def joined(layout: np.uint64, rank: int) -> int:
+    """How many dims more than one lie along the lanes as one."""
+    return dim_at(layout, LAST_PLACE) if rank <= LAST_PLACE else 0
+
+
+@kernel
 def tile_dims(layout: np.uint64, rank: int, dims: np.ndarray) -> tuple[int, int]:
-    """The dims along the lanes and along the rows of layout tiles: the two minor ones longer than one; -1 for none."""
+    """The dims along the lanes and along the rows of layout tiles: the two minor ones longer than one; -1 for none.
+
+    Dims that lie along the lanes as one are put into the first of them in `dims`.
+    """
     lane = row = -1
+    for place in range(1, joined(layout, rank) + 1):
+        dims[dim_at(layout, 0)] *= dims[dim_at(layout, place)]
+        dims[dim_at(layout, place)] = 1.0
     for place in range(rank):
         d = dim_at(layout, place)
         if dims[d] != 1.0:
