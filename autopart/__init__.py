@@ -15,8 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autopart.api.automatic import AutomaticPartition, SearchWarning
+from autopart.api.closures import ClosedOverWarning
 from autopart.api.compiled import Compiled
 from autopart.api.filter_jit import FilteredFunction, filter_jit
+from autopart.api.first_state import LayoutWarning
 from autopart.api.jit import PartitionedFunction, jit, partition
 from autopart.api.lowered import Lowered
 from autopart.api.metadata import Metadata, TacticReport
@@ -94,6 +96,7 @@ __all__ = [
     "BlockedError",
     "Budget",
     "CallError",
+    "ClosedOverWarning",
     "Compiled",
     "Cost",
     "CostModel",
@@ -105,6 +108,7 @@ __all__ = [
     "Greedy",
     "Hybrid",
     "Job",
+    "LayoutWarning",
     "Limits",
     "LoadedProgram",
     "Lowered",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +33,11 @@ from autopart.core.arguments import (
     whole,
 )
 from autopart.core.errors import ArgumentError, PartitionWarning
+from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes import Policy
 from autopart.core.passes.recompute import KEEP_ONE
+from autopart.core.user_line import warn
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
 from autopart.costmodel.estimate import CostModel
 from autopart.search.budget import Budget
@@ -60,7 +61,7 @@ class SearchWarning(PartitionWarning):
 
 _PATH = PATH | NONE
 _FIELDS = {
-    "axes": AXES,
+    "axes": AXES | NONE,
     "optimizer": OPTIMIZER,
     "budget": instance("an ap.Budget(...)", Budget),
     "seed": whole(0),
@@ -88,7 +89,7 @@ _FIELDS = {
 class AutomaticPartition:
     """Searches for actions over some mesh axes, by estimated cost.
 
-    axes        mesh axes it may use; one name or several
+    axes        mesh axes it may use; one name or several. Default: all axes of the mesh
     optimizer   "mcts", "ilp", "hybrid", "beam", "greedy", "annealing", "random", "exhaustive", any name, or an instance
     budget      evaluations and seconds at most; `Budget(0)` leaves everything as the earlier tactics did
     seed        same seed, same budget in evaluations: same result, on any number of workers
@@ -124,7 +125,7 @@ class AutomaticPartition:
     Where nothing fits in memory, the result that needs least is taken, with a `SearchWarning` that says what fills it.
     """
 
-    axes: str | Sequence[str]
+    axes: str | Sequence[str] | None = None
     optimizer: str | Optimizer = "mcts"
     budget: Budget = DEFAULT_BUDGET
     seed: int = 0
@@ -147,12 +148,18 @@ class AutomaticPartition:
 
     def __post_init__(self) -> None:
         check_fields(self, ArgumentError, **_FIELDS)
-        check_once("AutomaticPartition", self.axes)
-        object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
+        if self.axes is not None:
+            check_once("AutomaticPartition", self.axes)
+            object.__setattr__(self, "axes", (self.axes,) if isinstance(self.axes, str) else tuple(self.axes))
         object.__setattr__(self, "cost_model", cost_model_of(self.cost_model))
         object.__setattr__(self, "referee", cost_model_of(self.referee))
         if not self.name:
-            object.__setattr__(self, "name", f"AutomaticPartition[{','.join(self.axes)}]")
+            over = "" if self.axes is None else f"[{','.join(self.axes)}]"
+            object.__setattr__(self, "name", f"AutomaticPartition{over}")
+
+    def axes_of(self, mesh: Mesh) -> tuple[str, ...]:
+        """The axes that it may use of a mesh."""
+        return mesh.axis_names if self.axes is None else tuple(self.axes)
 
     @property
     def chooses_program(self) -> bool:
@@ -178,15 +185,15 @@ class AutomaticPartition:
         found = self._found(partitioning, context)
         partitioning.apply_all(found.actions)
         if "nothing_tried" in found.report:
-            warnings.warn(found.report["nothing_tried"], SearchWarning, stacklevel=2)
+            warn(found.report["nothing_tried"], SearchWarning)
         for lost in found.report.get("lost", ()):
-            warnings.warn(f"a job was given up and the search went on: {lost['why']}", SearchWarning, stacklevel=2)
+            warn(f"a job was given up and the search went on: {lost['why']}", SearchWarning)
         for finalist in found.report.get("referee", {}).get("finalists", ()):
             if finalist["error"]:
                 why = f'the referee did not cost "{finalist["labels"][0]}": {finalist["error"]}'
-                warnings.warn(why, SearchWarning, stacklevel=2)
+                warn(why, SearchWarning)
         if "does_not_fit" in found.report and context.schedule:  # of its own schedule, ap.jit says so, with advice
-            warnings.warn("\n  ".join(found.report["does_not_fit"]), SearchWarning, stacklevel=2)
+            warn("\n  ".join(found.report["does_not_fit"]), SearchWarning)
         return TacticResult(found.actions, found.report)
 
     def _found(self, partitioning: Partitioning, context: TacticContext) -> SearchResult:
@@ -209,7 +216,7 @@ class AutomaticPartition:
             context, options=self.options or context.options, cost_model=own or context.cost_model
         )
         return Search(
-            axes=tuple(self.axes),
+            axes=self.axes_of(partitioning.mesh),
             optimizer=self.optimizer,
             budget=self.budget,
             seed=self.seed,

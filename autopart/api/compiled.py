@@ -59,7 +59,7 @@ class Compiled:
     @property
     def in_shardings(self) -> Any:
         """NamedShardings of the inputs, as the pytree `(args, kwargs)`."""
-        return jax.tree.unflatten(self._traced.in_tree, self._placed.in_shardings)
+        return jax.tree.unflatten(self._traced.in_tree, self._traced.of_leaves(self._placed.in_shardings))
 
     @property
     def out_shardings(self) -> Any:
@@ -94,6 +94,8 @@ class Compiled:
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, FastPath | None]:
         """What a call returns, and how jax runs calls like it from C++; None where each is to be looked at."""
         leaves = leaves_of(self._traced, args, kwargs)
+        if not is_tracing():
+            leaves[: len(self._closed_over)] = self._closed_over
         flat, elsewhere = self._placed_leaves(leaves)
         traced = is_tracing() or any(isinstance(x, Tracer) for x in flat)
         if not traced:
@@ -102,7 +104,16 @@ class Compiled:
         with jax.disable_jit(False):  # there is no function here that could run op by op
             results = results_of(self._traced, self._run_traced(flat) if traced else self.executable(*flat))
         quick = not traced and all(map(_is_placed_by_jax, (leaves[i] for i in elsewhere)))
-        return results, fast_path(self.executable, results, len(flat)) if quick else None
+        if not quick:
+            return results, None
+        return results, fast_path(self.executable, results, len(flat) - len(self._closed_over), self._closed_over)
+
+    @functools.cached_property
+    def _closed_over(self) -> list[jax.Array]:
+        """What the function closes over, on the devices for good."""
+        arrays = self._traced.closed_over
+        with jax.enable_x64(True):
+            return [jax.device_put(a, s) for a, s in zip(arrays, self._placed.in_shardings, strict=False)]
 
     def _placed_leaves(self, leaves: Sequence[Any]) -> tuple[list[Any], list[int]]:
         """The leaves in their shardings, keys as bits, and the positions of those that had to move there.
@@ -110,7 +121,7 @@ class Compiled:
         What the program is not passed stays where it is.
         """
         names, avals = self._traced.program.argument_names, self._traced.in_avals
-        for name, leaf, aval in zip(names, leaves, avals, strict=True):
+        for name, leaf, aval in self._traced.of_leaves(list(zip(names, leaves, avals, strict=True))):
             check_leaf(name, leaf, aval)
         flat, shardings = [bits_of(leaf) for leaf in leaves], self._placed.in_shardings
         passed = self._traced.program.passed_arguments

@@ -16,7 +16,6 @@ bytes of the f32 state of which no matmul reads anything.
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
@@ -34,6 +33,7 @@ from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import Elementwise
 from autopart.core.program import Program
 from autopart.core.units import bytes_text, seconds_text
+from autopart.core.user_line import warn
 from autopart.costmodel.breakdown import top_buffers
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.hardware.devices import device
@@ -128,7 +128,7 @@ def advised(traced: Traced, setting: Setting, scheduled: Scheduled, tried: Seque
     missing = scheduled.reports[place].report["does_not_fit"]
     search = setting.schedule[place - setting.before(scheduled)]
     if estimate is None or not isinstance(search, AutomaticPartition) or not _is_simulated(search, setting):
-        warnings.warn("\n  ".join(missing), SearchWarning, stacklevel=4)
+        warn("\n  ".join(missing), SearchWarning)
         return scheduled
     if estimate.fits:
         return scheduled
@@ -136,7 +136,7 @@ def advised(traced: Traced, setting: Setting, scheduled: Scheduled, tried: Seque
     lines = advice(
         estimate, lambda: _changes(traced, setting, search, place - setting.before(scheduled), tried), memory_bytes
     )
-    warnings.warn("\n  ".join([f"{missing[0]}; why, and what would:", *lines]), SearchWarning, stacklevel=4)
+    warn("\n  ".join([f"{missing[0]}; why, and what would:", *lines]), SearchWarning)
     reports = list(scheduled.reports)
     reports[place] = dataclasses.replace(reports[place], report={**reports[place].report, "advice": lines})
     return dataclasses.replace(scheduled, reports=tuple(reports))

@@ -68,4 +68,5 @@ def donated_leaves(fun: Any, numbers: Sequence[int], names: Sequence[str], args:
 
 def leaves_donated(traced: Traced, args: tuple, kwargs: Mapping) -> list[Any]:
     """What a call of a program donates."""
-    return [leaf for n, leaf in enumerate(jax.tree.leaves((args, kwargs))) if n in traced.program.donated]
+    leaves = jax.tree.leaves((args, kwargs))
+    return [leaf for n, leaf in enumerate(leaves, len(traced.closed_over)) if n in traced.program.donated]

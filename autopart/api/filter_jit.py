@@ -10,7 +10,7 @@ It is made for Equinox, whose `filter_jit` does the same on one device, and need
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import jax
@@ -20,6 +20,7 @@ from autopart.api.jit import PartitionedFunction, jit
 from autopart.api.lowered import Lowered
 from autopart.api.method import Method
 from autopart.api.tactic import Tactic
+from autopart.api.trace import Traced
 from autopart.core.arguments import FUNCTION, check, shown
 from autopart.core.errors import CallError
 from autopart.core.mesh import Mesh
@@ -58,6 +59,14 @@ class FilteredFunction(Method):
         """The partitioned program for arguments of these shapes, without devices."""
         args, kwargs = _hidden(args, kwargs)
         return self._partitioned.lower(*args, **kwargs)
+
+    def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+        """See `PartitionedFunction.traced`."""
+        return self._partitioned.traced(*_hidden(tuple(args), dict(kwargs)))
+
+    def given(self, traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
+        """See `PartitionedFunction.given`."""
+        return self._partitioned.given(traced, mesh)
 
 
 def filter_jit(

@@ -122,7 +122,9 @@ def _first_round(
     wanted = list(rewritings(traced.program, search))
     tried = [price(rewriting) for rewriting in wanted[:1]]
     if tried and search.uneven == "pad":
-        tried += chosen_padding(tried[0], uneven_dims(traced.program, setting.mesh, search.axes), price)
+        tried += chosen_padding(
+            tried[0], uneven_dims(traced.program, setting.mesh, search.axes_of(setting.mesh)), price
+        )
     pad = min(tried, key=lambda t: t.rank).rewriting.pad if tried else None
     for rewriting in wanted[1:]:
         tried.append(price(dataclasses.replace(rewriting, pad=pad), _fastest(tried)))

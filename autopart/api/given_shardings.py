@@ -39,6 +39,8 @@ class Given:
     value: int
     what: str
     constraint: Constraint
+    in_model: bool = False
+    memory_kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,33 @@ class GivenShardings:
                 raise type(error)(f"{given.what}: {error.what}", why=error.why, hint=error.hint or _HINT) from None
         partitioning.propagate()
         texts = [*self.regions, *(f"{given.what}: {_text(given.constraint.dims)}" for given in self.shardings)]
-        return TacticResult([*actions, *map(Propagate, partitioning.mesh.axis_names)], {"shardings": texts})
+        report = {
+            "shardings": texts,
+            "kept_whole": self._kept_whole(partitioning),
+            "memory_kinds": self._memory_kinds(),
+        }
+        return TacticResult([*actions, *map(Propagate, partitioning.mesh.axis_names)], report)
+
+    def _memory_kinds(self) -> list[str]:
+        return [
+            f"{given.what}: memory_kind {given.memory_kind!r} is left out, and the array counts in the devices' memory"
+            for given in self.shardings
+            if given.memory_kind
+        ]
+
+    def _kept_whole(self, partitioning: Partitioning) -> dict[str, str]:
+        """Axis -> what the constraints in the model keep whole on it, the largest value with its line."""
+        program, kept = partitioning.program, dict[str, list[Given]]()
+        for given in self.shardings:
+            for action in _actions(given, partitioning.mesh) if given.in_model else ():
+                if isinstance(action, Atomic):
+                    kept.setdefault(action.axis, []).append(given)
+        largest = {a: max(some, key=lambda g: program.type_of(g.value).bytes) for a, some in kept.items()}
+        return {
+            axis: f"{len(kept[axis])} value{'s' if len(kept[axis]) > 1 else ''} whole on it, the largest "
+            f"{program.type_of(given.value)} by {given.what}"
+            for axis, given in largest.items()
+        }
 
 
 def given_shardings(traced: Traced, mesh: Mesh, in_shardings: Any, out_shardings: Any) -> tuple[GivenShardings, ...]:
@@ -73,7 +101,7 @@ def given_shardings(traced: Traced, mesh: Mesh, in_shardings: Any, out_shardings
     Raises `ArgumentError` for what is no sharding, `CallError` where the pytrees do not fit.
     """
     found = [*_of_arguments(traced, mesh, in_shardings), *_of_outputs(traced, mesh, out_shardings)]
-    found = [given for given in (*found, *_in_model(traced.program, mesh)) if given.constraint.says]
+    found = [g for g in (*found, *_in_model(traced.program, mesh)) if g.constraint.says or g.memory_kind]
     regions = tuple(_regions(traced.program))
     return (GivenShardings(tuple(found), regions),) if found or regions else ()
 
@@ -98,7 +126,7 @@ def _in_model(program: Program, mesh: Mesh) -> Iterator[Given]:
         for value in values if is_constraint(tag) else ():
             what = f"with_sharding_constraint {program.where(int(program.value_op[value]))}".rstrip()
             try:
-                yield Given(value, what, constraint_of(tag, mesh, len(program.type_of(value).shape)))
+                yield Given(value, what, constraint_of(tag, mesh, len(program.type_of(value).shape)), in_model=True)
             except PartitionError as error:
                 raise type(error)(f"{what}: {error.what}", why=error.why, hint=_HINT) from None
 
@@ -106,8 +134,8 @@ def _in_model(program: Program, mesh: Mesh) -> Iterator[Given]:
 def _of_arguments(traced: Traced, mesh: Mesh, shardings: Any) -> Iterator[Given]:
     if shardings is None:
         return
-    program, count = traced.program, len(traced.in_avals)
-    args, kwargs = jax.tree.unflatten(traced.in_tree, range(count))
+    program, positions = traced.program, traced.of_leaves(range(len(traced.in_avals)))
+    args, kwargs = jax.tree.unflatten(traced.in_tree, positions)
     if jax.tree.leaves(kwargs):
         raise CallError(
             f"in_shardings are for positional arguments, not for {', '.join(kwargs)}",
@@ -143,7 +171,16 @@ def _given(
     for position, sharding in zip(jax.tree.leaves(tree), each, strict=True):
         value, what = values[position]
         if sharding is not None:
-            yield Given(value, what, _said(what, sharding, len(program.type_of(value).shape), mesh))
+            said = _said(what, sharding, len(program.type_of(value).shape), mesh)
+            yield Given(value, what, said, memory_kind=_other_memory(sharding))
+
+
+def _other_memory(sharding: Any) -> str:
+    """The kind of memory that a sharding asks for, where it is not its devices' own; else ""."""
+    kind = getattr(sharding, "memory_kind", None)
+    devices = getattr(getattr(sharding, "mesh", None), "_flat_devices_tuple", ()) if kind else ()
+    own = devices[0].default_memory().kind if devices else "device"
+    return "" if kind in (None, "device", own) else str(kind)
 
 
 def _is_leaf(x: Any) -> bool:
@@ -162,6 +199,37 @@ def _said(what: str, sharding: Any, rank: int, mesh: Mesh) -> Constraint:
         raise ArgumentError(f"{what}: {shown(spec)} is for {len(spec)} dims", why=f"the array has {rank}")
     dims = (*map(_axes, spec), *[()] * (rank - len(spec)))
     return told_by(dims, sharding.mesh.shape if isinstance(sharding, NamedSharding) else mesh.shape, mesh)
+
+
+def dims_by_axis(what: str, spec: Any, rank: int, axes: Sequence[str]) -> list[int | None] | None:
+    """The dim that a `PartitionSpec` tiles along each of some axes, None along one that it does not name.
+
+    None for what is no spec. Raises `ArgumentError` for a spec of too many dims, of other axes, or with an open dim.
+    """
+    if not isinstance(spec, PartitionSpec):
+        return None
+    if len(spec) > rank:
+        raise ArgumentError(f"{what}: {shown(spec)} is for {len(spec)} dims", why=f"the array has {rank}")
+    dims, over = list(map(_axes, spec)), ", ".join(map(repr, axes))
+    if None in dims:
+        raise ArgumentError(
+            f"{what}: {shown(spec)} leaves a dim open", hint="ap.UNKNOWN, which leaves all of them open"
+        )
+    named = [axis for dim in dims for axis in dim or ()]
+    if others := [axis for axis in named if axis not in axes]:
+        wanted = (*axes, *others)
+        raise ArgumentError(
+            f'{what}: {shown(spec)} names "{others[0]}"', why=f"the tactic is over {over}", hint=f"axis={wanted!r}"
+        )
+    for dim in dims:
+        ordered = sorted(dim or (), key=list(axes).index)
+        if list(dim or ()) != ordered:
+            raise ArgumentError(
+                f"{what}: {shown(spec)} has {', '.join(dim or ())} on one dim, outermost first",
+                why=f"the tactic is over {over}, outermost first",
+                hint=f"axis={tuple(dim or ())!r}",
+            )
+    return [next((n for n, dim in enumerate(dims) if axis in (dim or ())), None) for axis in axes]
 
 
 def _axes(entry: Any) -> tuple[str, ...] | None:

@@ -28,8 +28,10 @@ def run_in_sequence(traced: Traced, partitioning: Partitioning, args: Sequence[A
     program = traced.program
     arrays: list[np.ndarray] = []
     leaves = leaves_of(traced, args, kwargs)
-    for name, value, leaf, aval in zip(program.argument_names, program.arguments, leaves, traced.in_avals, strict=True):
+    rows = list(zip(program.argument_names, program.arguments, leaves, traced.in_avals, strict=True))
+    for name, _, leaf, aval in traced.of_leaves(rows):
         check_leaf(name, leaf, aval)
+    for name, value, leaf, _ in rows:
         if isinstance(leaf, Tracer):
             raise CallError(
                 f"interpret was called with {name}, which jax is tracing",

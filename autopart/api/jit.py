@@ -23,6 +23,7 @@ from autopart.api.asked_passes import passes_asked
 from autopart.api.call_arguments import check_call, check_numbers, donated_arguments, static_arguments
 from autopart.api.compiled import Compiled
 from autopart.api.donated import donated_leaves
+from autopart.api.first_state import warn_of_moves
 from autopart.api.fitting import Setting, scheduled_best
 from autopart.api.given_shardings import given_shardings
 from autopart.api.kept import Kept
@@ -44,7 +45,7 @@ from autopart.core.arguments import (
     sequence,
     whole,
 )
-from autopart.core.errors import ArgumentError, PartitionError, closest
+from autopart.core.errors import ArgumentError, PartitionError, PlanError, closest
 from autopart.core.jax_dispatch import Dispatcher, FastPath
 from autopart.core.mesh import Mesh
 from autopart.core.passes import PASSES_KIND, OwnOutputs, Pass, pass_of
@@ -61,6 +62,7 @@ _IN_MESH = Kind(
     "None here: the mesh says which devices, an ap.Mesh or a jax.sharding.Mesh of them", lambda v: v is None
 )
 _CONSTRAINTS = Kind('"keep" or "ignore"', lambda v: isinstance(v, str) and v in ("keep", "ignore"))
+_STATE = Kind('"free" or "as first"', lambda v: isinstance(v, str) and v in ("free", "as first"))
 _LATER, _MISSING = cast(Callable, object()), cast(Mesh, None)
 """Stand for the function while `ap.jit(mesh=...)` decorates it, and for a mesh that was not given."""
 
@@ -87,6 +89,7 @@ def jit(
     cost_model: str | CostModel | None = None,
     strict: bool = False,
     most_compiled: int = 4096,
+    state: str = "free",
 ) -> PartitionedFunction:
     """`fun`, partitioned over `mesh` by `schedule`: a callable like `jax.jit` returns. Without `fun`, a decorator.
 
@@ -96,9 +99,11 @@ def jit(
     `cost_model`, an object or a registered name, replaces the simulator (which needs the mesh to name a device).
     `strict` raises where propagation stops at a conflict or at an op without a rule, and where a mesh axis that tiles
     arguments divides next to no flop in the end, instead of reporting it. Of the programs compiled for different
-    shapes, the `most_compiled` that were called last are kept. `passes` rewrite the program before the first tactic
-    sees it, in order, after the import's own (dead code): instances of `autopart.core.passes.Pass`, or names that are
-    registered. An `ap.Plan` is a schedule too: what it holds is done again, with its options, and nothing is searched.
+    shapes, the `most_compiled` that were called last are kept. Each lays out donated arguments by itself, with a
+    `LayoutWarning` where calls in turn would move them; with `state="as first"` all take the plan of the first, where
+    axes divide their sizes. `passes` rewrite the program before the first tactic sees it, in order, after the import's
+    own (dead code): instances of `autopart.core.passes.Pass`, or names that are registered. An `ap.Plan` is a schedule
+    too: what it holds is done again, with its options, and nothing is searched.
 
     `in_shardings` and `out_shardings` are pytree prefixes of the positional arguments and of the result, as `jax.jit`
     takes them: a `PartitionSpec` or `NamedSharding` over the mesh's axes, by name, or None to leave it to the schedule.
@@ -122,7 +127,7 @@ def jit(
     check("ap.jit", options=(options, OPTIONS), cost_model=(cost_model, COST_MODEL), strict=(strict, FLAG))
     check("ap.jit", most_compiled=(most_compiled, whole(1)), constraints=(constraints, _CONSTRAINTS))
     check("ap.jit", compiler_options=(compiler_options, COMPILER_OPTIONS))
-    check("ap.jit", keep_unused=(keep_unused, FLAG), inline=(inline, FLAG))
+    check("ap.jit", keep_unused=(keep_unused, FLAG), inline=(inline, FLAG), state=(state, _STATE))
     check("ap.jit", device=(device, _IN_MESH), backend=(backend, _IN_MESH))
     options = schedule.lowering_options(options) if isinstance(schedule, Plan) else options
     devices = None
@@ -142,7 +147,7 @@ def jit(
     shardings = in_shardings, out_shardings
     return PartitionedFunction(
         fun, mesh, tuple(schedule), trace_options, options, cost_model_of(cost_model), strict, devices,
-        most_compiled, shardings, compiler_options, inline,
+        most_compiled, shardings, compiler_options, inline, state == "as first",
     )  # fmt: skip
 
 
@@ -191,12 +196,15 @@ class PartitionedFunction(Method):
         shardings: tuple[Any, Any] = (None, None),
         compiler_options: Mapping[str, Any] | None = None,
         inline: bool = False,
+        as_first: bool = False,
     ):
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
         self._trace_options, self._options = trace_options, options
         self._cost_model, self._strict, self._devices = cost_model, strict, devices
         self._shardings, self._compiler_options, self._inline = shardings, compiler_options, inline
         self._compiled, self._most_compiled = Kept(most_compiled), most_compiled
+        self._as_first = as_first
+        self._first: Lowered | None = None
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
@@ -255,7 +263,25 @@ class PartitionedFunction(Method):
             # The next compilation lets a program go. Calls that jax dispatches are not seen here, so all are looked at
             # once more: those that are called from now on are the last to go.
             self._dispatch.forget()
-        return self.lower(*args, **kwargs).compiled_when_called()
+        lowered = self._planned_as_first(args, kwargs) or self.lower(*args, **kwargs)
+        if lowered.traced.program.ties:
+            if self._first is None:
+                self._first = lowered
+            else:
+                warn_of_moves(getattr(self._fun, "__name__", type(self._fun).__name__), self._first, lowered)
+        return lowered.compiled_when_called()
+
+    def _planned_as_first(self, args: tuple, kwargs: dict) -> Lowered | None:
+        """By the plan of the first program; None where it is not asked for, there is none, or it does not apply."""
+        if self._first is None or not self._as_first:
+            return None
+        try:
+            plan = self._first.plan
+            setting = Setting(self.mesh, tuple(plan), self._options, self._cost_model, self._strict, _nothing_given)
+            traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
+        except PlanError:
+            return None
+        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline)
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[Any, tuple[tuple, dict]]:
         options = self._trace_options
@@ -275,6 +301,11 @@ class PartitionedFunction(Method):
             return list(inspect.signature(cast(Callable, self._fun)).parameters)
         except (TypeError, ValueError):
             return []
+
+
+def _nothing_given(traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
+    """What comes before a plan, which holds what was given when it was made."""
+    return ()
 
 
 def _type_of(x: Any) -> tuple[tuple[int, ...], Any, bool]:

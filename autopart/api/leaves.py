@@ -23,12 +23,15 @@ from autopart.core.jax_internals import is_array, wrap_key
 
 
 def leaves_of(traced: Traced, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """The flat arguments of a call. Raises `CallError` where their pytree is another than `traced` has."""
+    """The flat arguments of a call, after what the function closes over.
+
+    Raises `CallError` where their pytree is another than `traced` has.
+    """
     leaves, tree = jax.tree.flatten((tuple(args), dict(kwargs)))
     if tree != traced.in_tree:
         found, wanted = (textwrap.shorten(str(t), 300) for t in (tree, traced.in_tree))
         raise CallError("called with another pytree than it was lowered for", why=f"{found} is not {wanted}")
-    return leaves
+    return [*traced.closed_over, *leaves]
 
 
 def check_leaf(name: str, leaf: Any, aval: jax.ShapeDtypeStruct) -> None:

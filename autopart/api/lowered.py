@@ -25,6 +25,7 @@ from autopart.api.plan.host_check import check_hosts
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_of import plan_of
 from autopart.api.platform import runnable
+from autopart.api.remarks import remarks
 from autopart.api.report.page import write_report
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import INPUTS
@@ -99,6 +100,7 @@ class Lowered:
             gathered=tuple(gathered(self.scheduled.partitioning, self.program, self._price())),
             conflicts=priced_conflicts(self.scheduled, METADATA_OPS),
             replicated=replicated(self.scheduled.partitioning, self.program, self.scheduled.reports),
+            remarks=tuple(remarks(self.traced, self.scheduled)),
         )
 
     @functools.cached_property
@@ -175,6 +177,7 @@ class Lowered:
         """NamedShardings of the inputs, as the pytree `(args, kwargs)`, and of the outputs, on a mesh of devices."""
         inputs = self._shardings(self._input_layouts, self.traced.in_avals, mesh)
         outputs = self._shardings(self._output_layouts, self.traced.out_avals, mesh)
+        inputs = self.traced.of_leaves(inputs)
         return jax.tree.unflatten(self.traced.in_tree, inputs), jax.tree.unflatten(self.traced.out_tree, outputs)
 
     def as_text(self, form: str = "hlo", *, lines: bool = False) -> str:

@@ -30,7 +30,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twin_of
 from autopart.core.program import Program
 from autopart.core.quoting import one_line
-from autopart.core.units import bytes_text, columns, seconds_text
+from autopart.core.units import bytes_text, columns, seconds_text, wrapped
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import AxisUse, divided, percent
 from autopart.search.comparison import baseline_lines
@@ -40,11 +40,17 @@ from autopart.spmd.gathered import Gathered
 BASELINE_LINES = 5
 """Lines that a printed table spends on named schedules; the tactic's report has all of them."""
 
+MOSTLY_SHARE = 0.9
+"""Where an axis divides less, it is said which constraints in the model may be why."""
+
 CONFLICTS_SHOWN = 3
 """Conflicts that a printed table shows with their ways out; `Metadata.conflicts` has all of them."""
 
 REPLICATED_LINES = 4
 """Lines that a printed table spends on what is replicated; `Metadata.replicated` has all of it."""
+
+LEAST_SHARE = 1e-3
+"""Share of a step's memory below which nothing is said of what is replicated."""
 
 GATHERED_LINES = 8
 """Lines that a printed table spends on gathers; `Metadata.gathered` has all of them."""
@@ -94,6 +100,7 @@ class Metadata:
     what they read is tiled along it, with the reason; gathers that a tactic asked for are not among them.
     `conflicts` are those that the schedule left, with what each way out would cost, where finding that out takes about
     a second in all (`Lowered.conflicts` prices every way). `replicated` has the arguments that no axis tiles, and why.
+    `remarks` says what else could be better: state that is not donated, a pass that changes nothing, memory kinds.
     """
 
     mesh: Mapping[str, int]
@@ -105,6 +112,7 @@ class Metadata:
     gathered: tuple[Gathered, ...] = ()
     conflicts: tuple[PricedConflict, ...] = ()
     replicated: tuple[Replicated, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         header = ["tactic", "actions", *COLLECTIVES]
@@ -120,6 +128,7 @@ class Metadata:
         if last:
             shares = ", ".join(f"{axis} {percent(share)}" for axis, share in self.flop_divided.items())
             lines += [f"flop divided: {shares or 'the program has none'}", *last.notes]
+            lines += [line for tactic in self.tactics for line in _constraint_lines(tactic, self.flop_divided)]
         lines += [line for tactic in self.tactics for line in _referee_lines(tactic)]
         lines += [line for t in self.tactics for line in _compared_lines(t)]
         lines += _gathered_lines(self.gathered)
@@ -130,7 +139,8 @@ class Metadata:
         if last and last.unpartitioned:
             kinds = ", ".join(f"{kind} ({len(where)})" for kind, where in last.unpartitioned.items())
             lines.append(f"ops that block propagation: {kinds}")
-        lines += _replicated_lines(self.replicated)
+        lines += [line for remark in self.remarks for line in wrapped(one_line(remark))]
+        lines += _replicated_lines(self.replicated, last.peak_bytes if last else None)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -172,6 +182,7 @@ class Metadata:
         read["gathered"] = tuple(Gathered(**row) for row in data["gathered"])
         read["conflicts"] = tuple(map(_read_conflict, data.get("conflicts", ())))
         read["replicated"] = tuple(map(_read_replicated, data.get("replicated", ())))
+        read["remarks"] = tuple(data.get("remarks", ()))
         return Metadata(**{**data, **read})
 
 
@@ -296,6 +307,15 @@ def _gathered_lines(rows: tuple[Gathered, ...]) -> list[str]:
     return lines + ([f"  and {sum(len(members) for _, members in left)} more ops"] if left else [])
 
 
+def _constraint_lines(tactic: TacticReport, flop_divided: Mapping[str, float]) -> list[str]:
+    """The axes that divide little while constraints in the model keep values whole on them."""
+    return [
+        f'{axis}: constraints in the model keep {one_line(what)}; constraints="ignore" leaves them out'
+        for axis, what in tactic.report.get("kept_whole", {}).items()
+        if flop_divided.get(axis, 1.0) < MOSTLY_SHARE
+    ]
+
+
 def _referee_lines(tactic: TacticReport) -> list[str]:
     """What the referee of a search made of its finalists: its seconds beside the search's own."""
     verdict = tactic.report.get("referee")
@@ -313,12 +333,17 @@ def _referee_lines(tactic: TacticReport) -> list[str]:
     return lines
 
 
-def _replicated_lines(rows: tuple[Replicated, ...]) -> list[str]:
-    """What every device holds whole, and why, the most bytes first."""
-    lines = [f"  {row}" for row in rows[:REPLICATED_LINES]]
-    left = len(rows) - REPLICATED_LINES
+def _replicated_lines(rows: tuple[Replicated, ...], peak_bytes: float | None) -> list[str]:
+    """What every device holds whole, and why, the most bytes first; nothing that is next to nothing of the memory."""
+    least = LEAST_SHARE * (peak_bytes or max((row.bytes for row in rows), default=0.0))
+    large = [row for row in rows if row.bytes >= least]
+    lines: list[str] = []
+    for row in large[:REPLICATED_LINES]:
+        fix = f"      try  {one_line(row.fix)}"
+        lines += wrapped(f"  {row}") + ([fix] if row.fix and fix not in lines else [])
+    left = len(large) - REPLICATED_LINES
     lines += [f"  and {left} more reasons"] if left > 0 else []
-    return ["left replicated:", *lines] if rows else []
+    return ["left replicated:", *lines] if large else []
 
 
 def _seconds(value: float | None) -> str:

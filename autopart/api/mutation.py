@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import jax
 
 from autopart.core.errors import PartitionWarning
+from autopart.core.user_line import warn
 
 
 class MutationWarning(PartitionWarning):
@@ -51,7 +51,7 @@ def _watched(fun: Callable, alive: Callable[[], Callable | None]) -> Callable:
         after = jax.tree_util.tree_flatten_with_path((args, kwargs))[0]
         changed = [path for path, leaf in after if id(leaf) not in seen]
         if changed:
-            warnings.warn(_text(called, args, changed), MutationWarning, stacklevel=2)
+            warn(_text(called, args, changed), MutationWarning)
         return out
 
     functools.update_wrapper(watched, fun)

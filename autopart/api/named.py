@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autopart.api.jit import OPTIONS, jit, known_options
+from autopart.api.any_jit import any_jit
+from autopart.api.jit import OPTIONS, known_options
 from autopart.api.lowered import Lowered
 from autopart.api.parallelism import Parallelism
 from autopart.api.tactic import Tactic, TacticContext, actions_of
@@ -102,7 +103,8 @@ def named_schedules(
 ) -> NamedSchedules:
     """The named schedules of `fun` for `args` on `mesh`, costed: the same that a search costs first.
 
-    `args` are abstract or concrete. `fun` may also be what `ap.jit(...).lower(...)` returned: its program and mesh are
+    `args` are abstract or concrete, and may hold modules of Equinox or Flax nnx, as `ap.filter_jit` and `ap.nnx.jit`
+    take them. `fun` may also be what `ap.jit(...).lower(...)` returned: its program and mesh are
     then meant, its schedule is not. `jit_options` are those of `ap.jit` (`donate_argnums`, ...). At most 64 are costed.
 
     Raises `MeshError` where the mesh names no device and no cost model is given.
@@ -120,7 +122,7 @@ def named_schedules(
     elif mesh is None:
         raise ArgumentError("ap.named_schedules: on which mesh?", hint="mesh=ap.Mesh({...}, device=...)")
     else:
-        function = jit(fun, mesh, [], **jit_options)
+        function = any_jit(fun, mesh, args, **jit_options)
         traced = function.traced(args, {})
         program, given = traced.program, function.given(traced, mesh)
     wanted = Search(

@@ -13,7 +13,6 @@ import dataclasses
 import functools
 import inspect
 import itertools
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,10 +31,12 @@ from autopart.api.leaves import is_key
 from autopart.api.lowered import Lowered
 from autopart.api.method import Method
 from autopart.api.tactic import Tactic
+from autopart.api.trace import Traced
 from autopart.core.arguments import FUNCTION, check
-from autopart.core.errors import ArgumentError, CallError
+from autopart.core.errors import ArgumentError, CallError, PartitionWarning
 from autopart.core.jax_internals import wrap_key
 from autopart.core.mesh import Mesh
+from autopart.core.user_line import warn
 
 
 def jit(
@@ -145,15 +146,29 @@ class ModuleFunction(Method):
 
         Arrays may be `jax.ShapeDtypeStruct`s, also those in modules, as `nnx.eval_shape` makes them.
         """
+        named, structure, arrays = self._of_shapes(args, kwargs)
+        low = self._partitioned.lower(structure, *arrays)
+        fields = {field.name: getattr(low, field.name) for field in dataclasses.fields(low)}
+        forms = [(name, _form_of(named.get(name, {}))) for name in self._slots]
+        return ModuleLowered(**fields, forms=tuple(forms))
+
+    def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+        """See `PartitionedFunction.traced`."""
+        _, structure, arrays = self._of_shapes(args, kwargs)
+        return self._partitioned.traced((structure, *arrays), {})
+
+    def given(self, traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
+        """See `PartitionedFunction.given`."""
+        return self._partitioned.given(traced, mesh)
+
+    def _of_shapes(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], Static, list[Any]]:
+        """(arguments by parameter, what is no array, shapes in each slot)."""
         named, static = self._bound(args, kwargs)
         structure, _, arrays = self._split(
             {n: jax.tree.map(_array_like, v, is_leaf=_is_module) for n, v in named.items()}, static
         )
         _warn_of_aliases(self._fun.__name__, named)
-        low = self._partitioned.lower(structure, *arrays)
-        fields = {field.name: getattr(low, field.name) for field in dataclasses.fields(low)}
-        forms = [(name, _form_of(named.get(name, {}))) for name in self._slots]
-        return ModuleLowered(**fields, forms=tuple(forms))
+        return named, structure, arrays
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(arguments by parameter, the static ones)."""
@@ -231,10 +246,10 @@ def _warn_of_aliases(fun: str, named: Mapping[str, Any]) -> None:
         ]
         if variables and all(id(variable) in first for _, variable in variables):
             own, variable = variables[0]
-            warnings.warn(
+            warn(
                 f"{fun}: {name} has no arrays of its own: {own} is {first[id(variable)]}, and a step that changes one "
                 f"changes both; jax.tree.map(jnp.copy, {name}) is a copy",
-                stacklevel=3,
+                PartitionWarning,
             )
         for path, variable in variables:
             first.setdefault(id(variable), path)

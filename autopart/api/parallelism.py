@@ -91,9 +91,11 @@ class Parallelism:
                 continue
             for known, on in _spelled_out(role, axes):
                 if known not in NAMED_SCHEDULES:
-                    why = f"there are {', '.join(['FSDP', 'HSDP', *NAMED_SCHEDULES])}"
+                    there = ["FSDP", "HSDP", *NAMED_SCHEDULES]
                     raise UnknownNameError(
-                        f'no named schedule is called "{known}"', why=why, hint=closest(known, list(NAMED_SCHEDULES))
+                        f'no named schedule is called "{known}"',
+                        why=f"there are {', '.join(there)}",
+                        hint=closest(known, there),
                     )
                 yield known, on
 

@@ -86,6 +86,6 @@ class RecomputationOf(Pass):
         except PartitionError as error:
             raise self.context.blamed(error, self.tactic) from None
 
-    def remarks(self, program: Program) -> tuple[str, ...]:
+    def remarks(self, program: Program, made: Program) -> tuple[str, ...]:
         """See `Pass.remarks`."""
-        return Recomputation(self.tactic.policies).remarks(program)
+        return Recomputation(self.tactic.policies).remarks(program, made)

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from autopart.api.any_jit import any_jit
 from autopart.api.asked_passes import passes_asked
 from autopart.api.automatic import AutomaticPartition
-from autopart.api.jit import OPTIONS, jit, known_options
+from autopart.api.jit import OPTIONS, known_options
 from autopart.api.metadata import describe
 from autopart.api.plan.replay_tactic import Replay
 from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, actions_of
@@ -203,7 +204,7 @@ def sweep(
     found = list(meshes or (Mesh(sizes, device=device) for sizes in factorisations(devices or 1, axes)))
     if asked := passes_asked(schedule, found):
         jit_options = {**jit_options, "passes": [*jit_options.get("passes", ()), *asked]}
-    function = jit(fun, found[0], [], **jit_options)
+    function = any_jit(fun, found[0], args, **jit_options)
     traced = function.traced(args, {})
     starts: dict[int, Partitioning] = {}
     errors: dict[int, str] = {}

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from autopart.api.given_shardings import dims_by_axis
 from autopart.api.names import Named, Names, named_values, names_of_nothing, resolve, select
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.core.actions import Action, Atomic, Propagate, Tile
@@ -72,9 +73,10 @@ class ManualPartition:
     """Tiles named values along one mesh axis, or several, then propagates.
 
     inputs  maps an argument's name, a tag, "outputs" or a glob over full names to a decision: a dim,
-            `REPLICATED`, `FIRST_DIVISIBLE_DIM`, `LARGEST_DIVISIBLE_DIM`, `UNKNOWN`, a callable
-            `(path, shape) -> decision`, or a dict of globs over the pytree path below the key. With several axes, a
-            tuple decides for each of them, anything else for all. Arrays without elements cannot be tiled; a key that
+            `REPLICATED`, `FIRST_DIVISIBLE_DIM`, `LARGEST_DIVISIBLE_DIM`, `UNKNOWN`, a `PartitionSpec` of the axes
+            (whole along those that it does not name), a callable `(path, shape) -> decision`, or a dict of globs over
+            the pytree path below the key. With several axes, a tuple decides for each of them, anything else for all.
+            Arrays without elements cannot be tiled; a key that
             names others too passes over them.
     axis    a mesh axis or a sequence of them, outermost first
     name    what the metadata calls the tactic
@@ -175,6 +177,9 @@ class ManualPartition:
     def _per_axis(self, decision: Any, target: Named, partitioning: Partitioning) -> tuple[Any, ...]:
         if takes(decision, 2):
             decision = decision(target.below or target.name, partitioning.program.type_of(target.value).shape)
+        dims = dims_by_axis(target.name, decision, len(partitioning.program.type_of(target.value).shape), self.axes)
+        if dims is not None:
+            decision = tuple(REPLICATED if dim is None else dim for dim in dims)
         each = decision if isinstance(decision, tuple) else (decision,) * len(self.axes)
         if len(each) != len(self.axes):
             raise TileError(f"{target.name}: {len(each)} decisions for {len(self.axes)} axes {self.axes}")
@@ -183,7 +188,7 @@ class ManualPartition:
                 raise TileError(
                     f"{target.name}: {shown(one)} is not a decision",
                     hint="a dim, ap.REPLICATED, ap.FIRST_DIVISIBLE_DIM, ap.LARGEST_DIVISIBLE_DIM, ap.UNKNOWN, a "
-                    "function (path, shape) -> one of these, or a dict of globs below the key",
+                    "PartitionSpec, a function (path, shape) -> one of these, or a dict of globs below the key",
                 )
         return each
 

@@ -10,17 +10,18 @@ import contextlib
 import functools
 import inspect
 import warnings
-from collections import deque
-from collections.abc import Callable, Container, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 from jax.sharding import AbstractMesh, AxisType
 
+from autopart.api.closures import names_of_closures, warn_of_closures
+from autopart.api.donated_ties import kept_state, tie_updates
 from autopart.api.mutation import warning_of_changes
 from autopart.core import jax_internals
 from autopart.core.arguments import FLAG, NONE, PATH, TEXT, check, instance, mapping, sequence, whole
@@ -35,6 +36,7 @@ from autopart.core.importer import (
 )
 from autopart.core.importer.closed_over import check_closed_over
 from autopart.core.importer.host_calls import lowered
+from autopart.core.importer.jaxprs import Dataflow
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
@@ -44,6 +46,8 @@ from autopart.core.passes import IMPORT_PASSES, DefaultGenerators, Pass, PassRep
 from autopart.core.program import Program
 
 DEFAULT_LIMITS = Limits()
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,11 +70,14 @@ class Traced:
     """A program and the pytrees its flat arguments and outputs came from.
 
     in_tree, out_tree   of ((args, kwargs) without the static ones) and of the result
-    in_avals, out_avals one abstract value per leaf; PRNG keys keep their key dtype here, and are raw bits in `program`.
+    in_avals, out_avals one abstract value per argument and output of the program: of what the function closes over,
+                        then of each leaf; PRNG keys keep their key dtype here, and are raw bits in `program`.
                         Those of outputs say which types are weak
     platform            what it was lowered for, and `again` lowers it for another; None for a file, which does not say
     choices             where the function computes something else on another platform
     passes              what each pass over the program took and did
+    kept_state          the top-level arguments that are not donated although their next value comes back: by name the
+                        positions of their leaves among the program's arguments
     """
 
     program: Program
@@ -82,6 +89,16 @@ class Traced:
     again: Callable[[str], Traced] | None = field(default=None, repr=False, compare=False)
     choices: tuple[PlatformChoice, ...] = field(default=(), repr=False, compare=False)
     passes: tuple[PassReport, ...] = field(default=(), repr=False, compare=False)
+    kept_state: Mapping[str, range] = field(default_factory=dict[str, range], repr=False, compare=False)
+
+    @property
+    def closed_over(self) -> tuple[np.ndarray, ...]:
+        """The arrays of the program's first arguments, which no call brings in."""
+        return self.program.source.closed_over
+
+    def of_leaves(self, each: Sequence[T]) -> Sequence[T]:
+        """Of a list with one entry for each argument of the program, those of a call's leaves."""
+        return each[len(self.closed_over) :]
 
     def after(self, passes: Sequence[str | Pass]) -> Traced:
         """The same with a program that has gone through `passes`."""
@@ -107,7 +124,7 @@ class LoadedProgram:
     @property
     def argument_names(self) -> list[str]:
         """Names of the arguments, in order."""
-        return self.traced.program.argument_names
+        return [*self.traced.of_leaves(self.traced.program.argument_names)]
 
 
 _NAMES = sequence(TEXT, "a list of names, one for each argument") | NONE
@@ -142,13 +159,13 @@ def load(
         check_in_child(data, str(path), limits)
     module = jax_internals.parse_module(data, str(path))
     program, reports = run_optional_passes(
-        read_module(module, argument_names=argument_names, ties=ties, limits=limits), IMPORT_PASSES
+        read_module(module, argument_names=argument_names, ties=ties, limits=limits, lift=True), IMPORT_PASSES
     )
     if any(str(s.attributes.get("call_target_name", "")).startswith("lapack_") for s in program.specs):
         jax_internals.register_lapack()
     avals = tuple(_aval(program, v) for v in program.arguments)
     outs = tuple(_aval(program, v) for v in program.outputs)
-    in_tree = jax.tree.structure((avals, {}))
+    in_tree = jax.tree.structure((avals[len(program.source.closed_over) :], {}))
     traced = Traced(program, in_tree, jax.tree.structure(outs), avals, outs, passes=reports)
     return LoadedProgram(traced, str(path))
 
@@ -162,8 +179,10 @@ def trace(
     """
     if isinstance(fun, LoadedProgram):
         leaves, tree = jax.tree.flatten((args, kwargs))
-        if leaves and (tree != fun.traced.in_tree or not _same_types(leaves, fun.traced.in_avals)):
-            wanted = [f"{a.dtype.name}{list(a.shape)}" for a in fun.traced.in_avals]
+        if leaves and (
+            tree != fun.traced.in_tree or not _same_types(leaves, fun.traced.of_leaves(fun.traced.in_avals))
+        ):
+            wanted = [f"{a.dtype.name}{list(a.shape)}" for a in fun.traced.of_leaves(fun.traced.in_avals)]
             raise CallError(
                 f"{fun.path} takes {len(wanted)} arrays, got {len(leaves)}"
                 if len(wanted) != len(leaves)
@@ -174,7 +193,9 @@ def trace(
         return replace(fun.traced, program=program).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
-    return _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)
+    made = _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)
+    warn_of_closures(watched.__name__, made.program, len(made.closed_over))
+    return made
 
 
 def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced:
@@ -267,7 +288,9 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
     in_avals = tuple(jax.ShapeDtypeStruct(i.shape, i.dtype) for i in infos)
     out_avals = tuple(jax.ShapeDtypeStruct(o.shape, o.dtype, weak_type=o.weak_type) for o in outs)
     donated = frozenset(i for i, info in enumerate(infos) if info.donated)
-    ties = tie_updates(traced.args_info, traced.out_info)
+    dataflow = Dataflow(traced.jaxpr)
+    ties = tie_updates(traced.args_info, traced.out_info, dataflow)
+    kept = kept_state(traced.args_info, traced.out_info, dataflow)
     try:
         program = read_module(
             cast(jax_internals.ir.Module, module.compiler_ir("stablehlo")),
@@ -279,12 +302,20 @@ def _lowered(fun: Callable, options: Options, traced: jax.stages.Traced, platfor
             constraints=options.constraints,
             keep_unused=options.keep_unused,
             without_arrays=without_arrays,
+            lift=True,
         )
     except ProgramError as error:
         raise error.blamed_on(name) from None
+    if closed_over := program.source.closed_over:
+        program.argument_names[: len(closed_over)] = names_of_closures(fun, closed_over)
+        in_avals = (*(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in closed_over), *in_avals)
     again = functools.partial(_lowered, fun, options, traced)
     choices = platform_choices(traced.jaxpr)
-    read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices)
+    kept_by_name = {
+        names[leaves.start].partition("/")[0]: range(leaves.start + len(closed_over), leaves.stop + len(closed_over))
+        for leaves in kept
+    }
+    read = Traced(program, in_tree, out_tree, in_avals, out_avals, platform, again, choices, kept_state=kept_by_name)
     return read.after_optional((DefaultGenerators(platform), *IMPORT_PASSES)).after(options.passes)
 
 
@@ -364,48 +395,3 @@ def _parameter_names(fun: Callable, options: Options, count: int) -> list[str]:
         if index not in static and parameter.name not in options.static_argnames:
             names.append(parameter.name)
     return [*names, *(f"arg{i}" for i in range(len(names), count))][:count]
-
-
-def tie_updates(args_info: Any, out_info: Any) -> dict[int, int]:
-    """Output position -> donated argument position that it updates.
-
-    A donated argument is tied to the first output (an element of the returned tuple, or all of it) with its tree and
-    types that is not taken; where there is none, leaf by leaf by type, as XLA would alias them. Each
-    output is looked at once.
-    """
-    outputs = list(out_info) if isinstance(out_info, (tuple, list)) and not hasattr(out_info, "_fields") else [out_info]
-    of_tree: dict[Any, deque[int]] = {}
-    of_type: dict[Any, deque[int]] = {}
-    first = 0
-    for output in outputs:
-        leaves = jax.tree.leaves(output)
-        types = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-        of_tree.setdefault((jax.tree.structure(output), types), deque()).append(first)
-        for place, type_ in enumerate(types, first):
-            of_type.setdefault(type_, deque()).append(place)
-        first += len(leaves)
-    ties: dict[int, int] = {}
-    arguments, position = [*args_info[0], *args_info[1].values()], 0
-    for argument in arguments:
-        infos, tree = jax.tree.flatten(argument)
-        members = range(position, position + len(infos))
-        position += len(infos)
-        if not infos or not all(i.donated for i in infos):
-            continue
-        types = tuple((i.shape, i.dtype) for i in infos)
-        match = _first_free(of_tree.get((tree, types)), ties)
-        if match is not None:
-            ties.update(zip(range(match, match + len(infos)), members, strict=True))
-            continue
-        for type_, member in zip(types, members, strict=True):
-            output = _first_free(of_type.get(type_), ties)
-            if output is not None:
-                ties[output] = member
-    return ties
-
-
-def _first_free(places: deque[int] | None, taken: Container[int]) -> int | None:
-    """The first of the places that is not taken; those before it are dropped, since none becomes free again."""
-    while places and places[0] in taken:
-        places.popleft()
-    return places[0] if places else None

@@ -138,7 +138,7 @@ def verify(
     """
     partitioned = jit(fun, mesh, schedule, **jit_options)
     if isinstance(fun, LoadedProgram):
-        args, whole = args or fun.traced.in_avals, jit(fun, Mesh({"one": 1}))
+        args, whole = args or fun.traced.of_leaves(fun.traced.in_avals), jit(fun, Mesh({"one": 1}))
     else:
         static = {key: jit_options[key] for key in ("static_argnums", "static_argnames") if key in jit_options}
         whole = jax.jit(fun, **static)

@@ -25,7 +25,7 @@ from autopart.api.lowered import Lowered
 from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
 from autopart.api.tactic import SCHEDULE, Tactic
-from autopart.api.trace import LoadedProgram, load
+from autopart.api.trace import LoadedProgram, Traced, load
 from autopart.cli.python_file import check_not_python
 from autopart.core.arguments import check, is_sequence, shown
 from autopart.core.errors import ArgumentError, MeshError, UnknownNameError, closest
@@ -39,6 +39,10 @@ class Given:
     fun: Callable[..., Any] | LoadedProgram
     args: tuple[Any, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def traced(self) -> Traced:
+        """It, before any schedule, as it is lowered for the platform that is here."""
+        return jit(self.fun, Mesh({"device": 1}), **self.options).traced(self.args, {})
 
     def lowered(self, mesh: Mesh, schedule: Sequence[Tactic], **options: Any) -> Lowered:
         """It, partitioned."""

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -30,8 +32,9 @@ from autopart.cli.search_command import search
 from autopart.cli.sweep_command import sweep
 from autopart.cli.verify_command import verify
 from autopart.cli.warmup_command import warmup
-from autopart.core.errors import PartitionError
+from autopart.core.errors import PartitionError, PartitionWarning
 from autopart.core.quoting import one_line
+from autopart.core.user_line import is_of_user
 
 WRONG = 2
 """The exit code where nothing could be done."""
@@ -55,6 +58,12 @@ for command in (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _warned
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = autopart.main(list(sys.argv[1:] if arguments is None else arguments), "autopart", standalone_mode=False)
     except click.ClickException as error:
@@ -67,6 +76,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Exception, SystemExit) as error:  # of the program, the schedule, or what they import
         return _failed(f"autopart: {said_of(error)}")
     return code if isinstance(code, int) else 0
+
+
+def _warned(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning on stderr, with its line where a file of the user's raised it; ours are about the command."""
+    at = "" if issubclass(category, PartitionWarning) or not is_of_user(filename) else f"{filename}:{lineno}: "
+    lines = f"{at}{category.__name__}: {message}".splitlines()
+    print("\n".join(map(one_line, lines)), file=sys.stderr)
 
 
 def _failed(why: str) -> int:

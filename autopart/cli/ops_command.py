@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from autopart.api.trace import load
+from autopart.cli.command_inputs import program_of
 from autopart.cli.command_options import JSON, show
 from autopart.core.ops.ops_table import coverage as coverage_of
 from autopart.core.ops.ops_table import ops_rows, ops_table
@@ -12,7 +12,7 @@ from autopart.costmodel.flop_table import flop_table
 
 
 @click.command()
-@click.option("--coverage", metavar="FILE", help="How much of a StableHLO file's ops have a rule, instead.")
+@click.option("--coverage", metavar="PROGRAM", help="How much of a program's ops have a rule, instead.")
 @click.option("--flop", is_flag=True, help="Flop of every op's examples beside XLA's count, instead.")
 @JSON
 def ops(coverage: str | None, flop: bool, as_json: bool) -> None:
@@ -27,7 +27,7 @@ def ops(coverage: str | None, flop: bool, as_json: bool) -> None:
     if as_json and (coverage or flop):
         raise click.UsageError("--json is of the list of mappings, without --coverage and --flop")
     if coverage:
-        click.echo(coverage_of(load(coverage).traced.program))
+        click.echo(coverage_of(program_of(coverage).traced().program))
     elif flop:
         click.echo(flop_table())
     else:

@@ -9,19 +9,21 @@ traceback is said, for a report.
 
 from __future__ import annotations
 
-import sysconfig
 import traceback
 
-from autopart.core.importer.locations import is_of_package
+from autopart.core.user_line import is_of_user
 
-_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _READING_FAILED = (OSError, SyntaxError)
 """Errors that say by themselves which file is meant."""
 
 
 def said_of(error: BaseException) -> str:
     """The error as text for stderr."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_of_user(frame.filename)]
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if is_of_user(frame.filename) and not frame.filename.startswith("<")
+    ]
     if own:
         line = f", {own[-1].line}" if own[-1].line else ""
         return f"{_what(error)}\n  at   {own[-1].filename}:{own[-1].lineno} in {own[-1].name}{line}"
@@ -36,7 +38,3 @@ def _what(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"SyntaxError: {error}"
     return f"{type(error).__name__}: {error}".removesuffix(": ")
-
-
-def _is_of_user(file: str) -> bool:
-    return not (file.startswith(("<", _STANDARD_LIBRARY)) or is_of_package(file))

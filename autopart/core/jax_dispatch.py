@@ -94,8 +94,12 @@ class Dispatcher:
         self._dispatched._clear_cache()
 
 
-def fast_path(compiled: jax.stages.Compiled, results: Any, arguments: int) -> FastPath | None:
+def fast_path(
+    compiled: jax.stages.Compiled, results: Any, arguments: int, before: Sequence[jax.Array] = ()
+) -> FastPath | None:
     """How to run `compiled` from C++ for a call with so many arrays; `results` are what it returned, as their pytree.
+
+    `before` are arrays that it takes in front of those of every call.
 
     None where that cannot be: the program has effects or calls the host.
     """
@@ -105,7 +109,7 @@ def fast_path(compiled: jax.stages.Compiled, results: Any, arguments: int) -> Fa
         return None
     leaves, tree = jax.tree.flatten(results)
     return pjit._get_fastpath_data(  # pyright: ignore[reportPrivateUsage]
-        executable, tree, [None] * arguments, leaves, frozenset(), [], None, []
+        executable, tree, [None] * arguments, leaves, frozenset(), [], None, list(before)
     )
 
 

@@ -11,7 +11,7 @@ batch   0   1        device id = batch * 2 + model: axes are major to minor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
@@ -35,6 +35,17 @@ class RegistersItself(Protocol):
         ...
 
 
+_DEVICE_CHECKS: list[Callable[[str], object]] = []
+
+
+def devices_are_named_by(named: Callable[[str], object]) -> None:
+    """Has each mesh ask for its device's name: `named` raises `UnknownNameError` for one that it does not know.
+
+    The device registry, which stands above this layer, says so of itself.
+    """
+    _DEVICE_CHECKS.append(named)
+
+
 _AXES = instance("a dict of axis names to sizes, such as {'batch': 4, 'model': 2}", Mapping)
 _DEVICE = instance("the name of a registered device, such as 'tpu_v3', or a Device(...)", str, RegistersItself) | NONE
 _LINKS = mapping(STRING, STRING, "a dict of axis names to names of links") | NONE
@@ -46,7 +57,8 @@ class Mesh:
 
     `axes` maps axis names to sizes, major axis first; names are ASCII without a backslash. `device` names an entry of
     the device registry, or is one, and is needed only for cost estimates. `links` overrides, per axis, the link it is
-    wired with. No devices are needed to make one. Raises `MeshError` on a bad axis.
+    wired with. No devices are needed to make one. Raises `MeshError` on a bad axis, `UnknownNameError` for a device
+    that the registry does not have.
 
     >>> Mesh({"batch": 4, "model": 2}).size
     8
@@ -86,9 +98,13 @@ class Mesh:
         for name in links or ():
             if name not in axes:
                 raise MeshError(f'links name axis "{name}"', why=f"the mesh has {dict(axes)}", hint=closest(name, axes))
+        device = device.registered() if isinstance(device, RegistersItself) else device
+        if device is not None:
+            for named in _DEVICE_CHECKS:
+                named(device)
         object.__setattr__(self, "axis_names", tuple(axes))
         object.__setattr__(self, "axis_sizes", tuple(axes.values()))
-        object.__setattr__(self, "device", device.registered() if isinstance(device, RegistersItself) else device)
+        object.__setattr__(self, "device", device)
         object.__setattr__(self, "links", tuple((links or {}).items()))
 
     @property

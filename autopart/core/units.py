@@ -6,7 +6,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
+
+WIDTH = 118
+"""Columns of a line of text that is wrapped."""
 
 
 def seconds_text(seconds: float) -> str:
@@ -44,3 +48,12 @@ def columns(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
         "  ".join(c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
         for row in rows
     ]
+
+
+def wrapped(text: str) -> list[str]:
+    """A text as lines of at most `WIDTH` columns, further ones indented by four more; long words stay whole."""
+    indent = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(
+        text.strip(), WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip

@@ -43,7 +43,7 @@ API: dict[str, tuple[str, ...]] = {
     "Errors and warnings": (
         "PartitionError", "ArgumentError", "BlockedError", "CallError", "MeshError", "OptimizerError", "PlanError",
         "ProgramError", "RegistryError", "TileError", "UnknownNameError", "SearchWarning", "MutationWarning",
-        "PassWarning",
+        "PassWarning", "ClosedOverWarning", "LayoutWarning",
     ),
 }  # fmt: skip
 """Every public name once, under the title of its page."""

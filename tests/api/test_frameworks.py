@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -212,3 +213,37 @@ def test_an_average_that_is_no_copy_yet_is_said_with_the_way_out():
         low = step.lower(model, model, X)
     assert low.metadata.in_specs["model/up/kernel"] == ((), ("model",))
     assert "ema/up/kernel" in step.lower(model, jax.tree.map(jnp.copy, model), X).metadata.in_specs
+
+
+class Block(eqx.Module):
+    up: eqx.nn.Linear
+    down: eqx.nn.Linear
+    drop: eqx.nn.Dropout
+    act: Callable
+
+    def __init__(self, width, key):
+        self.up, self.down = eqx.nn.Linear(width, 4 * width, key=key), eqx.nn.Linear(4 * width, width, key=key)
+        self.drop, self.act = eqx.nn.Dropout(0.1, inference=True), jax.nn.gelu
+
+    def __call__(self, x):
+        return x + self.drop(self.down(self.act(self.up(x))))
+
+
+def eqx_step(model, x):
+    gradients = eqx.filter_grad(lambda m: jnp.mean(jax.vmap(m)(x) ** 2))(model)
+    return eqx.apply_updates(model, jax.tree.map(lambda g: -0.1 * g, gradients))
+
+
+def test_named_schedules_and_sweeps_take_steps_of_equinox_and_nnx_modules():
+    mesh, x = ap.Mesh({"data": 2, "model": 2}, device="h100"), jax.ShapeDtypeStruct((2048, 256), "float32")
+    model = Block(256, jax.random.key(0))
+    found = ap.named_schedules(eqx_step, mesh, (model, x), donate_argnums=0)
+    assert {"FSDP(data,model)", "DP(data)+Megatron(model)"} <= {row.name for row in found}
+    of_nnx = ap.named_schedules(
+        train, mesh, (*made(), jax.ShapeDtypeStruct((4096, 4), "float32")), donate_argnums=(0, 1)
+    )
+    assert any(row.name.startswith("DP(") for row in of_nnx)
+    swept = ap.sweep(
+        eqx_step, (model, x), devices=2, axes=["a"], device="h100", budget=ap.Budget(4), cache=False, donate_argnums=0
+    )
+    assert not swept.rows[0].error

@@ -347,3 +347,18 @@ def test_random_keys_come_with_no_shardings():
     low = ap.jit(noisy, MESH, [BP]).lower(jax.eval_shape(jax.random.key, 0), X)
     assert [t.name for t in low.metadata.tactics] == ["BP"]
     assert not low.traced.program.tags
+
+
+def test_constraints_that_keep_values_whole_are_named_with_the_way_out():
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("batch",))
+    whole = NamedSharding(mesh, P(None, None))
+
+    def program(w, x):
+        return jnp.tanh(jax.lax.with_sharding_constraint(jnp.tanh(x @ w), whole) @ w)
+
+    bp = ap.ManualPartition({"x": 0}, axis="batch")
+    said = str(ap.jit(program, ap.Mesh({"batch": 4}), [bp]).lower(jnp.ones((8, 8)), jnp.ones((16, 8))).metadata)
+    assert "batch: constraints in the model keep 1 value whole on it, the largest f32[16,8] by with_sharding" in said
+    assert 'constraints="ignore" leaves them out' in said
+    free = ap.jit(program, ap.Mesh({"batch": 4}), [bp], constraints="ignore").lower(jnp.ones((8, 8)), jnp.ones((16, 8)))
+    assert "constraints" not in str(free.metadata)

@@ -31,6 +31,7 @@ DOORS = {
         "api/call_arguments.py", "api/trace.py", "api/tag.py", "api/reshard.py", "api/warmup.py",
         "costmodel/xla_compile.py", "api/verification.py", "cli/reshard_plan_command.py",
         "api/given_shardings.py", "api/filter_jit.py", "api/nnx.py", "api/mutation.py", "api/donated.py",
+        "api/any_jit.py", "api/closures.py", "api/donated_ties.py",
     },
     "jax._src": {"core/jax_private.py"},
     "jaxlib": {"core/jax_private.py"},

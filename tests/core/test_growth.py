@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -17,11 +18,13 @@ import pytest
 import autopart as ap
 from autopart.core import repeated_layers
 from autopart.core.importer import read_module
+from autopart.core.jax_internals import parse_module
 from autopart.core.passes import IMPORT_PASSES, LayerOrder, Recomputation, run_passes
 from autopart.core.passes.layer_order import MOST_ALIKE
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import Program
 from autopart.core.repeated_layers import _Alike
+from autopart.costmodel.simulator.simulator import Simulator
 from experiments.growth.families import FAMILIES, SQUARE, WIDTH, X, array
 
 MESH = ap.Mesh({"data": 4, "model": 2}, device="tpu_v3")
@@ -117,6 +120,11 @@ def of_keys(family: str, ops: int) -> Callable[[], Any]:
     return lambda: function.lower(*case.args)
 
 
+def of_metadata(family: str, ops: int) -> Callable[[], Any]:
+    result = lowered(family, ops)
+    return lambda: result.metadata
+
+
 def of_report(family: str, ops: int) -> Callable[[], Any]:
     from autopart.api.report.where_time_goes import by_class, by_line
     from autopart.costmodel.breakdown import top_rows
@@ -134,11 +142,13 @@ def of_report(family: str, ops: int) -> Callable[[], Any]:
         (of_recomputation, "scans", 400),
         (of_recomputation, "branches", 1200),  # as many cuts as there may be
         (of_recomputation, "training", 800),
+        (of_recomputation, "wide", 400),
         (of_lowering, "tied", 400),
         (of_lowering, "training", 400),
         (of_export, "branches", 400),
         (of_export, "slices", 400),
         (of_export, "training", 800),
+        (of_metadata, "tied", 400),
         (of_plan, "arguments", 400),
         (of_keys, "arguments", 400),
         (of_report, "training", 1600),  # as many rows as a report has
@@ -262,6 +272,35 @@ def test_a_call_like_one_before_is_copied(monkeypatch):
     assert len(program.scopes) == 1 + 12 * 2
 
 
+def test_copied_calls_read_constants_that_became_arguments_whatever_they_are_given():
+    table, steps = np.arange(1 << 14, dtype=np.float32), 30
+    kind, constant = "tensor<16384xf32>", f'stablehlo.constant dense<"0x{table.tobytes().hex()}">'
+    names = ["%x", *(f"%{step}" for step in range(steps))]
+    body = "\n".join(f"{b} = stablehlo.add {a}, %c : {kind}" for a, b in pairwise(names))
+    module = parse_module(
+        f"""module {{
+        func.func @main(%x: {kind}) -> ({kind}, {kind}, {kind}, {kind}) {{
+          %c = {constant} : {kind}
+          %a = call @f(%x) : ({kind}) -> {kind}
+          %b = call @f(%a) : ({kind}) -> {kind}
+          %d = call @f(%c) : ({kind}) -> {kind}
+          %e = call @f(%c) : ({kind}) -> {kind}
+          return %a, %b, %d, %e : {kind}, {kind}, {kind}, {kind} }}
+        func.func private @f(%x: {kind}) -> {kind} {{
+          %c = {constant} : {kind}
+          {body}
+          return {names[-1]} : {kind} }} }}""".encode(),
+        "constants.mlir",
+    )
+    program = read_module(module, lift=True)
+    table_read, given = program.operands[1::2], program.operands[::2].reshape(4, steps)
+    assert program.argument_names == ["closed_over/0", "arg0"]
+    assert (table_read == 0).all()
+    assert given[:, 0].tolist() == [1, program.outputs[0], 0, 0]
+    assert (given[:, 1:] == np.arange(2, 2 + 4 * steps).reshape(4, steps)[:, :-1]).all()
+    assert program.outputs == [1 + steps * call for call in range(1, 5)]
+
+
 def test_what_is_alike_more_often_than_layers_have_names_is_no_layer_and_not_looked_at(monkeypatch):
     def fun(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
         for name in sorted(params):
@@ -277,3 +316,16 @@ def test_what_is_alike_more_often_than_layers_have_names_is_no_layer_and_not_loo
     made = read_module(jax.jit(fun).trace(params, X).lower().compiler_ir("stablehlo"))
     monkeypatch.setattr(repeated_layers, "lines_between", lines_between)
     assert LayerOrder().apply(made) is made
+
+
+def test_readers_of_what_many_compare_are_looked_at_once(monkeypatch):
+    def elements(compared: int) -> int:
+        def fun(at: jax.Array, x: jax.Array) -> jax.Array:
+            return sum(jnp.where(at < i, x[i % 8], at + 1.5) for i in range(compared))
+
+        program = ap.jit(fun, MESH, []).lower(array(), X).traced.program
+        with counted(monkeypatch) as work:
+            Simulator.of(program, MESH)
+        return work["elements"]
+
+    assert elements(400) < MOST * elements(100)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
 import autopart as ap
 from autopart.costmodel.hardware.devices import device
@@ -20,6 +21,12 @@ MESH = ap.Mesh({"batch": 4})
 BP = ap.ManualPartition({"x": 0}, axis="batch")
 X = jax.ShapeDtypeStruct((8, 4, 4), "float32")
 PAGE = Path(__file__).parents[2] / "docs" / "training-loop.md"
+
+
+def tiled_as(decision, *axes):
+    """Where the argument of a function lies, decided over some axes."""
+    mesh = ap.Mesh(dict.fromkeys(axes or MESH.axis_names, 2))
+    return ap.jit(lambda x: x + 1, mesh, [ap.ManualPartition({"x": decision}, axes or "batch")]).lower(X)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +46,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "training-loop.md"
             lambda: ap.jit(jnp.tanh, MESH, [ap.ManualPartition({"x": lambda path: 0}, axis="batch")]).lower(X),
             r"is not a decision.*\(path, shape\) -> ",
         ),
+        (lambda: ap.Mesh({"batch": 4}, device="H100"), "no device is called \"H100\".*try 'h100'"),
+        (
+            lambda: ap.jit(jnp.tanh, MESH, [ap.Parallelism("FDSP(batch)")]).lower(X),
+            "no named schedule is called \"FDSP\".*try 'FSDP'",
+        ),
+        (lambda: tiled_as(P(None, "model")), r'names "model".*over \'batch\'.*axis=\(\'batch\', \'model\'\)'),
+        (lambda: tiled_as(P(None, None, None, "batch")), "is for 4 dims.*the array has 3"),
+        (lambda: tiled_as(P(P.UNCONSTRAINED)), r"leaves a dim open.*ap\.UNKNOWN"),
+        (lambda: tiled_as(P(("b", "a")), "a", "b"), r"has b, a on one dim.*axis=\(\'b\', \'a\'\)"),
     ],
     ids=[
         "a tactic as schedule",
@@ -52,12 +68,66 @@ PAGE = Path(__file__).parents[2] / "docs" / "training-loop.md"
         "a search axis twice",
         "a sweep axis twice",
         "a function of one argument",
+        "a device in capitals",
+        "letters exchanged",
+        "a spec of other axes",
+        "a spec of too many dims",
+        "a spec that leaves a dim open",
+        "a spec in another order",
     ],
 )
 def test_what_is_easily_given_wrong_says_what_is_right(wrong, says):
     with pytest.raises(ap.PartitionError) as error:
         wrong()
     assert re.search(says, " ".join(str(error.value).split())), str(error.value)
+
+
+def test_a_partition_spec_is_a_decision_for_each_axis():
+    assert tiled_as(P(None, "batch")).metadata.in_specs == {"x": ((), ("batch",))}
+    assert tiled_as(P("b", "a"), "a", "b").metadata.in_specs == {"x": (("b",), ("a",))}
+    assert tiled_as(P(("a", "b")), "a", "b").metadata.in_specs == {"x": (("a", "b"),)}
+    whole = tiled_as({"*": P()}).metadata
+    assert whole.in_specs == {"x": ()}
+    assert whole.tactics[0].actions[0] == "atomic<x, batch>"
+
+
+def test_a_search_without_axes_is_over_all_axes_of_the_mesh():
+    mesh = ap.Mesh({"a": 2, "b": 2}, device="tpu_v3")
+    reports = []
+    for axes in ({}, {"axes": ["a", "b"]}):
+        search = ap.AutomaticPartition(**axes, budget=ap.Budget(20), cache=False, progress=False)
+        lowered = ap.jit(lambda x, w: jnp.tanh(x @ w), mesh, [search]).lower(
+            jnp.ones((4096, 512)), jnp.ones((512, 512))
+        )
+        reports.append(lowered.metadata.tactics[0])
+    assert reports[0].decisions == reports[1].decisions
+    assert reports[0].flop_divided == {"a": 1.0, "b": 1.0}
+
+
+def test_recompute_that_changes_nothing_says_so():
+    def forward(w, x):
+        return jnp.tanh(jnp.tanh(x @ w) @ w).sum()
+
+    w, x = jnp.ones((8, 8)), jnp.ones((16, 8))
+    for policy in ("blocks", "matmuls", "nothing"):
+        metadata = ap.jit(forward, MESH, [ap.Recompute(policy), BP]).lower(w, x).metadata
+        assert "nothing is computed twice" in str(metadata)
+        assert type(metadata).from_json(metadata.to_json()) == metadata
+    trained = ap.jit(jax.grad(forward), MESH, [ap.Recompute("matmuls"), BP]).lower(w, x)
+    assert "nothing is computed twice" not in str(trained.metadata)
+
+
+def test_warnings_point_at_the_line_that_calls():
+    step = ap.jit(changing, MESH, [BP])
+    with pytest.warns(ap.MutationWarning) as found:
+        step.lower({"w": X}, X)
+    assert found[0].filename == __file__
+    assert "step.lower" in Path(__file__).read_text().splitlines()[found[0].lineno - 1]
+
+
+def changing(state, x):
+    state["w"] = x + 1
+    return x
 
 
 def scaled(x, by):

@@ -93,8 +93,102 @@ def test_other_arguments_are_listed():
 
 def test_arguments_of_other_types_are_listed():
     with pytest.raises(ap.PlanError, match="1 of another type") as error:
-        ap.jit(model, MESH, PLAN).lower(PARAMS, jax.ShapeDtypeStruct((64, 16), "float32"))
-    assert "x is f32[64,16], was f32[32,16]" in str(error.value)
+        ap.jit(model, MESH, PLAN).lower(PARAMS, jax.ShapeDtypeStruct((32, 16), "bfloat16"))
+    assert "x is bf16[32,16], was f32[32,16]" in str(error.value)
+    row = ap.jit(lambda x: x * 2, MESH, [BP]).lower(jax.ShapeDtypeStruct((32,), "float32")).plan
+    with pytest.raises(ap.PlanError, match="1 of another type"):
+        ap.jit(lambda x: x * 2, MESH, row).lower(jax.ShapeDtypeStruct((), "float32"))
+
+
+def test_a_plan_applies_to_another_batch_and_width_where_its_axes_divide_them():
+    wide = jax.ShapeDtypeStruct((16, 24), "float32"), jax.ShapeDtypeStruct((24, 16), "float32")
+    low = ap.jit(model, MESH, PLAN).lower(
+        dict(zip(("up", "down"), wide, strict=True)), jax.ShapeDtypeStruct((64, 16), "float32")
+    )
+    by_hand = ap.jit(model, MESH, [BP, MP]).lower(
+        dict(zip(("up", "down"), wide, strict=True)), jax.ShapeDtypeStruct((64, 16), "float32")
+    )
+    assert low.metadata.in_specs == by_hand.metadata.in_specs
+    assert low.metadata.out_specs == by_hand.metadata.out_specs
+    assert low.metadata.remarks[0] == (
+        "the plan was made for another program: params/down is f32[24,16], was f32[16,16], params/up is f32[16,24], "
+        "was f32[16,16], x is f32[64,16], was f32[32,16]"
+    )
+    changed = {(row.what, row.name): (row.before, row.after) for row in PLAN.diff(low.plan).rows}
+    assert changed["input", "x"] == ("f32[32,16] [batch]", "f32[64,16] [batch]")
+    assert ("step_s", "") in changed
+    with pytest.raises(ap.PlanError, match="30 is not a multiple of 4"):
+        ap.jit(model, MESH, PLAN).lower(PARAMS, jax.ShapeDtypeStruct((30, 16), "float32"))
+
+
+def decoder(params, x):
+    for block in params["blocks"]:
+        x = x + jnp.tanh(x @ block["up"]) @ block["down"]
+    return x @ params["head"]
+
+
+def train(state, x):
+    gradients = jax.grad(lambda p: jnp.mean(decoder(p, x) ** 2))(state["params"])
+    return {"params": jax.tree.map(lambda p, g: p - 0.1 * g, state["params"], gradients)}
+
+
+def trained(batch=32, width=16, layers=2, name="params", block=("up", "down")):
+    up, down = (jax.ShapeDtypeStruct(s, "float32") for s in ((width, 64), (64, width)))
+    blocks = [dict(zip(block, (up, down), strict=True)) for _ in range(layers)]
+    params = {"blocks": blocks, "head": jax.ShapeDtypeStruct((width, 8), "float32")}
+    return {name: params}, jax.ShapeDtypeStruct((batch, width), "float32")
+
+
+SEARCH = ap.AutomaticPartition(budget=ap.Budget(40), cache=False, progress=False)
+
+
+@pytest.mark.parametrize("name", ["FSDP(batch)+Megatron(model)", "DP(batch)+MegatronSP(model)", ""])
+def test_a_plan_of_a_training_step_applies_to_the_batch_of_a_cluster(name):
+    schedule, width = ([ap.Parallelism(name)], 16) if name else ([SEARCH], 4096)
+    plan = ap.jit(train, MESH, schedule, donate_argnums=0).lower(*trained(batch=4096, width=width)).plan
+    low = ap.jit(train, MESH, ap.Plan.from_json(plan.to_json()), donate_argnums=0).lower(*trained(8192, width))
+    assert any(a.spec for a in plan.inputs)
+    assert low.metadata.in_specs == {a.name: a.spec for a in plan.inputs}
+    again = ap.jit(train, MESH, low.plan, donate_argnums=0).lower(*trained(8192, width))
+    assert again.plan.hash == low.plan.hash
+
+
+@pytest.mark.parametrize("name", ["FSDP(batch)+Megatron(model)", "DP(batch)+MegatronSP(model)"])
+def test_decisions_about_layers_extend_to_an_added_one(name):
+    plan = ap.jit(train, MESH, [ap.Parallelism(name)], donate_argnums=0).lower(*trained()).plan
+    low = ap.jit(train, MESH, plan, donate_argnums=0).lower(*trained(layers=3))
+    by_hand = ap.jit(train, MESH, [ap.Parallelism(name)], donate_argnums=0).lower(*trained(layers=3))
+    assert low.metadata.in_specs == by_hand.metadata.in_specs
+    assert low.estimate.step_s == pytest.approx(by_hand.estimate.step_s, 0.02)
+    said = low.metadata.remarks[0]
+    assert "state/params/blocks/2/down is new, and decided as state/params/blocks/1/down" in said
+
+
+def test_renamed_arguments_and_keys_are_found_by_structure_and_said():
+    def renamed(s, x):
+        return train(s, x)
+
+    def keys(state, x):
+        blocks = [{"up": block["w_in"], "down": block["w_out"]} for block in state["params"]["blocks"]]
+        made = train({"params": {**state["params"], "blocks": blocks}}, x)["params"]
+        made["blocks"] = [{"w_in": block["up"], "w_out": block["down"]} for block in made["blocks"]]
+        return {"params": made}
+
+    plan = ap.jit(train, MESH, [ap.Parallelism("FSDP(batch)+Megatron(model)")], donate_argnums=0).lower(*trained()).plan
+    low = ap.jit(renamed, MESH, plan, donate_argnums=0).lower(*trained())
+    assert low.metadata.in_specs == {a.name.replace("state/", "s/"): a.spec for a in plan.inputs}
+    assert "s/params/head was state/params/head" in str(low.metadata.tactics[0].report["plan"]["differs"])
+    low = ap.jit(keys, MESH, plan, donate_argnums=0).lower(*trained(block=("w_in", "w_out")))
+    specs = {a.name.replace("/up", "/w_in").replace("/down", "/w_out"): a.spec for a in plan.inputs}
+    assert low.metadata.in_specs == specs
+
+
+def test_square_weights_under_other_names_are_not_guessed():
+    def other(weights, x):
+        return jnp.tanh(x @ weights["b"]) @ weights["a"]
+
+    with pytest.raises(ap.PlanError, match="2 of its 3 inputs missing"):
+        ap.jit(other, MESH, PLAN).lower({"a": W, "b": W}, X)
 
 
 @pytest.mark.parametrize(

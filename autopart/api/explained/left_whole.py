@@ -13,9 +13,12 @@ The first that holds is the reason: what forbids a tile stands before what merel
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from autopart.core.conflicts import fitting_count
 from autopart.core.decision_history import DecisionHistory
@@ -56,6 +59,7 @@ class WhyWhole:
     partitioning: Partitioning
     reports: Sequence[TacticReport]
     history: DecisionHistory | None = None
+    _idle: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, value: int, axis: str) -> LeftWhole:
         """Why `axis` tiles no dim of `value`, which must be so."""
@@ -90,24 +94,32 @@ class WhyWhole:
 
     def _neighbours(self, value: int, axis: str) -> list[int]:
         """Ops around the value that have no loop over the axis, the nearest first."""
-        program, index = self.partitioning.program, self.partitioning.mesh.index(axis)
-        found: list[int] = []
+        program = self.partitioning.program
+        found: dict[int, None] = {}
         values, seen = [value], {value}
         for _ in range(HOPS):
-            ops = dict.fromkeys(op for v in values for op in self._around(v))
-            idle = [op for op in ops if op not in found and self.partitioning.state.mapping[op, index] < 0]
-            found += idle[: MAX_OPS - len(found)]
+            before = len(found)
+            for op in itertools.chain.from_iterable(self._idle_around(v, axis) for v in values):
+                found[op] = None
+                if len(found) == MAX_OPS:
+                    return list(found)
+            idle = itertools.islice(found, before, None)
             values = [v for op in idle for v in (*program.operands_of(op).tolist(), *program.results_of(op))]
             values = [v for v in dict.fromkeys(values) if v not in seen]
             seen.update(values)
-        return found
+        return list(found)
 
-    def _around(self, value: int) -> Iterator[int]:
-        """The op that makes a value and those that read it, but for arguments."""
-        program, is_argument = self.partitioning.program, self.partitioning.graph.is_argument
-        pointer, uses = program.users
-        ops = [int(program.value_op[value]), *program.use_op[uses[pointer[value] : pointer[value + 1]]].tolist()]
-        return (op for op in ops if not is_argument[op])
+    def _idle_around(self, value: int, axis: str) -> tuple[int, ...]:
+        """Of the op that makes a value and those that read it, but for arguments, those without a loop over the axis;
+        what many arguments are near is looked at once."""
+        index = self.partitioning.mesh.index(axis)
+        if (value, index) not in self._idle:
+            program, is_argument = self.partitioning.program, self.partitioning.graph.is_argument
+            pointer, uses = program.users
+            ops = np.append(program.value_op[value], program.use_op[uses[pointer[value] : pointer[value + 1]]])
+            idle = ~is_argument[ops] & (self.partitioning.state.mapping[ops, index] < 0)
+            self._idle[value, index] = tuple(ops[idle].tolist())
+        return self._idle[value, index]
 
     def _conflicts(self, neighbours: Sequence[int], axis: str) -> Iterator[str]:
         program = self.partitioning.program
@@ -175,6 +187,20 @@ class Replicated:
         more = f" and {len(self.names) - 2} more" if len(self.names) > 2 else ""
         named = ", ".join(map(one_line, self.names[:2])) + more
         return f'{named} ({bytes_text(self.bytes)}), whole on "{one_line(self.axis)}": {one_line(self.why)}'
+
+    @property
+    def fix(self) -> str:
+        """What would divide them, as code; empty where nothing simple would, or a decision keeps them."""
+        match self.kind:
+            case "readers" | "nobody asked":
+                key = self.names[0].partition("/")[0]
+                return f"ap.ManualPartition({{{key!r}: ap.FIRST_DIVISIBLE_DIM}}, axis={self.axis!r})"
+            case "indivisible":
+                return 'uneven="pad", or another dim'
+            case "conflict":
+                return "lowered.conflicts, which prices each way out"
+            case _:
+                return ""
 
 
 def replicated(

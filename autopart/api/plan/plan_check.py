@@ -1,10 +1,10 @@
-"""Is this the mesh, and the program, that a plan was made for, and did everything come to lie where the plan says?
+"""Is this the mesh that a plan was made for, and did everything come to lie where the plan says?
 
-    PlanError: the plan is of another program: 1 of its 12 inputs is not there, 1 has another type
-      why  params/w2 is missing
-           x is f32[16,8], was f32[32,8]
+    PlanError: the plan leads elsewhere in this program: 1 array would lie otherwise than it says
+      why  params/w2 would be whole, was [ - | model]
 
-A program may differ where the plan decides nothing: in an input that is new, or that the plan leaves whole.
+A program may differ where the plan decides nothing: in an input that is new, or that the plan leaves whole
+(`other_program.py`).
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from autopart.api.names import OUTPUTS
+from autopart.api.plan.other_program import OtherProgram, listed
 from autopart.core.errors import CONTINUED, PlanError
 from autopart.core.mesh import Mesh
 from autopart.core.partitioning import Partitioning
-from autopart.core.program import Program
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import LoweringOptions
 from autopart.spmd.run import input_layouts, named_axes, output_layouts
 
 if TYPE_CHECKING:
-    from autopart.api.plan.plan import Plan, PlanArray
+    from autopart.api.plan.plan import Plan
 
 Spec = tuple[tuple[str, ...], ...]
 """Names of the axes that tile each dim, outermost first, up to the last dim that is tiled."""
-
-LISTED = 8
-"""Differences that an error lists."""
 
 
 def check_options(plan: Plan, options: LoweringOptions) -> None:
@@ -70,35 +68,7 @@ def _mesh_differences(planned: dict[str, int], here: dict[str, int]) -> Iterator
         yield f"the axes stand in another order: {', '.join(here)}, was {', '.join(planned)}"
 
 
-def check_program(plan: Plan, program: Program) -> None:
-    """Raises `PlanError` where an input that the plan decides about is missing or has another type."""
-    if plan.program == program.fingerprint:
-        return
-    here: dict[str, list[str]] = {}
-    for name, value in zip(program.argument_names, program.arguments, strict=True):
-        here.setdefault(name, []).append(str(program.type_of(value)))
-    decided = _decided(plan)
-    missing = [a.name for a in decided if a.name not in here]
-    other = [(a, here[a.name][0]) for a in decided if a.name in here and a.type not in here[a.name]]
-    if missing or other:
-        lines = [f"{name} is missing" for name in missing] + [f"{a.name} is {now}, was {a.type}" for a, now in other]
-        counts = [f"{len(missing)} of its {len(plan.inputs)} inputs missing"] if missing else []
-        counts += [f"{len(other)} of another type"] if other else []
-        raise PlanError(
-            f"the plan is of another program: {', '.join(counts)}",
-            why=_listed(lines),
-            hint="the program it was made for, or plan this one",
-        )
-
-
-def _decided(plan: Plan) -> list[PlanArray]:
-    """Inputs that are tiled in the end, or named by an action."""
-    keys: list[Any] = [part for step in plan.steps for row in step.actions for part in row[1:2]]
-    named = {key[1] for key in keys if isinstance(key, (list, tuple)) and len(key) > 1 and key[0] == "argument"}
-    return [a for a in plan.inputs if a.spec or a.name in named]
-
-
-def check_layouts(plan: Plan, partitioning: Partitioning, options: LoweringOptions) -> None:
+def check_layouts(plan: Plan, other: OtherProgram, partitioning: Partitioning, options: LoweringOptions) -> None:
     """Raises `PlanError` where an input or output that the plan knows has come to lie elsewhere than it says.
 
     Only axes that the plan acts along are compared: tactics beside it may tile along others.
@@ -110,19 +80,23 @@ def check_layouts(plan: Plan, partitioning: Partitioning, options: LoweringOptio
         ("", plan.inputs, program.argument_names, input_layouts(local)),
         ("output ", plan.outputs, program.output_names, output_layouts(local)),
     ]
+    outputs = {
+        o.partition("/")[2]: n.partition("/")[2] for o, n in other.renamed.items() if o.startswith(f"{OUTPUTS}/")
+    }
     lines: list[str] = []
     for what, planned, names, layouts in sides:
         here = dict(zip(names, layouts, strict=True))
         for array in planned:
-            if array.name not in here:
+            name = (outputs if what else other.renamed).get(array.name, array.name)
+            if name not in here:
                 continue
-            was, now = _along(array.spec, axes), _along(named_axes(mesh, here[array.name]), axes)
+            was, now = _along(array.spec, axes), _along(named_axes(mesh, here[name]), axes)
             if was != now:
-                lines.append(f"{what}{array.name} would be {spec_text(now)}, was {spec_text(was)}")
+                lines.append(f"{what}{name} would be {spec_text(now)}, was {spec_text(was)}")
     if lines:
         raise PlanError(
             f"the plan leads elsewhere in this program: {len(lines)} arrays would lie otherwise than it says",
-            why=_listed(lines),
+            why=listed(lines),
             hint="the program was edited where the plan reaches, or autopart has changed: plan it anew",
         )
 
@@ -138,8 +112,3 @@ def _along(spec: Spec, axes: set[str]) -> Spec:
 def spec_text(spec: Spec) -> str:
     """A layout as readers see it: [data,fsdp | - | model], or "whole"."""
     return "[" + " | ".join(",".join(dim) or "-" for dim in spec) + "]" if spec else "whole"
-
-
-def _listed(lines: list[str]) -> str:
-    more = [f"and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-    return CONTINUED.join([*lines[:LISTED], *more])

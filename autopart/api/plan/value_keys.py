@@ -2,24 +2,26 @@
 
     ["argument", "params/w"]                                        an argument leaf, by its path
     ["output", "outputs/loss"]                                      an output leaf
-    ["tag", "scores", "5f0c...", 0, 2]                              the first of two that carry the tag and look alike
-    ["op", "block/dot", "dot_general", "f32[8,4]", 0, "9e...", 1, 3]  result 0 of the second of three in this scope
+    ["tag", "scores", "5f0c...", 0, 2, ...]                         the first of two that carry the tag and look alike
+    ["op", "block/dot", "dot_general", "f32[8,4]", 0, "9e...", 1, 3, ...]  result 0 of the second of three in this scope
 
 `%2514` is another value as soon as a line is added above it. What a value *looks* like, its op with what that reads a
 few ops far, changes only with what stands near it; so a key is found again after edits elsewhere, and is missed, with
-an error that says which op, after edits where it stands.
+an error that says which op, after edits where it stands. The last three parts of a key say the same of what it looks
+like whatever sizes and names there are: which of how many play that role. They count for a program of other sizes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from autopart.api.names import OUTPUTS
+from autopart.api.plan.other_program import without_sizes
 from autopart.core.errors import PlanError, closest
 from autopart.core.program import Program
 
@@ -35,6 +37,8 @@ class ValueKeys:
     def __init__(self, program: Program):
         self._program = program
         self._looks: dict[tuple[int, int], str] = {}
+        self._roles: dict[tuple[int, int], str] = {}
+        self._alike: dict[tuple[str, str, str, int], list[int]] = {}
 
     # ---- value to key
 
@@ -58,10 +62,18 @@ class ValueKeys:
         return scope_of(program.where(op)), program.spec(op).kind, str(program.type_of(value)), result
 
     def _occurrence(self, value: int, among: Sequence[int]) -> list[Any]:
-        """[look, n, count]: the value is the n-th of `count` that look so."""
-        look = self.look(value)
+        """[look, n, count, role, n, count]: the value is the n-th of `count` that look so, and that play its role."""
+        look, role = self.look(value), self.role(value)
         same = [v for v in among if self.look(v) == look]
-        return [look, same.index(value), len(same)]
+        alike = [v for v in self._of_any_size(value, among) if self.role(v) == role]
+        return [look, same.index(value), len(same), role, alike.index(value), len(alike)]
+
+    def _of_any_size(self, value: int, among: Sequence[int]) -> Sequence[int]:
+        """The values among which one is found by its role."""
+        if value in self._program.tags_of:
+            return among
+        scope, kind, type_, result = self.kind_of(value)
+        return self.alike(scope, kind, type_, result, any_size=True)
 
     # ---- key to value
 
@@ -72,17 +84,28 @@ class ValueKeys:
                 return _named(name, self._program.argument_names, self._program.arguments, "argument")
             case ["output", str(name)]:
                 return _named(name, self._output_names, self._program.outputs, "output")
-            case ["tag", str(tag), str(look), int(n), int(count)]:
+            case ["tag", str(tag), str(look), int(n), int(count), *_]:
                 known = self._program.tags
                 if tag not in known:
                     raise PlanError(f'the plan decides about the tag "{tag}", which no value carries',
                                     hint=closest(tag, known))  # fmt: skip
                 return self._found(f'values with the tag "{tag}"', known[tag], look, n, count)
-            case ["op", str(scope), str(kind), str(type_), int(result), str(look), int(n), int(count)]:
+            case ["op", str(scope), str(kind), str(type_), int(result), str(look), int(n), int(count), *_]:
                 what = f'{kind} of {type_} in "{scope}"'
                 return self._found(what, self.alike(scope, kind, type_, result), look, n, count)
             case _:
                 raise PlanError(f"{key!r:.80} is no key of a value", why="the plan file is damaged")
+
+    def by_role(self, key: object) -> Sequence[int]:
+        """The values, in order, that play the role of the key's value, whatever sizes and names there are."""
+        match key:
+            case ["tag", str(tag), _, _, _, str(role), _, _]:
+                among: Sequence[int] = self._program.tags.get(tag, ())
+            case ["op", str(scope), str(kind), str(type_), int(result), _, _, _, str(role), _, _]:
+                among = self.alike(scope, kind, type_, result, any_size=True)
+            case _:
+                return ()
+        return [value for value in among if self.role(value) == role]
 
     def _found(self, what: str, among: Sequence[int], look: str, n: int, count: int) -> int:
         same = [v for v in among if self.look(v) == look]
@@ -116,13 +139,38 @@ class ValueKeys:
         types = [str(type_) for type_ in (*spec.operands, *spec.results)]
         return repr((spec.kind, attributes, types, spec.region, value - int(program.result_ptr[op]), reads))
 
-    def alike(self, scope: str, kind: str, type_: str, result: int) -> list[int]:
-        """Values of a kind of op and a type in a scope, in program order."""
+    def role(self, value: int, depth: int = LOOK_DEPTH) -> str:
+        """As `look`, without sizes, numbers and names of arguments."""
+        found = self._roles.get((value, depth))
+        if found is None:
+            program = self._program
+            spec = program.spec(int(program.value_op[value]))
+            kept = [
+                (n, repr(given)) for n, given in sorted(spec.attributes.items()) if "dim" in n or n == "permutation"
+            ]
+            is_argument = value in self._argument_name or not depth
+            reads = () if is_argument else program.operands_of(int(program.value_op[value])).tolist()
+            types = [without_sizes(str(type_)) for type_ in (*spec.operands, *spec.results)]
+            text = repr((spec.kind, kept, types, spec.region, [self.role(int(v), depth - 1) for v in reads]))
+            found = self._roles[value, depth] = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return found
+
+    def alike(self, scope: str, kind: str, type_: str, result: int, any_size: bool = False) -> list[int]:
+        """Values of a kind of op and a type in a scope, in program order; `any_size`: of any type of as many dims."""
+        shown = without_sizes if any_size else str
+        asked = scope, kind, shown(type_), result
+        if asked not in self._alike:
+            self._alike[asked] = self._found_alike(scope, kind, type_, result, shown)
+        return self._alike[asked]
+
+    def _found_alike(self, scope: str, kind: str, type_: str, result: int, shown: Callable[[str], str]) -> list[int]:
         program = self._program
         specs = [
             i
             for i, spec in enumerate(program.specs)
-            if spec.kind == kind and 0 <= result < len(spec.results) and str(spec.results[result]) == type_
+            if spec.kind == kind
+            and 0 <= result < len(spec.results)
+            and shown(str(spec.results[result])) == shown(type_)
         ]
         ops = np.flatnonzero(np.isin(program.op_spec, specs))
         return [int(program.result_ptr[op]) + result for op in ops if scope_of(program.where(int(op))) == scope]

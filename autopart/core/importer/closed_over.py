@@ -3,7 +3,7 @@
     jax.jit(lambda y: ap.jit(lambda x: x + y, mesh)(x))      y: refused, with the line that reads it
     jax.jit(lambda y: ap.jit(lambda x, y: x + y, mesh)(x, y))     what to write
 
-Arrays that are closed over are constants of the program; these have no value yet.
+Arrays that are closed over are constants of the module (`large_constants.py`); these have no value yet.
 """
 
 from __future__ import annotations

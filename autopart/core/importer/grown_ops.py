@@ -11,12 +11,11 @@ once for each such pattern.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from autopart.core.importer.template import Callee
 from autopart.core.importer.trip_count import Lazy, Value
 from autopart.core.program import Scope
 
@@ -31,6 +30,7 @@ class GrownOps:
     op_source   a number for the MLIR op that an op was made from
     call_site   the same of the outermost call that it was inlined for
     tags, owners, barriers   as in `Program`, in the order in which they were found
+    fixed       so many values come first that any call may read, whatever its arguments: constants made arguments
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,7 @@ class GrownOps:
         self.tags: list[tuple[str, int]] = []
         self.owners: list[tuple[int, int]] = []
         self.barriers: list[range] = []
+        self.fixed = 0
 
     def __len__(self) -> int:
         return len(self.op_spec)
@@ -72,12 +73,14 @@ class Call(NamedTuple):
     sources: list[int]
 
     @staticmethod
-    def of(callee: Callee, arguments: Sequence[Value]) -> Call:
-        """That of a callee with some arguments."""
+    def of(callee: Hashable, arguments: Sequence[Value], fixed: int = 0) -> Call:
+        """That of a callee, however it is read, with some arguments; the first values are `fixed`, and stay."""
         inputs, sources = dict[int, int](), dict[int, int]()
 
         def shown(value: Value) -> object:
             if not isinstance(value, Lazy):
+                if value < fixed:
+                    return (value,)
                 return inputs.setdefault(value, len(inputs))
             source = sources.setdefault(value.source, len(sources))
             return (value.spec, source, *[shown(operand) for operand in value.operands])
@@ -109,7 +112,11 @@ class Copied:
         self._op_spec = _part(ops.op_spec, begin.op, end.op)
         self._op_scope, self._outside = _relative(_part(ops.op_scope, begin.op, end.op), begin.scope)
         self._op_source = _numbered(_part(ops.op_source, begin.op, end.op), self._sources)
-        self._operands = _relative_to(_part(ops.operands, begin.operand, end.operand), begin.value, self._inputs)
+        self._operands = _relative_to(
+            _part(ops.operands, begin.operand, end.operand),
+            begin.value,
+            {**self._inputs, **{value: ~(len(inputs) + value) for value in range(ops.fixed)}},
+        )
         self._operand_ptr = _part(ops.operand_ptr, begin.op + 1, end.op + 1) - begin.operand
         self._result_ptr = _part(ops.result_ptr, begin.op + 1, end.op + 1) - begin.value
         self._types = _part(ops.types, begin.value, end.value)
@@ -130,13 +137,15 @@ class Copied:
                 source = self._sources.get(value.source)
                 operands = [now(operand) for operand in value.operands]
                 return Lazy(value.spec, operands, value.source if source is None else sources[~source])
+            if value < ops.fixed:
+                return value
             return value + values if value >= self._begin.value else inputs[~self._inputs[value]]
 
         _extend(ops.op_spec, self._op_spec)
         _extend(ops.op_scope, np.where(self._outside, scope, self._op_scope + at.scope))
         _extend(ops.op_source, _filled_in(self._op_source, 0, sources))
         _extend(ops.call_site, np.full(self.op_count, site))
-        _extend(ops.operands, _filled_in(self._operands, at.value, inputs))
+        _extend(ops.operands, _filled_in(self._operands, at.value, [*inputs, *range(ops.fixed)]))
         _extend(ops.operand_ptr, self._operand_ptr + at.operand)
         _extend(ops.result_ptr, self._result_ptr + at.value)
         _extend(ops.types, self._types)

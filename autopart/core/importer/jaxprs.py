@@ -3,18 +3,19 @@
 equations(jaxpr)          also of jaxprs inside it: bodies of loops, branches, functions that are called
 closed_over(traced)       values of a trace around the function, which no argument brings in
 source_line(equation)     train.py:12, the innermost line of the user's own
+Dataflow(jaxpr)           how many equations are between an argument and the outputs that are made of it
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jax.core import Tracer
 from jax.extend.core import jaxprs_in_params
 
-from autopart.core.importer.locations import is_of_package
 from autopart.core.jax_private import user_frames
+from autopart.core.user_line import is_of_package
 
 
 def equations(*jaxprs: Any) -> Iterator[Any]:
@@ -46,3 +47,41 @@ def source_line(equation: Any) -> str:
             if not is_of_package(frame.file_name):
                 return f"{frame.file_name}:{frame.start_line}"
     return ""
+
+
+class Dataflow:
+    """Which outputs are made of an argument, and how directly: `p + update` is one equation from p."""
+
+    def __init__(self, jaxpr: Any):
+        inner = getattr(jaxpr, "jaxpr", jaxpr)
+        while len(inner.eqns) == 1 and _calls_all(inner, inner.eqns[0]):
+            inner = getattr(inner.eqns[0].params["jaxpr"], "jaxpr", inner.eqns[0].params["jaxpr"])
+        self._arguments, self._outputs = inner.invars, dict[int, list[int]]()
+        for position, variable in enumerate(inner.outvars):
+            self._outputs.setdefault(id(variable), []).append(position)
+        arguments = set(map(id, inner.invars))
+        self.unchanged = frozenset(n for n, variable in enumerate(inner.outvars) if id(variable) in arguments)
+        """Positions of the outputs that are arguments as they came."""
+        self._readers: dict[int, list[Any]] = {}
+        for equation in inner.eqns:
+            for variable in equation.invars:
+                self._readers.setdefault(id(variable), []).append(equation)
+
+    def outputs_near(self, argument: int, hops: int) -> Mapping[int, int]:
+        """Positions of the outputs behind at most `hops` equations, by how many there are at least."""
+        found: dict[int, int] = {}
+        seen = reached = {id(self._arguments[argument])}
+        for distance in range(hops + 1):
+            for variable in reached:
+                for position in self._outputs.get(variable, ()):
+                    found.setdefault(position, distance)
+            behind = (id(v) for r in reached for equation in self._readers.get(r, ()) for v in equation.outvars)
+            reached = {variable for variable in behind if variable not in seen}
+            seen = seen | reached
+        return found
+
+
+def _calls_all(outer: Any, equation: Any) -> bool:
+    """True for a call that takes all arguments as they are, and leaves all outputs."""
+    inner = equation.params.get("jaxpr")
+    return inner is not None and equation.invars == outer.invars and equation.outvars == outer.outvars

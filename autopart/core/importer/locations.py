@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from autopart.core.host_callbacks import HostCallback
 from autopart.core.jax_internals import ir
+from autopart.core.user_line import is_of_package, is_own
 
 _FRAME = re.compile(r'"([^"]*\.py)":(\d+)')
-_OWN = str(Path(__file__).parents[2])
 
 
 class Source:
     """Where ops came from: a representative MLIR op per spec, each op's location text, and host callbacks by index.
 
-    ops        MLIR ops; `op_source` and `call_site`, int32 for each op of the program, count in these
-    beside     modules that hold ops which passes made; an op is good as long as its module is
+    ops         MLIR ops; `op_source` and `call_site`, int32 for each op of the program, count in these
+    beside      modules that hold ops which passes made; an op is good as long as its module is
+    closed_over the arrays of the first arguments, which no call brings in
     """
 
     def __init__(
@@ -31,9 +31,10 @@ class Source:
         call_site: np.ndarray,
         callbacks: Sequence[HostCallback] = (),
         beside: Sequence[ir.Module] = (),
+        closed_over: Sequence[np.ndarray] = (),
     ):
         self.module, self.representatives = module, representatives
-        self.callbacks, self._beside = tuple(callbacks), tuple(beside)
+        self.callbacks, self._beside, self.closed_over = tuple(callbacks), tuple(beside), tuple(closed_over)
         self._ops, self._op_source, self._call_site = ops, op_source, call_site
 
     def kept(self, ops: np.ndarray, specs: list[int]) -> Source:
@@ -75,7 +76,9 @@ class Source:
         beside: Sequence[ir.Module] = (),
     ) -> Source:
         beside = (*self._beside, *beside)
-        return Source(self.module, representatives, ops, op_source, call_site, self.callbacks, beside)
+        return Source(
+            self.module, representatives, ops, op_source, call_site, self.callbacks, beside, self.closed_over
+        )  # fmt: skip
 
     @property
     def op_count(self) -> int:
@@ -111,13 +114,8 @@ def describe_location(location: ir.Location) -> str:
     if "unknown" in text[:12]:
         return ""
     scope = next((q for q in text.split('"')[1::2] if not q.endswith(".py")), "")
-    frames = [frame for frame in _FRAME.findall(text) if not frame[0].startswith(_OWN)]
+    frames = [frame for frame in _FRAME.findall(text) if not is_own(frame[0])]
     if not frames:
         return scope
     file, line = next((frame for frame in frames if not is_of_package(frame[0])), frames[0])
     return f"{file}:{line} {scope}".strip()
-
-
-def is_of_package(file: str) -> bool:
-    """True if a file is of autopart or of an installed package, not of the user's own."""
-    return "site-packages" in file or "dist-packages" in file or file.startswith(_OWN)

@@ -22,6 +22,7 @@ from autopart.core.host_callbacks import HostCallback
 from autopart.core.importer.call_graph import CallGraph
 from autopart.core.importer.grown_ops import LEAST, Call, Copied, GrownOps, Replayed
 from autopart.core.importer.host_calls import check_calls
+from autopart.core.importer.large_constants import CLOSED_OVER, large_constants
 from autopart.core.importer.locations import Source
 from autopart.core.importer.manual_region import without_empty_constraints
 from autopart.core.importer.module_names import argument_location_names, checked_names, quoted_text
@@ -55,19 +56,24 @@ def read_module(
     constraints: bool = False,
     keep_unused: bool = False,
     without_arrays: Sequence[str] = (),
+    lift: bool = False,
+    closed_over: Sequence[np.ndarray] = (),
 ) -> Program:
     """The program of a module's `main` function, op by op; `import_module` also runs passes over it.
 
     Names default to the arguments' `loc`, then arg0, arg1, ...; `ties` and `donated` default to the module's
     `tf.aliasing_output` attributes; `callbacks` are the host callbacks that the module calls by index; `constraints`
     makes tags of sharding constraints, which otherwise are not there; `keep_unused` and `without_arrays` are the
-    program's. Raises `ProgramError` on dynamic shapes, missing functions, tokens, calls into another Python process, or
-    a program that already communicates between devices; on recursion, ties that cannot be, names that are none, and on
-    what exceeds `limits` (default: none).
+    program's. `lift` makes large constants the first arguments (`large_constants.py`), before those that names, ties
+    and `donated` are about; `closed_over` are the arrays of the first arguments, where a module has them already.
+
+    Raises `ProgramError` on dynamic shapes, missing functions, tokens, calls into another Python process, or a program
+    that already communicates between devices; on recursion, ties that cannot be, names that are none, and on what
+    exceeds `limits` (default: none).
     """
     try:
         with gc_paused():
-            importer = _Importer(module, Gauge(limits), callbacks, constraints)
+            importer = _Importer(module, Gauge(limits), callbacks, constraints, lift, closed_over)
             program = importer.run(argument_names, output_names, ties, donated)
             return replace(program, keep_unused=keep_unused, without_arrays=tuple(without_arrays))
     except RecursionError:
@@ -82,8 +88,19 @@ def import_module(module: ir.Module, **how: Any) -> Program:
 
 
 class _Importer:
-    def __init__(self, module: ir.Module, gauge: Gauge, callbacks: Sequence[HostCallback], constraints: bool):
+    def __init__(
+        self,
+        module: ir.Module,
+        gauge: Gauge,
+        callbacks: Sequence[HostCallback],
+        constraints: bool,
+        lift: bool,
+        closed_over: Sequence[np.ndarray],
+    ):
         self._module, self._gauge, self._callbacks, self._constraints = module, gauge, callbacks, constraints
+        self._lift, self._closed_over = lift, list(closed_over)
+        self._lifted: dict[int, int] = {}
+        self._in_region = False
         self._ops_until_check = OPS_BETWEEN_CHECKS
         self._specs = SpecTable()
         self._functions = {
@@ -124,11 +141,15 @@ class _Importer:
         returned = [self._specs.type(v.type) for v in _return_of(block, name).operands]
         ties = checked_ties(aliases(inputs) if ties is None else ties.items(), types, returned)
         tied_arguments = set(ties.values())
-        arguments, ops = [], self._ops
+        ops, lifted = self._ops, self._lift_constants() if self._lift else []
+        arguments, ops.fixed = list(lifted), len(lifted)
         for index, type_ in enumerate(types):
             operands = (type_,) if index in tied_arguments else ()
             arguments += self._structural("argument", [0] * len(operands), operands, (type_,), ROOT)
-        outputs = self._replay(template, arguments, ROOT)
+        names = [*(f"{CLOSED_OVER}/{n}" for n in range(len(lifted))), *names]
+        ties = {output: argument + len(lifted) for output, argument in ties.items()}
+        donated = frozenset(argument + len(lifted) for argument in donated)
+        outputs = self._replay(template, arguments[len(lifted) :], ROOT)
         outputs = [self._materialised(v, ROOT, NOWHERE) for v in outputs]
         for output, argument in ties.items():
             op = arguments[argument]  # arguments are the first ops, one result each
@@ -155,9 +176,16 @@ class _Importer:
             barriers=[parts for parts in ops.barriers if parts],
             source=Source(
                 self._module, self._specs.representatives, self._sources, np.array(ops.op_source, np.int32),
-                np.array(ops.call_site, np.int32), self._callbacks,
+                np.array(ops.call_site, np.int32), self._callbacks, closed_over=self._closed_over,
             ),
         )  # fmt: skip
+
+    def _lift_constants(self) -> list[int]:
+        """An argument for each large constant, which then stands for all of its uses."""
+        for spec, array in large_constants(self._specs.specs, self._specs.representatives).items():
+            self._closed_over.append(array)
+            self._lifted[spec] = self._structural("argument", [], (), self._specs.specs[spec].results, ROOT)[0]
+        return list(self._lifted.values())
 
     def _custom_calls(self) -> Iterator[tuple[str, ir.Operation]]:
         for spec, op in zip(self._specs.specs, self._specs.representatives, strict=True):
@@ -251,6 +279,9 @@ class _Importer:
                 cloned = self._cloned.get(spec)
                 if cloned is None:
                     cloned = self._cloned[spec] = _is_cloned(specs[spec])
+                if spec in self._lifted and not self._in_region:
+                    env[op.results[0]] = self._lifted[spec]
+                    continue
                 if cloned:
                     env[op.results[0]] = Lazy(spec, operands, op.source)
                     continue
@@ -293,7 +324,8 @@ class _Importer:
         if outermost:
             self._outer_call = op.source
         assert op.callee is not None
-        call = Call.of(op.callee, operands)
+        outside, self._in_region = self._in_region, self._in_region or op.callee.region is not None
+        call = Call.of((op.callee, self._in_region), operands, self._ops.fixed)
         known = self._calls.get(call.pattern)
         if isinstance(known, Replayed):
             known = self._calls[call.pattern] = Copied(self._ops, known)
@@ -306,6 +338,7 @@ class _Importer:
             end = self._ops.place()
             if end.op - begin.op >= LEAST:
                 self._calls[call.pattern] = Replayed(call, begin, end, scope, results)
+        self._in_region = outside
         if outermost:
             self._outer_call = NOWHERE
         return results

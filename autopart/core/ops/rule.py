@@ -272,7 +272,7 @@ def localize(local: LocalOp) -> list[Value]:
 
 def traits_of(spec: OpSpec) -> Traits:
     """What an op is, as its rule states it; `UNKNOWN_FLOP` if it has no rule."""
-    found = rule_of(spec)
+    found = RULES.get(spec.kind) if spec.kind != "custom_call" else rule_of(spec)
     return UNKNOWN_FLOP if found is None else found.traits
 
 

@@ -33,8 +33,8 @@ class Pass(ABC):
     def apply(self, program: Program) -> Program:
         """The rewritten program; `program` itself where there is nothing to do. Valid in, valid out."""
 
-    def remarks(self, program: Program) -> tuple[str, ...]:
-        """What the pass leaves undone on `program`, with source lines; for its report."""
+    def remarks(self, program: Program, made: Program) -> tuple[str, ...]:
+        """What the pass, which made `made` of `program`, leaves undone, with source lines; for its report."""
         return ()
 
     @classmethod

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from autopart.core.errors import PartitionWarning
 from autopart.core.passes.program_pass import Pass, pass_of
 from autopart.core.passes.program_verifier import InvalidProgramError, verify_program
 from autopart.core.program import Program
+from autopart.core.user_line import warn
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def run_optional_passes(program: Program, passes: Iterable[Pass]) -> tuple[Progr
     if left_out:
         text = "passes of autopart failed and were left out; the program is right without them, perhaps slower"
         lines = [f"{name}: {why}" for name, why in left_out.items()]
-        warnings.warn("\n  ".join([f"{text}. Please report", *lines]), PassWarning, stacklevel=2)
+        warn("\n  ".join([f"{text}. Please report", *lines]), PassWarning)
     return program, tuple(reports)
 
 
@@ -106,7 +106,7 @@ def _applied(one: Pass, program: Program) -> tuple[Program, PassReport]:
     made = one.apply(program)
     seconds = time.perf_counter() - began
     _check_made(program, made)
-    return made, PassReport(repr(one), seconds, program.op_count, made.op_count, one.remarks(program))
+    return made, PassReport(repr(one), seconds, program.op_count, made.op_count, one.remarks(program, made))
 
 
 def _told(error: Exception) -> str:

@@ -33,6 +33,7 @@ from autopart.core.arguments import (
     sequence,
     whole,
 )
+from autopart.core.mesh import devices_are_named_by
 from autopart.core.registry import Registry
 from autopart.costmodel.hardware.fabric import ANY_NUMBER, DeviceError, Network, Switch, Torus, positive
 
@@ -328,6 +329,9 @@ DEVICES: Registry[Device] = Registry(
     load=_load_own,
     error=DeviceError,
 )
+
+
+devices_are_named_by(DEVICES.named)
 
 
 def register_device(device: Device) -> Device:

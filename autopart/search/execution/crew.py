@@ -14,12 +14,12 @@ import itertools
 import pickle
 import queue
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from autopart.core.errors import PartitionWarning
+from autopart.core.user_line import warn
 from autopart.search.execution.executor import Lost, WorkerError
 from autopart.search.execution.job_queue import Done, JobQueue, Throughput
 
@@ -230,7 +230,7 @@ class CrewSession:
             raise WorkerError("workers die before they are ready", why=how, hint='executor="serial"')
         left = len(self._places)
         text = f"the search goes on with {left} workers: one died {MOST_STARTS} times as it started ({how})"
-        warnings.warn(text, WorkerWarning, stacklevel=2)
+        warn(text, WorkerWarning)
 
     def _replace(self, place: _Place) -> None:
         place.handle.end()

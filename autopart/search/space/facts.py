@@ -16,11 +16,13 @@ import numpy as np
 from autopart.core.actions import Action
 from autopart.core.partitioning import Partitioning
 from autopart.core.program import Program
+from autopart.search.space.argument_order import argument_order
 from autopart.search.space.loop_reads import LoopReads
 from autopart.search.space.next_values import next_values
 from autopart.search.space.priors import (
     awaited_by,
     learned,
+    look_ups,
     looked_up,
     matrix_ops,
     op_flop,
@@ -40,7 +42,8 @@ class ProgramFacts:
     given              lists of actions that a user or a named schedule brought along; each counts as one decision
     groups             values that play the same part in repeated layers
     same_shape         the same groups, divided where sizes differ
-    updated            int32[n]: the large arguments whose next value the program returns
+    order              int64[values]: the place of each argument by what the program does with it
+    updated            int32[n]: the large arguments whose next value the program returns, in this order
     optimizer_state    int32[m]: those of `updated` that no matrix op reads
     tied               int32[k]: all arguments whose next value the program returns, however small
     learned            int32[l]: those of them that an optimizer updates
@@ -53,6 +56,7 @@ class ProgramFacts:
     given: tuple[tuple[Action, ...], ...]
     groups: ValueGroups
     same_shape: ValueGroups
+    order: np.ndarray = field(repr=False)
     updated: np.ndarray = field(repr=False)
     optimizer_state: np.ndarray = field(repr=False)
     read_by_matrix: np.ndarray = field(repr=False)
@@ -109,12 +113,16 @@ class ProgramFacts:
     @staticmethod
     def of(program: Program, given: Sequence[Sequence[Action]] = ()) -> ProgramFacts:
         """Collects them from a program."""
-        updated, read = updated_arguments(program), read_by_matrix_ops(program)
+        read = read_by_matrix_ops(program)
+        order = argument_order(program, read, matrix_ops(program) | look_ups(program))
+        updated = updated_arguments(program)
+        updated = updated[np.argsort(order[updated])]
         return ProgramFacts(
             program=program,
             given=tuple(map(tuple, given)),
             groups=value_groups(program),
             same_shape=value_groups(program, same_shape=True),
+            order=order,
             updated=updated,
             optimizer_state=updated[~read[updated]],
             read_by_matrix=read,

@@ -59,6 +59,7 @@ class FactsOfFewer(ProgramFacts):
             given=(),
             groups=_left_of(whole.groups, fewer.values),
             same_shape=_left_of(whole.same_shape, fewer.values),
+            order=whole.order[fewer.values],
             updated=left(whole.updated),
             optimizer_state=left(whole.optimizer_state),
             read_by_matrix=whole.read_by_matrix[fewer.values],

@@ -9,12 +9,15 @@ Here stand the shares; `probe.py` finds what a decision reaches.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.core.layout import LAST_TILE
 from autopart.core.op import OpSpec
-from autopart.core.ops.rule import traits_of
+from autopart.core.ops.rule import mappings_of, traits_of
 from autopart.core.ops.traits import Slicing
 from autopart.core.program import ROOT, Program
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, is_matrix_op, looks_up, matrix_flop, op_class
@@ -52,12 +55,16 @@ def updated_arguments(program: Program, share: float = 0.999) -> np.ndarray:
     return np.sort(values[in_bytes >= in_bytes[large].min()]) if len(large) else values[:0]
 
 
-def read_by_matrix_ops(program: Program, hops: int = 3) -> np.ndarray:
+MANY_HOPS = 12
+"""Ops of one operand behind which an array is still the same one: cast, transposed, sliced, reshaped, and again."""
+
+
+def read_by_matrix_ops(program: Program, hops: int = MANY_HOPS) -> np.ndarray:
     """bool[values]: a matrix op, or a look-up, reads the value directly or behind at most `hops` one-operand ops.
 
     These read parameters; what is updated but read by none of them is optimizer state.
     """
-    heavy, read = matrix_ops(program) | _look_ups(program), np.zeros(program.value_count, np.bool_)
+    heavy, read = matrix_ops(program) | look_ups(program), np.zeros(program.value_count, np.bool_)
     read[program.operands[heavy[program.use_op]]] = True
     return _read_behind(program, read, hops)
 
@@ -86,27 +93,61 @@ def _behind(program: Program, value: int, arguments: frozenset[int], hops: int) 
     return value
 
 
-def looked_up(program: Program, hops: int = 3) -> np.ndarray:
+def looked_up(program: Program, hops: int = MANY_HOPS) -> np.ndarray:
     """bool[values]: a look-up reads rows of the value, directly or behind at most `hops` one-operand ops."""
     read = np.zeros(program.value_count, np.bool_)
-    read[program.operands[program.operand_ptr[:-1][_look_ups(program)]]] = True
+    read[program.operands[program.operand_ptr[:-1][look_ups(program)]]] = True
     return _read_behind(program, read, hops)
 
 
 def walked_dims(program: Program, arguments: np.ndarray) -> dict[tuple[int, ...], frozenset[int]]:
-    """Shape -> dims on which ops in loops take slices of arguments of that shape, at places known at run time."""
-    found: dict[tuple[int, ...], frozenset[int]] = {}
-    pointer, user = program.users
+    """Shape -> dims of arguments of that shape from which one layer after the other is taken.
+
+    By ops in loops, at places known at run time, or by slices of one row each. Arguments may be cast or transposed
+    before: layers stacked on dim 1 are walked along dim 1.
+    """
+    found: dict[tuple[int, ...], set[int]] = {}
+    passed_on = {number: dims for number, spec in enumerate(program.specs) if (dims := _dims_passed_on(spec))}
     for value in arguments.tolist():
-        shape = program.type_of(value).shape
-        for op in program.use_op[user[pointer[value] : pointer[value + 1]]].tolist():
+        shape, rows = program.type_of(value).shape, Counter[int]()
+        for op, dims in _readers_of_dims(program, value, passed_on):
             spec = program.spec(op)
-            if program.op_scope[op] == ROOT or not _slices(spec) or not traits_of(spec).by_index:
+            if not _slices(spec):
                 continue
-            part = spec.results[0].shape
-            dims = frozenset(d for d, (n, m) in enumerate(zip(shape, part, strict=True)) if m < n)
-            found[shape] = found.get(shape, frozenset()) | dims
-    return found
+            whole, part = spec.operands[0].shape, spec.results[0].shape
+            cut = [dims[d] for d, (n, m) in enumerate(zip(whole, part, strict=True)) if m < n and d in dims]
+            if traits_of(spec).by_index and program.op_scope[op] != ROOT:
+                found.setdefault(shape, set()).update(cut)
+            elif len(cut) == 1 and math.prod(part) * shape[cut[0]] == math.prod(whole):
+                rows.update(cut)
+        found.setdefault(shape, set()).update(dim for dim, count in rows.items() if count > 1)
+    return {shape: frozenset(dims) for shape, dims in found.items() if dims}
+
+
+def _readers_of_dims(
+    program: Program, value: int, passed_on: Mapping[int, Mapping[int, int]]
+) -> Iterator[tuple[int, Mapping[int, int]]]:
+    """(op, dim of what it reads -> dim of `value`) of the readers of a value, and of what only passes its dims on."""
+    pointer, user = program.users
+    waiting = [(value, {dim: dim for dim in range(int(program.value_rank[value]))}, 0)]
+    while waiting:
+        read, dims, hops = waiting.pop()
+        for op in dict.fromkeys(program.use_op[user[pointer[read] : pointer[read + 1]]].tolist()):
+            yield op, dims
+            further = passed_on.get(int(program.op_spec[op]))
+            if further is not None and hops < MANY_HOPS:
+                behind = {to: dims[of] for to, of in further.items() if of in dims}
+                waiting.append((int(program.result_ptr[op]), behind, hops + 1))
+
+
+def _dims_passed_on(spec: OpSpec) -> Mapping[int, int]:
+    """Dim of the result -> dim of the operand, of an op of one operand that leaves its size; empty for others."""
+    if len(spec.operands) != 1 or len(spec.results) != 1 or spec.kind == "argument":
+        return {}
+    if math.prod(spec.operands[0].shape) != math.prod(spec.results[0].shape):
+        return {}
+    tiles = ((m.operands[0], m.results[0]) for m in mappings_of(spec) or ())
+    return {to: of for of, to in reversed([*tiles]) if of >= 0 and 0 <= to < LAST_TILE}
 
 
 def matrix_ops(program: Program) -> np.ndarray:
@@ -142,7 +183,8 @@ def awaited_by(
     return changed
 
 
-def _look_ups(program: Program) -> np.ndarray:
+def look_ups(program: Program) -> np.ndarray:
+    """bool[ops]: reads of rows of a table at an array of indices."""
     return np.array([looks_up(s) for s in program.specs], np.bool_)[program.op_spec]
 
 
@@ -156,5 +198,8 @@ def _read_behind(program: Program, read: np.ndarray, hops: int) -> np.ndarray:
     passes_on = [len(s.results) == 1 and (len(s.operands) == 1 or _slices(s)) for s in program.specs]
     results = np.flatnonzero(np.array(passes_on, np.bool_)[program.op_spec])
     for _ in range(hops):
-        read[program.operands[program.operand_ptr[:-1][results[read[program.result_ptr[results]]]]]] = True
+        behind = program.operands[program.operand_ptr[:-1][results[read[program.result_ptr[results]]]]]
+        if read[behind].all():
+            break
+        read[behind] = True
     return read

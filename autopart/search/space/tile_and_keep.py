@@ -31,13 +31,15 @@ def store_each(facts: ProgramFacts, partitioning: Partitioning, values: np.ndarr
 
     A loop that walks along a dim takes one slice of it a trip, so that a tile of it would be gathered whole before.
     """
-    dims = np.full(len(values), FIRST_DIVISIBLE, np.int32)
+    dims, stored = np.full(len(values), FIRST_DIVISIBLE, np.int32), np.ones(len(values), np.bool_)
     for place, value in enumerate(values.tolist() if facts.walked_dims else ()):
         shape = facts.program.type_of(value).shape
         walked = facts.walked_dims.get(shape)
         if walked:
             legal = (d for d in range(len(shape)) if d not in walked and not partitioning.why_not_tile(value, d, axis))
             dims[place] = next(legal, FIRST_DIVISIBLE)
+            stored[place] = dims[place] != FIRST_DIVISIBLE
+    values, dims = values[stored], dims[stored]
     actions: list[Action] = []
     for tile in partitioning.tile_in_turn(values.astype(np.int32), dims, axis):
         actions += [tile, Propagate(axis)]

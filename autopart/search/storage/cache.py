@@ -13,11 +13,11 @@ import hashlib
 import json
 import os
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any
 
 from autopart.core.actions import Action, action_of, row_of
+from autopart.core.user_line import warn
 from autopart.search.storage.records import RecordWarning
 from autopart.search.storage.sealed_json import SealError, seal, unseal
 
@@ -61,7 +61,7 @@ def load(directory: Path, key: dict[str, Any]) -> tuple[list[Action], dict[str, 
 
 def ignored(directory: Path, key: dict[str, Any], why: str) -> None:
     """Reports that a cached result is not used."""
-    warnings.warn(f"cached result {_path(directory, key)!s} is ignored: {why}", RecordWarning, stacklevel=2)
+    warn(f"cached result {_path(directory, key)!s} is ignored: {why}", RecordWarning)
 
 
 def save(directory: Path, key: dict[str, Any], actions: list[Action], report: dict[str, Any]) -> None:
@@ -78,7 +78,7 @@ def save(directory: Path, key: dict[str, Any], actions: list[Action], report: di
             file.write(data)
         partial.replace(_path(directory, key))
     except (OSError, ValueError) as error:
-        warnings.warn(f"the result is not cached: {error}", RecordWarning, stacklevel=2)
+        warn(f"the result is not cached: {error}", RecordWarning)
         if partial is not None:
             partial.unlink(missing_ok=True)
 

@@ -9,13 +9,13 @@ Kernels index arrays by these numbers without looking, so nothing reaches one un
 from __future__ import annotations
 
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
 from autopart.core.actions import Action
 from autopart.core.errors import PartitionError
 from autopart.core.partitioning import Partitioning
+from autopart.core.user_line import warn
 from autopart.search.jobs import Job, Result, State
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.decisions import Decision
@@ -40,7 +40,7 @@ class Recalled:
         why = self._why_not(job, result)
         if why and not self._warned:
             self._warned = True
-            warnings.warn(f"{self._path!s}: a result is ignored: {why}", RecordWarning, stacklevel=2)
+            warn(f"{self._path!s}: a result is ignored: {why}", RecordWarning)
         return None if why else result
 
     def _why_not(self, job: Job, result: Result) -> str:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
 from autopart.core.errors import PartitionWarning
+from autopart.core.user_line import warn
 from autopart.search.jobs import Job, Result, State
 from autopart.search.storage.sealed_json import SealError, digest_of, seal, unseal
 
@@ -66,7 +66,7 @@ class Recorder:
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        warnings.warn(f"{self._path!s}: nothing more is recorded: {error}", RecordWarning, stacklevel=2)
+        warn(f"{self._path!s}: nothing more is recorded: {error}", RecordWarning)
         self.close()
 
     def close(self) -> None:
@@ -92,11 +92,11 @@ def read_records(path: str | Path, header: dict[str, Any]) -> dict[str, Result]:
             return {}
         lines = path.read_bytes().split(b"\n")
     except (OSError, ValueError) as error:
-        warnings.warn(f"{path!s} is ignored: {error}", RecordWarning, stacklevel=2)
+        warn(f"{path!s} is ignored: {error}", RecordWarning)
         return {}
     difference = _difference(lines[0], header)
     if difference:
-        warnings.warn(f"{path!s} is ignored: {difference}", RecordWarning, stacklevel=2)
+        warn(f"{path!s} is ignored: {difference}", RecordWarning)
         return {}
     found: dict[str, Result] = {}
     unreadable: list[tuple[int, str]] = []
@@ -114,7 +114,7 @@ def read_records(path: str | Path, header: dict[str, Any]) -> dict[str, Result]:
     if unreadable:
         first, why = unreadable[0]
         text = f"{path!s}: {len(unreadable)} lines cannot be read and are ignored, the first is line {first}: {why}"
-        warnings.warn(text, RecordWarning, stacklevel=2)
+        warn(text, RecordWarning)
     return found
 
 

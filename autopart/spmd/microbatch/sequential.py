@@ -57,6 +57,7 @@ def microbatched(plan: LoopPlan, steps: int) -> Program:
             callbacks=source.callbacks,
             constraints=True,
             keep_unused=program.keep_unused,
+            closed_over=source.closed_over,
         )
         return replace(made, tags={name: made.tags.get(name, []) for name in program.tags})
 

@@ -141,8 +141,8 @@ class Again:
     def _read_behind(self, after_barrier: dict[int, int], at: int, last: int) -> None:
         """Lets the late ops from step `at` to `last` read what went through a block's barrier behind it."""
         for value, after in after_barrier.items():
-            for use in self._late.later_uses(value, at) if value < self.life.program.value_count else ():
-                if self.life.step_of(self.life.program.use_op[use]) <= last and self.rewriting.read_by(use) == value:
+            for use in self._late.later_uses(value, at, last) if value < self.life.program.value_count else ():
+                if self.rewriting.read_by(use) == value:
                     self.rewriting.read(use, after)
 
     def _uses(self, op: int) -> range:

@@ -7,6 +7,7 @@ waited for                          da               db, of the longest chain, w
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 import numpy as np
@@ -32,11 +33,18 @@ class LateValues:
         own = [v for v in own if life.first[life.number[v]] < at]
         return [max(own, key=self._depth.__getitem__)] if own else self._deepest(at)
 
-    def later_uses(self, value: int, at: int) -> list[int]:
-        """The uses by which the step `at` or a later one reads a value."""
-        program, (pointer, uses) = self._life.program, self._life.program.users
-        of_value = uses[pointer[value] : pointer[value + 1]].tolist()
-        return [use for use in of_value if self._life.step_of(int(program.use_op[use])) >= at]
+    def later_uses(self, value: int, at: int, last: int | None = None) -> list[int]:
+        """The uses by which the step `at` or a later one, up to the step `last`, reads a value.
+
+        Uses come in the order of their ops, and so of their steps: the first and the last one are looked for.
+        """
+        life, (pointer, uses) = self._life, self._life.program.users
+        use_op, before, behind = life.program.use_op, int(pointer[value]), int(pointer[value + 1])
+        end = bisect_left(uses, life.end, before, behind, key=lambda use: use_op[use])
+        begin = bisect_left(uses, at, before, end, key=lambda use: life.step_of(int(use_op[use])))
+        if last is not None:
+            end = bisect_right(uses, last, begin, end, key=lambda use: life.step_of(int(use_op[use])))
+        return uses[begin:end].tolist()
 
     def _deepest(self, at: int) -> list[int]:
         """Of the values that are made before `at`, the deepest that is read from there on; what is not, never is."""

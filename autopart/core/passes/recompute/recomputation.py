@@ -8,11 +8,14 @@ microbatches. In each, `lifetimes.py` finds where most is held; what lies before
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from autopart.core.arguments import TEXT, check_fields, function_of, sequence
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import work
 from autopart.core.passes.dead_code import DeadCode
 from autopart.core.passes.program_pass import Pass, register_pass
 from autopart.core.passes.recompute.across_scopes import WholeProgram
@@ -24,6 +27,9 @@ from autopart.core.passes.recompute.policies import Policy, kept_ops
 from autopart.core.passes.recompute.scans import RebuiltStacks
 from autopart.core.passes.rewriting import Rewriting
 from autopart.core.program import ROOT, Program
+
+NOTHING = "nothing is computed twice: what late ops read of early ones is kept, or no op comes late (no backward pass)"
+"""What is said of a pass that saves no memory."""
 
 KEEP_ONE = TEXT | function_of(3)
 KEEP = sequence(KEEP_ONE, 'names or functions, such as ["blocks", "attention_out"]', least=1)
@@ -51,11 +57,15 @@ class Recomputation(Pass):
                 halves |= self._scope(rewriting, lifetimes(whole, number), keeps, again)
         return DeadCode().apply(rewriting.program())
 
-    def remarks(self, program: Program) -> tuple[str, ...]:
-        """The stacks of loops that are kept although the policies do not ask for it, and why."""
+    def remarks(self, program: Program, made: Program) -> tuple[str, ...]:
+        """That nothing is computed twice; the stacks of loops that are kept although no policy asks for it, and why."""
+        program = with_broadcasts_in_loops(program)
+        nothing = () if _computing(made) - _computing(program) else (NOTHING,)
+        return (*nothing, *self._kept_stacks(program))
+
+    def _kept_stacks(self, program: Program) -> tuple[str, ...]:
         if not program.owners:
             return ()
-        program = with_broadcasts_in_loops(program)
         keeps, again, found = kept_ops(program, self.keep), repeatable(program), dict[str, None]()
         whole = WholeProgram(program)
         for number, scope in enumerate(program.scopes):
@@ -83,3 +93,14 @@ class Recomputation(Pass):
             if (~keep & (life.first <= cut) & (life.last > cut)).any():
                 Again(rewriting, life, cut, keep, block).write()
         return halves
+
+
+def _computing(program: Program) -> Counter[str]:
+    """How many ops of each kind there are that compute something; what is moved or sliced is no work."""
+    count = np.bincount(program.op_spec, minlength=len(program.specs)).tolist()
+    kinds = Counter[str]()
+    for spec, times in zip(program.specs, count, strict=True):
+        done = work(traits_of(spec), spec)
+        if done is None or done.matrix_flop or done.vector_flop:
+            kinds[spec.kind] += times
+    return kinds

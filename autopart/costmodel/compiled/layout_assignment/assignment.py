@@ -258,7 +258,7 @@ def _through(
                 found |= placed(place, e)
                 place += 1
                 given += 1
-        if start == 0 or (in_order and at <= before and start == beside + 1):
+        if place > start and (start == 0 or (in_order and at <= before and start == beside + 1)):
             beside = place - 1
         at += 1
     for e in range(to_rank - 1, -1, -1):

@@ -75,13 +75,18 @@ class TileGroup(DecisionKind):
     def probed(self, facts: ProgramFacts, axes: Sequence[str]) -> list[Decision]:
         """Every dim of the groups of arguments and tags along every axis, the groups with the most bytes first.
 
-        So is every longer twin of an argument that axes do not divide.
+        Of groups with as many bytes, that which the program reads first is tried first (`facts.order`). So is every
+        longer twin of an argument that axes do not divide.
         """
         program = facts.program
         first: dict[int, int] = {}
         for value in [*program.arguments, *twins(program), *(v for tagged in program.tags.values() for v in tagged)]:
             first.setdefault(int(facts.groups.of[value]), int(value))
-        largest = sorted(first, key=lambda g: (-float(facts.value_bytes[facts.groups.values(g)].sum()), first[g]))
+        of_groups = {g: facts.groups.values(g) for g in first}
+        largest = sorted(
+            first,
+            key=lambda g: (-float(facts.value_bytes[of_groups[g]].sum()), facts.order[of_groups[g]].min(), first[g]),
+        )
         ranks = program.value_rank
         return [Decision(KIND, g, dim, a) for a in axes for g in largest for dim in range(int(ranks[first[g]]))]
 

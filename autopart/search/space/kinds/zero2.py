@@ -34,7 +34,7 @@ class Zero2(DecisionKind):
 
     def apply(self, facts: ProgramFacts, partitioning: Partitioning, decision: Decision) -> list[Action]:
         """See `DecisionKind.apply`."""
-        parameters = np.setdiff1d(facts.updated, facts.optimizer_state)
+        parameters = facts.updated[~np.isin(facts.updated, facts.optimizer_state)]
         kept = keep_each(partitioning, parameters, decision.axis)
         return kept + store_each(facts, partitioning, facts.optimizer_state, decision.axis)
 

@@ -43,6 +43,9 @@ some, as rows of images do with a layer that maps features to pixels. It is the 
 divide as much together: critics of real and of made images read two batches, of which neither divides half of the
 program."""
 
+LIKELY, GRADIENTS = 0.5, 0.05
+"""A batch that the program learns from has this score at least, and leaves gradients of this share of the flop."""
+
 CANDIDATES = 4
 """Dims that are tried with the other inputs of that size where none is most of the program."""
 
@@ -117,14 +120,23 @@ _KNOWN: WeakKeyDictionary[DecisionSpace, dict[str, Inputs]] = WeakKeyDictionary(
 
 
 def _candidates(space: DecisionSpace, axis: str) -> list[Probe]:
-    """The probe that divides most by itself, and where it is not most of the program, those of some other sizes."""
+    """The probe that divides most by itself, and where it is not most of the program, those of some other sizes.
+
+    What the program updates element by element is parameters where there is a batch, over which their gradients are
+    summed. Where there is none, it may be the data itself, of which each row goes its own way: walkers, lattices,
+    populations.
+    """
     learned, updated = set(space.facts.learned.tolist()), set(space.facts.tied.tolist())
 
     def rank(probe: Probe) -> tuple[float, bool]:
         return round(score(probe), 6), updated.isdisjoint(space.values(probe.decision).tolist())
 
     on_axis = (p for p in space.probes if p.decision.axis == axis and p.tiled >= LEAST_SHARE and score(p) > 0)
-    data = (p for p in on_axis if learned.isdisjoint(space.values(p.decision).tolist()))
+    data, state = list[Probe](), list[Probe]()
+    for probe in on_axis:
+        (data if learned.isdisjoint(space.values(probe.decision).tolist()) else state).append(probe)
+    if not any(score(p) >= LIKELY and p.ended >= GRADIENTS for p in data):
+        data += [p for p in state if _is_certain(score(p), p.weights)]
     ranked = sorted(data, key=rank, reverse=True)
     if not ranked or _is_certain(score(ranked[0]), ranked[0].weights):
         return ranked[:1]

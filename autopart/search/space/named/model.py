@@ -77,11 +77,16 @@ def matrices(space: DecisionSpace, axis: str, *, tables: bool) -> Decisions:
 
 
 def weight_probes(space: DecisionSpace, axis: str) -> list[Probe]:
-    """Probes of weights along the axis, those that divide most per byte of sums first."""
+    """Probes of weights along the axis, those that divide most per byte of sums first; none of a dim of layers."""
     whole = weights(space, Inputs.of(space, axis))
-    on_axis = (p for p in space.probes if p.decision.axis == axis)
+    on_axis = (p for p in space.probes if p.decision.axis == axis and not _is_of_layers(space, p))
     found = [p for p in on_axis if whole.issuperset(space.values(p.decision).tolist())]
     return sorted(found, key=_worth, reverse=True)
+
+
+def _is_of_layers(space: DecisionSpace, probe: Probe) -> bool:
+    shapes = (space.program.type_of(v).shape for v in space.values(probe.decision).tolist())
+    return any(probe.decision.dim in space.facts.walked_dims.get(shape, ()) for shape in shapes)
 
 
 def best_dims(space: DecisionSpace, probes: Iterable[Probe]) -> Decisions:

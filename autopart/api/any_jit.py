@@ -1,0 +1,53 @@
+"""A function of whatever modules: jitted by the one of `ap.jit`, `ap.filter_jit` and `ap.nnx.jit` that takes them.
+
+step(params, x)      arrays                               ap.jit
+step(model, x)       a module of Equinox                  ap.filter_jit
+step(model, opt, x)  modules of Flax nnx                  ap.nnx.jit
+
+Neither library is imported for that: whoever has a module of one has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+
+from autopart.api.filter_jit import filter_jit
+from autopart.api.jit import jit
+from autopart.api.tactic import Tactic
+from autopart.api.trace import LoadedProgram, Traced
+from autopart.core.mesh import Mesh
+
+
+class Jitted(Protocol):
+    """What the three of them return, as far as it is the same."""
+
+    def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
+        """The program for arguments of these shapes, before any schedule."""
+        ...
+
+    def given(self, traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
+        """What comes before the schedule on a mesh."""
+        ...
+
+
+def any_jit(fun: Callable | LoadedProgram, mesh: Mesh, args: Sequence[Any], **jit_options: Any) -> Jitted:
+    """`fun`, jitted without a schedule for arguments such as `args`; `jit_options` are those of `ap.jit`."""
+    if not isinstance(fun, LoadedProgram):
+        if _holds(args, "flax.nnx", "Module", "Optimizer", "Variable"):
+            from autopart.api import nnx  # imports flax, which is there
+
+            return nnx.jit(fun, mesh, [], **jit_options)
+        if _holds(args, "equinox", "Module"):
+            return filter_jit(fun, mesh, [], **jit_options)
+    return jit(fun, mesh, [], **jit_options)
+
+
+def _holds(args: Sequence[Any], module: str, *classes: str) -> bool:
+    """Whether some argument is, or holds, an object of one of the classes."""
+    types = tuple(getattr(sys.modules[module], name) for name in classes) if module in sys.modules else ()
+    is_one = lambda x: isinstance(x, types)  # noqa: E731
+    return bool(types) and any(map(is_one, jax.tree.leaves(list(args), is_leaf=is_one)))
