@@ -108,6 +108,8 @@ def assign_layouts(
 ) -> None:
     """Fills in layout, uint64[values], of each value where its op leaves it; along_lanes, bool[ops]: it spreads what it
     reads along the lanes of its result."""
+    for value in range(layout.shape[0]):
+        layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
     for op in range(ops.op_spec.shape[0]):
         _forward(ops, values, by, tile, scratch, layout, op)
     for value in range(layout.shape[0]):
@@ -155,8 +157,6 @@ def _forward(
     ops: Ops, values: ShardedValues, by: Transfers, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, op: int
 ) -> None:
     spec, first = ops.op_spec[op], ops.result_ptr[op]
-    for value in range(first, ops.result_ptr[op + 1]):
-        layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
     if first == ops.result_ptr[op + 1] or by.kind[spec] == FREE:
         return
     if by.kind[spec] == STRICT:
