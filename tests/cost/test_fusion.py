@@ -264,24 +264,6 @@ def test_one_element_added_to_each_row_is_a_select_inside_the_gradient_where_the
     assert scatters[False] == scatters[True] + 1
 
 
-@pytest.mark.parametrize(
-    ("mask", "written"),
-    [
-        (lambda: jax.lax.broadcasted_iota(jnp.int32, (N, N), 0) < N - 1, False),
-        (lambda: (jnp.arange(N) < N - 1)[:, None], False),
-        (lambda: jax.lax.broadcasted_iota(jnp.int32, (N, N), 0) < jax.lax.broadcasted_iota(jnp.int32, (N, N), 1), True),
-    ],
-)
-def test_a_mask_of_positions_along_one_dim_is_a_vector_and_no_array(mask, written):
-    """So libtpu 0.0.51 computes masked logits in both products that read them."""
-
-    def masked(x, w):
-        kept = jnp.where(mask(), jnp.tanh(x), 0.0)
-        return kept @ w, kept.T @ w
-
-    assert ("select" in roots(run(masked, tpu=True))) == written
-
-
 def test_what_a_sum_over_dims_of_one_begins_with_is_no_kernel_where_its_result_is_reduced():
     shard = [ap.ManualPartition({"x": 0}, axis="x")]
 
@@ -354,15 +336,6 @@ def test_what_is_cut_or_joined_is_written_on_tpus(case):
     kinds = roots(simulated(function, f32(N, N), device="tpu_v5e"))
     assert ("exponential" in kinds) == written
     assert "broadcast_in_dim" not in kinds
-
-
-@pytest.mark.parametrize(("steps", "row", "written"), [(128, 64, True), (10, 64, False), (128, 128, False)])
-def test_short_rows_are_written_where_time_lies_along_the_lanes(steps, row, written):
-    def function(last, rewards):
-        return jax.lax.scan(lambda last, reward: (0.9 * last + reward, None), last, rewards)[0]
-
-    kinds = roots(simulated(function, f32(row), f32(steps, row), device="tpu_v5e"))
-    assert ("dynamic_slice" in kinds) == written
 
 
 def test_gpus_compute_what_is_cut_or_joined_inside_its_readers():

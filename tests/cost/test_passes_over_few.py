@@ -46,7 +46,7 @@ def states(model: str) -> Iterator[DeviceLocal]:
 
 def built(simulator: Simulator, local: DeviceLocal) -> Built:
     asked, rows = simulator.priced(local)
-    lowered = simulator._lowered(local, rows, asked.types[len(local.at_def) :] < 0)
+    lowered = simulator._lowered(local, rows, asked.types[len(local.at_def) :] < 0, np.empty)
     program = simulator.arrays
     held = empty_local_arrays(program, len(lowered.value), len(lowered.at_def), np.empty)
     fused = Fused.empty(len(program.values), np.empty)

@@ -239,12 +239,15 @@ class Convolution(Traits):
 
     of_kernel   True for a convolution that is another one's gradient with respect to its kernel
     last_space  None for a convolution whose images cannot be cut into stretches that are images of their own
+    minor_dims  its features and its images, dims of the result: they lie inside layout tiles, dims of space do not
     on_vector   operations of XLA:TPU's vector unit, if it does the convolution and the matrix unit does not; else None
     matrix      False where `flop` are those operations
     """
 
     flop: Count
     sides: Callable[[OpSpec], Sides] | None = None
+    minor_dims: Callable[[OpSpec], tuple[int, int]] = lambda spec: (len(spec.results[0].shape) - 1, 0)
+    read_minor_dims: Callable[[OpSpec], tuple[int, int]] = lambda spec: (len(spec.operands[0].shape) - 1, 0)
     of_kernel: Callable[[OpSpec], bool] = lambda spec: False
     last_space: Callable[[OpSpec], LastSpace | None] | None = None
     on_vector: Callable[[OpSpec], float | None] = lambda spec: None

@@ -44,28 +44,19 @@ class ProgramArrays(NamedTuple):
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
              carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient, image_stride
              (`image_uses.py`), is_largest (`softmax_rows.py`), between_heads (`head_copies.py`), few_features,
-             gradient_row (`image_layouts.py`), of_rows (`row_kernels.py`), changes, added (`added_updates.py`),
-             is_swapped (`swapped_windows.py`), sums_groups (`group_sums.py`), sums_parts (`part_sums.py`), copied,
-             features (`taken_apart.py`),
-             operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
-             cuts_tiles, laid_parts (`cut_arrays.py`), moved (`patches.py`, `repeats.py`),
-             apart (`masked_products.py`), flattened (`flattened_images.py`), made_again (`library_calls.py`),
+             gradient_row (`image_layouts.py`), changes, added (`added_updates.py`), is_swapped (`swapped_windows.py`),
+             sums_groups (`group_sums.py`), operands (how many it has, each counted once), reshapes, mixes
+             (`behind_reshapes.py`), cuts_tiles, laid_parts (`cut_arrays.py`), made_again (`library_calls.py`),
              turns_table (`row_layouts.py`), of_tasks (a convolution in groups, which are tasks)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
-    values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those with
-             equal bytes in equal layouts), outer (a bit for each dim outside the layout tiles: `batch_layouts.py`,
-             `image_layouts.py`; `LANES_BIT` of the dim along the lanes: `head_layouts.py`),
+    values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those of one type),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output, in_rows (its rows may lie side by side), in_order (`row_layouts.py`,
-             `cache_layouts.py`), exponential (`softmax_rows.py`), shifted (`row_kernels.py`), is_of_images (what a
-             convolution leaves, and what is computed of it), is_image (written for convolutions: `image_layouts.py`),
-             is_looked_up (wider than what it is computed from, element by element, and written for a look-up alone),
-             is_written (for slices and joints: `cut_arrays.py`, for convolutions:
-             `swapped_windows.py`, `joined_images.py`, for products: `taken_apart.py`, before it is spread:
+             takes over), is_output, in_rows (its rows may lie side by side), in_order (`row_layouts.py`), exponential
+             (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up (wider than what
+             it is computed from, element by element, and written for a look-up alone), is_written (for slices and
+             joints: `cut_arrays.py`, for convolutions: `swapped_windows.py`, `joined_images.py`, before it is spread:
              `spread_results.py`, or reshaped: `behind_reshapes.py`, and of many slices: `gated_values.py`), laid
-             (`cut_arrays.py`), looked_up (a bit for each dim of indices: `looked_up_windows.py`), split
-             (`joined_images.py`), short_row (`short_rows.py`), masked (`masked_products.py`), counted
-             (`counted_values.py`), matrix_dims (`batch_layouts.py`)
+             (`cut_arrays.py`), split (`joined_images.py`)
     spaces   the other facts of `image_uses.py`: a row per distinct op
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
              reads (`image_uses.py`), joined (`joined_images.py`)
@@ -130,18 +121,16 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
              side by side; in_rows: so it settles (`row_layouts.py`); at_def: its place in `DeviceLocal.at_def`, else
              -1; shows: the buffer from which the value is read, for a view the buffer of the view's operand; left_in:
-             the buffer into which its op writes it; is_packed: bits and a rounded array are kept of it
-             (`packed_masks.py`); is_rounded: a product's kernel leaves it as bf16 (`rounded_once.py`)
+             the buffer into which its op writes it; is_rounded: a product's kernel leaves bf16 (`rounded_once.py`)
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
-             copied_bytes: moved by copies of its result for products of another kind (`head_copies.py`), of what is
-             taken apart (`taken_apart.py`), or between those of a transform (`transform_copies.py`) or sort;
-             image_bytes: that it reads of a copy of its images, not of these (`few_features.py`); tiled_flop: to
-             walk through windows that were looked up, once in a kernel (`window_tiles.py`); padded_copy: with what
+             copied_bytes: moved by copies of its result for products of another kind (`head_copies.py`), or between
+             those of a transform (`transform_copies.py`); image_bytes: that it reads of a copy of its images, not of
+             these (`few_features.py`); padded_copy: with what
              fills up the lanes, over elements, of the copy of its result that heads keep (`head_copies.py`); 0 if they
              keep none; laid_flop, laid_once: to lay parts beside each other inside a
              kernel, for each op and once in a kernel (`laid_parts.py`)
@@ -170,7 +159,7 @@ VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
         ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
-        ("left_in", np.int32), ("in_rows", np.bool_), ("is_packed", np.bool_),
+        ("left_in", np.int32), ("in_rows", np.bool_),
         ("is_rounded", np.bool_),
     ],
     align=True,
@@ -190,7 +179,7 @@ OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
         ("update_bytes", np.float64), ("copied_bytes", np.float64), ("image_bytes", np.float64),
-        ("tiled_flop", np.float64), ("padded_copy", np.float64), ("laid_flop", np.float64),
+        ("padded_copy", np.float64), ("laid_flop", np.float64),
         ("laid_once", np.float64),
     ],
     align=True,
@@ -218,6 +207,8 @@ class Lowered(NamedTuple):
     narrow[r]      redistribution r moves bf16 for f32 (`narrow_moves.py`)
     plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
     moves_nothing  of each such row
+    order          uint64[values]: how each lies in memory (`compiled/tiled_layouts.py`)
+    along_lanes    bool[ops]: it spreads numbers along the lanes
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     cut_images     as in `Device`
@@ -245,6 +236,8 @@ class Lowered(NamedTuple):
     narrow: np.ndarray
     plan_rows: np.ndarray
     moves_nothing: np.ndarray
+    order: np.ndarray
+    along_lanes: np.ndarray
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]

@@ -17,9 +17,6 @@ What a kernel computes in f32 and leaves in bf16, since products alone read it, 
 On a v5e, by libtpu 0.0.51, 4096 x 1024 f32 are 38,400 cycles of HBM. `3 x` takes 44,000 on the chip, `x y + 1` 82,500;
 a sum of `3 x` 76,500, be x on the chip or in HBM, a sum of `x y + 1` 114,500, `x > 1` 77,300, `3 x` in bf16 78,700. A
 v3, all in HBM, has the same ratios.
-
-A convolution whose features have a window each runs on the vector unit, and so what it ends with comes on top:
-bf16[32,28,28,512] by windows of 3 x 3 takes 161 us on a v5e, 195 where it ends with a mask and two sums.
 """
 
 # pyright: reportArgumentType=false
@@ -29,7 +26,7 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.hardware.devices import ALONE_S, CONV_SHARE, FED, HBM, LAUNCH, ON_CHIP, VECTOR
+from autopart.costmodel.hardware.devices import ALONE_S, FED, HBM, LAUNCH, ON_CHIP
 from autopart.costmodel.simulator.arrays import (
     CARRIED_SHARE,
     F32_BYTES,
@@ -38,8 +35,7 @@ from autopart.costmodel.simulator.arrays import (
     ProgramArrays,
     Records,
 )
-from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, REDUCE, SLICING
-from autopart.costmodel.simulator.facts.row_kernels import ROW_PASSES, is_of_rows
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, REDUCE, SLICING
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, RESHAPED, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.kernels.roofline import roofline_s
 from autopart.costmodel.simulator.local.few_rows import few_rows_of, written_rows
@@ -57,9 +53,7 @@ def kernel_rooflines(
             numbers = 0.0
             if nodes.work[k] == 0 and row[ALONE_S] > 0:
                 numbers = _computed_alone(program, local, graph, k, nodes.vector[k], nodes.hbm[k], row[ON_CHIP])
-            if is_of_rows(program, local, op) and nodes.work[k] == 0:
-                fed_bytes *= ROW_PASSES
-            elif row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == SLICING:
+            if row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == SLICING:
                 fed_bytes = max(nodes.read[k], F32_BYTES * numbers) + F32_BYTES * numbers
             elif row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == ELEMENTWISE:
                 narrow = program.values.element_bytes[program.result_ptr[op]] < F32_BYTES
@@ -73,8 +67,6 @@ def kernel_rooflines(
             if work == 0:
                 vector += nodes.laid[k]
             fed_bytes += (written_rows(program, local, op) - 1.0) * graph.nodes.written[k]
-            if _walks_windows(program, op):
-                work, vector = work + vector / row[VECTOR] * row[dtype] * row[CONV_SHARE], 0.0
             nodes.seconds[k] = roofline_s(work, dtype, is_conv, vector, more * fed_bytes, more * nodes.largest[k], row)
             nodes.seconds[k] += row[ALONE_S] * numbers
             if local.padding.shape[0] > 0:
@@ -86,12 +78,6 @@ def kernel_rooflines(
                 nodes.seconds[leader[k]] += row[LAUNCH]
             if local.ops.copied_bytes[op] > 0:
                 nodes.seconds[leader[k]] += row[LAUNCH] + local.ops.copied_bytes[op] / row[HBM]
-
-
-@kernel
-def _walks_windows(program: ProgramArrays, op: int) -> bool:
-    """True for a convolution whose features have a window each: the vector unit walks them, then what they end with."""
-    return program.ops.op_class[op] == CONV and program.specs.taps[program.ops.spec[op]] == 0
 
 
 @kernel

@@ -13,21 +13,14 @@ from autopart.core.program import Program
 from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.arrays import BODY, BRANCH, ProgramArrays, records
 from autopart.costmodel.simulator.facts.added_updates import added_updates
-from autopart.costmodel.simulator.facts.batch_layouts import beside_products, matrix_dims, outer_dims
 from autopart.costmodel.simulator.facts.behind_reshapes import behind_reshapes
-from autopart.costmodel.simulator.facts.cache_layouts import caches
-from autopart.costmodel.simulator.facts.counted_values import counted_shares
 from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
-from autopart.costmodel.simulator.facts.features_in_parts import features_in_parts
-from autopart.costmodel.simulator.facts.flattened_images import flattened_images
 from autopart.costmodel.simulator.facts.gated_values import gated_values
 from autopart.costmodel.simulator.facts.group_sums import group_sums
 from autopart.costmodel.simulator.facts.head_copies import between_heads
-from autopart.costmodel.simulator.facts.head_layouts import token_lanes
 from autopart.costmodel.simulator.facts.image_layouts import (
     few_features,
     gradient_rows,
-    outside_images,
     rounded_images,
     written_images,
 )
@@ -39,22 +32,12 @@ from autopart.costmodel.simulator.facts.joined_images import (
     split_images,
 )
 from autopart.costmodel.simulator.facts.library_calls import operands_alone
-from autopart.costmodel.simulator.facts.looked_up_windows import outside_windows, sums_windows
-from autopart.costmodel.simulator.facts.masked_products import masked_products
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.facts.output_places import output_places
-from autopart.costmodel.simulator.facts.part_sums import part_sums
-from autopart.costmodel.simulator.facts.patches import patches
-from autopart.costmodel.simulator.facts.pools import read_rounded
-from autopart.costmodel.simulator.facts.repeats import repeats
-from autopart.costmodel.simulator.facts.row_kernels import row_kernels
 from autopart.costmodel.simulator.facts.row_layouts import in_rows, turns_table
-from autopart.costmodel.simulator.facts.short_rows import short_rows
 from autopart.costmodel.simulator.facts.softmax_rows import softmax_rows
 from autopart.costmodel.simulator.facts.spread_results import spread_results
 from autopart.costmodel.simulator.facts.swapped_windows import reversed_arrays, swapped_windows
-from autopart.costmodel.simulator.facts.taken_apart import taken_apart
-from autopart.costmodel.simulator.sizes import size_ids
 from autopart.spmd.table_gradients import table_gradients
 
 OP_COLUMNS = (
@@ -87,29 +70,19 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     updates = added_updates(program, op_class == UPDATE, chip.is_xla_tpu, set(gradients))
     inside, sums = updates.scatters, updates.added >= 0
     op_class = np.where(inside, ELEMENTWISE, np.where(sums, UPDATE, op_class)).astype(np.int8)
-    cached, outer_of_sums = caches(program, op_class)
     rounded = rounded_images(program)
-    of_products, images = outer_dims(program, op_class, outer_of_sums), image_uses(program, op_class)
-    of_images = np.where(of_products > 0, 0, outside_images(program, op_class, rounded))
-    in_parts = features_in_parts(program, of_images * tiled)
-    of_images = np.where(in_parts.marks > 0, in_parts.marks, of_images)
-    op_class = np.where(in_parts.written, SLICING, op_class).astype(np.int8)
-    outer = np.where(of_products > 0, of_products, of_images)
-    outer = np.where(outer > 0, outer, token_lanes(program))
-    looked_up = outside_windows(program, op_class, costs["spreads"][spec], costs["turns"][spec], chip.layout_tile[1])
-    outer = np.where(outer > 0, outer, looked_up)
+    images = image_uses(program, op_class)
     narrows = costs["narrows"][spec]
     few = few_features(program, rounded, narrows)
     swapped = swapped_windows(program) & chip.is_xla_tpu
     joined = joined_images(program) * chip.is_xla_tpu
-    apart, (by_row, in_order) = taken_apart(program), in_rows(program, op_class, updates, gradients)
+    by_row, in_order = in_rows(program, op_class, updates, gradients)
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.is_xla_tpu)
-    rows = row_kernels(program, op_class, costs["weight"][spec], chip.is_xla_tpu)
     places = output_places(program)
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
     is_donated[places.argument[places.argument >= 0]] = True
     is_output[program.outputs] = True
-    is_view, is_splat = costs["is_view"][spec] & ~in_parts.written, constant[program.value_op]
+    is_view, is_splat = costs["is_view"][spec], constant[program.value_op]
     moves = is_view | ((op_class == ELEMENTWISE) & (costs["weight"][spec] == 0))
     computed = spread_results(program, op_class, moves)
     made_of_splats = np.zeros(program.op_count, np.bool_)
@@ -121,15 +94,12 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     structure = ((op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats) | (carry_body >= 0)
     carries = np.flatnonzero(carry_body >= 0).astype(np.int32)
     cut = cut_arrays(program, is_argument | structure | (op_class == UPDATE), chip.layout_tile[1])
-    patch, again = patches(program), repeats(program)
-    written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut.written | apart.written
+    written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut.written
     behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
-    certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS) | patch.written | again.written
-    flat, gated = flattened_images(program, op_class, of_images), gated_values(program, op_class, is_view)
-    written = ((written | flat.written) & ~moved[program.value_op]) | certain | behind.written | computed | gated
+    certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS)
+    gated = gated_values(program, op_class, is_view)
+    written = (written & ~moved[program.value_op]) | certain | behind.written | computed | gated
     written |= behind.of_parts & tiled
-    written[program.result_ptr[:-1][in_parts.written]] = True
-    masked = masked_products(program, op_class, moves, is_splat, written | _read_written(program, costs["takes"][spec]))
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
         result_ptr=program.result_ptr,
@@ -139,12 +109,12 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         ops=records(
             **{name: costs[name][spec] for name in OP_COLUMNS if name not in LOOKED_AT},
             op_class=op_class,
-            fuses=(costs["fuses"][spec] & ~sums & ~in_parts.written) | inside,
+            fuses=(costs["fuses"][spec] & ~sums) | inside,
             weight=np.where(inside | sums, 0.0, costs["weight"][spec]),
-            narrows=narrows | read_rounded(program, narrows),
+            narrows=narrows,
             changes=updates.changes,
             added=updates.added,
-            spreads=costs["spreads"][spec] & ~beside_products(program, of_products),
+            spreads=costs["spreads"][spec],
             is_argument=is_argument,
             spec=spec.astype(np.int32),
             op_scope=program.op_scope,
@@ -152,23 +122,15 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_gradient=images.gradient,
             image_stride=images.strides,
             is_largest=softmax.largest,
-            of_rows=rows.inside,
             between_heads=between_heads(program, op_class) * chip.is_xla_tpu,
             few_features=few,
             gradient_row=gradient_rows(program),
-            sums_windows=sums_windows(program, looked_up),
             sums_groups=group_sums(program, op_class) & chip.is_xla_tpu,
-            sums_parts=part_sums(program, op_class),
             is_swapped=swapped,
-            copied=apart.copied,
             reshapes=behind.reshapes & chip.is_xla_tpu,
             mixes=behind.mixes,
             cuts_tiles=cuts_tiles(program, chip.layout_tile),
             laid_parts=laid_parts(program, cut.laid * chip.is_xla_tpu, chip.layout_tile[1]),
-            moved=(patch.moved + again.marks) * chip.is_xla_tpu,
-            apart=masked.apart,
-            flattened=flat.copied,
-            features=apart.features,
             operands=distinct_operands(program, np.ones(program.value_count, np.bool_)),
             turns_table=turns_table(program) & chip.is_xla_tpu,
             of_tasks=of_tasks,
@@ -181,26 +143,18 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             rank=program.value_rank,
             elements=program.value_elements,
             element_bytes=program.element_bytes,
-            size_id=size_ids(program.value_type_id, outer),
-            outer=outer,
-            matrix_dims=matrix_dims(program, of_products) * tiled,
+            size_id=program.value_type_id.astype(np.int32),
             is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,
-            masked=masked.masked * chip.is_xla_tpu,
-            in_rows=cached | by_row,
-            in_order=np.where(cached, 0, in_order).astype(np.int8),
+            in_rows=by_row,
+            in_order=in_order.astype(np.int8),
             exponential=softmax.exponential,
-            shifted=rows.shifted,
-            is_of_images=(of_images > 0) & chip.is_xla_tpu,
             is_image=written_images(program, rounded, few),
             is_written=written & chip.is_xla_tpu,
             laid=cut.laid * chip.is_xla_tpu,
             is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
-            looked_up=looked_up,
             split=split_images(program) * chip.is_xla_tpu,
-            short_row=short_rows(program, chip.layout_tile[1]) * chip.is_xla_tpu,
-            counted=counted_shares(program, moves),
         ),
         uses=records(
             operands=program.operands,
@@ -228,13 +182,6 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
         spread=np.flatnonzero(spread).astype(np.int32),
         place=np.arange(program.op_count + 1, dtype=np.int32),
     )
-
-
-def _read_written(program: Program, takes: np.ndarray) -> np.ndarray:
-    """bool[values]: what an op that computes nothing inside itself reads."""
-    found = np.zeros(program.value_count, np.bool_)
-    found[program.operands[~takes[program.use_op]]] = True
-    return found
 
 
 def _made_again(program: Program, chip: Device, op_class: np.ndarray, costs: dict[str, np.ndarray]) -> np.ndarray:

@@ -20,14 +20,12 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.hardware.devices import ON_CHIP, Device
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.buffers.layout_copies import (
-    cache_copies,
     copied_bytes,
     output_copies,
     transposed_nodes,
 )
 from autopart.costmodel.simulator.buffers.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.buffers.memory import (
-    caches_on_chip,
     carries_on_chip,
     live_bytes,
     live_ranges,
@@ -273,7 +271,6 @@ def run_step(
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:
         stay_on_chip(graph, scratch.cache, buffers)
-        caches_on_chip(program, local, device.row[ON_CHIP], buffers)
         carries_on_chip(program, local, scratch.held, buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
@@ -296,7 +293,6 @@ def _copies(
             program, local, graph, moves.plan_rows, moves.figures, device.row[ON_CHIP] if device.assigns else 0.0,
             scratch.maker, scratch.gathered, scratch.traffic,
         )  # fmt: skip
-        cache_copies(program, local, graph, scratch.traffic)
     else:
         for k in range(transposed.shape[0]):
             transposed[k], copied[k], scratch.traffic[k] = False, 0.0, 0.0

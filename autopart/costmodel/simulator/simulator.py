@@ -18,6 +18,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.mesh import Mesh
 from autopart.core.program import Program
+from autopart.costmodel.compiled.layout_assignment.assignment import LayoutAssignment
 from autopart.costmodel.hardware.devices import device_row
 from autopart.costmodel.hardware.links import Links, mesh_links
 from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, Lowered, ProgramArrays, stretch_shares
@@ -173,6 +174,7 @@ class Simulator:
     device_row: np.ndarray = field(repr=False)
     known_plans: KnownPlans = field(repr=False)
     known_sizes: SizeTable = field(repr=False)
+    layouts: LayoutAssignment = field(repr=False)
     able: np.ndarray = field(repr=False)
     narrow_uses: np.ndarray = field(repr=False)
     passed: np.ndarray = field(repr=False)
@@ -195,7 +197,7 @@ class Simulator:
         arrays, row = program_arrays(program, links.device), device_row(links.device)
         return Simulator(
             program, links, options or SimulatorOptions(), arrays, row,
-            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]),
+            KnownPlans(), SizeTable.empty(arrays.shape.shape[1]), LayoutAssignment.of(program),
             most_fused(arrays, links.device.around_matmul.fuses_operands)[0], narrow_uses(arrays),
             np.array(program.arguments, np.int64)[program.passed_arguments], OwnCollectives.of(program, mesh),
             left_out or NOTHING_LEFT_OUT, room, unknown_ops(program),
@@ -272,7 +274,7 @@ class Simulator:
     def _graph(self, local: DeviceLocal, priced: Priced, empty: Empty) -> tuple[DeviceGraph, np.ndarray]:
         """The kernels of a lowering, and `Simulation.operands`."""
         narrow = priced.asked.types[len(local.at_def) :] < 0
-        lowered = self._lowered(local, priced.rows, narrow)
+        lowered = self._lowered(local, priced.rows, narrow, empty)
         held, graph, operands, node_rows = local_graph(
             self.arrays, self.known_sizes, lowered, self.able, self.options.recompute, empty
         )
@@ -296,15 +298,21 @@ class Simulator:
     def _device(self) -> DeviceFacts:
         return DeviceFacts.of(self.links.device, self.device_row, self.options.layout_copies)
 
-    def _lowered(self, local: DeviceLocal, plan_rows: np.ndarray, narrow: np.ndarray) -> Lowered:
+    def _lowered(self, local: DeviceLocal, plan_rows: np.ndarray, narrow: np.ndarray, empty: Empty) -> Lowered:
         """The lowering as kernels read it."""
         place, device = local.placement, self.links.device
+        tile = device.layout_tile if self.options.layout_padding else (1, 1)
+        axis_sizes, order = np.array(local.mesh.axis_sizes, np.int64), empty(len(local.native), np.uint64)
+        along_lanes = empty(self.program.op_count, np.bool_)
+        if tile[1] > 1:
+            self.layouts(local.native, axis_sizes, tile, order, along_lanes)
+        else:
+            order[:], along_lanes[:] = 0, False
         return Lowered(
             local.mapping, local.passing, local.native, local.settled, local.required, local.at_def,
             place.value, place.target, place.scope, place.position, np.argsort(place.position, kind="stable"),
             place.of_use, stretch_shares(local, plan_rows, self.known_plans.read_shares),
-            narrow, plan_rows, self.known_plans.moves_nothing, np.array(local.mesh.axis_sizes, np.int64),
-            device.layout_tile if self.options.layout_padding else (1, 1), device.matmul_tile,
+            narrow, plan_rows, self.known_plans.moves_nothing, order, along_lanes, axis_sizes, tile, device.matmul_tile,
             device.cut_images, bool(device.around_matmul.nests_products), device.spread_flop, device.turn_passes,
             float(device.on_chip_bytes), (0.0, 0.0, 0.0, 0.0) if device.library is None else device.library.numbers,
         )  # fmt: skip

@@ -26,7 +26,7 @@ def label_bytes(type_: TensorType, label: Label, sizes: tuple[int, ...], layout_
     dims = np.array(local_dims(type_.shape, label, sizes), np.float64)
     rows, minor = layout_tile
     if minor > 1 and len(dims) and dims.prod() > 0:
-        return float(padded_elements(dims, len(dims), type_.element_bytes, rows, minor, 0)) * type_.element_bytes
+        return float(padded_elements(dims, len(dims), type_.element_bytes, rows, minor)) * type_.element_bytes
     return float(dims.prod()) * type_.element_bytes
 
 

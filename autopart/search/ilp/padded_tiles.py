@@ -37,7 +37,7 @@ def padded_share(
     if minor == 1 or not shape or 0 in shape or stretches_of(label):
         return 1.0
     local = local_dims(shape, label, sizes)
-    whole = float(padded_elements(np.array(local), len(local), F32_BYTES, rows, minor, 0))
+    whole = float(padded_elements(np.array(local), len(local), F32_BYTES, rows, minor))
     return min(
         [whole / math.prod(local), *(_reshaped(shape, local, other, sizes, minor) for other in others - {shape})]
     )

@@ -260,11 +260,23 @@ def _group_of(spec: OpSpec, mapping: TileMapping) -> str:
     return "batch_group_count" if mapping.operands[0] == numbers["input_batch_dimension"] else ""
 
 
+def _minor_dims(spec: OpSpec) -> tuple[int, int]:
+    numbers = spec.attributes["dimension_numbers"]
+    return numbers["output_feature_dimension"], numbers["output_batch_dimension"]
+
+
+def _read_minor_dims(spec: OpSpec) -> tuple[int, int]:
+    numbers = spec.attributes["dimension_numbers"]
+    return numbers["input_feature_dimension"], numbers["input_batch_dimension"]
+
+
 @rule(
     "convolution",
     traits=Convolution(
         flop=_flop,
         sides=_sides,
+        minor_dims=_minor_dims,
+        read_minor_dims=_read_minor_dims,
         of_kernel=_of_kernel,
         last_space=_last_space,
         on_vector=_on_vector,

@@ -27,7 +27,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
-from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, UPDATE
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE
 from autopart.costmodel.simulator.facts.row_layouts import WIDER
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.links.redistribution_costs import AS_OUTPUT
@@ -160,25 +160,3 @@ def output_copies(
 def _output_buffer(program: ProgramArrays, local: LocalArrays, output: int) -> int:
     use = program.outputs.output_use[output]
     return local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[output]]
-
-
-@kernel
-def cache_copies(program: ProgramArrays, local: LocalArrays, graph: KernelGraph, traffic: np.ndarray) -> None:
-    """Adds to traffic[node] the copies of caches before their loops and after them (`cache_layouts.py`): to the node
-    that updates a cache, the share of one turn."""
-    for k in range(graph.nodes.shape[0]):
-        op = graph.nodes.subject[k]
-        if graph.nodes.kind[k] != KERNEL or program.ops.op_class[op] != UPDATE:
-            continue
-        inside = program.uses.operands[program.operand_ptr[op]]
-        carry = program.values.value_op[inside]
-        if not program.values.in_rows[inside] or program.ops.carry_body[carry] < 0:
-            continue
-        given = local.uses.use_buffer[program.operand_ptr[carry]]
-        after, copies = program.result_ptr[carry] + 1, 0.0
-        if given < program.values.shape[0] and program.ops.is_argument[program.values.value_op[given]]:
-            copies += 1.0
-        if program.values.is_output[after]:
-            copies += 1.0
-        held = local.values.settled_bytes[after] + local.values.row_bytes[inside]
-        traffic[k] += copies * held / program.scopes.scope_trips[program.ops.carry_body[carry]]

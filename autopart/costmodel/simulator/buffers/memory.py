@@ -14,9 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.costmodel.simulator.arrays import CARRIED_SHARE, NARROW_SHARE, LocalArrays, ProgramArrays, Records
+from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.buffers.liveness import Buffers
-from autopart.costmodel.simulator.facts.masked_products import FOR_OTHERS, WRITTEN
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, UPDATE
 from autopart.costmodel.simulator.kernels.kernel_graph import (
     DEF_MOVE,
@@ -26,7 +25,6 @@ from autopart.costmodel.simulator.kernels.kernel_graph import (
     STREAMED,
     KernelGraph,
 )
-from autopart.costmodel.simulator.local.packed_masks import BIT_SHARE, KEPT_SHARE
 from autopart.costmodel.simulator.slots import before
 
 
@@ -76,16 +74,14 @@ def plain_sizes(
         for k in range(graph.nodes.shape[0]):
             if graph.nodes.kind[k] == KERNEL:
                 value = program.result_ptr[graph.nodes.subject[k]]
-                packed = local.values.is_packed[value] and program.values.masked[value] != FOR_OTHERS
                 if (
-                    (multiplied[value] or packed)
+                    multiplied[value]
                     and structure[value] < 0
                     and local.values.at_def[value] < 0
                     and program.values.element_bytes[value] == 4
                 ):
                     copy = local.ops.padded_copy[graph.nodes.subject[leader[k]]]
-                    bits = BIT_SHARE if program.values.masked[value] == WRITTEN else KEPT_SHARE
-                    size[value] *= bits if packed else max(1.0, copy) * NARROW_SHARE
+                    size[value] *= max(1.0, copy) * NARROW_SHARE
 
 
 @kernel
@@ -351,30 +347,6 @@ def stay_on_chip(graph: KernelGraph, cache: Records, buffers: Buffers) -> None:
 
 
 @kernel
-def caches_on_chip(program: ProgramArrays, local: LocalArrays, on_chip_bytes: float, buffers: Buffers) -> None:
-    """Gives no memory to what a loop holds of a cache (`cache_layouts.py`) where that fits on the chip, beside larger
-    arguments that the loop reads."""
-    values, room = program.values.shape[0], CARRIED_SHARE * on_chip_bytes
-    for i in range(program.carries.shape[0]):
-        op = program.carries[i]
-        inside = program.result_ptr[op]
-        if not program.values.in_rows[inside] or buffers.bytes[inside] == 0:
-            continue
-        taken = buffers.bytes[inside]
-        for other in range(values):
-            if (
-                program.ops.is_argument[program.values.value_op[other]]
-                and local.values.settled_bytes[other] > buffers.bytes[inside]
-                and _read_in(program, other, program.ops.carry_body[op])
-                and taken + local.values.settled_bytes[other] <= CARRIED_SHARE * on_chip_bytes
-            ):
-                taken += local.values.settled_bytes[other]
-        if taken <= room:
-            room -= buffers.bytes[inside]
-            buffers.bytes[inside] = 0.0
-
-
-@kernel
 def carries_on_chip(program: ProgramArrays, local: LocalArrays, held: np.ndarray, buffers: Buffers) -> None:
     """Gives no memory to what turns hand on whole where all that a turn touches stays on the chip (`held_loops.py`):
     sums of gradients. What is updated in place, part by part, is outside."""
@@ -386,15 +358,6 @@ def carries_on_chip(program: ProgramArrays, local: LocalArrays, held: np.ndarray
             in_parts = following < values and program.ops.op_class[program.values.value_op[following]] == UPDATE
             if following != inside and not in_parts:
                 buffers.bytes[inside] = 0.0
-
-
-@kernel
-def _read_in(program: ProgramArrays, value: int, scope: int) -> bool:
-    """True if the value is read in `scope`."""
-    found = False
-    for i in range(program.user_ptr[value], program.user_ptr[value + 1]):
-        found = found or program.uses.use_scope[program.user[i]] == scope
-    return found
 
 
 @kernel

@@ -20,9 +20,6 @@ from autopart.core.op import OpSpec
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.traits import FEW_FEATURES, Convolution, Elementwise
 from autopart.core.program import Program
-from autopart.costmodel.simulator.facts.feature_groups import split_features
-from autopart.costmodel.simulator.facts.followed_layouts import follow_layouts
-from autopart.costmodel.simulator.facts.stacked_images import stack_images
 
 
 def _space(spec: OpSpec) -> int:
@@ -160,22 +157,3 @@ def _is_spread(program: Program, value: int) -> bool:
     """True for what has fewer elements before it is broadcast."""
     source = _only_operand(program, value)
     return source >= 0 and _elements(program, source) < _elements(program, value)
-
-
-def outside_images(program: Program, op_class: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-    """int32[values]: a bit for each dim of space of what convolutions leave, and of what is computed of it.
-
-    `op_class` is that of each op; `rounded` as `rounded_images` has it.
-    """
-    marks, spaces = np.zeros(program.value_count, np.int32), np.array([_space(s) for s in program.specs], np.int32)
-    space = spaces[program.op_spec]
-    marks[program.result_ptr[:-1][space > 0]] = space[space > 0]
-    for op in np.flatnonzero(space > 0).tolist():
-        image = program.operands[program.operand_ptr[op]]
-        if rounded[image]:
-            given = program.spec(op).attributes["dimension_numbers"]["input_spatial_dimensions"]
-            marks[image] = sum(1 << d for d in given)
-    follow_layouts(program, op_class, marks, of_dims=True)
-    while split_features(program, marks) or stack_images(program, marks):
-        follow_layouts(program, op_class, marks, of_dims=True)
-    return marks

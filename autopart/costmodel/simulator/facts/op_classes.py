@@ -97,7 +97,6 @@ class SpecCosts(NamedTuple):
     narrows           reads f32 as bf16
     turns             moves another dim into the minor place
     spreads           makes a row along the minor dim of each number
-    sorts_lanes       sorts along a minor dim that is longer than a row of lanes (`turned_sorts.py`)
     transforms        how often the numbers of an opaque op are copied, which is made of products; -1 for others
     read_share        share of its operands that an opaque op reads
     repeats           bits by mapping number: a loop over that mapping divides no flop of the matrix unit
@@ -123,7 +122,6 @@ class SpecCosts(NamedTuple):
     narrows: np.ndarray
     turns: np.ndarray
     spreads: np.ndarray
-    sorts_lanes: np.ndarray
     transforms: np.ndarray
     read_share: np.ndarray
     repeats: np.ndarray
@@ -172,9 +170,6 @@ def spec_costs(program: Program, chip: Device) -> SpecCosts:
         & chip.around_matmul.narrows_operands,
         turns=np.array([_turns(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
         spreads=np.array([_spreads(t, s) for t, s in zip(traits, specs, strict=True)], np.bool_),
-        sorts_lanes=np.array(
-            [writes and _sorts_lanes(t, s, chip) for t, s in zip(traits, specs, strict=True)], np.bool_
-        ),
         transforms=np.array([_transforms(t, s) if writes else -1.0 for t, s in zip(traits, specs, strict=True)], float),
         read_share=np.array([_read_share(t, s) for t, s in zip(traits, specs, strict=True)], float),
         repeats=np.array([_repeats(traits_of(s), s) for s in specs], np.int64),
@@ -210,13 +205,6 @@ def _compiled_as(traits: Traits, spec: OpSpec, is_xla_tpu: bool) -> Traits:
     if traits.flop(spec) == 2 * largest(spec.results):
         return MULTIPLIED
     return SUMMED if _one_row_each(traits, spec) else traits
-
-
-def _sorts_lanes(traits: Traits, spec: OpSpec, chip: Device) -> bool:
-    if not isinstance(traits, Opaque):
-        return False
-    shape = spec.operands[0].shape if spec.operands else ()
-    return len(shape) > 1 and traits.sorts(spec) == len(shape) - 1 and shape[-1] >= chip.layout_tile[1]
 
 
 def _transforms(traits: Traits, spec: OpSpec) -> float:

@@ -39,7 +39,6 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import F32_BYTES, LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.facts.cut_arrays import NESTED
 from autopart.costmodel.simulator.facts.op_classes import CONV, EXPENSIVE, MATMUL, SLICING
-from autopart.costmodel.simulator.facts.row_kernels import is_of_rows
 from autopart.costmodel.simulator.kernels.merged_kernels import (
     APART,
     MADE_HERE,
@@ -113,8 +112,7 @@ def fuse(
     duplicate    whether an expensive elementwise op is computed again for each consumer
     """
     for value in range(fused.away.shape[0]):
-        is_written = local.values.native_elements[value] < program.values.short_row[value]
-        is_written = is_written or (local.images.shape[0] > 0 and local.images.is_written[value])
+        is_written = local.images.shape[0] > 0 and local.images.is_written[value]
         fused.able[value], fused.meets[value] = able[value] and not is_written, value
         fused.splits[value] = fused.away[value] = False
     _not_moved(program, local, def_values, fused.able)
@@ -197,12 +195,9 @@ def _fuse_able(program: ProgramArrays, local: LocalArrays, duplicate: bool, fuse
         fused.ends[value] = near and fuses and _ends_product(program, local, fused, op)
         again = splits[value] and (program.ops.weight[op] >= EXPENSIVE and not duplicate)
         more = splits[value] and _reads_more(program, local, fused, value)
-        shifted = program.values.shifted[value]
-        again_read = shifted >= 0 and (splits[value] or _ends_apart(fused, shifted))
-        of_rows = again_read and is_of_rows(program, local, op)
-        wasteful = of_rows or (splits[value] and (program.values.exponential[value] or more))
+        wasteful = splits[value] and (program.values.exponential[value] or more)
         fused_away[value] = not again and not wasteful
-        fused.merges[value] = more and not (again or of_rows) and _may_be_merged(program, fused, value)
+        fused.merges[value] = more and not again and _may_be_merged(program, fused, value)
         source = op
         while wasteful and program.ops.is_view[source]:
             behind = program.uses.operands[program.operand_ptr[source]]
@@ -234,14 +229,6 @@ def _reads_more(program: ProgramArrays, local: LocalArrays, fused: Fused, value:
         return False
     held = local.values.native_elements[value] * program.values.element_bytes[value]
     return leaves.bytes[value, 0] + leaves.bytes[value, 1] > held
-
-
-@kernel
-def _ends_apart(fused: Fused, value: int) -> bool:
-    """True if a value, or what alone is computed of it, is computed in several kernels."""
-    while fused.able[value] and not fused.splits[value] and fused.meets[value] != value:
-        value = fused.meets[value]
-    return bool(fused.able[value] and fused.splits[value])
 
 
 @kernel

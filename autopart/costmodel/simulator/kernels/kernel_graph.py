@@ -44,9 +44,9 @@ class KernelGraph(NamedTuple):
 
     nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
            scope; matrix_flop; matrix_work: matrix_flop times the passes and the unfilled tiles of each product;
-           vector_flop, of which tiled_flop to walk through windows (`window_tiles.py`); laid_flop, of which laid_once
-           once (`laid_parts.py`); matrix_dtype; is_conv; written: the bytes it writes if no result is written in place;
-           lone_flop: see `lone_sums.py`; again_bytes, again_element_bytes: see `reread_operands.py`
+           vector_flop; laid_flop, of which laid_once once (`laid_parts.py`); matrix_dtype; is_conv; written: the bytes
+           it writes if no result is written in place; lone_flop: see `lone_sums.py`; again_bytes, again_element_bytes:
+           see `reread_operands.py`
     reads  read_buffer, read_bytes, read_how
     """
 
@@ -61,7 +61,7 @@ NODE_FIELDS = np.dtype(
     [
         ("kind", np.int8), ("subject", np.int32), ("slot", np.int32), ("scope", np.int32),
         ("matrix_flop", np.float64), ("matrix_work", np.float64), ("vector_flop", np.float64),
-        ("laid_flop", np.float64), ("laid_once", np.float64), ("tiled_flop", np.float64),
+        ("laid_flop", np.float64), ("laid_once", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64), ("lone_flop", np.float64),
         ("again_bytes", np.float64), ("again_element_bytes", np.float64),
     ],
@@ -232,7 +232,7 @@ def _ends(program: ProgramArrays, carry: int) -> int:
 def _node(nodes: Records, k: int, kind: int, subject: int, slot: int) -> None:
     """Fills in node k, without work."""
     nodes.kind[k], nodes.subject[k], nodes.slot[k] = kind, subject, slot
-    nodes.matrix_flop[k] = nodes.matrix_work[k] = nodes.vector_flop[k] = nodes.tiled_flop[k] = 0.0
+    nodes.matrix_flop[k] = nodes.matrix_work[k] = nodes.vector_flop[k] = 0.0
     nodes.laid_flop[k] = nodes.laid_once[k] = 0.0
     nodes.matrix_dtype[k], nodes.is_conv[k], nodes.written[k] = 0, False, 0.0
     nodes.lone_flop[k], nodes.again_bytes[k], nodes.again_element_bytes[k] = 0.0, 0.0, 1.0
@@ -388,9 +388,7 @@ def _share(program: ProgramArrays, local: LocalArrays, op: int, use: int, walk: 
 
 @kernel
 def _add_work(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int, op: int) -> None:
-    once = max(0.0, local.ops.tiled_flop[op] - nodes.tiled_flop[k])
-    nodes.tiled_flop[k] += once
-    nodes.vector_flop[k] += local.ops.vector_flop[op] + once
+    nodes.vector_flop[k] += local.ops.vector_flop[op]
     if local.ops.laid_flop[op] > 0:
         once = max(0.0, local.ops.laid_once[op] - nodes.laid_once[k])
         nodes.laid_once[k] += once

@@ -37,7 +37,7 @@ UNKNOWN = -1
 """In place of how many buffers are read: nobody asked."""
 
 MADE_HERE = 2**31 - 1
-"""The leaf of what is counted out, as random bits are (`counted_values.py`), and of constants: no buffer, but an
+"""The leaf of what is counted out, as random bits are, and of constants: no buffer, but an
 operand to XLA's rule."""
 
 NOWHERE, APART = -1, -2
@@ -69,9 +69,9 @@ def read_leaves(program: ProgramArrays, local: LocalArrays, leaves: Leaves, away
     """Fills in what an op reads, at its first result; `away` as in `Fused`."""
     value = program.result_ptr[op]
     leaves.filled[value], leaves.small[value] = 0, 0.0
-    share, reads = program.values.counted[value], program.operand_ptr[op] < program.operand_ptr[op + 1]
-    if share > 0.0 or not (reads or program.values.is_splat[value]):
-        made = (share if share > 0.0 else 1.0) * local.values.native_elements[value]
+    reads = program.operand_ptr[op] < program.operand_ptr[op + 1]
+    if not (reads or program.values.is_splat[value]):
+        made = local.values.native_elements[value]
         _add_leaf(local, leaves, value, MADE_HERE, made, made * program.values.element_bytes[value])
         return
     for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):

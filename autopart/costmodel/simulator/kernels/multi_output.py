@@ -6,9 +6,8 @@
 
 An elementwise op or a reduction joins the kernel that makes what it reads in step, or one that reads the same array in
 step, if everything else it reads could be there when that kernel runs. Exponentials of scores need the largest of each
-row, which the scores' kernel knows too (`softmax_rows.py`). What a product leaves beside the bits of its mask is made
-apart (`packed_masks.py`), and so are some sums over parts of features (`part_sums.py`). In a loop an update joins the
-kernel that makes what it writes: what a turn leaves for the backward pass, and reads itself, is written by one kernel.
+row, which the scores' kernel knows too (`softmax_rows.py`). In a loop an update joins the kernel that makes what it
+writes: what a turn leaves for the backward pass, and reads itself, is written by one kernel.
 """
 
 # pyright: reportArgumentType=false
@@ -73,9 +72,9 @@ def join_kernels(
         op = graph.nodes.subject[k]
         kind, in_step = program.ops.op_class[op], local.ops.in_step[op]
         writes = kind == UPDATE and graph.nodes.scope[k] > 0
-        apart = program.ops.apart[op] >= 0 and local.values.is_packed[program.ops.apart[op]]
+        apart = False
         if kind == REDUCE and with_matmul:
-            apart = apart or F32_BYTES * local.values.native_elements[program.result_ptr[op]] > MOST_SUMMED
+            apart = F32_BYTES * local.values.native_elements[program.result_ptr[op]] > MOST_SUMMED
         if writes or (in_step > 1 and kind in (ELEMENTWISE, REDUCE) and not apart):
             whole_rows = program.values.exponential[program.result_ptr[op]]
             for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
@@ -86,8 +85,6 @@ def join_kernels(
                     if writes and other != maker[buffer]:
                         continue
                     if not writes and not _walks_alike(local, graph, other, in_step, how):
-                        continue
-                    if program.ops.sums_parts[op] and graph.nodes.matrix_flop[other] > 0:
                         continue
                     if other < 0 or joined[other] >= MAX_RESULTS or graph.nodes.scope[other] != graph.nodes.scope[k]:
                         continue
@@ -106,8 +103,7 @@ def join_kernels(
                 made[graph.write_buffer[i]] = possible[graph.write_buffer[i]] = slot[k]
         matrix = kind in (MATMUL, CONV)
         by_parts = program.values.laid[program.result_ptr[op]] == BY_PARTS
-        copies = by_parts or program.ops.moved[op] > 0
-        open_to_others = (kind == ELEMENTWISE and not copies) or (matrix and with_matmul)
+        open_to_others = (kind == ELEMENTWISE and not by_parts) or (matrix and with_matmul)
         for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
             if local.values.at_def[value] < 0:
                 maker[value] = head if open_to_others else _closed(head)

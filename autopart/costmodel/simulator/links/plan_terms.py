@@ -266,7 +266,7 @@ def _held_bytes(terms: PlanTerms, number: int, array: Sized, device: DeviceFigur
         return plain * array.element_bytes
     if not terms.held.in_order[number] or rank < 2:
         rows, columns = device.tile_rows, device.tile_columns
-        return padded_elements(dims, rank, array.element_bytes, rows, columns, 0) * array.element_bytes
+        return padded_elements(dims, rank, array.element_bytes, rows, columns) * array.element_bytes
     full, columns = np.floor(device.tile_rows * max(1.0, 4.0 / array.element_bytes)), device.tile_columns
     rows_held = np.ceil(dims[rank - 2] / full) * full
     columns_held = np.ceil(dims[rank - 1] / columns) * columns

@@ -34,7 +34,9 @@ def _moves(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Loc
         held.moves.moved_value[r], held.moves.moved_scope[r] = value, lowered.scope[r]
         held.moves.moved_position[r], held.home[values + r] = lowered.position[r], lowered.scope[r]
         held.moves.moves_nothing[r] = lowered.moves_nothing[lowered.plan_rows[defs + r]]
-        row = size_row(program, known, value, lowered.target[r], lowered.axis_sizes, lowered.layout_tile)
+        row = size_row(
+            program, known, value, lowered.target[r], lowered.order[value], lowered.axis_sizes, lowered.layout_tile
+        )
         share = lowered.shares[r] if lowered.shares.shape[0] > 0 else 1.0
         size, in_rows = known.sizes.in_bytes[row], known.sizes.row_bytes[row]
         if lies_in_rows(program, value, in_rows, size):
@@ -49,9 +51,10 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
     native, settled, axis_sizes, layout_tile = lowered.native, lowered.settled, lowered.axis_sizes, lowered.layout_tile
     in_bytes = row_bytes = elements = 0.0
     for value in range(native.shape[0]):
-        last, size_id, layout = value - 1, program.values.size_id[value], native[value]
-        if value == 0 or size_id != program.values.size_id[last] or layout != settled[last]:
-            row = size_row(program, known, value, layout, axis_sizes, layout_tile)
+        last, size_id, layout, order = value - 1, program.values.size_id[value], native[value], lowered.order[value]
+        same = value > 0 and size_id == program.values.size_id[last] and order == lowered.order[last]
+        if not same or layout != settled[last]:
+            row = size_row(program, known, value, layout, order, axis_sizes, layout_tile)
             size = known.sizes[row]
             in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
         op = program.values.value_op[value]
@@ -66,14 +69,14 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
         if settled[value] == layout:
             by_rows = by_rows or adds_rows
         else:
-            row = size_row(program, known, value, settled[value], axis_sizes, layout_tile)
+            row = size_row(program, known, value, settled[value], order, axis_sizes, layout_tile)
             size = known.sizes[row]
             in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
             by_rows = lies_in_rows(program, value, row_bytes, in_bytes)
         held.values.settled_bytes[value] = row_bytes if by_rows else in_bytes
         held.values.in_rows[value] = by_rows
         held.values.settled_elements[value], held.values.row_bytes[value] = elements, row_bytes
-        held.values.at_def[value], held.values.is_packed[value] = -1, False
+        held.values.at_def[value] = -1
         held.values.shows[value] = held.values.left_in[value] = value
         inside_loop = program.ops.carry_body[op] >= 0 and value == program.result_ptr[op]
         held.home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]
@@ -115,7 +118,9 @@ def _uses(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Loca
         if required == lowered.settled[value]:
             held.uses.use_elements[use] = held.values.settled_elements[value]
         else:
-            row = size_row(program, known, value, required, lowered.axis_sizes, lowered.layout_tile)
+            row = size_row(
+                program, known, value, required, lowered.order[value], lowered.axis_sizes, lowered.layout_tile
+            )
             held.uses.use_elements[use] = known.sizes.elements[row]
 
 

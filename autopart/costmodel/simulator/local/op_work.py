@@ -14,28 +14,16 @@ from autopart.costmodel.simulator.facts.head_copies import COPIED_BYTES, INTO_HE
 from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.facts.row_layouts import GRADIENT
-from autopart.costmodel.simulator.facts.taken_apart import FREE_ON_CHIP, ON_CHIP, THROUGH_HBM
 from autopart.costmodel.simulator.local.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.local.laid_parts import lay_parts
-from autopart.costmodel.simulator.local.packed_masks import UNPACKED_BYTES, makes_words
-from autopart.costmodel.simulator.local.patch_tiles import moved_numbers
-from autopart.costmodel.simulator.local.scattered_rows import scattered_bytes
 from autopart.costmodel.simulator.local.spread_images import spread_work
 from autopart.costmodel.simulator.local.table_copies import ordered_bytes, turned_bytes
 from autopart.costmodel.simulator.local.transform_copies import transform_copies
-from autopart.costmodel.simulator.local.turned_sorts import sort_copies
 from autopart.costmodel.simulator.local.unit_tiles import share_filled
-from autopart.costmodel.simulator.local.window_tiles import lies_in_windows, walked_windows
-
-FLATTENED, TWO_THIRDS = 3.0, 2 / 3
-"""How often the bytes of copies of `flattened_images.py` pass at HBM's rate; the share if a product leaves them so."""
 
 TAKEN_APART = 1.5
 """How often bytes pass, but for turning them, as groups of features come apart for a convolution."""
-
-SHORT = 2.0
-"""Rows that take so many times an array's bytes do not lie along the lanes: what is spread lies along them."""
 
 
 @kernel
@@ -47,15 +35,11 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
         held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.image_bytes[op] = 1.0, 0.0, 0.0
-        held.ops.tiled_flop[op] = held.ops.padded_copy[op] = 0.0
+        held.ops.padded_copy[op] = 0.0
         if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
             held.ops.copied_bytes[op] = PASSES * COPIED_BYTES * held.values.native_elements[result]
             if program.ops.between_heads[op] == INTO_HEADS:
                 held.ops.padded_copy[op] = _padded_copy(program, lowered, result)
-        if program.ops.copied[op] >= 0:
-            held.ops.copied_bytes[op] += _apart_bytes(program, lowered, held, op)
-        if program.ops.flattened[op] >= 0:
-            held.ops.copied_bytes[op] += _flattened_bytes(program, lowered, held, op)
         if kind in (MATMUL, CONV):
             in_groups = _groups_as_one(program, lowered, held, op)
             held.ops.unfilled[op] = _unfilled(
@@ -70,29 +54,17 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             if in_groups[0] > in_groups[1] and lowered.layout_tile[1] > 1:
                 _fill_groups(program, lowered, held, op, in_groups[1])
                 held.ops.copied_bytes[op] += _taken_apart(program, lowered, held, op)
-            if program.values.masked[result] > 0 and makes_words(program, lowered, result):
-                held.values.is_packed[result] = True
-                held.ops.copied_bytes[op] += UNPACKED_BYTES * held.values.native_elements[result]
         if first < end and program.values.in_order[result] == GRADIENT:
             held.ops.copied_bytes[op] += ordered_bytes(program, lowered, held, result)
-        if first < end and program.values.matrix_dims[result] > 0 and held.values.at_def[result] >= 0:
-            held.ops.copied_bytes[op] += scattered_bytes(program, lowered, held, result)
         if program.ops.turns_table[op]:
             held.ops.copied_bytes[op] += turned_bytes(program, lowered, held, first)
         lay_parts(program, lowered, held, op)
         vector, in_step, update = 0.0, -1.0, 0.0
-        if program.ops.moved[op] > 0:
-            vector = lowered.spread_flop * moved_numbers(program, lowered, held, op)
-        elif kind == ELEMENTWISE:
+        if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
-            vector = program.ops.weight[op] * in_step
-            if program.ops.spreads[op]:
-                once, each = walked_windows(program, lowered, result, native[result], False)
-                vector += lowered.spread_flop * each
-                held.ops.tiled_flop[op] = lowered.spread_flop * once
-                by_rows = held.values.row_bytes[result] < SHORT * held.values.settled_bytes[result]
-                if by_rows and not lies_in_windows(program, lowered, result, native[result]):
-                    vector += lowered.spread_flop * held.uses.use_elements[first]
+            vector = program.ops.weight[op] * in_step * _tiles_over_elements(program, held, result)
+            if program.ops.spreads[op] and lowered.along_lanes[op]:
+                vector += lowered.spread_flop * held.uses.use_elements[first]
         elif kind in (REDUCE, OPAQUE, CONV):
             copies = program.specs.transforms[program.ops.spec[op]]
             if copies >= 0:
@@ -100,26 +72,17 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 held.ops.copied_bytes[op] += transform_copies(points, copies, lowered.on_chip_bytes)
                 if program.values.element_bytes[result] > program.values.element_bytes[program.uses.operands[first]]:
                     _take(held, result, points * program.values.element_bytes[result])
-            if program.specs.sorts_lanes[program.ops.spec[op]]:
-                sorted_ = held.uses.use_elements[first]
-                in_bytes = sorted_ * program.values.element_bytes[program.uses.operands[first]]
-                held.ops.copied_bytes[op] += sort_copies(sorted_, in_bytes, lowered.on_chip_bytes)
             vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
             if kind == REDUCE and program.ops.takes[op]:
                 in_step = _largest(held, first, end, 0.0)
-            if program.ops.sums_windows[op]:
-                once, each = walked_windows(program, lowered, program.uses.operands[first], required[first], True)
-                vector += lowered.spread_flop * each
-                held.ops.tiled_flop[op] = lowered.spread_flop * once
         if program.ops.changes[op] >= 0:
             largest = _largest(held, first + 1, end, held.uses.use_elements[min(first + 1, end - 1)])
             vector += program.ops.weight[op] * largest
             update = min(held.values.native_bytes[result], largest * program.values.element_bytes[result])
         if program.ops.added[op] >= 0:
             update = _added_bytes(program, held, op)
-        walked = result if kind == ELEMENTWISE else program.uses.operands[min(first, program.uses.shape[0] - 1)]
-        if kind in (ELEMENTWISE, REDUCE) and program.values.is_of_images[walked]:
-            vector *= _tiles_over_elements(program, held, walked)
+        if kind == REDUCE:
+            vector *= _tiles_over_elements(program, held, program.uses.operands[first])
         held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
 
 
@@ -159,41 +122,6 @@ def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: 
             elements *= held.values.row_bytes[value] / plain
         largest = max(largest, elements)
     return largest
-
-
-@kernel
-def _apart_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
-    """Bytes that pass at HBM's rate as what is taken apart, or put together, is copied behind an op's kernel."""
-    value, others, longest = program.ops.copied[op], 0, 1.0
-    if lowered.layout_tile[1] == 1 or _fills_lanes(program, lowered, value):
-        return 0.0
-    for dim in range(np.int64(program.values.rank[value])):
-        length = local_length(program, lowered, value, lowered.native[value], dim)
-        longest = max(longest, length)
-        others += length > 1.0 and not program.ops.features[op] >> dim & 1
-    if others < 2:
-        return 0.0
-    moved = COPIED_BYTES * held.values.native_elements[value] * filled_lanes(longest)
-    if 2.0 * moved > lowered.on_chip_bytes:
-        return THROUGH_HBM * moved
-    return 0.0 if program.ops.features[op] & FREE_ON_CHIP else ON_CHIP * moved
-
-
-@kernel
-def _flattened_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
-    """Bytes that pass at HBM's rate as images that become rows, or are made of them, are copied."""
-    value = program.ops.flattened[op]
-    rows, last, layout = lowered.layout_tile[0], np.int64(program.values.rank[value]) - 1, lowered.native[value]
-    features = filled_lanes(local_length(program, lowered, value, layout, last))
-    images = filled_lanes(local_length(program, lowered, value, layout, 0))
-    if lowered.layout_tile[1] == 1:
-        return 0.0
-    if images < features or _fills_lanes(program, lowered, value):
-        leaves = program.ops.op_class[op] == MATMUL and program.values.value_op[value] > op
-        return TWO_THIRDS * FLATTENED * COPIED_BYTES * held.values.native_elements[value] * images if leaves else 0.0
-    places = local_length(program, lowered, value, layout, last - 1)
-    filled = features * np.ceil(places / rows) * rows / places
-    return FLATTENED * COPIED_BYTES * held.values.native_elements[value] * filled
 
 
 @kernel

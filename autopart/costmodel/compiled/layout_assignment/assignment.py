@@ -1,0 +1,474 @@
+"""Layout assignment: a layout for each value of a device-local program.
+
+    %g = dot %x, %dy         f32[64,16,768]     written as the update wants it, whose other operand is an argument
+    %w' = subtract %w, %g    {1,0}
+
+Constraints go forward from ops to what is computed of their results, then backward to what was free to choose, as
+XLA's pass does: a constraint of higher priority wins. Where a use meets another layout than it asks for, an array is
+copied (`copies.py`).
+"""
+
+# pyright: reportArgumentType=false, reportReturnType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.core.layout import LAST_TILE, action_of
+from autopart.core.program import Program
+from autopart.costmodel.compiled.layout_assignment.transfers import (
+    ANCHORED,
+    FLEXIBLE,
+    FOLLOWS,
+    FREE,
+    GIVEN_BY_CALLER,
+    STRICT,
+    Transfers,
+    transfers,
+)
+from autopart.costmodel.compiled.tiled_layouts import (
+    LAST_PLACE,
+    ONE_LANE,
+    dim_at,
+    joined,
+    placed,
+    row_major,
+    tile_dims,
+    tiled_elements,
+)
+
+UNASKED, LEFT, WRITTEN, GIVEN, ASKED = range(5)
+"""Priorities of constraints: made inside its readers; what a convolution leaves; a product's, which may write in
+another order; of arguments and what lies row-major; what convolutions and products along batch dims ask for."""
+
+WHOLE_RANK = 16
+
+WORTH_TURNING = 0.8
+"""A product writes its result in another order than row-major where that takes at most this share of the bytes."""
+
+WORTH_ROWS = 0.97
+"""The same for the order of its rows, where what it reads has another."""
+
+WORTH_LAYING_ANEW = 0.4
+"""The same for a part of an array, or what parts are joined to, that would lie as these do."""
+
+ALL_DIMS = (1 << WHOLE_RANK) - 1
+
+
+class ShardedValues(NamedTuple):
+    """The arrays of one device, as the pass reads them.
+
+    shape, rank, element_bytes   of whole values; of elements, which bits count as a byte of
+    native                       uint64[values]: how each is tiled where its op leaves it
+    axis_sizes                   of the mesh
+    """
+
+    shape: np.ndarray
+    rank: np.ndarray
+    element_bytes: np.ndarray
+    native: np.ndarray
+    axis_sizes: np.ndarray
+
+
+class Ops(NamedTuple):
+    """The ops of a program: `result_ptr`, `operand_ptr`, `operands` as in `Program`, and `op_spec`."""
+
+    result_ptr: np.ndarray
+    operand_ptr: np.ndarray
+    operands: np.ndarray
+    op_spec: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """dims, float64[16]: of one array; places, int64[16, 2]: of one layout by group; priority, int8[values]."""
+
+    dims: np.ndarray
+    order: np.ndarray
+    priority: np.ndarray
+
+    @staticmethod
+    def of(values: int) -> Scratch:
+        """Room for a program of so many values."""
+        return Scratch(np.ones(WHOLE_RANK), np.zeros(WHOLE_RANK, np.int64), np.zeros(values, np.int8))
+
+
+@kernel
+def assign_layouts(
+    ops: Ops,
+    values: ShardedValues,
+    by: Transfers,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    along_lanes: np.ndarray,
+) -> None:
+    """Fills in layout, uint64[values], of each value where its op leaves it; along_lanes, bool[ops]: it spreads what it
+    reads along the lanes of its result."""
+    for value in range(layout.shape[0]):
+        layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
+    for op in range(ops.op_spec.shape[0]):
+        _forward(ops, values, by, tile, scratch, layout, op)
+    for value in range(layout.shape[0]):
+        if scratch.priority[value] == UNASKED and values.rank[value] > 1:
+            layout[value] = _as_written(values, value, tile, scratch)[0]
+    for op in range(ops.op_spec.shape[0] - 1, -1, -1):
+        _backward(ops, values, by, tile, scratch, layout, op)
+    for op in range(ops.op_spec.shape[0]):
+        spec = ops.op_spec[op]
+        if by.kind[spec] == FOLLOWS:
+            _follow(ops, values, by, tile, scratch, layout, op)
+        elif by.kind[spec] == FLEXIBLE:
+            _write_rows(ops, values, by, tile, scratch, layout, op)
+    for op in range(ops.op_spec.shape[0]):
+        along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
+
+
+@kernel
+def _spreads(ops: Ops, values: ShardedValues, by: Transfers, scratch: Scratch, layout: np.ndarray, op: int) -> bool:
+    """True if the dim along the lanes of the result is none of the operand's."""
+    start = ops.operand_ptr[op]
+    if start == ops.operand_ptr[op + 1] or values.rank[ops.operands[start]] == 0:
+        return False
+    value, row = ops.result_ptr[op], by.first[ops.op_spec[op]]
+    rank = local_dims(values, value, scratch.dims)
+    lane, _ = tile_dims(layout[value], rank, scratch.dims)
+    return lane >= 0 and not _has(by.of_operand[row], WHOLE_RANK, by.of_result[row, lane])
+
+
+@kernel
+def local_dims(values: ShardedValues, value: int, dims: np.ndarray) -> int:
+    """Fills in the dims of a value on one device; returns how many there are."""
+    rank, tiled = np.int64(values.rank[value]), values.native[value]
+    for d in range(rank):
+        dims[d] = values.shape[value, d]
+    for axis in range(values.axis_sizes.shape[0] if tiled else 0):
+        action = action_of(tiled, axis)
+        if 0 < action <= LAST_TILE:
+            dims[action - 1] /= values.axis_sizes[axis]
+    return rank
+
+
+@kernel
+def _forward(
+    ops: Ops, values: ShardedValues, by: Transfers, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, op: int
+) -> None:
+    spec, first = ops.op_spec[op], ops.result_ptr[op]
+    if first == ops.result_ptr[op + 1] or by.kind[spec] == FREE:
+        return
+    if by.kind[spec] == STRICT:
+        layout[first] = _least_padded(values, first, by.inner[spec], by.lane[spec], tile, scratch)
+        scratch.priority[first] = LEFT if by.is_convolution[spec] else ASKED
+    elif by.kind[spec] == FLEXIBLE:
+        layout[first], scratch.priority[first] = _as_written(values, first, tile, scratch)
+    elif by.kind[spec] == GIVEN_BY_CALLER:
+        layout[first], scratch.priority[first] = default_layout(values, first, tile, scratch), GIVEN
+    elif by.kind[spec] == ANCHORED:
+        for value in range(first, ops.result_ptr[op + 1]):
+            if not by.by_rows[spec]:
+                layout[value] = _as_written(values, value, tile, scratch)[0]
+            scratch.priority[value] = GIVEN
+    else:
+        _follow(ops, values, by, tile, scratch, layout, op)
+
+
+@kernel
+def _follow(
+    ops: Ops,
+    values: ShardedValues,
+    by: Transfers,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    op: int,
+) -> None:
+    """The layout of the operand that is constrained most."""
+    first, start, row = ops.result_ptr[op], ops.operand_ptr[op], by.first[ops.op_spec[op]]
+    best = -1
+    for use in range(start, ops.operand_ptr[op + 1]):
+        value = ops.operands[use]
+        more = best < 0 or scratch.priority[value] > scratch.priority[ops.operands[best]]
+        if more and values.rank[value] > 0:
+            best = use
+    if best < 0:
+        return
+    read, at = ops.operands[best], row + best - start
+    for value in range(first, ops.result_ptr[op + 1]):
+        if values.rank[value] != values.rank[first] or scratch.priority[value] >= max(scratch.priority[read], LEFT):
+            continue
+        if by.same[at]:
+            layout[value], scratch.priority[value] = layout[read], scratch.priority[read]
+        else:
+            found, is_free = _through(
+                layout[read], values.rank[read], values.rank[value], by.of_operand[at], by.of_result[at], scratch.order
+            )
+            if found != 0 or values.rank[value] <= 1:
+                layout[value] = found
+                scratch.priority[value] = UNASKED if is_free else scratch.priority[read]
+        if not by.moved[at] and values.rank[value] > 1:
+            if values.rank[value] <= LAST_PLACE:
+                layout[value] &= ONE_LANE
+            _relay(values, value, tile, scratch, layout)
+
+
+@kernel
+def _relay(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray) -> None:
+    """Lays a part, or what parts are joined to, anew where it fills few lanes as it lies."""
+    least, rank = default_layout(values, value, tile, scratch), np.int64(values.rank[value])
+    taken = _taken(layout[value], rank, scratch.dims, tile, values.element_bytes[value])
+    if _taken(least, rank, scratch.dims, tile, values.element_bytes[value]) <= WORTH_LAYING_ANEW * taken:
+        layout[value], scratch.priority[value] = least, LEFT
+
+
+@kernel
+def _through(
+    layout: np.uint64, rank: int, to_rank: int, groups: np.ndarray, to_groups: np.ndarray, order: np.ndarray
+) -> tuple[np.uint64, bool]:
+    """The layout behind an op of what lies so before it; 0 where dims of one group do not lie together.
+
+    Dims without a group are the major ones. The second is True if most dims have none, as where a vector is spread.
+    """
+    found, place, at, given = np.uint64(0), 0, 0, 0
+    before = joined(layout, rank)
+    beside, in_order = 0, True
+    while at < rank:
+        d = dim_at(layout, at)
+        group = groups[d]
+        if group < 0:
+            in_order = in_order and at > before
+            at += 1
+            continue
+        last, start = d, place
+        while at + 1 < rank and groups[dim_at(layout, at + 1)] == group:
+            at += 1
+            if dim_at(layout, at) > last:
+                return np.uint64(0), False
+            last = dim_at(layout, at)
+        for other in range(d + 1, rank):
+            if groups[other] == group:
+                return np.uint64(0), False
+        for other in range(0, last):
+            if groups[other] == group:
+                return np.uint64(0), False
+        for e in range(to_rank - 1, -1, -1):
+            if to_groups[e] == group:
+                found |= placed(place, e)
+                place += 1
+                given += 1
+        if place > start and (start == 0 or (in_order and at <= before and start == beside + 1)):
+            beside = place - 1
+        at += 1
+    for e in range(to_rank - 1, -1, -1):
+        if to_groups[e] < 0 or not _has(groups, rank, to_groups[e]):
+            found |= placed(place, e)
+            place += 1
+    if in_order and to_rank <= LAST_PLACE:
+        found |= placed(LAST_PLACE, beside)
+    return found, 2 * given < to_rank
+
+
+@kernel
+def _has(groups: np.ndarray, rank: int, group: int) -> bool:
+    found = False
+    for d in range(rank):
+        found = found or groups[d] == group
+    return found
+
+
+@kernel
+def _write_rows(
+    ops: Ops,
+    values: ShardedValues,
+    by: Transfers,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    op: int,
+) -> None:
+    """Lets a product that may write any way write its rows as it reads them, where that pads less."""
+    first, read, row = ops.result_ptr[op], ops.operands[ops.operand_ptr[op]], by.first[ops.op_spec[op]]
+    if scratch.priority[first] == WRITTEN and scratch.priority[read] == ASKED:
+        rows = _rows_as(layout[read], values.rank[read], values.rank[first], by.of_operand[row], by.of_result[row])
+        if _is_worth_it(values, first, rows, WORTH_ROWS, tile, scratch):
+            layout[first], scratch.priority[first] = rows, ASKED
+
+
+@kernel
+def _rows_as(layout: np.uint64, rank: int, to_rank: int, groups: np.ndarray, to_groups: np.ndarray) -> np.uint64:
+    """What a product sums over, or its columns, as the minor dims, then rows in the order that `layout` has."""
+    found, place = np.uint64(0), 0
+    for e in range(to_rank - 1, -1, -1):
+        if to_groups[e] < 0:
+            found |= placed(place, e)
+            place += 1
+    for at in range(rank):
+        group = groups[dim_at(layout, at)]
+        for e in range(to_rank if group >= 0 else 0):
+            if to_groups[e] == group:
+                found |= placed(place, e)
+                place += 1
+    return found
+
+
+@kernel
+def _as_written(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Scratch) -> tuple[np.uint64, int]:
+    """How a product without batch dims writes its result by itself, or a kernel of its own, and the priority of that.
+
+    Row-major, unless that pads much: then the fewest minor dims that contain an order which pads little.
+    """
+    rank = np.int64(values.rank[value])
+    if not _is_worth_it(
+        values, value, _least_padded(values, value, ALL_DIMS, -1, tile, scratch), WORTH_TURNING, tile, scratch
+    ):
+        return row_major(rank), WRITTEN
+    least = _least_padded(values, value, ALL_DIMS, -1, tile, scratch)
+    bytes_ = _taken(least, rank, scratch.dims, tile, values.element_bytes[value])
+    for outermost in range(rank - 2, -1, -1):
+        found = _least_padded(values, value, ALL_DIMS - (1 << outermost) + 1, -1, tile, scratch)
+        if WORTH_TURNING * _taken(found, rank, scratch.dims, tile, values.element_bytes[value]) <= bytes_:
+            return found, ASKED
+    return least, ASKED
+
+
+@kernel
+def _is_worth_it(
+    values: ShardedValues, value: int, layout: np.uint64, share: float, tile: tuple[int, int], scratch: Scratch
+) -> bool:
+    """True if a value takes at most this share of the bytes that it takes row-major."""
+    rank = local_dims(values, value, scratch.dims)
+    taken = _taken(layout, rank, scratch.dims, tile, values.element_bytes[value])
+    return taken <= share * _taken(row_major(rank), rank, scratch.dims, tile, values.element_bytes[value])
+
+
+@kernel
+def _taken(layout: np.uint64, rank: int, dims: np.ndarray, tile: tuple[int, int], element_bytes: float) -> float:
+    lane, row = tile_dims(layout, rank, dims)
+    return tiled_elements(dims, rank, lane, row, tile[0], tile[1], element_bytes)
+
+
+@kernel
+def default_layout(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Scratch) -> np.uint64:
+    """The layout of an argument or a result of the program: the one that pads least.
+
+    Of several the one with the last dim along the lanes, then the one with the longest dim along the rows.
+    """
+    rank, least = local_dims(values, value, scratch.dims), np.inf
+    minor = second = -1
+    for a in range(rank - 1, -1, -1):
+        for b in range(rank):
+            if a == b or scratch.dims[a] == 1.0 or scratch.dims[b] == 1.0:
+                continue
+            taken = tiled_elements(scratch.dims, rank, a, b, tile[0], tile[1], values.element_bytes[value])
+            if taken < least or (taken == least and a == minor and scratch.dims[b] > scratch.dims[second]):
+                least, minor, second = taken, a, b
+    return row_major(rank) if minor < 0 else _with_minor(rank, minor, second)
+
+
+@kernel
+def _with_minor(rank: int, minor: int, second: int) -> np.uint64:
+    """Row-major but for the two minor dims."""
+    found, place = placed(0, minor) | placed(1, second), 2
+    for d in range(rank - 1, -1, -1):
+        if d not in (minor, second):
+            found |= placed(place, d)
+            place += 1
+    return found
+
+
+@kernel
+def _least_padded(
+    values: ShardedValues, value: int, inner: int, lane: int, tile: tuple[int, int], scratch: Scratch
+) -> np.uint64:
+    """The layout whose two minor dims are of `inner`, in the order that pads least; row-major outside."""
+    rank, least = local_dims(values, value, scratch.dims), np.inf
+    minor, second = -1, -1
+    for a in range(rank - 1, -1, -1):
+        for b in range(rank - 1, -1, -1):
+            if a == b or not inner >> a & 1 or not inner >> b & 1:
+                continue
+            taken = tiled_elements(scratch.dims, rank, a, b, tile[0], tile[1], values.element_bytes[value])
+            if taken < least or (taken == least and (a == lane or (a < minor and minor != lane))):
+                least, minor, second = taken, a, b
+    return row_major(rank) if minor < 0 else _with_minor(rank, minor, second)
+
+
+@kernel
+def _backward(
+    ops: Ops,
+    values: ShardedValues,
+    by: Transfers,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    op: int,
+) -> None:
+    """Hands what an op asks for to operands that are constrained less, and may be written otherwise."""
+    first, spec, start = ops.result_ptr[op], ops.op_spec[op], ops.operand_ptr[op]
+    if by.kind[spec] == FLEXIBLE and scratch.priority[first] == ASKED:
+        value, row = ops.operands[start], by.first[spec]
+        if scratch.priority[value] < GIVEN:
+            rows = _rows_as(
+                layout[first], values.rank[first], values.rank[value], by.of_result[row], by.of_operand[row]
+            )
+            if _is_worth_it(values, value, rows, WORTH_ROWS, tile, scratch):
+                layout[value], scratch.priority[value] = rows, ASKED
+        return
+    if by.kind[spec] == STRICT:
+        for use in range(start, ops.operand_ptr[op + 1]):
+            value, asked = ops.operands[use], by.asked[by.first[spec] + use - start]
+            if asked and scratch.priority[value] < GIVEN:
+                layout[value] = _least_padded(values, value, asked, 0, tile, scratch)
+                scratch.priority[value] = ASKED
+        return
+    if first == ops.result_ptr[op + 1] or by.kind[spec] != FOLLOWS:
+        return
+    for use in range(start, ops.operand_ptr[op + 1]):
+        value, at = ops.operands[use], by.first[spec] + use - start
+        if scratch.priority[value] >= min(scratch.priority[first], GIVEN) or values.rank[value] < 2:
+            continue
+        if not by.moved[at] and not by.same[at]:
+            continue
+        if by.same[at]:
+            layout[value], scratch.priority[value] = layout[first], scratch.priority[first]
+            continue
+        found, is_free = _through(
+            layout[first], values.rank[first], values.rank[value], by.of_result[at], by.of_operand[at], scratch.order
+        )
+        if found != 0 and not is_free:
+            layout[value], scratch.priority[value] = found, scratch.priority[first]
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutAssignment:
+    """The pass over one program, whose constraints are worked out once."""
+
+    ops: Ops
+    by: Transfers
+    shape: np.ndarray
+    rank: np.ndarray
+    element_bytes: np.ndarray
+    scratch: Scratch
+
+    @staticmethod
+    def of(program: Program) -> LayoutAssignment:
+        """That over `program`."""
+        return LayoutAssignment(
+            Ops(program.result_ptr, program.operand_ptr, program.operands, program.op_spec),
+            transfers(program.specs), program.value_shape, program.value_rank, program.element_bytes,
+            Scratch.of(program.value_count),
+        )  # fmt: skip
+
+    def __call__(
+        self,
+        native: np.ndarray,
+        axis_sizes: np.ndarray,
+        tile: tuple[int, int],
+        layout: np.ndarray,
+        along_lanes: np.ndarray,
+    ) -> None:
+        """Fills in what `assign_layouts` does, for a device that holds values as `native` says."""
+        values = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes)
+        assign_layouts(self.ops, values, self.by, tile, self.scratch, layout, along_lanes)
