@@ -44,6 +44,10 @@ OTHER_SEARCHES = {"mcts 200": (ap.MCTS(), 200, 0)}
 """The one search of each program of `OTHER_KINDS`."""
 
 
+class OtherProgramError(ValueError):
+    """A state was kept for a program that is another one now."""
+
+
 @dataclass(frozen=True)
 class Kept:
     """A tactic that takes actions that were written down for a program of so many ops."""
@@ -55,7 +59,7 @@ class Kept:
     def act(self, partitioning: Any, context: Any) -> ap.TacticResult:
         if partitioning.program.op_count != self.ops:
             found = partitioning.program.op_count
-            raise ValueError(f"{self.name}: kept for a program of {self.ops} ops, not of {found}; search again")
+            raise OtherProgramError(f"{self.name}: kept for a program of {self.ops} ops, not of {found}; search again")
         actions: list[Action] = [action_of(row) for row in self.rows]
         partitioning.apply_all(actions)
         return ap.TacticResult(actions)

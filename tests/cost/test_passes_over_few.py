@@ -103,9 +103,9 @@ def able_by_all(state: Built) -> np.ndarray:
 
 
 def written_on_device(state: Built) -> np.ndarray:
-    """Images that are written, and rows too short on a device to be computed inside what reads them."""
-    held, written = state.held, state.held.values["native_elements"] < state.program.values["short_row"]
-    return written | held.images["is_written"] if len(held.images) > 0 else written
+    """Images that are written."""
+    images = state.held.images
+    return images["is_written"] if len(images) > 0 else np.zeros(len(state.program.values), np.bool_)
 
 
 def found_by_all(state: Built) -> np.ndarray:

@@ -34,7 +34,7 @@ class Filled:
     def _empty(self, shape, dtype=np.float64):
         found = np.empty(shape, dtype)
         for field in [found[name] for name in found.dtype.names] if found.dtype.names else [found]:
-            field[...] = self.real if field.dtype.kind == "f" else self.integer
+            field[...] = self.real if field.dtype.kind == "f" else np.array(self.integer).astype(field.dtype)
         return found
 
 
