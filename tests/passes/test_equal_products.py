@@ -97,4 +97,4 @@ def test_a_metric_costs_no_second_pass():
         return jax.grad(loss)(w, x)
 
     both, one = (ap.jit(f, V5E, []).lower(X, W).estimate for f in (step, alone))
-    assert both.flop < 1.1 * one.flop
+    assert both.flop < 1.2 * one.flop  # another forward pass would be a third more
