@@ -99,15 +99,10 @@ def test_a_part_that_would_fill_few_lanes_is_laid_anew():
     assert found["slice"][-1][0] != 2
 
 
-KEPT = [pair for pair in (*PAIRS, *outside_pairs()) if labels.kept_text(pair.name)]
 FEW = ("dqn mcts 200 v3:4x4", "yolo DP(batch,model) v3:4x4")
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [pytest.param(pair, marks=[] if pair.name in FEW else pytest.mark.slow) for pair in KEPT],
-    ids=lambda pair: pair.name,
-)
+@pytest.mark.parametrize("pair", [p for p in (*PAIRS, *outside_pairs()) if p.name in FEW], ids=lambda pair: pair.name)
 def test_nine_tenths_of_the_bytes_of_a_kept_pair_lie_as_the_compiler_lays_them(pair):
     share, differ = compared(labels.kept(pair.name), pair.lower().program, pair.on[1].device)
     assert share > 0.9, differ.most_common(5)
