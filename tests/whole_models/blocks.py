@@ -455,7 +455,8 @@ _clipped.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
 @block
 def clipped_gradients(get: Get, x: jax.Array, more: More) -> jax.Array:
     """A gradient of its own, and a layer that is computed again."""
-    return x + _clipped(jax.checkpoint(lambda v: jnp.sin(v @ get("w", (x.shape[-1],) * 2)))(x))
+    w = get("w", (x.shape[-1],) * 2)
+    return x + _clipped(jax.checkpoint(lambda v: jnp.sin(v @ w))(x))
 
 
 @block
