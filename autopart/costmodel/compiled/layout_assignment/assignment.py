@@ -84,16 +84,15 @@ class Ops(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """dims, float64[16]: of one array; places, int64[16, 2]: of one layout by group; priority, int8[values]."""
+    """dims, float64[16]: of one array; priority, int8[values]: of the constraint by which each has its layout."""
 
     dims: np.ndarray
-    order: np.ndarray
     priority: np.ndarray
 
     @staticmethod
     def of(values: int) -> Scratch:
         """Room for a program of so many values."""
-        return Scratch(np.ones(WHOLE_RANK), np.zeros(WHOLE_RANK, np.int64), np.zeros(values, np.int8))
+        return Scratch(np.ones(WHOLE_RANK), np.zeros(values, np.int8))
 
 
 @kernel
@@ -203,7 +202,7 @@ def _follow(
             layout[value], scratch.priority[value] = layout[read], scratch.priority[read]
         else:
             found, is_free = _through(
-                layout[read], values.rank[read], values.rank[value], by.of_operand[at], by.of_result[at], scratch.order
+                layout[read], values.rank[read], values.rank[value], by.of_operand[at], by.of_result[at]
             )
             if found != 0 or values.rank[value] <= 1:
                 layout[value] = found
@@ -225,11 +224,12 @@ def _relay(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Sc
 
 @kernel
 def _through(
-    layout: np.uint64, rank: int, to_rank: int, groups: np.ndarray, to_groups: np.ndarray, order: np.ndarray
+    layout: np.uint64, rank: int, to_rank: int, groups: np.ndarray, to_groups: np.ndarray
 ) -> tuple[np.uint64, bool]:
     """The layout behind an op of what lies so before it; 0 where dims of one group do not lie together.
 
-    Dims without a group are the major ones. The second is True if most dims have none, as where a vector is spread.
+    Dims without a group are the major ones. Dims that lie along the lanes as one still do if they stay the minor ones,
+    in their order. The second is True if most dims have no group, as where a vector is spread.
     """
     found, place, at, given = np.uint64(0), 0, 0, 0
     before = joined(layout, rank)
@@ -319,12 +319,9 @@ def _as_written(values: ShardedValues, value: int, tile: tuple[int, int], scratc
 
     Row-major, unless that pads much: then the fewest minor dims that contain an order which pads little.
     """
-    rank = np.int64(values.rank[value])
-    if not _is_worth_it(
-        values, value, _least_padded(values, value, ALL_DIMS, -1, tile, scratch), WORTH_TURNING, tile, scratch
-    ):
+    rank, least = np.int64(values.rank[value]), _least_padded(values, value, ALL_DIMS, -1, tile, scratch)
+    if not _is_worth_it(values, value, least, WORTH_TURNING, tile, scratch):
         return row_major(rank), WRITTEN
-    least = _least_padded(values, value, ALL_DIMS, -1, tile, scratch)
     bytes_ = _taken(least, rank, scratch.dims, tile, values.element_bytes[value])
     for outermost in range(rank - 2, -1, -1):
         found = _least_padded(values, value, ALL_DIMS - (1 << outermost) + 1, -1, tile, scratch)
@@ -435,7 +432,7 @@ def _backward(
             layout[value], scratch.priority[value] = layout[first], scratch.priority[first]
             continue
         found, is_free = _through(
-            layout[first], values.rank[first], values.rank[value], by.of_result[at], by.of_operand[at], scratch.order
+            layout[first], values.rank[first], values.rank[value], by.of_result[at], by.of_operand[at]
         )
         if found != 0 and not is_free:
             layout[value], scratch.priority[value] = found, scratch.priority[first]
