@@ -27,6 +27,13 @@ ONE_LANE = np.uint64((1 << NIBBLE * LAST_PLACE) - 1)
 """The bits of a layout without those that say how many dims lie along the lanes."""
 
 
+LEAST_ROWS = 2.0
+"""Rows of a tile, at least, that has a register of its own."""
+
+MOST_REGISTERS = 3.0
+"""XLA:TPU lays some arrays of one or two rows out anew: fitted on norms of images, libtpu 0.0.51 on v5e and v3."""
+
+
 @kernel
 def dim_at(layout: np.uint64, place: int) -> int:
     """The dim that is `place`-th, counted from the minor one."""
@@ -93,6 +100,15 @@ def tiled_elements(
     while tile < dims[row] and tile < full:
         tile *= 2
     return padded / dims[row] * np.ceil(dims[row] / tile) * tile
+
+
+@kernel
+def registers_over_tiles(size: float, rows: int) -> float:
+    """How many registers of `rows` rows kernels walk through, over what tiles of so few rows as `size` would fill.
+
+    A tile of 2 or 4 rows has a register of its own: 4 images along rows take as long as 8, at most thrice as long.
+    """
+    return min(MOST_REGISTERS, max(1.0, rows / max(LEAST_ROWS, 2.0 ** np.ceil(np.log2(size)))))
 
 
 def text(layout: int, rank: int) -> str:

@@ -132,7 +132,6 @@ _FIELDS = {
     "reduces_whole": FLAG,
     "scatters_apart": FLAG,
     "columns_together": FLAG,
-    "cut_images": whole(0),
     "units_in_turn": FLAG,
     "unhidden_share": number(0),
     "fed_at_hbm_rate": FLAG,
@@ -141,7 +140,7 @@ _FIELDS = {
 """What each field of a device may be, besides numbers, which must be positive."""
 
 _MAY_BE_NONE = (
-    "vector_flop_per_s", "conv_efficiency", "spreads_per_s", "turned_bytes_per_s", "alone_per_s", "link_bytes_per_s",
+    "vector_flop_per_s", "conv_efficiency", "spreads_per_s", "relaid_per_s", "alone_per_s", "link_bytes_per_s",
 )  # fmt: skip
 
 XLA_TPU = AroundMatmul(
@@ -166,8 +165,7 @@ class Device:
     vector_flop_per_s  elementwise f32 rate
     spreads_per_s      numbers that its vector unit puts along a row each: what is the same for all features of a row is
                        spread before it meets them; None: that takes no time
-    turned_bytes_per_s  at which its compiler writes given images with features or images along the lanes, and rounded,
-                       for convolutions; None: it does not (`costmodel/simulator/local/few_features.py`)
+    relaid_per_s       elements that its compiler copies into another layout; None: as fast as they pass HBM
     alone_per_s        numbers that a reduction, or an elementwise op, takes besides bytes if its kernel computes
                        nothing else; None: it takes no longer than others
     matmul_efficiency  share of peak a large matmul reaches, by dtype class ("" for every other)
@@ -195,8 +193,6 @@ class Device:
     columns_together   columns of a product along several dims lie side by side in a tile of the matrix unit: heads of
                        few features; else the longest of the dims alone fills it
     window_share       what a place of a window that each feature has for itself takes, over a tile of the matrix unit
-    cut_images         of so many images or fewer its compiler cuts each into parts around a convolution; 0: never
-                       (`costmodel/simulator/local/few_images.py`)
     layout_tile        (second-minor in f32 rows, minor in elements) of an HBM layout tile; (1, 1): no padding
 
     Raises `DeviceError` for a number that is not positive, or has no source.
@@ -214,7 +210,7 @@ class Device:
     chip: Switch | None = None
     vector_flop_per_s: float | None = None
     spreads_per_s: float | None = None
-    turned_bytes_per_s: float | None = None
+    relaid_per_s: float | None = None
     alone_per_s: float | None = None
     hbm_efficiency: float = DEFAULT_HBM_EFFICIENCY
     stream_share: float = 1.0
@@ -239,7 +235,6 @@ class Device:
     scatters_apart: bool = False
     columns_together: bool = True
     window_share: float = 1.0
-    cut_images: int = 0
 
     def __post_init__(self) -> None:
         check_fields(self, DeviceError, **_FIELDS)
@@ -292,11 +287,11 @@ class Device:
         return 0.0 if self.spreads_per_s is None else self.vector_rate / self.spreads_per_s
 
     @property
-    def turn_passes(self) -> float:
-        """How often bytes could pass HBM while they are turned; 0: none are."""
-        if self.turned_bytes_per_s is None:
+    def relaid_bytes(self) -> float:
+        """Bytes that pass HBM in the time in which one element is copied into another layout."""
+        if self.relaid_per_s is None:
             return 0.0
-        return self.hbm_bytes_per_s * self.hbm_efficiency / self.turned_bytes_per_s
+        return self.hbm_bytes_per_s * self.hbm_efficiency / self.relaid_per_s
 
     def peak(self, dtype: str) -> float:
         """Matmul flop/s for element type `dtype` at default precision.

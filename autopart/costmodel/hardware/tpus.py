@@ -63,9 +63,8 @@ SPREAD_CYCLES = 8.3 / 8
 `(x - m) r + b`, each row with its own m, r and b, takes 167,483 cycles for 50,176 rows of 128 on a v5e, where 1.3 times
 the bytes of HBM and the vector operations alone take 118,000; 8192 rows of 768 take 120,716."""
 
-TURNED_BYTES = 4 * 128 * 2
-"""Of a tile of bf16 that is written with few images or features along its lanes: 9.5 cycles on v2 and v3, 5.2 on v4 and
-v5p, 1.85 on v5e, 2.15 on v6e [L]; v7 is taken to be as v6e."""
+RELAID_PER_S = 50e9
+"""Elements, padded, that a copy into another layout moves: bf16 or f32, on v3 and v5e alike [L]; others are taken to be so."""
 
 ALONE_TILE = 8 * 128
 """Numbers that are added to a sum at once, or compared. If its kernel computes nothing else, a reduction takes besides
@@ -88,10 +87,10 @@ BASE_TPU = Device(
     compiler="xla_tpu",
     around_matmul=XLA_TPU,
     strided_collectives=True,
-    cut_images=7,
     units_in_turn=True,
     unhidden_share=0.1,
     fed_at_hbm_rate=True,
+    relaid_per_s=RELAID_PER_S,
     combine_bytes=120 * MIB,
     source="what the entries below share [L]; each has rates and sizes of its own",
 )
@@ -110,7 +109,6 @@ register_device(
         chip=Switch(2, 175e9, 1e-6),
         vector_flop_per_s=1.43e12,
         spreads_per_s=0.70e9 / SPREAD_CYCLES,
-        turned_bytes_per_s=0.70e9 * TURNED_BYTES / 9.48,
         alone_per_s=0.70e9 * ALONE_TILE / 0.9,
         hbm_efficiency=0.89,
         stream_share=0.5,
@@ -119,7 +117,6 @@ register_device(
         on_chip_bytes=0.0,
         columns_together=False,
         window_share=0.5,
-        cut_images=1,
         assigns_on_chip=False,
         hides_latency=False,
         source={
@@ -146,7 +143,6 @@ register_device(
         chip=Switch(2, 225e9, 1e-6),
         vector_flop_per_s=1.925e12,
         spreads_per_s=0.94e9 / SPREAD_CYCLES,
-        turned_bytes_per_s=0.94e9 * TURNED_BYTES / 9.56,
         alone_per_s=0.94e9 * ALONE_TILE / 1.2,
         hbm_efficiency=0.936,
         stream_share=0.5,
@@ -156,7 +152,6 @@ register_device(
         reduces_whole=True,
         columns_together=False,
         window_share=0.5,
-        cut_images=1,
         assigns_on_chip=False,
         hides_latency=False,
         source={
@@ -186,7 +181,6 @@ def _tpu_v4(name: str, cores: int) -> Device:
         chip=Switch(2, 300e9, 1e-6) if cores > 1 else None,
         vector_flop_per_s=4.3e12 * share,
         spreads_per_s=1.05e9 * 2 * share / SPREAD_CYCLES,
-        turned_bytes_per_s=1.05e9 * share * TURNED_BYTES / 5.23,
         alone_per_s=1.05e9 * 2 * share * ALONE_TILE / 3.6,
         hbm_efficiency=0.79,
         matmul_efficiency={"": 0.91},
@@ -218,7 +212,6 @@ register_device(
         network=Network(3.125e9, DCN_LATENCY_S),
         vector_flop_per_s=6.14e12,
         spreads_per_s=1.5e9 / SPREAD_CYCLES,
-        turned_bytes_per_s=1.5e9 * TURNED_BYTES / 1.85,
         units_in_turn=False,
         alone_per_s=1.5e9 * ALONE_TILE / 12.2,
         hbm_efficiency=0.80,
@@ -246,7 +239,6 @@ register_device(
         network=Network(6.25e9, DCN_LATENCY_S),
         vector_flop_per_s=14.3e12,
         spreads_per_s=1.75e9 * 2 / SPREAD_CYCLES,
-        turned_bytes_per_s=1.75e9 * TURNED_BYTES / 5.15,
         alone_per_s=1.75e9 * ALONE_TILE / 7.0,
         hbm_efficiency=0.71,
         matmul_efficiency={"": 0.96},
@@ -272,7 +264,6 @@ register_device(
         network=Network(12.5e9, DCN_LATENCY_S),
         vector_flop_per_s=7.17e12,
         spreads_per_s=1.75e9 / SPREAD_CYCLES,
-        turned_bytes_per_s=1.75e9 * TURNED_BYTES / 2.15,
         alone_per_s=1.75e9 * ALONE_TILE / 10.4,
         hbm_efficiency=0.81,
         matmul_efficiency={"": 0.85},
@@ -302,7 +293,6 @@ register_device(
         chip=Switch(2, 540e9, 1e-6),
         vector_flop_per_s=9.0e12,
         spreads_per_s=2.2e9 / SPREAD_CYCLES,
-        turned_bytes_per_s=2.2e9 * TURNED_BYTES / 2.15,
         alone_per_s=2.2e9 * ALONE_TILE / 10.4,
         hbm_efficiency=0.75,
         matmul_efficiency={"": 0.85},

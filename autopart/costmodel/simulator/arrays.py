@@ -42,24 +42,17 @@ class ProgramArrays(NamedTuple):
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
-             carry_body (the body scope of a carry's loop, -1 for other ops), is_gradient, image_stride
-             (`image_uses.py`), is_largest (`softmax_rows.py`), between_heads (`head_copies.py`), few_features,
-             gradient_row (`image_layouts.py`), changes, added (`added_updates.py`), is_swapped (`swapped_windows.py`),
-             sums_groups (`group_sums.py`), operands (how many it has, each counted once), reshapes, mixes
-             (`behind_reshapes.py`), cuts_tiles, laid_parts (`cut_arrays.py`), made_again (`library_calls.py`),
-             turns_table (`row_layouts.py`), of_tasks (a convolution in groups, which are tasks)
+             carry_body (the body scope of a carry's loop, -1 for other ops), is_largest (`softmax_rows.py`), changes, added
+             (`added_updates.py`), operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
+             made_again (`library_calls.py`), of_tasks (a convolution in groups, which are tasks)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those of one type),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows may lie side by side), in_order (`row_layouts.py`), exponential
-             (`softmax_rows.py`), is_image (written for convolutions: `image_layouts.py`), is_looked_up (wider than what
-             it is computed from, element by element, and written for a look-up alone), is_written (for slices and
-             joints: `cut_arrays.py`, for convolutions: `swapped_windows.py`, `joined_images.py`, before it is spread:
+             (`softmax_rows.py`), is_written (for slices and joints: `cut_arrays.py`, before it is spread:
              `spread_results.py`, or reshaped: `behind_reshapes.py`, and of many slices: `gated_values.py`), laid
-             (`cut_arrays.py`), split (`joined_images.py`)
-    spaces   the other facts of `image_uses.py`: a row per distinct op
-    uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand),
-             reads (`image_uses.py`), joined (`joined_images.py`)
+             (`cut_arrays.py`)
+    uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
     outputs  output_value, output_use (a tied output's operand entry at its argument, else -1), output_argument (the
@@ -84,7 +77,6 @@ class ProgramArrays(NamedTuple):
     shape: np.ndarray
     ops: Records
     specs: Records
-    spaces: Records
     values: Records
     uses: Records
     scopes: Records
@@ -121,28 +113,16 @@ class LocalArrays(NamedTuple):
              settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
              side by side; in_rows: so it settles (`row_layouts.py`); at_def: its place in `DeviceLocal.at_def`, else
              -1; shows: the buffer from which the value is read, for a view the buffer of the view's operand; left_in:
-             the buffer into which its op writes it; is_rounded: a product's kernel leaves bf16 (`rounded_once.py`)
+             the buffer into which its op writes it; copy_bytes: of the copy in another layout that is held beside it;
+             registers: `registers_over_tiles` of it as its op leaves it; is_rounded: a product's kernel leaves bf16 (`rounded_once.py`)
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
-             copied_bytes: moved by copies of its result for products of another kind (`head_copies.py`), or between
-             those of a transform (`transform_copies.py`); image_bytes: that it reads of a copy of its images, not of
-             these (`few_features.py`); padded_copy: with what
-             fills up the lanes, over elements, of the copy of its result that heads keep (`head_copies.py`); 0 if they
-             keep none; laid_flop, laid_once: to lay parts beside each other inside a
-             kernel, for each op and once in a kernel (`laid_parts.py`)
-    images   of values: part: of images in parts, the share that each has of an image's places; cut_by: the convolution
-             that leaves them so, -1 for whole images; is_copied: they are put together, too, or whole images are cut,
-             too; is_written: they are cut again into longer parts, or it is spread over parts of images; padded: rows
-             that whole images are padded to over images; written: bytes of the copy that is made of given images
-             (`few_features.py`), or of all tasks' for each task (`image_copies.py`). Empty for a program without
-             convolutions
-    padding  of ops: walked: elements that it walks through, with those that pad images and parts, over elements;
-             copies, copied_bytes: kernels that cut images into parts or put them together, and what they move. Empty
-             where `images` is
+             registers: how many more it walks through than its tiles fill; copied_bytes: that pass HBM while copies are made for it, of operands into other layouts, or between
+             the products of a transform (`transform_copies.py`)
     home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
 
@@ -150,15 +130,13 @@ class LocalArrays(NamedTuple):
     moves: Records
     uses: Records
     ops: Records
-    images: Records
-    padding: Records
     home: np.ndarray
 
 
 VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
-        ("settled_elements", np.float64), ("row_bytes", np.float64), ("at_def", np.int32), ("shows", np.int32),
+        ("settled_elements", np.float64), ("row_bytes", np.float64), ("copy_bytes", np.float64), ("registers", np.float64), ("at_def", np.int32), ("shows", np.int32),
         ("left_in", np.int32), ("in_rows", np.bool_),
         ("is_rounded", np.bool_),
     ],
@@ -178,23 +156,11 @@ USE_FIELDS = np.dtype([("use_elements", np.float64), ("of_use", np.int32), ("use
 OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
-        ("update_bytes", np.float64), ("copied_bytes", np.float64), ("image_bytes", np.float64),
-        ("padded_copy", np.float64), ("laid_flop", np.float64),
-        ("laid_once", np.float64),
+        ("update_bytes", np.float64), ("copied_bytes", np.float64), ("registers", np.float64),
     ],
     align=True,
 )  # fmt: skip
 
-
-IMAGE_FIELDS = np.dtype(
-    [
-        ("part", np.float64), ("padded", np.float64), ("written", np.float64), ("cut_by", np.int32),
-        ("is_copied", np.bool_), ("is_written", np.bool_),
-    ],
-    align=True,
-)  # fmt: skip
-
-PADDING_FIELDS = np.dtype([("walked", np.float64), ("copies", np.float64), ("copied_bytes", np.float64)], align=True)
 
 
 class Lowered(NamedTuple):
@@ -208,14 +174,15 @@ class Lowered(NamedTuple):
     plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
     moves_nothing  of each such row
     order          uint64[values]: how each lies in memory (`compiled/tiled_layouts.py`)
+    priority       int8[values]: of the constraint by which (`compiled/layout_assignment/constraints.py`)
     along_lanes    bool[ops]: it spreads numbers along the lanes
+    copied         float64[uses]: elements of the copy in another layout that a use reads
+                   (`compiled/layout_assignment/copies.py`)
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
-    cut_images     as in `Device`
     nests_products   as in `AroundMatmul`
     spread_flop    as many operations as the vector unit could do while it puts one number along a row
-    turn_passes    how often the bytes of given images could be read or written at HBM's rate while they are written
-                   with features or images along the lanes; 0: they are not
+    relaid_bytes   that pass HBM in the time in which one element is copied into another layout
     on_chip_bytes  as in `Device`
     library        as in `Device`, its numbers in order; zeros where there is none
     """
@@ -237,14 +204,15 @@ class Lowered(NamedTuple):
     plan_rows: np.ndarray
     moves_nothing: np.ndarray
     order: np.ndarray
+    priority: np.ndarray
     along_lanes: np.ndarray
+    copied: np.ndarray
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]
-    cut_images: int
     nests_products: bool
     spread_flop: float
-    turn_passes: float
+    relaid_bytes: float
     on_chip_bytes: float
     library: tuple[float, float, float, float]
 
@@ -271,13 +239,10 @@ def stretch_shares(local: DeviceLocal, plan_rows: np.ndarray, known: np.ndarray)
 def empty_local_arrays(program: ProgramArrays, moves: int, defs: int, empty: Empty) -> LocalArrays:
     """Room for what a device holds, with so many redistributions before uses and after ops."""
     values = len(program.values)
-    images = bool(program.spaces["is_one"].any())
     return LocalArrays(
         values=empty(values, VALUE_FIELDS),
         moves=empty(moves, MOVE_FIELDS),
         uses=empty(len(program.uses), USE_FIELDS),
         ops=empty(len(program.ops), OP_FIELDS),
-        images=empty(values if images else 0, IMAGE_FIELDS),
-        padding=empty(len(program.ops) if images else 0, PADDING_FIELDS),
         home=empty(values + moves + defs, np.int32),
     )

@@ -55,7 +55,7 @@ NODE_FIELDS = np.dtype(
         ("seconds", np.float64), ("hbm", np.float64), ("beside", np.float64), ("work", np.float64),
         ("vector", np.float64), ("largest", np.float64), ("read", np.float64), ("on_chip", np.float64),
         ("walked", np.float64), ("left_f32", np.float64), ("product", np.float64), ("began", np.float64),
-        ("laid", np.float64), ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("since", np.int32),
+        ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("since", np.int32),
     ],
     align=True,
 )  # fmt: skip
@@ -129,7 +129,7 @@ def _begin(
     for k in range(nodes.shape[0]):
         nodes.seconds[k] = nodes.hbm[k] = nodes.beside[k] = nodes.work[k] = nodes.vector[k] = nodes.largest[k] = 0.0
         nodes.read[k] = nodes.on_chip[k] = nodes.walked[k] = nodes.left_f32[k] = nodes.product[k] = 0.0
-        nodes.laid[k], nodes.since[k] = 0.0, NEVER
+        nodes.since[k] = NEVER
         nodes.matrix_dtype[k], nodes.is_conv[k] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             if buffers.made[graph.reads.read_buffer[i]] == 0:
@@ -181,8 +181,7 @@ def _count_bytes(
            read: bytes of reads; on_chip: of those that do not; walked: f32 bytes of the largest array that it walks
            through; product: of the results of its matrix products; left_f32: bytes of such arrays that it writes;
            since: the slot at which what it finds on the chip was touched, the earliest; `NEVER`: it finds nothing;
-           began: what had elapsed before it, or the product it runs with; laid: to lay parts beside each other, which
-           what runs in one kernel does once; work, vector, matrix_dtype, is_conv: of all
+           began: what had elapsed before it, or the product it runs with; work, vector, matrix_dtype, is_conv: of all
            that runs in the kernel
     cache  per buffer its plain bytes and the last slot it is read at; touched_at: how many bytes had been touched when
            it was, and touched_slot: where; written_by: the kernel that will have written it if it leaves the chip;
@@ -204,8 +203,6 @@ def _count_bytes(
             again = reread(program, local, graph.nodes, k, on_chip_bytes if assigns else 0.0)
             nodes.work[head] += again * graph.nodes.matrix_work[k]
             nodes.vector[head] += graph.nodes.vector_flop[k]
-            nodes.laid[head] = max(nodes.laid[head], graph.nodes.laid_flop[k])
-            nodes.hbm[head] += local.ops.image_bytes[graph.nodes.subject[k]]
             if copied[k] > 0:
                 nodes.hbm[head] += copy_traffic(
                     program, local, graph.nodes.subject[k], copied[k] + graph.nodes.written[k]

@@ -35,10 +35,9 @@ from autopart.costmodel.simulator.arrays import (
     ProgramArrays,
     Records,
 )
-from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, REDUCE, SLICING
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, REDUCE
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, RESHAPED, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.kernels.roofline import roofline_s
-from autopart.costmodel.simulator.local.few_rows import few_rows_of, written_rows
 
 
 @kernel
@@ -53,29 +52,20 @@ def kernel_rooflines(
             numbers = 0.0
             if nodes.work[k] == 0 and row[ALONE_S] > 0:
                 numbers = _computed_alone(program, local, graph, k, nodes.vector[k], nodes.hbm[k], row[ON_CHIP])
-            if row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == SLICING:
-                fed_bytes = max(nodes.read[k], F32_BYTES * numbers) + F32_BYTES * numbers
-            elif row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == ELEMENTWISE:
+            if row[FED] > 0 and numbers > 0 and program.ops.op_class[op] == ELEMENTWISE:
                 narrow = program.values.element_bytes[program.result_ptr[op]] < F32_BYTES
                 fed_bytes = nodes.read[k] + (1.0 + NARROW_SHARE if narrow else 1.0) * F32_BYTES * numbers
             elif row[FED] > 0:
                 alone = nodes.work[k] == 0 and nodes.walked[k] > 0
                 walked = nodes.walked[k] if alone else nodes.product[k]
                 fed_bytes += max(0.0, walked - nodes.left_f32[k]) + (nodes.on_chip[k] if alone else 0.0)
-            more = local.padding.walked[op] if local.padding.shape[0] > 0 else 1.0
-            work, vector = nodes.work[k], max(more, few_rows_of(program, local, op)) * nodes.vector[k]
-            if work == 0:
-                vector += nodes.laid[k]
-            fed_bytes += (written_rows(program, local, op) - 1.0) * graph.nodes.written[k]
-            nodes.seconds[k] = roofline_s(work, dtype, is_conv, vector, more * fed_bytes, more * nodes.largest[k], row)
+            more = local.ops.registers[op]
+            work, vector, most = nodes.work[k], more * nodes.vector[k], more * nodes.largest[k]
+            nodes.seconds[k] = roofline_s(work, dtype, is_conv, vector, more * fed_bytes, most, row)
             nodes.seconds[k] += row[ALONE_S] * numbers
-            if local.padding.shape[0] > 0:
-                nodes.seconds[k] += local.padding.copies[op] * row[LAUNCH] + local.padding.copied_bytes[op] / row[HBM]
     for k in range(nodes.shape[0]):
         if graph.nodes.kind[k] == KERNEL:
             op = graph.nodes.subject[k]
-            if program.ops.sums_groups[op]:
-                nodes.seconds[leader[k]] += row[LAUNCH]
             if local.ops.copied_bytes[op] > 0:
                 nodes.seconds[leader[k]] += row[LAUNCH] + local.ops.copied_bytes[op] / row[HBM]
 
@@ -90,7 +80,7 @@ def _computed_alone(
     on_hbm: float,
     on_chip_bytes: float,
 ) -> float:
-    """Numbers that a kernel with so much vector work walks through if it is one reduction, one slice, one elementwise
+    """Numbers that a kernel with so much vector work walks through if it is one reduction, one elementwise
     op of arrays, or fills an array in bf16, or in HBM; 0 for any other, as an op of an array and a constant, or behind
     a reshape."""
     op = graph.nodes.subject[k]
@@ -100,8 +90,6 @@ def _computed_alone(
         return local.ops.in_step[op] if 0 < vector_flop <= graph.nodes.lone_flop[k] else 0.0
     if vector_flop > local.ops.vector_flop[op]:
         return 0.0
-    if program.ops.op_class[op] == SLICING:
-        return in_f32(program, local, program.result_ptr[op]) / F32_BYTES if program.ops.cuts_tiles[op] else 0.0
     if program.ops.op_class[op] != ELEMENTWISE:
         return 0.0
     if vector_flop == 0.0:

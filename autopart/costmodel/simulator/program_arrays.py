@@ -14,30 +14,14 @@ from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.simulator.arrays import BODY, BRANCH, ProgramArrays, records
 from autopart.costmodel.simulator.facts.added_updates import added_updates
 from autopart.costmodel.simulator.facts.behind_reshapes import behind_reshapes
-from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays, cuts_tiles, laid_parts
+from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays
 from autopart.costmodel.simulator.facts.gated_values import gated_values
-from autopart.costmodel.simulator.facts.group_sums import group_sums
-from autopart.costmodel.simulator.facts.head_copies import between_heads
-from autopart.costmodel.simulator.facts.image_layouts import (
-    few_features,
-    gradient_rows,
-    rounded_images,
-    written_images,
-)
-from autopart.costmodel.simulator.facts.image_uses import image_uses
-from autopart.costmodel.simulator.facts.joined_images import (
-    added_images,
-    joined_arrays,
-    joined_images,
-    split_images,
-)
 from autopart.costmodel.simulator.facts.library_calls import operands_alone
-from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, UPDATE, spec_costs
 from autopart.costmodel.simulator.facts.output_places import output_places
-from autopart.costmodel.simulator.facts.row_layouts import in_rows, turns_table
+from autopart.costmodel.simulator.facts.row_layouts import in_rows
 from autopart.costmodel.simulator.facts.softmax_rows import softmax_rows
 from autopart.costmodel.simulator.facts.spread_results import spread_results
-from autopart.costmodel.simulator.facts.swapped_windows import reversed_arrays, swapped_windows
 from autopart.spmd.table_gradients import table_gradients
 
 OP_COLUMNS = (
@@ -70,12 +54,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     updates = added_updates(program, op_class == UPDATE, chip.is_xla_tpu, set(gradients))
     inside, sums = updates.scatters, updates.added >= 0
     op_class = np.where(inside, ELEMENTWISE, np.where(sums, UPDATE, op_class)).astype(np.int8)
-    rounded = rounded_images(program)
-    images = image_uses(program, op_class)
     narrows = costs["narrows"][spec]
-    few = few_features(program, rounded, narrows)
-    swapped = swapped_windows(program) & chip.is_xla_tpu
-    joined = joined_images(program) * chip.is_xla_tpu
     by_row, in_order = in_rows(program, op_class, updates, gradients)
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.is_xla_tpu)
     places = output_places(program)
@@ -94,11 +73,10 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     structure = ((op_class == FREE) & ~is_view & ~is_argument & ~made_of_splats) | (carry_body >= 0)
     carries = np.flatnonzero(carry_body >= 0).astype(np.int32)
     cut = cut_arrays(program, is_argument | structure | (op_class == UPDATE), chip.layout_tile[1])
-    written = reversed_arrays(program, swapped) | joined_arrays(program, joined) | cut.written
     behind = behind_reshapes(program, op_class, costs["fuses"][spec], spread)
     certain = cut.multiplied & ~spread[program.value_op] | (cut.laid == BY_PARTS)
     gated = gated_values(program, op_class, is_view)
-    written = (written & ~moved[program.value_op]) | certain | behind.written | computed | gated
+    written = (cut.written & ~moved[program.value_op]) | certain | behind.written | computed | gated
     written |= behind.of_parts & tiled
     return ProgramArrays(
         operand_ptr=program.operand_ptr,
@@ -119,25 +97,14 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             spec=spec.astype(np.int32),
             op_scope=program.op_scope,
             carry_body=carry_body,
-            is_gradient=images.gradient,
-            image_stride=images.strides,
             is_largest=softmax.largest,
-            between_heads=between_heads(program, op_class) * chip.is_xla_tpu,
-            few_features=few,
-            gradient_row=gradient_rows(program),
-            sums_groups=group_sums(program, op_class) & chip.is_xla_tpu,
-            is_swapped=swapped,
             reshapes=behind.reshapes & chip.is_xla_tpu,
             mixes=behind.mixes,
-            cuts_tiles=cuts_tiles(program, chip.layout_tile),
-            laid_parts=laid_parts(program, cut.laid * chip.is_xla_tpu, chip.layout_tile[1]),
             operands=distinct_operands(program, np.ones(program.value_count, np.bool_)),
-            turns_table=turns_table(program) & chip.is_xla_tpu,
             of_tasks=of_tasks,
             made_again=_made_again(program, chip, op_class, costs),
         ),
         specs=records(**{name: column for name, column in costs.items() if name not in OP_COLUMNS}),
-        spaces=images.spaces,
         values=records(
             value_op=program.value_op,
             rank=program.value_rank,
@@ -150,11 +117,8 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             in_rows=by_row,
             in_order=in_order.astype(np.int8),
             exponential=softmax.exponential,
-            is_image=written_images(program, rounded, few),
             is_written=written & chip.is_xla_tpu,
             laid=cut.laid * chip.is_xla_tpu,
-            is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
-            split=split_images(program) * chip.is_xla_tpu,
         ),
         uses=records(
             operands=program.operands,
@@ -162,8 +126,6 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             use_op=program.use_op,
             use_scope=program.use_scope,
             use_position=program.use_position,
-            reads=images.reads,
-            joined=np.maximum(joined, added_images(program) * chip.is_xla_tpu),
         ),
         scopes=records(
             scope_parent=np.array([s.parent for s in program.scopes], np.int32),
@@ -190,18 +152,6 @@ def _made_again(program: Program, chip: Device, op_class: np.ndarray, costs: dic
         return np.zeros(program.op_count, np.int8)
     by_op = [costs[name][program.op_spec] for name in ("weight", "is_view", "batches", "behind")]
     return operands_alone(program, op_class, *by_op)
-
-
-def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.ndarray:
-    """`ProgramArrays.values.is_looked_up`."""
-    found, elements = np.zeros(program.value_count, np.bool_), program.value_shape.prod(axis=1)
-    for op in np.flatnonzero((op_class == SLICING) & ~takes).tolist():
-        value = int(program.operands[program.operand_ptr[op]])
-        maker = int(program.value_op[value])
-        read = program.operands[program.operand_ptr[maker] : program.operand_ptr[maker + 1]]
-        wider = len(read) == 1 and elements[read[0]] == elements[value]
-        found[value] = wider and program.element_bytes[read[0]] < program.element_bytes[value]
-    return found & (op_class[program.value_op] == ELEMENTWISE)
 
 
 def _spread(program: Program, idle: np.ndarray) -> np.ndarray:

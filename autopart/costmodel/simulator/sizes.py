@@ -17,7 +17,7 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.layout import LAST_TILE, action_of
-from autopart.costmodel.compiled.tiled_layouts import tile_dims, tiled_elements
+from autopart.costmodel.compiled.tiled_layouts import registers_over_tiles, tile_dims, tiled_elements
 from autopart.costmodel.simulator.arrays import ProgramArrays
 
 TABLE_ROWS = 2048
@@ -26,6 +26,7 @@ TABLE_ROWS = 2048
 SIZE_FIELDS = np.dtype(
     [
         ("layout", np.uint64), ("order", np.uint64), ("in_bytes", np.float64), ("row_bytes", np.float64),
+        ("registers", np.float64),
         ("elements", np.float64),
         ("size_id", np.int32),
     ],
@@ -36,7 +37,8 @@ SIZE_FIELDS = np.dtype(
 class SizeTable(NamedTuple):
     """A hash table with open addressing from (size id, layout, order in memory) to sizes.
 
-    sizes   layout, size_id (-1: the row is empty), in_bytes, elements; row_bytes: if its rows lie side by side
+    sizes   layout, size_id (-1: the row is empty), in_bytes, elements; row_bytes: if its rows lie side by side; registers:
+            `registers_over_tiles`
     filled  [rows that are not empty]
     dims    scratch: the dims of one array
     """
@@ -109,10 +111,13 @@ def _work_out(
             dims[action - 1] /= axis_sizes[axis]
     known.sizes.elements[row] = plain
     held = in_rows = plain
+    known.sizes.registers[row] = 1.0
     if layout_tile[1] > 1 and rank > 0 and plain > 0:
         if rank > 1:
             in_rows = tiled_elements(dims, rank, rank - 1, rank - 2, layout_tile[0], layout_tile[1], element_bytes)
         lane, second = tile_dims(known.sizes.order[row], rank, dims)
+        if second >= 0:
+            known.sizes.registers[row] = registers_over_tiles(dims[second], layout_tile[0])
         held = tiled_elements(dims, rank, lane, second, layout_tile[0], layout_tile[1], element_bytes)
         if rank == 1:
             in_rows = held

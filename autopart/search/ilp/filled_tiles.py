@@ -50,4 +50,4 @@ def filled(arrays: ProgramArrays, row: np.ndarray, op: int, read: Label, left: L
         if groups > as_one:
             return share_of_group(inner, columns, images, taps, in_rows, tile, sublanes) / as_one
     inner_last = bool(sides["inner_last"])
-    return share_filled(inner, columns, images, taps, in_rows, inner_last, False, is_conv, tile) / as_one or 1.0
+    return share_filled(inner, columns, images, taps, in_rows, inner_last, is_conv, tile) / as_one or 1.0

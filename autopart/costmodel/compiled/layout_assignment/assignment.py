@@ -13,13 +13,27 @@ copied (`copies.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from autopart.core.kernels import kernel
-from autopart.core.layout import LAST_TILE, action_of
 from autopart.core.program import Program
+from autopart.costmodel.compiled.layout_assignment.constraints import (
+    ASKED,
+    GIVEN,
+    LEFT,
+    UNASKED,
+    WHOLE_RANK,
+    WRITTEN,
+    Ops,
+    Scratch,
+    ShardedValues,
+    default_layout,
+    least_padded,
+    local_dims,
+    taken_elements,
+)
+from autopart.costmodel.compiled.layout_assignment.copies import copied_elements
 from autopart.costmodel.compiled.layout_assignment.transfers import (
     ANCHORED,
     FLEXIBLE,
@@ -38,14 +52,7 @@ from autopart.costmodel.compiled.tiled_layouts import (
     placed,
     row_major,
     tile_dims,
-    tiled_elements,
 )
-
-UNASKED, LEFT, WRITTEN, GIVEN, ASKED = range(5)
-"""Priorities of constraints: made inside its readers; what a convolution leaves; a product's, which may write in
-another order; of arguments and what lies row-major; what convolutions and products along batch dims ask for."""
-
-WHOLE_RANK = 16
 
 WORTH_TURNING = 0.8
 """A product writes its result in another order than row-major where that takes at most this share of the bytes."""
@@ -59,42 +66,6 @@ WORTH_LAYING_ANEW = 0.4
 ALL_DIMS = (1 << WHOLE_RANK) - 1
 
 
-class ShardedValues(NamedTuple):
-    """The arrays of one device, as the pass reads them.
-
-    shape, rank, element_bytes   of whole values; of elements, which bits count as a byte of
-    native                       uint64[values]: how each is tiled where its op leaves it
-    axis_sizes                   of the mesh
-    """
-
-    shape: np.ndarray
-    rank: np.ndarray
-    element_bytes: np.ndarray
-    native: np.ndarray
-    axis_sizes: np.ndarray
-
-
-class Ops(NamedTuple):
-    """The ops of a program: `result_ptr`, `operand_ptr`, `operands` as in `Program`, and `op_spec`."""
-
-    result_ptr: np.ndarray
-    operand_ptr: np.ndarray
-    operands: np.ndarray
-    op_spec: np.ndarray
-
-
-class Scratch(NamedTuple):
-    """dims, float64[16]: of one array; priority, int8[values]: of the constraint by which each has its layout."""
-
-    dims: np.ndarray
-    priority: np.ndarray
-
-    @staticmethod
-    def of(values: int) -> Scratch:
-        """Room for a program of so many values."""
-        return Scratch(np.ones(WHOLE_RANK), np.zeros(values, np.int8))
-
-
 @kernel
 def assign_layouts(
     ops: Ops,
@@ -104,9 +75,10 @@ def assign_layouts(
     scratch: Scratch,
     layout: np.ndarray,
     along_lanes: np.ndarray,
+    copied: np.ndarray,
 ) -> None:
     """Fills in layout, uint64[values], of each value where its op leaves it; along_lanes, bool[ops]: it spreads what it
-    reads along the lanes of its result."""
+    reads along the lanes of its result; copied, float64[uses], as `copied_elements` does."""
     for value in range(layout.shape[0]):
         layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
     for op in range(ops.op_spec.shape[0]):
@@ -124,6 +96,7 @@ def assign_layouts(
             _write_rows(ops, values, by, tile, scratch, layout, op)
     for op in range(ops.op_spec.shape[0]):
         along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
+    copied_elements(ops, values, by, tile, scratch, layout, copied)
 
 
 @kernel
@@ -139,19 +112,6 @@ def _spreads(ops: Ops, values: ShardedValues, by: Transfers, scratch: Scratch, l
 
 
 @kernel
-def local_dims(values: ShardedValues, value: int, dims: np.ndarray) -> int:
-    """Fills in the dims of a value on one device; returns how many there are."""
-    rank, tiled = np.int64(values.rank[value]), values.native[value]
-    for d in range(rank):
-        dims[d] = values.shape[value, d]
-    for axis in range(values.axis_sizes.shape[0] if tiled else 0):
-        action = action_of(tiled, axis)
-        if 0 < action <= LAST_TILE:
-            dims[action - 1] /= values.axis_sizes[axis]
-    return rank
-
-
-@kernel
 def _forward(
     ops: Ops, values: ShardedValues, by: Transfers, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, op: int
 ) -> None:
@@ -159,7 +119,7 @@ def _forward(
     if first == ops.result_ptr[op + 1] or by.kind[spec] == FREE:
         return
     if by.kind[spec] == STRICT:
-        layout[first] = _least_padded(values, first, by.inner[spec], by.lane[spec], tile, scratch)
+        layout[first] = least_padded(values, first, by.inner[spec], by.lane[spec], tile, scratch)
         scratch.priority[first] = LEFT if by.is_convolution[spec] else ASKED
     elif by.kind[spec] == FLEXIBLE:
         layout[first], scratch.priority[first] = _as_written(values, first, tile, scratch)
@@ -217,8 +177,8 @@ def _follow(
 def _relay(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray) -> None:
     """Lays a part, or what parts are joined to, anew where it fills few lanes as it lies."""
     least, rank = default_layout(values, value, tile, scratch), np.int64(values.rank[value])
-    taken = _taken(layout[value], rank, scratch.dims, tile, values.element_bytes[value])
-    if _taken(least, rank, scratch.dims, tile, values.element_bytes[value]) <= WORTH_LAYING_ANEW * taken:
+    taken = taken_elements(layout[value], rank, scratch.dims, tile, values.element_bytes[value])
+    if taken_elements(least, rank, scratch.dims, tile, values.element_bytes[value]) <= WORTH_LAYING_ANEW * taken:
         layout[value], scratch.priority[value] = least, LEFT
 
 
@@ -319,13 +279,13 @@ def _as_written(values: ShardedValues, value: int, tile: tuple[int, int], scratc
 
     Row-major, unless that pads much: then the fewest minor dims that contain an order which pads little.
     """
-    rank, least = np.int64(values.rank[value]), _least_padded(values, value, ALL_DIMS, -1, tile, scratch)
+    rank, least = np.int64(values.rank[value]), least_padded(values, value, ALL_DIMS, -1, tile, scratch)
     if not _is_worth_it(values, value, least, WORTH_TURNING, tile, scratch):
         return row_major(rank), WRITTEN
-    bytes_ = _taken(least, rank, scratch.dims, tile, values.element_bytes[value])
+    bytes_ = taken_elements(least, rank, scratch.dims, tile, values.element_bytes[value])
     for outermost in range(rank - 2, -1, -1):
-        found = _least_padded(values, value, ALL_DIMS - (1 << outermost) + 1, -1, tile, scratch)
-        if WORTH_TURNING * _taken(found, rank, scratch.dims, tile, values.element_bytes[value]) <= bytes_:
+        found = least_padded(values, value, ALL_DIMS - (1 << outermost) + 1, -1, tile, scratch)
+        if WORTH_TURNING * taken_elements(found, rank, scratch.dims, tile, values.element_bytes[value]) <= bytes_:
             return found, ASKED
     return least, ASKED
 
@@ -336,60 +296,8 @@ def _is_worth_it(
 ) -> bool:
     """True if a value takes at most this share of the bytes that it takes row-major."""
     rank = local_dims(values, value, scratch.dims)
-    taken = _taken(layout, rank, scratch.dims, tile, values.element_bytes[value])
-    return taken <= share * _taken(row_major(rank), rank, scratch.dims, tile, values.element_bytes[value])
-
-
-@kernel
-def _taken(layout: np.uint64, rank: int, dims: np.ndarray, tile: tuple[int, int], element_bytes: float) -> float:
-    lane, row = tile_dims(layout, rank, dims)
-    return tiled_elements(dims, rank, lane, row, tile[0], tile[1], element_bytes)
-
-
-@kernel
-def default_layout(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Scratch) -> np.uint64:
-    """The layout of an argument or a result of the program: the one that pads least.
-
-    Of several the one with the last dim along the lanes, then the one with the longest dim along the rows.
-    """
-    rank, least = local_dims(values, value, scratch.dims), np.inf
-    minor = second = -1
-    for a in range(rank - 1, -1, -1):
-        for b in range(rank):
-            if a == b or scratch.dims[a] == 1.0 or scratch.dims[b] == 1.0:
-                continue
-            taken = tiled_elements(scratch.dims, rank, a, b, tile[0], tile[1], values.element_bytes[value])
-            if taken < least or (taken == least and a == minor and scratch.dims[b] > scratch.dims[second]):
-                least, minor, second = taken, a, b
-    return row_major(rank) if minor < 0 else _with_minor(rank, minor, second)
-
-
-@kernel
-def _with_minor(rank: int, minor: int, second: int) -> np.uint64:
-    """Row-major but for the two minor dims."""
-    found, place = placed(0, minor) | placed(1, second), 2
-    for d in range(rank - 1, -1, -1):
-        if d not in (minor, second):
-            found |= placed(place, d)
-            place += 1
-    return found
-
-
-@kernel
-def _least_padded(
-    values: ShardedValues, value: int, inner: int, lane: int, tile: tuple[int, int], scratch: Scratch
-) -> np.uint64:
-    """The layout whose two minor dims are of `inner`, in the order that pads least; row-major outside."""
-    rank, least = local_dims(values, value, scratch.dims), np.inf
-    minor, second = -1, -1
-    for a in range(rank - 1, -1, -1):
-        for b in range(rank - 1, -1, -1):
-            if a == b or not inner >> a & 1 or not inner >> b & 1:
-                continue
-            taken = tiled_elements(scratch.dims, rank, a, b, tile[0], tile[1], values.element_bytes[value])
-            if taken < least or (taken == least and (a == lane or (a < minor and minor != lane))):
-                least, minor, second = taken, a, b
-    return row_major(rank) if minor < 0 else _with_minor(rank, minor, second)
+    taken = taken_elements(layout, rank, scratch.dims, tile, values.element_bytes[value])
+    return taken <= share * taken_elements(row_major(rank), rank, scratch.dims, tile, values.element_bytes[value])
 
 
 @kernel
@@ -417,7 +325,7 @@ def _backward(
         for use in range(start, ops.operand_ptr[op + 1]):
             value, asked = ops.operands[use], by.asked[by.first[spec] + use - start]
             if asked and scratch.priority[value] < GIVEN:
-                layout[value] = _least_padded(values, value, asked, 0, tile, scratch)
+                layout[value] = least_padded(values, value, asked, 0, tile, scratch)
                 scratch.priority[value] = ASKED
         return
     if first == ops.result_ptr[op + 1] or by.kind[spec] != FOLLOWS:
@@ -465,7 +373,8 @@ class LayoutAssignment:
         tile: tuple[int, int],
         layout: np.ndarray,
         along_lanes: np.ndarray,
+        copied: np.ndarray,
     ) -> None:
         """Fills in what `assign_layouts` does, for a device that holds values as `native` says."""
         values = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes)
-        assign_layouts(self.ops, values, self.by, tile, self.scratch, layout, along_lanes)
+        assign_layouts(self.ops, values, self.by, tile, self.scratch, layout, along_lanes, copied)

@@ -86,7 +86,7 @@ def transfers(specs: Sequence[OpSpec]) -> Transfers:
     return Transfers(
         kind=np.array([kind for kind, _, _ in kinds], np.int8),
         is_convolution=np.array([isinstance(traits_of(spec), Convolution) for spec in specs], np.bool_),
-        by_rows=np.array([isinstance(t, Slicing) and t.indexed for t in map(traits_of, specs)], np.bool_),
+        by_rows=np.array([_looks_up_rows(spec) for spec in specs], np.bool_),
         inner=np.array([inner for _, inner, _ in kinds], np.int32),
         lane=np.array([lane for _, _, lane in kinds], np.int8),
         asked=np.array([_asked(spec, i) for spec in specs for i in range(len(spec.operands))], np.int32),
@@ -131,6 +131,13 @@ def _kind(spec: OpSpec) -> tuple[int, int, int]:
             return FOLLOWS, 0, 0
         case _:
             return ANCHORED, 0, 0
+
+
+def _looks_up_rows(spec: OpSpec) -> bool:
+    traits = traits_of(spec)
+    if not isinstance(traits, Slicing) or not traits.indexed or not spec.operands[0].shape:
+        return False
+    return spec.results[0].shape[-1:] == spec.operands[0].shape[-1:] != (1,)
 
 
 def _asked(spec: OpSpec, operand: int) -> int:

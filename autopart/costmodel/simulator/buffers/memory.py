@@ -41,7 +41,7 @@ def plain_sizes(
     size: np.ndarray,
 ) -> None:
     """Fills in size[buffer]: bytes of every buffer that is written; of arguments, which are counted apart, those of the
-    copy that is made of given images (`few_features.py`).
+    copy that is made of them in another layout.
 
     leader[k]  in which node's kernel node k runs: what joins the kernel that makes a value does not read it from memory
     narrow     f32 values that only matmuls read, at default precision, are stored as bf16 (TPU)
@@ -51,8 +51,8 @@ def plain_sizes(
     """
     for buffer in range(size.shape[0]):
         size[buffer], maker[buffer], multiplied[buffer] = 0.0, -1, True
-    for value in range(local.images.shape[0]):
-        size[value] = local.images.written[value]
+    for value in range(local.values.shape[0]):
+        size[value] = local.values.copy_bytes[value]
     for i in range(program.structure.shape[0]):
         op = program.structure[i]
         end = program.result_ptr[op] + 1 if program.ops.carry_body[op] >= 0 else program.result_ptr[op + 1]
@@ -64,7 +64,7 @@ def plain_sizes(
         else:
             op = graph.nodes.subject[k]
             for value in range(program.result_ptr[op], program.result_ptr[op + 1]):
-                size[local.values.left_in[value]] = local.values.native_bytes[value] + _beside(local, value)
+                size[local.values.left_in[value]] = local.values.native_bytes[value] + local.values.copy_bytes[value]
                 maker[local.values.left_in[value]] = leader[k]
         for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
             buffer = graph.reads.read_buffer[i]
@@ -80,14 +80,7 @@ def plain_sizes(
                     and local.values.at_def[value] < 0
                     and program.values.element_bytes[value] == 4
                 ):
-                    copy = local.ops.padded_copy[graph.nodes.subject[leader[k]]]
-                    size[value] *= max(1.0, copy) * NARROW_SHARE
-
-
-@kernel
-def _beside(local: LocalArrays, value: int) -> float:
-    """Bytes of the copy that is held as long as the value is (`image_copies.py`)."""
-    return local.images.written[value] if local.images.shape[0] > 0 else 0.0
+                    size[value] *= NARROW_SHARE
 
 
 @kernel

@@ -76,36 +76,6 @@ def _multiplies(spec: OpSpec) -> bool:
     return isinstance(traits_of(spec), Matmul)
 
 
-def cuts_tiles(program: Program, tile: tuple[int, int]) -> np.ndarray:
-    """bool[ops]: slices that leave other elements in each row of tiles, by itself 31 cycles for 8 x 128 on v5e: of one
-    of the last two dims, which fills its tiles. Along other dims tiles are copied as they are."""
-
-    def cuts(spec: OpSpec) -> bool:
-        if not _is_slice(spec) or _reads_written(spec) or len(spec.results) != 1:
-            return False
-        before, after = spec.operands[0].shape, spec.results[0].shape
-        if len(before) < len(tile) or len(before) != len(after):
-            return False
-        cut = [d - len(before) for d in range(len(before)) if before[d] != after[d]]
-        return len(cut) > 0 and all(d >= -len(tile) and before[d] % tile[d] == 0 for d in cut)
-
-    return np.array([cuts(spec) for spec in program.specs], np.bool_)[program.op_spec]
-
-
-def laid_parts(program: Program, laid: np.ndarray, lanes: int) -> np.ndarray:
-    """int16[ops]: of how many parts an op makes what is laid out inside its readers (`laid` as in `CutArrays`), and not
-    by whole rows of lanes; 0 for any other, and for one part with a border."""
-
-    def parts_of(spec: OpSpec) -> int:
-        whole = spec.results[0].shape if _joins(spec) else ()
-        parts = [each.shape for each in spec.operands if len(each.shape) == len(whole) > 0]
-        fill_rows = all(part[:-1] == whole[:-1] and part[-1] % lanes == 0 for part in parts)
-        return 0 if len(parts) < 2 or fill_rows else len(parts)
-
-    parts = np.array([parts_of(spec) for spec in program.specs], np.int16)[program.op_spec]
-    return parts * (np.append(laid, 0)[program.result_ptr[:-1]] == NESTED)
-
-
 def cut_arrays(program: Program, given: np.ndarray, lanes: int) -> CutArrays:
     """Those of a program; given: bool[ops], arguments and whatever else has results that no reader can compute."""
 

@@ -15,13 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from autopart.core.op import OpSpec
-from autopart.core.ops.rule import traits_of
-from autopart.core.ops.traits import Slicing
 from autopart.core.program import Program
 from autopart.costmodel.simulator.facts.added_updates import AddedUpdates
 from autopart.costmodel.simulator.facts.followed_layouts import follow_layouts
-from autopart.spmd.table_gradients import LANES, adds_rows
+from autopart.spmd.table_gradients import adds_rows
 
 GRADIENT, COMPUTED = 1, 2
 """Marks of what is copied into the order of a table, and of what is computed of it."""
@@ -49,24 +46,3 @@ def in_rows(
     follow_layouts(program, op_class, ordered)
     ordered[gradients] = GRADIENT
     return (found > 0) | (ordered > 0), ordered.astype(np.int8)
-
-
-def turns_table(program: Program) -> np.ndarray:
-    """bool[ops]: the first look-up by row of a table that is given, which has rows shorter than the lanes."""
-    found, seen = np.zeros(program.op_count, np.bool_), set[int]()
-    given = set(program.arguments)
-    by_row = np.array([_looks_up_rows(spec) for spec in program.specs], np.bool_)[program.op_spec]
-    for op in np.flatnonzero(by_row).tolist():
-        table = int(program.operands_of(op)[0])
-        found[op] = table in given and table not in seen
-        seen.add(table)
-    return found
-
-
-def _looks_up_rows(spec: OpSpec) -> bool:
-    """True for a look-up by index of whole rows of a table, where these do not fill the lanes."""
-    traits = traits_of(spec)
-    if not isinstance(traits, Slicing) or not traits.by_index or len(spec.operands[0].shape) != 2:
-        return False
-    row, left = spec.operands[0].shape[-1], spec.results[0].shape
-    return row % LANES > 0 and len(left) > 1 and left[-1] == row

@@ -21,8 +21,10 @@ from typing import NamedTuple
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.core.op import OpSpec
+from autopart.core.ops.rule import traits_of
+from autopart.core.ops.traits import Matmul
 from autopart.core.program import Program
-from autopart.costmodel.simulator.facts.head_copies import batch_dims
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, EXPENSIVE, FREE, MATMUL, REDUCE
 
 
@@ -39,7 +41,7 @@ class SoftmaxRows(NamedTuple):
 
 def softmax_rows(program: Program, op_class: np.ndarray, weight: np.ndarray, in_one: bool) -> SoftmaxRows:
     """Those of a program; `op_class` and `weight` are of its ops. None are found unless `in_one`."""
-    values, products = program.value_count, np.array([batch_dims(spec) > 0 for spec in program.specs])
+    values, products = program.value_count, np.array([_has_batch(spec) for spec in program.specs])
     found = SoftmaxRows(np.zeros(values, np.bool_), np.zeros(program.op_count, np.bool_))
     if in_one and products.any():
         made_of, row_of, row_by = np.full((3, values), -1, np.int32)
@@ -108,3 +110,9 @@ def _follow(
                 row_by[value], kind[value] = by, _OF_ROWS
             if kind[value] == _OF_ROWS and weight[op] >= EXPENSIVE:
                 kind[value] = _EXPENSIVE
+
+
+def _has_batch(spec: OpSpec) -> bool:
+    """True for a product along batch dims."""
+    traits = traits_of(spec)
+    return isinstance(traits, Matmul) and traits.sides is not None and len(traits.sides(spec).batch) > 0

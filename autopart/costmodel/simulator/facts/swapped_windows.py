@@ -14,14 +14,10 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from autopart.core.op import OpSpec
-from autopart.core.ops.groups_as_one import is_in_groups
 from autopart.core.ops.rule import traits_of
 from autopart.core.ops.swapped_operands import swaps_operands
-from autopart.core.ops.traits import Convolution, Elementwise, Sides
-from autopart.core.program import Program
+from autopart.core.ops.traits import Convolution, Sides
 
 
 def spreads_less(spec: OpSpec, sides: Sides) -> bool:
@@ -43,28 +39,3 @@ def swapped_work(spec: OpSpec) -> float:
     features = out.shape[numbers["output_feature_dimension"]] * rhs.shape[numbers["kernel_input_feature_dimension"]]
     done = 2.0 * places * left * features * out.shape[numbers["output_batch_dimension"]]
     return done / traits.flop(spec)
-
-
-def _reverses(program: Program, value: int) -> bool:
-    traits = traits_of(program.spec(int(program.value_op[value])))
-    return isinstance(traits, Elementwise) and traits.reverses
-
-
-def swapped_windows(program: Program) -> np.ndarray:
-    """bool[ops]: convolutions that XLA swaps, and whose window it writes reversed."""
-    found = np.array([swaps_operands(spec) for spec in program.specs], np.bool_)[program.op_spec]
-    for op in np.flatnonzero(found).tolist():
-        window = int(program.operands[program.operand_ptr[op] + 1])
-        found[op] = is_in_groups(program.spec(op)) or not _reverses(program, window)
-    return found
-
-
-def reversed_arrays(program: Program, swapped: np.ndarray) -> np.ndarray:
-    """bool[values]: windows that are written for a swap, and reverses that convolutions in groups read."""
-    found = np.zeros(program.value_count, np.bool_)
-    found[program.operands[program.operand_ptr[:-1][swapped] + 1]] = True
-    groups = np.array([is_in_groups(spec) for spec in program.specs], np.bool_)[program.op_spec]
-    for op in np.flatnonzero(groups & ~swapped).tolist():
-        window = int(program.operands[program.operand_ptr[op] + 1])
-        found[window] |= _reverses(program, window)
-    return found

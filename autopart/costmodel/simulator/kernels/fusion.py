@@ -112,8 +112,7 @@ def fuse(
     duplicate    whether an expensive elementwise op is computed again for each consumer
     """
     for value in range(fused.away.shape[0]):
-        is_written = local.images.shape[0] > 0 and local.images.is_written[value]
-        fused.able[value], fused.meets[value] = able[value] and not is_written, value
+        fused.able[value], fused.meets[value] = able[value], value
         fused.splits[value] = fused.away[value] = False
     _not_moved(program, local, def_values, fused.able)
     _splits(program, fused.able, fused.splits, fused.meets)
@@ -321,10 +320,10 @@ def _able(program: ProgramArrays, into_matmul: bool, able: np.ndarray) -> None:
                 if shown < program.result_ptr[consumer + 1]:
                     ok = ok and program.ops.takes[consumer] and able[shown]
             elif program.ops.op_class[consumer] == MATMUL or program.ops.op_class[consumer] == CONV:
-                ok = ok and (into_matmul or program.values.is_splat[value]) and not program.values.is_image[value]
+                ok = ok and (into_matmul or program.values.is_splat[value])
             else:
                 is_index = program.ops.op_class[consumer] == SLICING and use > program.operand_ptr[consumer]
-                ok = ok and (program.ops.takes[consumer] or is_index or program.values.is_looked_up[value])
+                ok = ok and (program.ops.takes[consumer] or is_index)
             if not ok:
                 break
         able[value] = ok

@@ -6,8 +6,7 @@
 A kernel reads each buffer once, however often its members read it. Of what it slices it reads as much as the slice
 keeps, be it computed inside from what is read: of a gradient that is transposed and cut into those of four gates, each
 add reads a quarter. But what a product's operand is sliced of counts as read whole, in place of the copy in another
-layout that the compiler makes of the operand (Swin's queries on v5e). What is written for a look-up alone is a kernel
-and computed inside its other readers. Loops, branches, arguments and outputs run nothing and are no nodes;
+layout that the compiler makes of the operand (Swin's queries on v5e). Loops, branches, arguments and outputs run nothing and are no nodes;
 `liveness.structure_reads` says what they read.
 """
 
@@ -22,7 +21,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.facts.cut_arrays import NESTED
-from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, FREE, OPAQUE, SLICING, UPDATE
+from autopart.costmodel.simulator.facts.op_classes import CONV, FREE, OPAQUE, SLICING, UPDATE
 from autopart.costmodel.simulator.kernels.lone_sums import lone_sum_flop
 from autopart.costmodel.simulator.kernels.reread_operands import read_again
 from autopart.costmodel.simulator.room import Empty
@@ -44,7 +43,7 @@ class KernelGraph(NamedTuple):
 
     nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
            scope; matrix_flop; matrix_work: matrix_flop times the passes and the unfilled tiles of each product;
-           vector_flop; laid_flop, of which laid_once once (`laid_parts.py`); matrix_dtype; is_conv; written: the bytes
+           vector_flop; matrix_dtype; is_conv; written: the bytes
            it writes if no result is written in place; lone_flop: see `lone_sums.py`; again_bytes, again_element_bytes:
            see `reread_operands.py`
     reads  read_buffer, read_bytes, read_how
@@ -61,7 +60,6 @@ NODE_FIELDS = np.dtype(
     [
         ("kind", np.int8), ("subject", np.int32), ("slot", np.int32), ("scope", np.int32),
         ("matrix_flop", np.float64), ("matrix_work", np.float64), ("vector_flop", np.float64),
-        ("laid_flop", np.float64), ("laid_once", np.float64),
         ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64), ("lone_flop", np.float64),
         ("again_bytes", np.float64), ("again_element_bytes", np.float64),
     ],
@@ -210,7 +208,7 @@ def _list(
         if op == program.ops.shape[0]:
             break
         first, end = program.result_ptr[op], program.result_ptr[op + 1]
-        inside = end - first == 1 and away[first] and not program.values.is_looked_up[first]
+        inside = end - first == 1 and away[first]
         if not inside and (program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])):
             _node(nodes, count, KERNEL, op, slot_of(op))
             count += 1
@@ -233,7 +231,6 @@ def _node(nodes: Records, k: int, kind: int, subject: int, slot: int) -> None:
     """Fills in node k, without work."""
     nodes.kind[k], nodes.subject[k], nodes.slot[k] = kind, subject, slot
     nodes.matrix_flop[k] = nodes.matrix_work[k] = nodes.vector_flop[k] = 0.0
-    nodes.laid_flop[k] = nodes.laid_once[k] = 0.0
     nodes.matrix_dtype[k], nodes.is_conv[k], nodes.written[k] = 0, False, 0.0
     nodes.lone_flop[k], nodes.again_bytes[k], nodes.again_element_bytes[k] = 0.0, 0.0, 1.0
 
@@ -330,8 +327,7 @@ def _kernel(
             _add_work(program, local, nodes, k, op)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             value = program.uses.operands[use]
-            looked_up = program.values.is_looked_up[value] and not program.ops.takes[op]
-            if walk.found[value] == _WRITTEN or looked_up or not _reads_through(local, use):
+            if walk.found[value] == _WRITTEN or not _reads_through(local, use):
                 read = _add_read(program, local, root, op, use, changed, again, reads, first_read, read, walk)
                 continue
             source = program.uses.producer[use]
@@ -389,24 +385,11 @@ def _share(program: ProgramArrays, local: LocalArrays, op: int, use: int, walk: 
 @kernel
 def _add_work(program: ProgramArrays, local: LocalArrays, nodes: Records, k: int, op: int) -> None:
     nodes.vector_flop[k] += local.ops.vector_flop[op]
-    if local.ops.laid_flop[op] > 0:
-        once = max(0.0, local.ops.laid_once[op] - nodes.laid_once[k])
-        nodes.laid_once[k] += once
-        nodes.laid_flop[k] += local.ops.laid_flop[op] * _laying(program, nodes.subject[k], op) + once
     if program.ops.matrix_flop[op] > 0:
         flop = program.ops.matrix_flop[op] / local.ops.ways[op]
         nodes.matrix_flop[k] += flop
         nodes.matrix_work[k] += program.specs.passes[program.ops.spec[op]] * local.ops.unfilled[op] * flop
         nodes.matrix_dtype[k], nodes.is_conv[k] = program.ops.matrix_dtype[op], program.ops.op_class[op] == CONV
-
-
-@kernel
-def _laying(program: ProgramArrays, root: int, op: int) -> float:
-    """How many times the time of a part each takes: twice along the lanes, unless no more than a sum is left."""
-    result, part = program.result_ptr[op], program.uses.operands[program.operand_ptr[op]]
-    last = np.int64(program.values.rank[result]) - 1
-    along_lanes = program.shape[result, last] != program.shape[part, last]
-    return 2.0 if along_lanes and program.ops.op_class[root] == ELEMENTWISE else 1.0
 
 
 @kernel

@@ -1,6 +1,6 @@
 """From a lowering to the graph of its kernels, in one kernel: sizes on a device, fusion, nodes and what they read.
 
-Lowered  ->  LocalArrays (arrays.py, few_images.py)  ->  Fused (fusion.py)  ->  KernelGraph (kernel_graph.py)
+Lowered  ->  LocalArrays (arrays.py)  ->  Fused (fusion.py)  ->  KernelGraph (kernel_graph.py)
 """
 
 # pyright: reportArgumentType=false
@@ -27,10 +27,6 @@ from autopart.costmodel.simulator.kernels.kernel_graph import (
 )
 from autopart.costmodel.simulator.kernels.nested_products import nest_products
 from autopart.costmodel.simulator.kernels.rounded_once import round_once
-from autopart.costmodel.simulator.local.few_features import few_features
-from autopart.costmodel.simulator.local.few_images import cut_images
-from autopart.costmodel.simulator.local.few_rows import pad_images
-from autopart.costmodel.simulator.local.image_copies import image_copies
 from autopart.costmodel.simulator.local.local_arrays import local_arrays
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.sizes import SizeTable
@@ -97,10 +93,6 @@ def _build(
 ) -> tuple[int, int]:
     """Fills in all that has room; returns how many nodes there are, and the first that is not filled in."""
     local_arrays(program, known, lowered, held)
-    cut_images(program, lowered, held)
-    pad_images(program, lowered, held)
-    few_features(program, lowered, held)
-    image_copies(program, lowered, held)
     fuse(program, held, lowered.at_def, able, duplicate, fused)
     nest_products(program, held, lowered, fused)
     round_once(program, held, fused)

@@ -18,15 +18,14 @@ from autopart.costmodel.simulator.facts.op_classes import REDUCE
 def lone_sum_flop(program: ProgramArrays, local: LocalArrays, op: int) -> float:
     """The most vector work of a kernel that is one reduction, `op`; 0 for any other op.
 
-    A view of what is reduced is part of the kernel, unless groups of features are summed (`group_sums.py`), and so is
-    what lays parts beside each other: then it is no reduction alone.
+    A view of what is reduced is part of the kernel, and so is what lays parts beside each other: then it is no
+    reduction alone.
     """
     if program.ops.op_class[op] != REDUCE:
         return 0.0
     operand, own = program.uses.operands[program.operand_ptr[op]], local.ops.vector_flop[op]
     source = program.values.value_op[operand]
-    is_view = program.ops.is_view[source] and not program.ops.sums_groups[op]
-    if is_view or program.values.laid[operand] == NESTED:
+    if program.ops.is_view[source] or program.values.laid[operand] == NESTED:
         return 0.0
     if program.operand_ptr[source + 1] - program.operand_ptr[source] == 1:
         given = program.uses.operands[program.operand_ptr[source]]

@@ -95,7 +95,7 @@ def _empty(old: DeviceGraph, numbers: Numbers, outputs: int, empty: Empty) -> De
         ),
         LocalArrays(
             values=empty(values, VALUE_FIELDS), moves=empty(moves, MOVE_FIELDS), uses=empty(outputs, USE_FIELDS),
-            ops=empty(ops, OP_FIELDS), images=old.held.images, padding=old.held.padding,
+            ops=empty(ops, OP_FIELDS),
             home=empty(values + moves + defs, np.int32),
         ),
         KernelGraph(

@@ -49,14 +49,14 @@ def _moves(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Loc
 def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: LocalArrays) -> None:
     """Fills in values as if nothing was redistributed after its op and none was a view, and their homes."""
     native, settled, axis_sizes, layout_tile = lowered.native, lowered.settled, lowered.axis_sizes, lowered.layout_tile
-    in_bytes = row_bytes = elements = 0.0
+    in_bytes = row_bytes = elements = registers = 0.0
     for value in range(native.shape[0]):
         last, size_id, layout, order = value - 1, program.values.size_id[value], native[value], lowered.order[value]
         same = value > 0 and size_id == program.values.size_id[last] and order == lowered.order[last]
         if not same or layout != settled[last]:
             row = size_row(program, known, value, layout, order, axis_sizes, layout_tile)
             size = known.sizes[row]
-            in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
+            in_bytes, row_bytes, elements, registers = size.in_bytes, size.row_bytes, size.elements, size.registers
         op = program.values.value_op[value]
         by_rows = lies_in_rows(program, value, row_bytes, in_bytes)
         is_gradient = program.ops.op_class[op] == UPDATE or program.values.in_order[value] == GRADIENT
@@ -65,18 +65,18 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
         adds_rows = adds_rows and not (
             program.values.in_order[value] == GRADIENT and row_bytes <= lowered.on_chip_bytes
         )
-        held.values.native_elements[value] = elements
+        held.values.native_elements[value], held.values.registers[value] = elements, registers
         if settled[value] == layout:
             by_rows = by_rows or adds_rows
         else:
             row = size_row(program, known, value, settled[value], order, axis_sizes, layout_tile)
             size = known.sizes[row]
-            in_bytes, row_bytes, elements = size.in_bytes, size.row_bytes, size.elements
+            in_bytes, row_bytes, elements, registers = size.in_bytes, size.row_bytes, size.elements, size.registers
             by_rows = lies_in_rows(program, value, row_bytes, in_bytes)
         held.values.settled_bytes[value] = row_bytes if by_rows else in_bytes
         held.values.in_rows[value] = by_rows
         held.values.settled_elements[value], held.values.row_bytes[value] = elements, row_bytes
-        held.values.at_def[value] = -1
+        held.values.at_def[value], held.values.copy_bytes[value] = -1, 0.0
         held.values.shows[value] = held.values.left_in[value] = value
         inside_loop = program.ops.carry_body[op] >= 0 and value == program.result_ptr[op]
         held.home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]

@@ -9,21 +9,19 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.ops.groups_as_one import merged
+from autopart.costmodel.compiled.layout_assignment.constraints import UNASKED, WRITTEN
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.facts.head_copies import COPIED_BYTES, INTO_HEADS, PASSES
 from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
 from autopart.costmodel.simulator.facts.row_layouts import GRADIENT
-from autopart.costmodel.simulator.local.few_images import filled_lanes, local_length
 from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
-from autopart.costmodel.simulator.local.laid_parts import lay_parts
 from autopart.costmodel.simulator.local.spread_images import spread_work
-from autopart.costmodel.simulator.local.table_copies import ordered_bytes, turned_bytes
+from autopart.costmodel.simulator.local.table_copies import ordered_bytes
 from autopart.costmodel.simulator.local.transform_copies import transform_copies
 from autopart.costmodel.simulator.local.unit_tiles import share_filled
 
-TAKEN_APART = 1.5
-"""How often bytes pass, but for turning them, as groups of features come apart for a convolution."""
+NARROW_BYTES = 2.0
+"""Of an element of a copy that a product of f32 reads: it is rounded as it is copied."""
 
 
 @kernel
@@ -34,18 +32,15 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
-        held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.image_bytes[op] = 1.0, 0.0, 0.0
-        held.ops.padded_copy[op] = 0.0
-        if program.ops.between_heads[op] and _fills_lanes(program, lowered, result):
-            held.ops.copied_bytes[op] = PASSES * COPIED_BYTES * held.values.native_elements[result]
-            if program.ops.between_heads[op] == INTO_HEADS:
-                held.ops.padded_copy[op] = _padded_copy(program, lowered, result)
+        held.ops.unfilled[op], held.ops.copied_bytes[op] = 1.0, 0.0
+        held.ops.registers[op] = _registers(program, lowered, held, op)
+        _copy_operands(program, lowered, held, op)
         if kind in (MATMUL, CONV):
             in_groups = _groups_as_one(program, lowered, held, op)
             held.ops.unfilled[op] = _unfilled(
                 program, op, in_groups,
                 required[first], native[result], axis_sizes, lowered.matmul_tile,
-                lowered.layout_tile[0], lowered.cut_images if lowered.layout_tile[1] > 1 else -1, lowered.library,
+                lowered.layout_tile, lowered.library,
             )  # fmt: skip
             for i in range(end - first):
                 if program.ops.made_again[op] >> i & 1:
@@ -56,9 +51,6 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 held.ops.copied_bytes[op] += _taken_apart(program, lowered, held, op)
         if first < end and program.values.in_order[result] == GRADIENT:
             held.ops.copied_bytes[op] += ordered_bytes(program, lowered, held, result)
-        if program.ops.turns_table[op]:
-            held.ops.copied_bytes[op] += turned_bytes(program, lowered, held, first)
-        lay_parts(program, lowered, held, op)
         vector, in_step, update = 0.0, -1.0, 0.0
         if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
@@ -84,6 +76,34 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         if kind == REDUCE:
             vector *= _tiles_over_elements(program, held, program.uses.operands[first])
         held.ops.vector_flop[op], held.ops.in_step[op], held.ops.update_bytes[op] = vector, in_step, update
+
+
+@kernel
+def _copy_operands(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> None:
+    """Counts the copies of operands in another layout with the first op that asks; later ones read the copy.
+
+    What is moved for a use is left as the use asks.
+    """
+    for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
+        value = program.uses.operands[use]
+        moved = held.uses.use_elements[use] != held.values.native_elements[value]
+        if lowered.copied[use] == 0.0 or held.values.copy_bytes[value] > 0.0 or moved:
+            continue
+        elements = lowered.copied[use]
+        each = NARROW_BYTES if program.ops.narrows[op] else program.values.element_bytes[value]
+        held.values.copy_bytes[value] = elements * each
+        held.ops.copied_bytes[op] += lowered.relaid_bytes * elements
+
+
+@kernel
+def _registers(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op: int) -> float:
+    """`LocalArrays.ops.registers`: of what an op leaves, or a reduction reads, where that is not free to lie otherwise."""
+    kind, value = program.ops.op_class[op], program.result_ptr[op]
+    if kind == REDUCE:
+        value = program.uses.operands[program.operand_ptr[op]]
+    elif kind not in (ELEMENTWISE, CONV) or value == program.result_ptr[op + 1]:
+        return 1.0
+    return held.values.registers[value] if lowered.priority[value] not in (UNASKED, WRITTEN) else 1.0
 
 
 @kernel
@@ -125,25 +145,6 @@ def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: 
 
 
 @kernel
-def _fills_lanes(program: ProgramArrays, lowered: Lowered, value: int) -> bool:
-    """True if the first dim of a value, which counts images, is whole layout tiles long."""
-    size, lanes = float(program.shape[value, 0]), lowered.layout_tile[1]
-    for axis in range(lowered.axis_sizes.shape[0]):
-        if action_of(lowered.native[value], axis) == 1:
-            size /= lowered.axis_sizes[axis]
-    return lanes > 1 and program.values.rank[value] > 2 and size >= lanes and size % lanes == 0
-
-
-@kernel
-def _padded_copy(program: ProgramArrays, lowered: Lowered, value: int) -> float:
-    """`filled_lanes` of the dim that pads least, but for the first, which counts images."""
-    least = float(lowered.layout_tile[1])
-    for dim in range(1, program.values.rank[value]):
-        least = min(least, filled_lanes(local_length(program, lowered, value, lowered.native[value], dim)))
-    return least
-
-
-@kernel
 def _ways(program: ProgramArrays, mapping: np.ndarray, passing: np.ndarray, op: int, axis_sizes: np.ndarray) -> float:
     """Over how many devices the loops of an op divide it."""
     ways, repeats = 1.0, program.specs.repeats[program.ops.spec[op]]
@@ -163,8 +164,7 @@ def _unfilled(
     native: int,
     axis_sizes: np.ndarray,
     tile: tuple[int, int, int],
-    sublanes: int,
-    cut_images: int,
+    layout_tile: tuple[int, int],
     library: tuple[float, float, float, float],
 ) -> float:
     """The work of a matrix product or convolution with its short dims filled up, over its work.
@@ -176,8 +176,7 @@ def _unfilled(
 
     Where holes lie between the places of images, rows are images alone (`spread_images.py`).
 
-    in_groups: as `_groups_as_one` has it. cut_images: as in `Lowered`, -1 where arrays do not lie in tiles. A library
-    fills up channels (`library_calls.py`).
+    in_groups: as `_groups_as_one` has it. A library fills up channels (`library_calls.py`).
     """
     spec, result, is_conv = program.ops.spec[op], program.result_ptr[op], program.ops.op_class[op] == CONV
     left, rows = program.uses.operands[program.operand_ptr[op]], program.specs.rows[spec]
@@ -195,14 +194,13 @@ def _unfilled(
     groups, as_one = in_groups
     inner, columns = as_one * inner, as_one * columns
     if groups > as_one:
-        share = share_of_group(inner, columns, images, taps, rows != 0, tile, sublanes)
+        share = share_of_group(inner, columns, images, taps, rows != 0, tile, layout_tile[0])
     else:
         inner_last = program.specs.inner_last[spec]
-        share = share_filled(inner, columns, images, taps, rows != 0, inner_last, images <= cut_images, is_conv, tile)
+        share = share_filled(inner, columns, images, taps, rows != 0, inner_last, is_conv, tile)
     work = _few_rows(program, op, native, axis_sizes, tile) / share if share > 0 else 1.0
-    if is_conv and program.specs.apart[spec] > 1 and groups == as_one and cut_images >= 0 and images < tile[1]:
-        few = cut_images > 1 and not program.specs.swaps[spec]
-        work = max(work, spread_work(inner, columns, images, tile, few))
+    if is_conv and program.specs.apart[spec] > 1 and groups == as_one and layout_tile[1] > 1 and images < tile[1]:
+        work = max(work, spread_work(inner, columns, images, tile))
     return as_one * work
 
 
@@ -255,9 +253,8 @@ def _taken_apart(program: ProgramArrays, lowered: Lowered, held: LocalArrays, op
     )  # fmt: skip
     if program.ops.of_tasks[op] or images >= lowered.layout_tile[1]:
         return 0.0
-    read = held.uses.use_elements[first] * program.values.element_bytes[program.uses.operands[first]]
-    left = held.values.native_elements[result] * program.values.element_bytes[result]
-    return (TAKEN_APART + lowered.turn_passes) * max(read, left)
+    read, left = held.uses.use_elements[first], held.values.native_elements[result]
+    return lowered.relaid_bytes * max(read, left)
 
 
 @kernel

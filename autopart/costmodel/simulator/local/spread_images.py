@@ -22,25 +22,19 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 
-WHOLE_ROWS = 8
-"""Fewer images take as long as a whole tile of the kernel; not on chips that cut but one image, nor swapped."""
-
 
 @kernel
-def spread_work(inner: float, columns: float, images: float, tile: tuple[int, int, int], few: bool) -> float:
-    """The work of a convolution of images with holes between their places over its multiply-adds.
-
-    few   few images take longer: on a chip that cuts more than one, if they are not swapped with the window
-    """
+def spread_work(inner: float, columns: float, images: float, tile: tuple[int, int, int]) -> float:
+    """The work of a convolution of images with holes between their places over its multiply-adds."""
     padded = _whole(columns, tile[1]) * _whole(inner, tile[2])
-    return padded * spread_rows(inner, columns, images, tile, few)
+    return padded * spread_rows(inner, columns, images, tile)
 
 
 @kernel
-def spread_rows(inner: float, columns: float, images: float, tile: tuple[int, int, int], few: bool) -> float:
+def spread_rows(inner: float, columns: float, images: float, tile: tuple[int, int, int]) -> float:
     """Rows in whose time a tile is brought into the matrix unit and the images stream through it, over the images."""
     longest = float(min(tile[1], tile[2]))
-    shorter = longest if few and images < WHOLE_ROWS else min(inner, columns, longest)
+    shorter = min(inner, columns, longest)
     return max(tile[0] * shorter / longest, images) / images if images > 0 else 1.0
 
 

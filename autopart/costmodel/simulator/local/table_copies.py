@@ -10,11 +10,8 @@ Found with libtpu 0.0.51 on v3 and v5e, of 16 to 96 elements in a row (`facts/ro
 # (an element of an array is a plain number in a kernel)
 from __future__ import annotations
 
-import numpy as np
-
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.local.few_images import filled_lanes, local_length
 
 ON_CHIP, THROUGH_HBM = 2.0, 1.6
 """How often the bytes of what is stored pass at HBM's rate where rows are on the chip; those of both where they are
@@ -32,20 +29,6 @@ def ordered_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, v
     if rows <= plain:
         return 0.0
     return _copied(plain, rows, lowered.on_chip_bytes) - (rows - plain if held.values.in_rows[value] else 0.0)
-
-
-@kernel
-def turned_bytes(program: ProgramArrays, lowered: Lowered, held: LocalArrays, use: int) -> float:
-    """The same as a table is copied for look-ups by row; nothing where its order pads as much."""
-    table, layout = program.uses.operands[use], lowered.required[use]
-    plain = held.uses.use_elements[use] * program.values.element_bytes[table]
-    rows = local_length(program, lowered, table, layout, 0)
-    row = local_length(program, lowered, table, layout, 1)
-    sublanes, lanes = lowered.layout_tile
-    filled = filled_lanes(row)
-    if lanes == 1 or filled_lanes(rows) * np.ceil(row / sublanes) * sublanes >= filled * row:
-        return 0.0
-    return _copied(plain, plain * filled, lowered.on_chip_bytes)
 
 
 @kernel

@@ -13,9 +13,8 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.ops.traits import FEW_FEATURES
-from autopart.costmodel.simulator.local.few_images import LANES
 
-SUBLANES = 8
+LANES, SUBLANES = 128, 8
 
 
 @kernel
@@ -26,7 +25,6 @@ def share_filled(
     taps: int,
     in_rows: bool,
     inner_last: bool,
-    is_cut: bool,
     is_conv: bool,
     tile: tuple[int, int, int],
 ) -> float:
@@ -35,7 +33,6 @@ def share_filled(
     inner       elements summed over, or (`in_rows`) rows of the gradient of a kernel
     taps        neighbours that lie beside each other where they fit; 0: each place of a window has a tile of its own
     inner_last  the right operand's last dim is summed over
-    is_cut      there are so few images that each is cut
     images      of a convolution; whole tiles of them lie along the lanes, so that features are rows, and taps lie
                 together
 
@@ -44,8 +41,7 @@ def share_filled(
     """
     share = _fills(columns, tile[1], 1, is_conv)
     along_rows = in_rows or _along_rows(inner, columns, inner_last)
-    narrow = is_cut and 2 * columns < tile[1]
-    beside = _taps(inner, taps, along_rows, narrow, tile) if taps > 0 else 0
+    beside = _taps(inner, taps, along_rows, tile) if taps > 0 else 0
     share *= 1.0 / tile[2] if taps == 0 else _fills(inner, tile[2], beside, is_conv)
     if not is_conv or taps == 0 or images < tile[1]:
         return share
@@ -64,7 +60,7 @@ def _along_rows(inner: float, columns: float, inner_last: bool) -> bool:
 
 
 @kernel
-def _taps(inner: float, taps: int, along_rows: bool, narrow: bool, tile: tuple[int, int, int]) -> int:
+def _taps(inner: float, taps: int, along_rows: bool, tile: tuple[int, int, int]) -> int:
     """The neighbours that lie beside each other: those of few features; and where what is summed over lies along the
     rows of the kernel those that fit, those of more than a tile, and those of half a tile at most, but for `narrow`
     columns of images that are cut.
@@ -75,7 +71,7 @@ def _taps(inner: float, taps: int, along_rows: bool, narrow: bool, tile: tuple[i
     """
     if inner < FEW_FEATURES:
         return taps
-    wide = inner > tile[2] or (tile[2] >= 2 * inner and not narrow)
+    wide = inner > tile[2] or tile[2] >= 2 * inner
     return taps if along_rows and (inner * taps <= tile[2] or wide) else 1
 
 

@@ -1,0 +1,107 @@
+"""Copies where a use asks for another layout than its operand has, as layout assignment inserts them.
+
+    %x = argument                 f32[16,224,224,3]{2,1,3,0}     as it is given: a dim of space along the lanes
+    %y = convolution %x, %w       asks for features and images inside tiles: a copy, bf16[16,224,224,3]{3,0,2,1}
+    %s = dot %q, %k               along batch dims: asks for the two dims of each matrix
+    %p = dot %o, %w               the rows that lie inside tiles of %o are those that lie inside tiles of %p
+    %r = gather %table, %i        asks for whole rows of the table
+
+What is spread or filled is made in whatever order its reader has. Source: XLA's `layout_assignment.cc`
+(`CopyOperandIfLayoutsDiffer`).
+"""
+
+# pyright: reportArgumentType=false, reportReturnType=false
+# (an element of an array is a plain number in a kernel)
+from __future__ import annotations
+
+import numpy as np
+
+from autopart.core.kernels import kernel
+from autopart.costmodel.compiled.layout_assignment.constraints import (
+    ASKED,
+    Ops,
+    Scratch,
+    ShardedValues,
+    least_padded,
+    local_dims,
+    taken_elements,
+)
+from autopart.costmodel.compiled.layout_assignment.transfers import FLEXIBLE, NO_GROUP, STRICT, Transfers
+from autopart.costmodel.compiled.tiled_layouts import row_major, tile_dims
+
+AS_IT_LIES = 0
+"""What a use asks for that reads any layout; else a bit for each dim that may lie inside tiles."""
+
+
+@kernel
+def copied_elements(
+    ops: Ops,
+    values: ShardedValues,
+    by: Transfers,
+    tile: tuple[int, int],
+    scratch: Scratch,
+    layout: np.ndarray,
+    copied: np.ndarray,
+) -> None:
+    """Fills in copied, float64[uses]: elements of the copy, padded, that a use reads; 0 where it reads what is there."""
+    for use in range(copied.shape[0]):
+        copied[use] = 0.0
+    for op in range(ops.op_spec.shape[0]):
+        spec, start = ops.op_spec[op], ops.operand_ptr[op]
+        if by.by_rows[spec] and start < ops.operand_ptr[op + 1]:
+            copied[start] = _in_rows(values, tile, scratch, layout, ops.operands[start])
+        if by.kind[spec] not in (STRICT, FLEXIBLE):
+            continue
+        for use in range(start, ops.operand_ptr[op + 1]):
+            value, row = ops.operands[use], by.first[spec] + use - start
+            asked = by.asked[row]
+            if by.kind[spec] == FLEXIBLE:
+                if min(scratch.priority[value], scratch.priority[ops.result_ptr[op]]) < ASKED:
+                    continue
+                asked = _asked_by_rows(values, by, scratch, layout, value, ops.result_ptr[op], row)
+            if asked != AS_IT_LIES and not _lies_so(values, scratch, layout, value, asked):
+                to = least_padded(values, value, asked, 0, tile, scratch)
+                copied[use] = _copied(values, tile, scratch, value, layout[value], to)
+
+
+@kernel
+def _lies_so(values: ShardedValues, scratch: Scratch, layout: np.ndarray, value: int, asked: int) -> bool:
+    rank = local_dims(values, value, scratch.dims)
+    lane, row = tile_dims(layout[value], rank, scratch.dims)
+    return (lane < 0 or asked >> lane & 1 == 1) and (row < 0 or asked >> row & 1 == 1)
+
+
+@kernel
+def _asked_by_rows(
+    values: ShardedValues, by: Transfers, scratch: Scratch, layout: np.ndarray, value: int, result: int, at: int
+) -> int:
+    """What a product asks of an operand: what it sums over, and the dims that lie inside tiles of its result."""
+    rank = local_dims(values, result, scratch.dims)
+    lane, row = tile_dims(layout[result], rank, scratch.dims)
+    asked = 0
+    for d in range(values.rank[value]):
+        group = by.of_operand[at, d]
+        along = (lane >= 0 and group == by.of_result[at, lane]) or (row >= 0 and group == by.of_result[at, row])
+        if group == NO_GROUP or along:
+            asked |= 1 << d
+    return asked
+
+
+@kernel
+def _in_rows(values: ShardedValues, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, value: int) -> float:
+    """Elements of a copy whose last dim lies along the lanes; 0 where it lies so."""
+    rank = local_dims(values, value, scratch.dims)
+    lane, _ = tile_dims(layout[value], rank, scratch.dims)
+    asked, _ = tile_dims(row_major(rank), rank, scratch.dims)
+    return 0.0 if lane == asked else _copied(values, tile, scratch, value, layout[value], row_major(rank))
+
+
+@kernel
+def _copied(
+    values: ShardedValues, tile: tuple[int, int], scratch: Scratch, value: int, lies: np.uint64, layout: np.uint64
+) -> float:
+    """Elements of the larger of an array as it lies and its copy."""
+    rank, each = local_dims(values, value, scratch.dims), values.element_bytes[value]
+    before = taken_elements(lies, rank, scratch.dims, tile, each)
+    rank = local_dims(values, value, scratch.dims)
+    return max(before, taken_elements(layout, rank, scratch.dims, tile, each))
