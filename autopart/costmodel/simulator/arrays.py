@@ -49,7 +49,8 @@ class ProgramArrays(NamedTuple):
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those of one type),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
              takes over), is_output, in_rows (its rows may lie side by side), in_order (`row_layouts.py`), exponential
-             (`softmax_rows.py`), is_written (for slices and joints: `cut_arrays.py`, before it is spread:
+             (`softmax_rows.py`), is_looked_up (wider than what it is computed from, element by element, and written for a
+             look-up alone), is_written (for slices and joints: `cut_arrays.py`, before it is spread:
              `spread_results.py`, or reshaped: `behind_reshapes.py`, and of many slices: `gated_values.py`), laid
              (`cut_arrays.py`)
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand)
@@ -122,7 +123,7 @@ class LocalArrays(NamedTuple):
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
              registers: how many more it walks through than its tiles fill; copied_bytes: that pass HBM while copies are made for it, of operands into other layouts, or between
-             the products of a transform (`transform_copies.py`)
+             the products of a transform (`transform_copies.py`); beside_bytes: that such copies take while it runs
     home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
 
@@ -156,7 +157,7 @@ USE_FIELDS = np.dtype([("use_elements", np.float64), ("of_use", np.int32), ("use
 OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
-        ("update_bytes", np.float64), ("copied_bytes", np.float64), ("registers", np.float64),
+        ("update_bytes", np.float64), ("copied_bytes", np.float64), ("beside_bytes", np.float64), ("registers", np.float64),
     ],
     align=True,
 )  # fmt: skip
@@ -176,8 +177,9 @@ class Lowered(NamedTuple):
     order          uint64[values]: how each lies in memory (`compiled/tiled_layouts.py`)
     priority       int8[values]: of the constraint by which (`compiled/layout_assignment/constraints.py`)
     along_lanes    bool[ops]: it spreads numbers along the lanes
-    copied         float64[uses]: elements of the copy in another layout that a use reads
+    copied         float64[uses]: elements of the copy in another layout that is made for a use
                    (`compiled/layout_assignment/copies.py`)
+    kept           bool[values]: later uses read the copy, too
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     nests_products   as in `AroundMatmul`
@@ -207,6 +209,7 @@ class Lowered(NamedTuple):
     priority: np.ndarray
     along_lanes: np.ndarray
     copied: np.ndarray
+    kept: np.ndarray
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]

@@ -17,7 +17,7 @@ from autopart.costmodel.simulator.facts.behind_reshapes import behind_reshapes
 from autopart.costmodel.simulator.facts.cut_arrays import BY_PARTS, cut_arrays
 from autopart.costmodel.simulator.facts.gated_values import gated_values
 from autopart.costmodel.simulator.facts.library_calls import operands_alone
-from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, UPDATE, spec_costs
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.facts.output_places import output_places
 from autopart.costmodel.simulator.facts.row_layouts import in_rows
 from autopart.costmodel.simulator.facts.softmax_rows import softmax_rows
@@ -119,6 +119,7 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             exponential=softmax.exponential,
             is_written=written & chip.is_xla_tpu,
             laid=cut.laid * chip.is_xla_tpu,
+            is_looked_up=_looked_up(program, op_class, costs["takes"][spec]),
         ),
         uses=records(
             operands=program.operands,
@@ -152,6 +153,18 @@ def _made_again(program: Program, chip: Device, op_class: np.ndarray, costs: dic
         return np.zeros(program.op_count, np.int8)
     by_op = [costs[name][program.op_spec] for name in ("weight", "is_view", "batches", "behind")]
     return operands_alone(program, op_class, *by_op)
+
+
+def _looked_up(program: Program, op_class: np.ndarray, takes: np.ndarray) -> np.ndarray:
+    """`ProgramArrays.values.is_looked_up`."""
+    found, elements = np.zeros(program.value_count, np.bool_), program.value_shape.prod(axis=1)
+    for op in np.flatnonzero((op_class == SLICING) & ~takes).tolist():
+        value = int(program.operands[program.operand_ptr[op]])
+        maker = int(program.value_op[value])
+        read = program.operands[program.operand_ptr[maker] : program.operand_ptr[maker + 1]]
+        wider = len(read) == 1 and elements[read[0]] == elements[value]
+        found[value] = wider and program.element_bytes[read[0]] < program.element_bytes[value]
+    return found & (op_class[program.value_op] == ELEMENTWISE)
 
 
 def _spread(program: Program, idle: np.ndarray) -> np.ndarray:

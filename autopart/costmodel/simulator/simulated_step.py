@@ -35,7 +35,7 @@ from autopart.costmodel.simulator.buffers.memory import (
 )
 from autopart.costmodel.simulator.buffers.worth_on_chip import ChipRoom
 from autopart.costmodel.simulator.compute import BUFFER_FIELDS, NODE_FIELDS, kernel_seconds
-from autopart.costmodel.simulator.kernels.kernel_graph import KernelGraph
+from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, KernelGraph
 from autopart.costmodel.simulator.kernels.left_out import LeftOut, times_there
 from autopart.costmodel.simulator.kernels.multi_output import join_kernels
 from autopart.costmodel.simulator.kernels.order import order_neighbours
@@ -341,4 +341,6 @@ def _add_moves(
         step.link_s[k] = figures[SECONDS, row] - scratch.saved_s[k] + own_s
         step.node_s[k] = timed.seconds[k] + step.link_s[k]
         step.extra_bytes[k] = figures[EXTRA_BYTES, row] + scratch.copied[k]
+        if graph.nodes.kind[k] == KERNEL:
+            step.extra_bytes[k] += local.ops.beside_bytes[graph.nodes.subject[k]]
         step.trips[k] = program.scopes.scope_trips[graph.nodes.scope[k]]

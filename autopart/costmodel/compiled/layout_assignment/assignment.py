@@ -76,9 +76,10 @@ def assign_layouts(
     layout: np.ndarray,
     along_lanes: np.ndarray,
     copied: np.ndarray,
+    kept: np.ndarray,
 ) -> None:
     """Fills in layout, uint64[values], of each value where its op leaves it; along_lanes, bool[ops]: it spreads what it
-    reads along the lanes of its result; copied, float64[uses], as `copied_elements` does."""
+    reads along the lanes of its result; copied, float64[uses], and kept, bool[values], as `copied_elements` does."""
     for value in range(layout.shape[0]):
         layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
     for op in range(ops.op_spec.shape[0]):
@@ -96,7 +97,7 @@ def assign_layouts(
             _write_rows(ops, values, by, tile, scratch, layout, op)
     for op in range(ops.op_spec.shape[0]):
         along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
-    copied_elements(ops, values, by, tile, scratch, layout, copied)
+    copied_elements(ops, values, by, tile, scratch, layout, copied, kept)
 
 
 @kernel
@@ -374,7 +375,8 @@ class LayoutAssignment:
         layout: np.ndarray,
         along_lanes: np.ndarray,
         copied: np.ndarray,
+        kept: np.ndarray,
     ) -> None:
         """Fills in what `assign_layouts` does, for a device that holds values as `native` says."""
         values = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes)
-        assign_layouts(self.ops, values, self.by, tile, self.scratch, layout, along_lanes, copied)
+        assign_layouts(self.ops, values, self.by, tile, self.scratch, layout, along_lanes, copied, kept)

@@ -42,14 +42,19 @@ def copied_elements(
     scratch: Scratch,
     layout: np.ndarray,
     copied: np.ndarray,
+    kept: np.ndarray,
 ) -> None:
-    """Fills in copied, float64[uses]: elements of the copy, padded, that a use reads; 0 where it reads what is there."""
+    """Fills in copied, float64[uses]: elements, padded, of the copy that is made for a use, 0 for none; and kept,
+    bool[values]: later uses read the copy, too."""
+    for value in range(kept.shape[0]):
+        scratch.is_copied[value] = kept[value] = False
     for use in range(copied.shape[0]):
         copied[use] = 0.0
     for op in range(ops.op_spec.shape[0]):
         spec, start = ops.op_spec[op], ops.operand_ptr[op]
         if by.by_rows[spec] and start < ops.operand_ptr[op + 1]:
             copied[start] = _in_rows(values, tile, scratch, layout, ops.operands[start])
+            _once(scratch, ops.operands[start], start, copied, kept)
         if by.kind[spec] not in (STRICT, FLEXIBLE):
             continue
         for use in range(start, ops.operand_ptr[op + 1]):
@@ -62,6 +67,15 @@ def copied_elements(
             if asked != AS_IT_LIES and not _lies_so(values, scratch, layout, value, asked):
                 to = least_padded(values, value, asked, 0, tile, scratch)
                 copied[use] = _copied(values, tile, scratch, value, layout[value], to)
+                _once(scratch, value, use, copied, kept)
+
+
+@kernel
+def _once(scratch: Scratch, value: int, use: int, copied: np.ndarray, kept: np.ndarray) -> None:
+    if copied[use] > 0.0 and scratch.is_copied[value]:
+        copied[use], kept[value] = 0.0, True
+    elif copied[use] > 0.0:
+        scratch.is_copied[value] = True
 
 
 @kernel

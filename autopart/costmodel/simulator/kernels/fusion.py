@@ -323,7 +323,7 @@ def _able(program: ProgramArrays, into_matmul: bool, able: np.ndarray) -> None:
                 ok = ok and (into_matmul or program.values.is_splat[value])
             else:
                 is_index = program.ops.op_class[consumer] == SLICING and use > program.operand_ptr[consumer]
-                ok = ok and (program.ops.takes[consumer] or is_index)
+                ok = ok and (program.ops.takes[consumer] or is_index or program.values.is_looked_up[value])
             if not ok:
                 break
         able[value] = ok

@@ -208,7 +208,7 @@ def _list(
         if op == program.ops.shape[0]:
             break
         first, end = program.result_ptr[op], program.result_ptr[op + 1]
-        inside = end - first == 1 and away[first]
+        inside = end - first == 1 and away[first] and not program.values.is_looked_up[first]
         if not inside and (program.ops.op_class[op] != FREE or (end > first and program.values.is_splat[first])):
             _node(nodes, count, KERNEL, op, slot_of(op))
             count += 1
@@ -327,7 +327,8 @@ def _kernel(
             _add_work(program, local, nodes, k, op)
         for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
             value = program.uses.operands[use]
-            if walk.found[value] == _WRITTEN or not _reads_through(local, use):
+            looked_up = program.values.is_looked_up[value] and not program.ops.takes[op]
+            if walk.found[value] == _WRITTEN or looked_up or not _reads_through(local, use):
                 read = _add_read(program, local, root, op, use, changed, again, reads, first_read, read, walk)
                 continue
             source = program.uses.producer[use]

@@ -32,7 +32,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         kind, result = program.ops.op_class[op], program.result_ptr[op]
         first, end = program.operand_ptr[op], program.operand_ptr[op + 1]
         held.ops.ways[op] = _ways(program, lowered.mapping, lowered.passing, op, axis_sizes)
-        held.ops.unfilled[op], held.ops.copied_bytes[op] = 1.0, 0.0
+        held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.beside_bytes[op] = 1.0, 0.0, 0.0
         held.ops.registers[op] = _registers(program, lowered, held, op)
         _copy_operands(program, lowered, held, op)
         if kind in (MATMUL, CONV):
@@ -87,11 +87,14 @@ def _copy_operands(program: ProgramArrays, lowered: Lowered, held: LocalArrays, 
     for use in range(program.operand_ptr[op], program.operand_ptr[op + 1]):
         value = program.uses.operands[use]
         moved = held.uses.use_elements[use] != held.values.native_elements[value]
-        if lowered.copied[use] == 0.0 or held.values.copy_bytes[value] > 0.0 or moved:
+        if lowered.copied[use] == 0.0 or moved:
             continue
         elements = lowered.copied[use]
         each = NARROW_BYTES if program.ops.narrows[op] else program.values.element_bytes[value]
-        held.values.copy_bytes[value] = elements * each
+        if lowered.kept[value]:
+            held.values.copy_bytes[value] = elements * each
+        else:
+            held.ops.beside_bytes[op] += elements * each
         held.ops.copied_bytes[op] += lowered.relaid_bytes * elements
 
 
