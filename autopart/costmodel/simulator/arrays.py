@@ -48,7 +48,7 @@ class ProgramArrays(NamedTuple):
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those of one type),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output, in_rows (its rows may lie side by side), in_order (`row_layouts.py`), exponential
+             takes over), is_output, exponential
              (`softmax_rows.py`), is_looked_up (wider than what it is computed from, element by element, and written for a
              look-up alone), is_written (for slices and joints: `cut_arrays.py`, before it is spread:
              `spread_results.py`, or reshaped: `behind_reshapes.py`, and of many slices: `gated_values.py`), laid
@@ -111,8 +111,7 @@ class LocalArrays(NamedTuple):
     """What one device holds, in bytes (with layout padding where asked for) and elements.
 
     values   native_bytes, native_elements: size of the value in the layout in which its op computes it;
-             settled_bytes, settled_elements: size in the layout in which it settles; row_bytes: the same with its rows
-             side by side; in_rows: so it settles (`row_layouts.py`); at_def: its place in `DeviceLocal.at_def`, else
+             settled_bytes, settled_elements: size in the layout in which it settles; at_def: its place in `DeviceLocal.at_def`, else
              -1; shows: the buffer from which the value is read, for a view the buffer of the view's operand; left_in:
              the buffer into which its op writes it; copy_bytes: of the copy in another layout that is held beside it;
              registers: `registers_over_tiles` of it as its op leaves it; is_rounded: a product's kernel leaves bf16 (`rounded_once.py`)
@@ -137,9 +136,8 @@ class LocalArrays(NamedTuple):
 VALUE_FIELDS = np.dtype(
     [
         ("native_bytes", np.float64), ("native_elements", np.float64), ("settled_bytes", np.float64),
-        ("settled_elements", np.float64), ("row_bytes", np.float64), ("copy_bytes", np.float64), ("registers", np.float64), ("at_def", np.int32), ("shows", np.int32),
-        ("left_in", np.int32), ("in_rows", np.bool_),
-        ("is_rounded", np.bool_),
+        ("settled_elements", np.float64), ("copy_bytes", np.float64), ("registers", np.float64),
+        ("at_def", np.int32), ("shows", np.int32), ("left_in", np.int32), ("is_rounded", np.bool_),
     ],
     align=True,
 )  # fmt: skip
@@ -180,6 +178,7 @@ class Lowered(NamedTuple):
     copied         float64[uses]: elements of the copy in another layout that is made for a use
                    (`compiled/layout_assignment/copies.py`)
     kept           bool[values]: later uses read the copy, too
+    left           float64[ops]: elements of the copy that is made of what an op leaves by rows
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     nests_products   as in `AroundMatmul`
@@ -210,6 +209,7 @@ class Lowered(NamedTuple):
     along_lanes: np.ndarray
     copied: np.ndarray
     kept: np.ndarray
+    left: np.ndarray
     axis_sizes: np.ndarray
     layout_tile: tuple[int, int]
     matmul_tile: tuple[int, int, int]

@@ -28,7 +28,7 @@ from autopart.costmodel.simulator.arrays import (
     Records,
 )
 from autopart.costmodel.simulator.buffers.held_loops import is_argument, share_on_chip, turns_on_chip
-from autopart.costmodel.simulator.buffers.layout_copies import copy_traffic
+from autopart.costmodel.simulator.buffers.layout_copies import READ_AND_WRITE
 from autopart.costmodel.simulator.buffers.liveness import Buffers
 from autopart.costmodel.simulator.buffers.waits_on_chip import NOT_ASKED, waits_on_chip
 from autopart.costmodel.simulator.buffers.worth_on_chip import ChipRoom
@@ -204,9 +204,7 @@ def _count_bytes(
             nodes.work[head] += again * graph.nodes.matrix_work[k]
             nodes.vector[head] += graph.nodes.vector_flop[k]
             if copied[k] > 0:
-                nodes.hbm[head] += copy_traffic(
-                    program, local, graph.nodes.subject[k], copied[k] + graph.nodes.written[k]
-                )
+                nodes.hbm[head] += READ_AND_WRITE * (copied[k] + graph.nodes.written[k])
             if graph.nodes.matrix_work[k] > 0:
                 nodes.matrix_dtype[head], nodes.is_conv[head] = graph.nodes.matrix_dtype[k], graph.nodes.is_conv[k]
                 nodes.product[head] += in_f32(program, local, program.result_ptr[graph.nodes.subject[k]])

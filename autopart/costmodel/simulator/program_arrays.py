@@ -19,7 +19,6 @@ from autopart.costmodel.simulator.facts.gated_values import gated_values
 from autopart.costmodel.simulator.facts.library_calls import operands_alone
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, FREE, SLICING, UPDATE, spec_costs
 from autopart.costmodel.simulator.facts.output_places import output_places
-from autopart.costmodel.simulator.facts.row_layouts import in_rows
 from autopart.costmodel.simulator.facts.softmax_rows import softmax_rows
 from autopart.costmodel.simulator.facts.spread_results import spread_results
 from autopart.spmd.table_gradients import table_gradients
@@ -55,7 +54,6 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
     inside, sums = updates.scatters, updates.added >= 0
     op_class = np.where(inside, ELEMENTWISE, np.where(sums, UPDATE, op_class)).astype(np.int8)
     narrows = costs["narrows"][spec]
-    by_row, in_order = in_rows(program, op_class, updates, gradients)
     softmax = softmax_rows(program, op_class, costs["weight"][spec], chip.is_xla_tpu)
     places = output_places(program)
     is_donated, is_output = np.zeros(program.value_count, np.bool_), np.zeros(program.value_count, np.bool_)
@@ -114,8 +112,6 @@ def program_arrays(program: Program, chip: Device) -> ProgramArrays:
             is_splat=is_splat,
             is_donated=is_donated,
             is_output=is_output,
-            in_rows=by_row,
-            in_order=in_order.astype(np.int8),
             exponential=softmax.exponential,
             is_written=written & chip.is_xla_tpu,
             laid=cut.laid * chip.is_xla_tpu,

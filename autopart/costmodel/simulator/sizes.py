@@ -25,8 +25,7 @@ TABLE_ROWS = 2048
 
 SIZE_FIELDS = np.dtype(
     [
-        ("layout", np.uint64), ("order", np.uint64), ("in_bytes", np.float64), ("row_bytes", np.float64),
-        ("registers", np.float64),
+        ("layout", np.uint64), ("order", np.uint64), ("in_bytes", np.float64), ("registers", np.float64),
         ("elements", np.float64),
         ("size_id", np.int32),
     ],
@@ -37,8 +36,7 @@ SIZE_FIELDS = np.dtype(
 class SizeTable(NamedTuple):
     """A hash table with open addressing from (size id, layout, order in memory) to sizes.
 
-    sizes   layout, size_id (-1: the row is empty), in_bytes, elements; row_bytes: if its rows lie side by side; registers:
-            `registers_over_tiles`
+    sizes   layout, size_id (-1: the row is empty), in_bytes, elements; registers: `registers_over_tiles`
     filled  [rows that are not empty]
     dims    scratch: the dims of one array
     """
@@ -110,18 +108,13 @@ def _work_out(
             plain /= axis_sizes[axis]
             dims[action - 1] /= axis_sizes[axis]
     known.sizes.elements[row] = plain
-    held = in_rows = plain
-    known.sizes.registers[row] = 1.0
+    held, known.sizes.registers[row] = plain, 1.0
     if layout_tile[1] > 1 and rank > 0 and plain > 0:
-        if rank > 1:
-            in_rows = tiled_elements(dims, rank, rank - 1, rank - 2, layout_tile[0], layout_tile[1], element_bytes)
         lane, second = tile_dims(known.sizes.order[row], rank, dims)
         if second >= 0:
             known.sizes.registers[row] = registers_over_tiles(dims[second], layout_tile[0])
         held = tiled_elements(dims, rank, lane, second, layout_tile[0], layout_tile[1], element_bytes)
-        if rank == 1:
-            in_rows = held
-    known.sizes.in_bytes[row], known.sizes.row_bytes[row] = held * element_bytes, in_rows * element_bytes
+    known.sizes.in_bytes[row] = held * element_bytes
 
 
 @kernel

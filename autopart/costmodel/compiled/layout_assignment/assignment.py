@@ -53,6 +53,7 @@ from autopart.costmodel.compiled.tiled_layouts import (
     row_major,
     tile_dims,
 )
+from autopart.spmd.table_gradients import table_gradients
 
 WORTH_TURNING = 0.8
 """A product writes its result in another order than row-major where that takes at most this share of the bytes."""
@@ -77,9 +78,10 @@ def assign_layouts(
     along_lanes: np.ndarray,
     copied: np.ndarray,
     kept: np.ndarray,
+    left: np.ndarray,
 ) -> None:
     """Fills in layout, uint64[values], of each value where its op leaves it; along_lanes, bool[ops]: it spreads what it
-    reads along the lanes of its result; copied, float64[uses], and kept, bool[values], as `copied_elements` does."""
+    reads along the lanes of its result; copied, kept and left as `copied_elements` does."""
     for value in range(layout.shape[0]):
         layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
     for op in range(ops.op_spec.shape[0]):
@@ -97,7 +99,7 @@ def assign_layouts(
             _write_rows(ops, values, by, tile, scratch, layout, op)
     for op in range(ops.op_spec.shape[0]):
         along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
-    copied_elements(ops, values, by, tile, scratch, layout, copied, kept)
+    copied_elements(ops, values, by, tile, scratch, layout, copied, kept, left)
 
 
 @kernel
@@ -119,7 +121,9 @@ def _forward(
     spec, first = ops.op_spec[op], ops.result_ptr[op]
     if first == ops.result_ptr[op + 1] or by.kind[spec] == FREE:
         return
-    if by.kind[spec] == STRICT:
+    if values.as_stored[first]:
+        layout[first], scratch.priority[first] = default_layout(values, first, tile, scratch), GIVEN
+    elif by.kind[spec] == STRICT:
         layout[first] = least_padded(values, first, by.inner[spec], by.lane[spec], tile, scratch)
         scratch.priority[first] = LEFT if by.is_convolution[spec] else ASKED
     elif by.kind[spec] == FLEXIBLE:
@@ -356,14 +360,17 @@ class LayoutAssignment:
     shape: np.ndarray
     rank: np.ndarray
     element_bytes: np.ndarray
+    as_stored: np.ndarray
     scratch: Scratch
 
     @staticmethod
     def of(program: Program) -> LayoutAssignment:
         """That over `program`."""
+        as_stored = np.zeros(program.value_count, np.bool_)
+        as_stored[table_gradients(program)] = True
         return LayoutAssignment(
             Ops(program.result_ptr, program.operand_ptr, program.operands, program.op_spec),
-            transfers(program.specs), program.value_shape, program.value_rank, program.element_bytes,
+            transfers(program.specs), program.value_shape, program.value_rank, program.element_bytes, as_stored,
             Scratch.of(program.value_count),
         )  # fmt: skip
 
@@ -376,7 +383,8 @@ class LayoutAssignment:
         along_lanes: np.ndarray,
         copied: np.ndarray,
         kept: np.ndarray,
+        left: np.ndarray,
     ) -> None:
         """Fills in what `assign_layouts` does, for a device that holds values as `native` says."""
-        values = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes)
-        assign_layouts(self.ops, values, self.by, tile, self.scratch, layout, along_lanes, copied, kept)
+        values = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes, self.as_stored)
+        assign_layouts(self.ops, values, self.by, tile, self.scratch, layout, along_lanes, copied, kept, left)

@@ -29,6 +29,7 @@ class ShardedValues(NamedTuple):
     shape, rank, element_bytes   of whole values; of elements, which bits count as a byte of
     native                       uint64[values]: how each is tiled where its op leaves it
     axis_sizes                   of the mesh
+    as_stored                    bool[values]: emitted with a constraint to the layout of the argument that it updates
     """
 
     shape: np.ndarray
@@ -36,6 +37,7 @@ class ShardedValues(NamedTuple):
     element_bytes: np.ndarray
     native: np.ndarray
     axis_sizes: np.ndarray
+    as_stored: np.ndarray
 
 
 class Ops(NamedTuple):

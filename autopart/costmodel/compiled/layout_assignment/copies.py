@@ -19,15 +19,15 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.compiled.layout_assignment.constraints import (
     ASKED,
+    UNASKED,
     Ops,
     Scratch,
     ShardedValues,
     least_padded,
     local_dims,
-    taken_elements,
 )
 from autopart.costmodel.compiled.layout_assignment.transfers import FLEXIBLE, NO_GROUP, STRICT, Transfers
-from autopart.costmodel.compiled.tiled_layouts import row_major, tile_dims
+from autopart.costmodel.compiled.tiled_layouts import row_major, tile_dims, tiled_elements
 
 AS_IT_LIES = 0
 """What a use asks for that reads any layout; else a bit for each dim that may lie inside tiles."""
@@ -43,16 +43,22 @@ def copied_elements(
     layout: np.ndarray,
     copied: np.ndarray,
     kept: np.ndarray,
+    left: np.ndarray,
 ) -> None:
-    """Fills in copied, float64[uses]: elements, padded, of the copy that is made for a use, 0 for none; and kept,
-    bool[values]: later uses read the copy, too."""
+    """Fills in elements, padded, of copies, negative where another dim comes along the lanes: copied, float64[uses], of the one that is made for a use, 0 for none; left,
+    float64[ops], of what an op leaves by rows; and kept, bool[values]: later uses read the copy, too."""
     for value in range(kept.shape[0]):
         scratch.is_copied[value] = kept[value] = False
     for use in range(copied.shape[0]):
         copied[use] = 0.0
     for op in range(ops.op_spec.shape[0]):
-        spec, start = ops.op_spec[op], ops.operand_ptr[op]
-        if by.by_rows[spec] and start < ops.operand_ptr[op + 1]:
+        spec, start, left[op] = ops.op_spec[op], ops.operand_ptr[op], 0.0
+        first = ops.result_ptr[op]
+        if first < ops.result_ptr[op + 1] and values.as_stored[first]:
+            rows = row_major(values.rank[first])
+            if rows != layout[first]:
+                left[op] = _copied(values, tile, scratch, first, rows, layout[first])
+        if by.by_rows[spec] and scratch.priority[ops.operands[start]] != UNASKED:
             copied[start] = _in_rows(values, tile, scratch, layout, ops.operands[start])
             _once(scratch, ops.operands[start], start, copied, kept)
         if by.kind[spec] not in (STRICT, FLEXIBLE):
@@ -72,9 +78,9 @@ def copied_elements(
 
 @kernel
 def _once(scratch: Scratch, value: int, use: int, copied: np.ndarray, kept: np.ndarray) -> None:
-    if copied[use] > 0.0 and scratch.is_copied[value]:
+    if copied[use] != 0.0 and scratch.is_copied[value]:
         copied[use], kept[value] = 0.0, True
-    elif copied[use] > 0.0:
+    elif copied[use] != 0.0:
         scratch.is_copied[value] = True
 
 
@@ -114,8 +120,12 @@ def _in_rows(values: ShardedValues, tile: tuple[int, int], scratch: Scratch, lay
 def _copied(
     values: ShardedValues, tile: tuple[int, int], scratch: Scratch, value: int, lies: np.uint64, layout: np.uint64
 ) -> float:
-    """Elements of the larger of an array as it lies and its copy."""
-    rank, each = local_dims(values, value, scratch.dims), values.element_bytes[value]
-    before = taken_elements(lies, rank, scratch.dims, tile, each)
+    """Elements of the larger of an array as it lies and its copy; negative where another dim comes along the lanes."""
+    each = values.element_bytes[value]
     rank = local_dims(values, value, scratch.dims)
-    return max(before, taken_elements(layout, rank, scratch.dims, tile, each))
+    lane, row = tile_dims(lies, rank, scratch.dims)
+    before = tiled_elements(scratch.dims, rank, lane, row, tile[0], tile[1], each)
+    rank = local_dims(values, value, scratch.dims)
+    to_lane, to_row = tile_dims(layout, rank, scratch.dims)
+    most = max(before, tiled_elements(scratch.dims, rank, to_lane, to_row, tile[0], tile[1], each))
+    return most if lane == to_lane else -most

@@ -42,6 +42,7 @@ from autopart.core.ops.traits import (
     View,
     elements,
 )
+from autopart.spmd.table_gradients import adds_rows
 
 FREE, GIVEN_BY_CALLER, ANCHORED, FOLLOWS, FLEXIBLE, STRICT = range(6)
 NO_GROUP = -1
@@ -52,7 +53,7 @@ class Transfers(NamedTuple):
     """Per distinct op, and per operand of a distinct op from `first` on.
 
     kind      int8[specs]: `FREE` to `STRICT`
-    is_convolution, by_rows    bool[specs]; the second: rows of a table at indices
+    is_convolution, by_rows    bool[specs]; the second: rows of a table are read or added to at indices
     inner     int32[specs]: of a `STRICT` op, a bit for each dim of the result that may lie inside tiles
     lane      int8[specs]: of those the one that lies along the lanes where either order pads as much
     asked     int32[rows]: of what it reads, a bit for each dim that it asks to lie inside tiles; 0: it reads any
@@ -86,7 +87,7 @@ def transfers(specs: Sequence[OpSpec]) -> Transfers:
     return Transfers(
         kind=np.array([kind for kind, _, _ in kinds], np.int8),
         is_convolution=np.array([isinstance(traits_of(spec), Convolution) for spec in specs], np.bool_),
-        by_rows=np.array([_looks_up_rows(spec) for spec in specs], np.bool_),
+        by_rows=np.array([_is_by_rows(spec) for spec in specs], np.bool_),
         inner=np.array([inner for _, inner, _ in kinds], np.int32),
         lane=np.array([lane for _, _, lane in kinds], np.int8),
         asked=np.array([_asked(spec, i) for spec in specs for i in range(len(spec.operands))], np.int32),
@@ -133,8 +134,10 @@ def _kind(spec: OpSpec) -> tuple[int, int, int]:
             return ANCHORED, 0, 0
 
 
-def _looks_up_rows(spec: OpSpec) -> bool:
+def _is_by_rows(spec: OpSpec) -> bool:
     traits = traits_of(spec)
+    if adds_rows(spec):
+        return True
     if not isinstance(traits, Slicing) or not traits.indexed or not spec.operands[0].shape:
         return False
     return spec.results[0].shape[-1:] == spec.operands[0].shape[-1:] != (1,)

@@ -28,7 +28,6 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import LocalArrays, ProgramArrays
 from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE
-from autopart.costmodel.simulator.facts.row_layouts import WIDER
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.links.redistribution_costs import AS_OUTPUT
 
@@ -51,8 +50,7 @@ def transposed_nodes(
     follows: np.ndarray,
     transposed: np.ndarray,
 ) -> None:
-    """Marks elementwise kernels that read a collective's result transposed, short rows side by side, or another such
-    kernel's result.
+    """Marks elementwise kernels that read a collective's result transposed, or another such kernel's result.
 
     Scratch: moved[buffer], whether a collective makes it; follows[buffer], whether a transposed node does.
     """
@@ -74,8 +72,7 @@ def transposed_nodes(
                 continue
             if moved[buffer] and how & TRANSPOSED:
                 transposed[k] = True
-            by_rows = local.values.in_rows[program.result_ptr[op]] and buffer < values
-            if buffer < values and (follows[buffer] or (by_rows and in_short_rows(program, local, buffer))):
+            if buffer < values and follows[buffer]:
                 transposed[k] = True
         if transposed[k]:
             for i in range(graph.write_ptr[k], graph.write_ptr[k + 1]):
@@ -83,18 +80,10 @@ def transposed_nodes(
 
 
 @kernel
-def in_short_rows(program: ProgramArrays, local: LocalArrays, value: int) -> bool:
-    """True for an array whose rows lie side by side and are padded for it; it is as large as `settled_bytes` says."""
-    plain = local.values.settled_elements[value] * program.values.element_bytes[value]
-    return local.values.in_rows[value] and local.values.row_bytes[value] > WIDER * plain
-
-
-@kernel
 def copied_bytes(
     program: ProgramArrays, local: LocalArrays, graph: KernelGraph, transposed: np.ndarray, copied: np.ndarray
 ) -> None:
-    """Fills in bytes of the arguments that each transposed kernel reads in step: each is copied first, with its rows
-    side by side where that is how the kernel's others lie."""
+    """Fills in bytes of the arguments that each transposed kernel reads in step: each is copied first."""
     for k in range(copied.shape[0]):
         copied[k] = 0.0
         if not transposed[k]:
@@ -103,22 +92,7 @@ def copied_bytes(
             buffer = graph.reads.read_buffer[i]
             is_argument = buffer < program.values.shape[0] and program.ops.is_argument[program.values.value_op[buffer]]
             if is_argument and graph.reads.read_how[i] & STREAMED:
-                result = program.result_ptr[graph.nodes.subject[k]]
-                rows = local.values.in_rows[result]
-                copied[k] += local.values.row_bytes[buffer] if rows else local.values.settled_bytes[buffer]
-
-
-@kernel
-def copy_traffic(program: ProgramArrays, local: LocalArrays, op: int, copied: float) -> float:
-    """Bytes that copies of `copied` bytes move, into the layout of what the op makes or back from it.
-
-    Rows that are padded in one of the two layouts are not in the other.
-    """
-    result, plain_share = program.result_ptr[op], 1.0
-    if local.values.in_rows[result] and local.values.native_bytes[result] > 0:
-        plain = local.values.native_elements[result] * program.values.element_bytes[result]
-        plain_share = plain / local.values.native_bytes[result]
-    return copied * (1.0 + plain_share)
+                copied[k] += local.values.settled_bytes[buffer]
 
 
 @kernel

@@ -247,7 +247,7 @@ def _carry(program: ProgramArrays, local: LocalArrays, buffers: Buffers, op: int
     if program.ops.carry_body[source] >= 0:
         buffers.bytes[inside] = 0.0
         buffers.end[program.result_ptr[source]] = max(buffers.end[program.result_ptr[source]], buffers.end[inside])
-    elif program.values.is_donated[init] and not program.values.in_rows[inside]:
+    elif program.values.is_donated[init]:
         buffers.bytes[inside] = 0.0
 
 
@@ -294,11 +294,8 @@ def place_outputs(
     for i in range(program.outputs.shape[0]):
         use, argument = program.outputs.output_use[i], program.outputs.output_argument[i]
         buffer = local.uses.use_buffer[use] if use >= 0 else local.values.shows[program.outputs.output_value[i]]
-        is_cache = False
         if buffer < values and program.ops.carry_body[program.values.value_op[buffer]] >= 0:
-            inside = program.result_ptr[program.values.value_op[buffer]]
-            is_cache = program.values.in_rows[inside]
-            buffer = buffer if is_cache else inside
+            buffer = program.result_ptr[program.values.value_op[buffer]]
         given = buffer < values and program.ops.is_argument[program.values.value_op[buffer]]
         output_bytes[i] = 0.0
         if argument < 0:
@@ -306,13 +303,13 @@ def place_outputs(
                 output_bytes[i] = local.values.settled_bytes[buffer]
             else:
                 output_bytes[i] = local.moves.moved_bytes[buffer - values]
-            if not given and not is_cache:
+            if not given:
                 buffers.bytes[buffer] = 0.0
         elif gathered[i]:
             buffers.bytes[argument] = local.values.settled_bytes[argument]
             buffers.end[argument] = buffers.last[argument]
             buffers.end[buffer] = min(buffers.end[buffer], max(buffers.made[buffer], buffers.last[argument]))
-        elif not given and not waits[buffer] and not is_cache:
+        elif not given and not waits[buffer]:
             op = program.values.value_op[buffer] if buffer < values else 0
             over = buffer < values and (
                 program.ops.op_class[op] == ELEMENTWISE
@@ -351,6 +348,21 @@ def carries_on_chip(program: ProgramArrays, local: LocalArrays, held: np.ndarray
             in_parts = following < values and program.ops.op_class[program.values.value_op[following]] == UPDATE
             if following != inside and not in_parts:
                 buffers.bytes[inside] = 0.0
+
+
+@kernel
+def begin_copies(
+    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, buffers: Buffers
+) -> None:
+    """Lets the copies of arguments in other layouts begin where they are read first."""
+    values = program.values.shape[0]
+    for k in range(graph.nodes.shape[0] - 1, -1, -1):
+        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
+            value = graph.reads.read_buffer[i]
+            if value < values and local.values.copy_bytes[value] > 0.0:
+                if program.ops.is_argument[program.values.value_op[value]]:
+                    made = buffers.made[value]
+                    buffers.made[value] = slot[k] if made == 0 else min(made, slot[k])
 
 
 @kernel

@@ -7,9 +7,8 @@ from __future__ import annotations
 import numpy as np
 
 from autopart.core.kernels import kernel
+from autopart.costmodel.compiled.tiled_layouts import row_major
 from autopart.costmodel.simulator.arrays import NARROW_SHARE, LocalArrays, Lowered, ProgramArrays
-from autopart.costmodel.simulator.facts.op_classes import UPDATE
-from autopart.costmodel.simulator.facts.row_layouts import GRADIENT
 from autopart.costmodel.simulator.local.op_work import op_work
 from autopart.costmodel.simulator.sizes import SizeTable, size_row
 
@@ -38,10 +37,7 @@ def _moves(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Loc
             program, known, value, lowered.target[r], lowered.order[value], lowered.axis_sizes, lowered.layout_tile
         )
         share = lowered.shares[r] if lowered.shares.shape[0] > 0 else 1.0
-        size, in_rows = known.sizes.in_bytes[row], known.sizes.row_bytes[row]
-        if lies_in_rows(program, value, in_rows, size):
-            size = in_rows
-        held.moves.moved_bytes[r] = size * share * (NARROW_SHARE if lowered.narrow[r] else 1.0)
+        held.moves.moved_bytes[r] = known.sizes.in_bytes[row] * share * (NARROW_SHARE if lowered.narrow[r] else 1.0)
         held.moves.moved_elements[r] = known.sizes.elements[row] * share
 
 
@@ -49,43 +45,30 @@ def _moves(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Loc
 def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: LocalArrays) -> None:
     """Fills in values as if nothing was redistributed after its op and none was a view, and their homes."""
     native, settled, axis_sizes, layout_tile = lowered.native, lowered.settled, lowered.axis_sizes, lowered.layout_tile
-    in_bytes = row_bytes = elements = registers = 0.0
+    in_bytes = elements = registers = 0.0
     for value in range(native.shape[0]):
         last, size_id, layout, order = value - 1, program.values.size_id[value], native[value], lowered.order[value]
         same = value > 0 and size_id == program.values.size_id[last] and order == lowered.order[last]
         if not same or layout != settled[last]:
             row = size_row(program, known, value, layout, order, axis_sizes, layout_tile)
             size = known.sizes[row]
-            in_bytes, row_bytes, elements, registers = size.in_bytes, size.row_bytes, size.elements, size.registers
+            in_bytes, elements, registers = size.in_bytes, size.elements, size.registers
         op = program.values.value_op[value]
-        by_rows = lies_in_rows(program, value, row_bytes, in_bytes)
-        is_gradient = program.ops.op_class[op] == UPDATE or program.values.in_order[value] == GRADIENT
-        adds_rows = program.values.in_rows[value] and is_gradient
-        held.values.native_bytes[value] = row_bytes if by_rows or adds_rows else in_bytes
-        adds_rows = adds_rows and not (
-            program.values.in_order[value] == GRADIENT and row_bytes <= lowered.on_chip_bytes
-        )
+        held.values.native_bytes[value] = in_bytes
+        if lowered.left[op] != 0.0:
+            row = size_row(program, known, value, layout, row_major(program.values.rank[value]), axis_sizes, layout_tile)
+            held.values.native_bytes[value] = known.sizes.in_bytes[row]
         held.values.native_elements[value], held.values.registers[value] = elements, registers
-        if settled[value] == layout:
-            by_rows = by_rows or adds_rows
-        else:
+        if settled[value] != layout:
             row = size_row(program, known, value, settled[value], order, axis_sizes, layout_tile)
             size = known.sizes[row]
-            in_bytes, row_bytes, elements, registers = size.in_bytes, size.row_bytes, size.elements, size.registers
-            by_rows = lies_in_rows(program, value, row_bytes, in_bytes)
-        held.values.settled_bytes[value] = row_bytes if by_rows else in_bytes
-        held.values.in_rows[value] = by_rows
-        held.values.settled_elements[value], held.values.row_bytes[value] = elements, row_bytes
+            in_bytes, elements, registers = size.in_bytes, size.elements, size.registers
+        held.values.settled_bytes[value] = in_bytes
+        held.values.settled_elements[value] = elements
         held.values.at_def[value], held.values.copy_bytes[value] = -1, 0.0
         held.values.shows[value] = held.values.left_in[value] = value
         inside_loop = program.ops.carry_body[op] >= 0 and value == program.result_ptr[op]
         held.home[value] = program.ops.carry_body[op] if inside_loop else program.ops.op_scope[op]
-
-
-@kernel
-def lies_in_rows(program: ProgramArrays, value: int, in_rows: float, any_way: float) -> bool:
-    """True for an array whose rows lie side by side on one device, where it takes `in_rows` bytes for `any_way`."""
-    return program.values.in_rows[value] and not (program.values.in_order[value] and in_rows > any_way)
 
 
 @kernel

@@ -13,12 +13,13 @@ from autopart.costmodel.compiled.layout_assignment.constraints import UNASKED, W
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
-from autopart.costmodel.simulator.facts.row_layouts import GRADIENT
 from autopart.costmodel.simulator.local.grouped_tiles import padded_groups, share_of_group
 from autopart.costmodel.simulator.local.spread_images import spread_work
-from autopart.costmodel.simulator.local.table_copies import ordered_bytes
 from autopart.costmodel.simulator.local.transform_copies import transform_copies
 from autopart.costmodel.simulator.local.unit_tiles import share_filled
+
+TURNED_ON_CHIP = 0.25
+"""Arrays and their copies of at most this share of the memory on the chip are there, both."""
 
 NARROW_BYTES = 2.0
 """Of an element of a copy that a product of f32 reads: it is rounded as it is copied."""
@@ -35,6 +36,9 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
         held.ops.unfilled[op], held.ops.copied_bytes[op], held.ops.beside_bytes[op] = 1.0, 0.0, 0.0
         held.ops.registers[op] = _registers(program, lowered, held, op)
         _copy_operands(program, lowered, held, op)
+        if lowered.left[op] != 0.0:
+            each = program.values.element_bytes[result]
+            held.ops.copied_bytes[op] += _copied_bytes(lowered, lowered.left[op], 2.0 * each)
         if kind in (MATMUL, CONV):
             in_groups = _groups_as_one(program, lowered, held, op)
             held.ops.unfilled[op] = _unfilled(
@@ -49,8 +53,6 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
             if in_groups[0] > in_groups[1] and lowered.layout_tile[1] > 1:
                 _fill_groups(program, lowered, held, op, in_groups[1])
                 held.ops.copied_bytes[op] += _taken_apart(program, lowered, held, op)
-        if first < end and program.values.in_order[result] == GRADIENT:
-            held.ops.copied_bytes[op] += ordered_bytes(program, lowered, held, result)
         vector, in_step, update = 0.0, -1.0, 0.0
         if kind == ELEMENTWISE:
             in_step = held.values.native_elements[result]
@@ -64,7 +66,7 @@ def op_work(program: ProgramArrays, lowered: Lowered, held: LocalArrays) -> None
                 held.ops.copied_bytes[op] += transform_copies(points, copies, lowered.on_chip_bytes)
                 if program.values.element_bytes[result] > program.values.element_bytes[program.uses.operands[first]]:
                     _take(held, result, points * program.values.element_bytes[result])
-            vector = program.ops.weight[op] * _largest_walked(program, held, first, end) * held.ops.unfilled[op]
+            vector = program.ops.weight[op] * _largest(held, first, end, 0.0) * held.ops.unfilled[op]
             if kind == REDUCE and program.ops.takes[op]:
                 in_step = _largest(held, first, end, 0.0)
         if program.ops.changes[op] >= 0:
@@ -89,13 +91,26 @@ def _copy_operands(program: ProgramArrays, lowered: Lowered, held: LocalArrays, 
         moved = held.uses.use_elements[use] != held.values.native_elements[value]
         if lowered.copied[use] == 0.0 or moved:
             continue
-        elements = lowered.copied[use]
+        elements = abs(lowered.copied[use])
         each = NARROW_BYTES if program.ops.narrows[op] else program.values.element_bytes[value]
         if lowered.kept[value]:
             held.values.copy_bytes[value] = elements * each
         else:
             held.ops.beside_bytes[op] += elements * each
-        held.ops.copied_bytes[op] += lowered.relaid_bytes * elements
+        both = each + program.values.element_bytes[value]
+        held.ops.copied_bytes[op] += _copied_bytes(lowered, lowered.copied[use], both)
+
+
+@kernel
+def _copied_bytes(lowered: Lowered, elements: float, element_bytes: float) -> float:
+    """Bytes that pass HBM in the time of a copy of `elements`, of which one and its copy take `element_bytes`.
+
+    Where both are on the chip, tiles are turned as they pass the vector unit, which takes no time of its own.
+    """
+    both = abs(elements) * element_bytes
+    if elements < 0.0 and both <= TURNED_ON_CHIP * lowered.on_chip_bytes:
+        return 0.0
+    return lowered.relaid_bytes * abs(elements)
 
 
 @kernel
@@ -132,19 +147,6 @@ def _largest(held: LocalArrays, first: int, end: int, least: float) -> float:
     for use in range(first, end):
         least = max(least, held.uses.use_elements[use])
     return least
-
-
-@kernel
-def _largest_walked(program: ProgramArrays, held: LocalArrays, first: int, end: int) -> float:
-    """The same with the elements that fill up short rows where these lie side by side."""
-    largest = 0.0
-    for use in range(first, end):
-        value, elements = program.uses.operands[use], held.uses.use_elements[use]
-        if held.values.in_rows[value] and held.values.settled_elements[value] > 0:
-            plain = held.values.settled_elements[value] * program.values.element_bytes[value]
-            elements *= held.values.row_bytes[value] / plain
-        largest = max(largest, elements)
-    return largest
 
 
 @kernel
