@@ -26,7 +26,6 @@ from autopart.costmodel.simulator.buffers.layout_copies import (
 )
 from autopart.costmodel.simulator.buffers.liveness import Buffers, last_slots, made_at, run_early, structure_reads
 from autopart.costmodel.simulator.buffers.memory import (
-    begin_copies,
     carries_on_chip,
     live_bytes,
     live_ranges,
@@ -273,7 +272,6 @@ def run_step(
     if device.assigns:
         stay_on_chip(graph, scratch.cache, buffers)
         carries_on_chip(program, local, scratch.held, buffers)
-    begin_copies(program, local, graph, step.slot, buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
 

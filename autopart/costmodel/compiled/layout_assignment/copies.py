@@ -32,6 +32,9 @@ from autopart.costmodel.compiled.tiled_layouts import row_major, tile_dims, tile
 AS_IT_LIES = 0
 """What a use asks for that reads any layout; else a bit for each dim that may lie inside tiles."""
 
+MOST_FILLED = 16
+"""Rows that would take more than so many times their elements stay as they lie."""
+
 
 @kernel
 def copied_elements(
@@ -55,9 +58,7 @@ def copied_elements(
         spec, start, left[op] = ops.op_spec[op], ops.operand_ptr[op], 0.0
         first = ops.result_ptr[op]
         if first < ops.result_ptr[op + 1] and values.as_stored[first]:
-            rows = row_major(values.rank[first])
-            if rows != layout[first]:
-                left[op] = _copied(values, tile, scratch, first, rows, layout[first])
+            left[op] = _in_rows(values, tile, scratch, layout, first)
         if by.by_rows[spec] and scratch.priority[ops.operands[start]] != UNASKED:
             copied[start] = _in_rows(values, tile, scratch, layout, ops.operands[start])
             _once(scratch, ops.operands[start], start, copied, kept)
@@ -109,11 +110,12 @@ def _asked_by_rows(
 
 @kernel
 def _in_rows(values: ShardedValues, tile: tuple[int, int], scratch: Scratch, layout: np.ndarray, value: int) -> float:
-    """Elements of a copy whose last dim lies along the lanes; 0 where it lies so."""
+    """Elements of a copy between the layout of a value and rows along the lanes; 0 where it lies so, or stays so."""
     rank = local_dims(values, value, scratch.dims)
     lane, _ = tile_dims(layout[value], rank, scratch.dims)
     asked, _ = tile_dims(row_major(rank), rank, scratch.dims)
-    return 0.0 if lane == asked else _copied(values, tile, scratch, value, layout[value], row_major(rank))
+    few = asked < 0 or scratch.dims[asked] * MOST_FILLED < tile[1]
+    return 0.0 if lane == asked or few else _copied(values, tile, scratch, value, layout[value], row_major(rank))
 
 
 @kernel

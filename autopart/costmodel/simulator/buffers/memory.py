@@ -351,21 +351,6 @@ def carries_on_chip(program: ProgramArrays, local: LocalArrays, held: np.ndarray
 
 
 @kernel
-def begin_copies(
-    program: ProgramArrays, local: LocalArrays, graph: KernelGraph, slot: np.ndarray, buffers: Buffers
-) -> None:
-    """Lets the copies of arguments in other layouts begin where they are read first."""
-    values = program.values.shape[0]
-    for k in range(graph.nodes.shape[0] - 1, -1, -1):
-        for i in range(graph.read_ptr[k], graph.read_ptr[k + 1]):
-            value = graph.reads.read_buffer[i]
-            if value < values and local.values.copy_bytes[value] > 0.0:
-                if program.ops.is_argument[program.values.value_op[value]]:
-                    made = buffers.made[value]
-                    buffers.made[value] = slot[k] if made == 0 else min(made, slot[k])
-
-
-@kernel
 def live_bytes(buffers: Buffers, extra_slot: np.ndarray, extra_bytes: np.ndarray, change: np.ndarray) -> None:
     """Fills in what lives at each slot, with two slots behind the last; `extra_bytes[i]` at `extra_slot[i]` only."""
     changes(buffers, change)
