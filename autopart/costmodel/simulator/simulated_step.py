@@ -271,7 +271,7 @@ def run_step(
     _add_moves(program, local, graph, device, moves, scratch, step)
     if device.assigns:
         stay_on_chip(graph, scratch.cache, buffers)
-        carries_on_chip(program, local, scratch.held, buffers)
+        carries_on_chip(program, local, scratch.held, device.row[ON_CHIP], buffers)
     live_bytes(buffers, step.slot, step.extra_bytes, step.live)
 
 

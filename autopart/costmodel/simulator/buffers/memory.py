@@ -28,6 +28,10 @@ from autopart.costmodel.simulator.kernels.kernel_graph import (
 from autopart.costmodel.simulator.slots import before
 
 
+STACK_SHARE = 0.0625
+"""What turns of a loop update part by part stays on the chip if it takes at most this share of it."""
+
+
 @kernel
 def plain_sizes(
     program: ProgramArrays,
@@ -337,16 +341,18 @@ def stay_on_chip(graph: KernelGraph, cache: Records, buffers: Buffers) -> None:
 
 
 @kernel
-def carries_on_chip(program: ProgramArrays, local: LocalArrays, held: np.ndarray, buffers: Buffers) -> None:
+def carries_on_chip(
+    program: ProgramArrays, local: LocalArrays, held: np.ndarray, on_chip_bytes: float, buffers: Buffers
+) -> None:
     """Gives no memory to what turns hand on whole where all that a turn touches stays on the chip (`held_loops.py`):
-    sums of gradients. What is updated in place, part by part, is outside."""
+    sums of gradients, and small stacks that are updated in place, part by part."""
     for i in range(program.carries.shape[0]):
         op = program.carries[i]
         if held[program.ops.carry_body[op]] > 0:
             following = local.uses.use_buffer[program.operand_ptr[op] + 1]
             inside, values = program.result_ptr[op], program.values.shape[0]
             in_parts = following < values and program.ops.op_class[program.values.value_op[following]] == UPDATE
-            if following != inside and not in_parts:
+            if following != inside and (not in_parts or buffers.bytes[inside] <= STACK_SHARE * on_chip_bytes):
                 buffers.bytes[inside] = 0.0
 
 
