@@ -80,14 +80,12 @@ def _computed_alone(
     on_hbm: float,
     on_chip_bytes: float,
 ) -> float:
-    """Numbers that a kernel with so much vector work walks through if it is one reduction, one elementwise
+    """Numbers that a kernel with so much vector work walks through if it is one elementwise
     op of arrays, or fills an array in bf16, or in HBM; 0 for any other, as an op of an array and a constant, or behind
     a reshape."""
     op = graph.nodes.subject[k]
     if program.result_ptr[op + 1] - program.result_ptr[op] != 1:
         return 0.0
-    if program.ops.op_class[op] == REDUCE:
-        return local.ops.in_step[op] if 0 < vector_flop <= graph.nodes.lone_flop[k] else 0.0
     if vector_flop > local.ops.vector_flop[op]:
         return 0.0
     if program.ops.op_class[op] != ELEMENTWISE:

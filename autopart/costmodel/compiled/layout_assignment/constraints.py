@@ -89,16 +89,16 @@ def taken_elements(
 def default_layout(values: ShardedValues, value: int, tile: tuple[int, int], scratch: Scratch) -> np.uint64:
     """The layout of an argument or a result of the program: the one that pads least.
 
-    Of several the one with the last dim along the lanes, then the one with the longest dim along the rows.
+    Of several the one with the last dim along the lanes, then the one with the last dim along the rows.
     """
     rank, least = local_dims(values, value, scratch.dims), np.inf
     minor = second = -1
     for a in range(rank - 1, -1, -1):
-        for b in range(rank):
+        for b in range(rank - 1, -1, -1):
             if a == b or scratch.dims[a] == 1.0 or scratch.dims[b] == 1.0:
                 continue
             taken = tiled_elements(scratch.dims, rank, a, b, tile[0], tile[1], values.element_bytes[value])
-            if taken < least or (taken == least and a == minor and scratch.dims[b] > scratch.dims[second]):
+            if taken < least:
                 least, minor, second = taken, a, b
     return row_major(rank) if minor < 0 else with_minor(rank, minor, second)
 

@@ -22,7 +22,6 @@ from autopart.core.kernels import kernel
 from autopart.costmodel.simulator.arrays import BODY, NARROW_SHARE, LocalArrays, ProgramArrays, Records
 from autopart.costmodel.simulator.facts.cut_arrays import NESTED
 from autopart.costmodel.simulator.facts.op_classes import CONV, FREE, OPAQUE, SLICING, UPDATE
-from autopart.costmodel.simulator.kernels.lone_sums import lone_sum_flop
 from autopart.costmodel.simulator.kernels.reread_operands import read_again
 from autopart.costmodel.simulator.room import Empty
 from autopart.costmodel.simulator.slots import after, before, slot_of
@@ -44,7 +43,7 @@ class KernelGraph(NamedTuple):
     nodes  kind: KERNEL, USE_MOVE or DEF_MOVE; subject: the op, the redistribution r or the place d, by kind; slot;
            scope; matrix_flop; matrix_work: matrix_flop times the passes and the unfilled tiles of each product;
            vector_flop; matrix_dtype; is_conv; written: the bytes
-           it writes if no result is written in place; lone_flop: see `lone_sums.py`; again_bytes, again_element_bytes:
+           it writes if no result is written in place; again_bytes, again_element_bytes:
            see `reread_operands.py`
     reads  read_buffer, read_bytes, read_how
     """
@@ -60,7 +59,7 @@ NODE_FIELDS = np.dtype(
     [
         ("kind", np.int8), ("subject", np.int32), ("slot", np.int32), ("scope", np.int32),
         ("matrix_flop", np.float64), ("matrix_work", np.float64), ("vector_flop", np.float64),
-        ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64), ("lone_flop", np.float64),
+        ("matrix_dtype", np.int8), ("is_conv", np.bool_), ("written", np.float64),
         ("again_bytes", np.float64), ("again_element_bytes", np.float64),
     ],
     align=True,
@@ -232,7 +231,7 @@ def _node(nodes: Records, k: int, kind: int, subject: int, slot: int) -> None:
     nodes.kind[k], nodes.subject[k], nodes.slot[k] = kind, subject, slot
     nodes.matrix_flop[k] = nodes.matrix_work[k] = nodes.vector_flop[k] = 0.0
     nodes.matrix_dtype[k], nodes.is_conv[k], nodes.written[k] = 0, False, 0.0
-    nodes.lone_flop[k], nodes.again_bytes[k], nodes.again_element_bytes[k] = 0.0, 0.0, 1.0
+    nodes.again_bytes[k], nodes.again_element_bytes[k] = 0.0, 1.0
 
 
 @kernel
@@ -261,7 +260,6 @@ def fill_nodes(
                 graph.write_buffer[written] = local.values.left_in[value]
                 written += 1
             read = _kernel(program, local, nodes, k, reads, read, walk)
-            nodes.lone_flop[k] = lone_sum_flop(program, local, root)
             if nodes.matrix_flop[k] > 0.0:
                 again, each = read_again(program, local, root, reads, graph.read_ptr[k], read)
                 nodes.again_bytes[k], nodes.again_element_bytes[k] = again, each
