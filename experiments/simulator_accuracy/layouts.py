@@ -39,9 +39,8 @@ Layout = tuple[int, ...]
 
 def assigned(local: DeviceLocal, name: str) -> list[Layout]:
     """The layout of each value by our pass, for the device called `name`."""
-    program, found = local.program, np.zeros(local.program.value_count, np.uint64)
-    sizes, lanes = np.array(local.mesh.axis_sizes, np.int64), np.zeros(program.op_count, np.bool_)
-    LayoutAssignment.of(program)(local.native, sizes, device(name).layout_tile, found, lanes)
+    sizes = np.array(local.mesh.axis_sizes, np.int64)
+    found = LayoutAssignment.of(local.program)(local.native, sizes, device(name).layout_tile).layout
     return [
         tuple(d for place in range(len(shape)) if shape[d := int(layout) >> NIBBLE * place & 15] != 1)
         for layout, shape in zip(found, _shapes(local), strict=True)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 import autopart as ap
 from autopart.costmodel import Device, SimulatorOptions, Switch, devices, estimate, register_device
+from autopart.costmodel.hardware.devices import HBM, LAUNCH
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 
@@ -79,3 +80,9 @@ def moves(run: Simulation) -> list[int]:
 def between(run: Simulation) -> float:
     """Most bytes at any time beside arguments and outputs."""
     return run.peak_bytes - run.argument_bytes - run.output_bytes
+
+
+def copies_s(run: Simulation) -> float:
+    """Seconds of the copies into other layouts that stand beside kernels."""
+    copied = run.arrays.ops["copied_bytes"]
+    return float(copied.sum() / run.device_row[HBM] + (copied > 0).sum() * run.device_row[LAUNCH])

@@ -54,75 +54,6 @@ def gradient_of_a_stem(images, w):
     return jax.grad(loss)(w)
 
 
-def patches(x, w):
-    """Of 16 x 24, each with columns of the next: rows of patches that do not overlap would become features."""
-    padding = [(0, 0), (0, 8)]
-    return jax.lax.conv_general_dilated(x, w, (16, 16), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
-
-
-def patch_step(x, w):
-    left, back = jax.vjp(lambda w: patches(x, w), w)
-    return left, back(left)
-
-
-def embedding(images, places=256, step=patch_step, device="tpu_v3", precision=None):
-    given = jax.ShapeDtypeStruct((images, places, places, 3), jnp.float32)
-    with jax.default_matmul_precision(precision):
-        return simulated(step, given, jax.ShapeDtypeStruct((16, 24, 3, 768), jnp.float32), device=device)
-
-
-@pytest.mark.parametrize("images", [4, 8, 64])
-def test_given_images_of_few_features_are_written_once_more_with_128_lanes(images):
-    run = embedding(images)
-    assert run.arrays.images["written"].max() == 256 * 256 * 4 * LANES * BF16_BYTES
-    assert run.arrays.images["written"].astype(bool).sum() == 1
-    assert run.live.max() >= run.arrays.images["written"].max()
-    convolutions = run.program_arrays.ops["few_features"] > 0
-    assert run.arrays.padding["copies"][convolutions].tolist() == [1, 0], "by the first of two that read them"
-    assert (run.arrays.ops["image_bytes"][convolutions] > 0).all()
-
-
-@pytest.mark.parametrize(("images", "places"), [(128, 224), (256, 32)])
-def test_images_that_lie_along_the_lanes_are_not_written(images, places):
-    """128 images pad less than 224 places, which take 256 lanes."""
-    assert embedding(images, places).arrays.images["written"].max() == 0
-
-
-def test_images_are_not_rounded_at_the_highest_precision():
-    assert embedding(8, precision="highest").arrays.images["written"].max() == 0
-
-
-def test_a_device_that_turns_no_images_writes_none():
-    run = embedding(8, device="a100_40gb")
-    assert run.arrays.images["written"].max() == run.arrays.ops["image_bytes"].max() == 0
-
-
-def unfilled(run):
-    return run.arrays.ops["unfilled"][run.program_arrays.ops["few_features"] > 0].tolist()
-
-
-@pytest.mark.parametrize(
-    ("images", "places", "kernel"),
-    [
-        (8, 256, 64 / 8),
-        (64, 256, 1),
-        (4, 256, 128 / 64 * 64 / 3),
-        (4, 128, 128 / 32 * 64 / 3),
-        (4, 64, 128 / (16 * 4) * 64 / 3),
-    ],
-)
-def test_the_gradient_of_a_kernel_fills_tiles_with_images(images, places, kernel):
-    """8 of 64 images; of 4 images 16 x 4 patches of a row are summed over where 128 would be, of 64 features 3 are."""
-    assert unfilled(embedding(images, places)) == [64 / images if images > 4 else 1, pytest.approx(kernel)]
-
-
-@pytest.mark.parametrize("places", [64, 128, 224, 256])
-def test_which_convolution_is_the_gradient_does_not_depend_on_the_patches(places):
-    run = embedding(8, places)
-    rows = run.program_arrays.ops["gradient_row"][run.program_arrays.ops["few_features"] > 0]
-    assert rows.tolist() == [0, places // 16]
-
-
 @pytest.mark.parametrize(
     ("table", "indices", "held"),
     [((4096, 16), "r", 4096 * LANES), ((2048, 9, 3), "jr", 2048 * 9 * 4), ((2048, 9), "jr", 2048 * 16)],
@@ -161,7 +92,7 @@ TILE = (32, LANES, LANES)
 def test_neighbours_lie_beside_each_other_in_a_tile_of_the_matrix_unit(features, taps, made, filled):
     """Not those of 80 features, nor where the kernel has what is summed over along its lanes: of 64 for 48, of 160 for
     64."""
-    found = share_filled(float(features), float(made), 0.0, taps, False, False, False, True, TILE)
+    found = share_filled(float(features), float(made), 0.0, taps, False, False, True, TILE)
     assert found == pytest.approx(filled)
 
 
@@ -171,7 +102,7 @@ def test_neighbours_lie_beside_each_other_in_a_tile_of_the_matrix_unit(features,
 )
 def test_neighbours_in_the_gradient_of_an_input_lie_apart_where_features_are_as_many(features, made, tiles):
     """As libtpu 0.0.51 counts windows of 3 x 3 on v3 and v5e; `features` are of the gradient that is read."""
-    share = share_filled(float(features), float(made), 0.0, 3, False, True, False, True, TILE)
+    share = share_filled(float(features), float(made), 0.0, 3, False, True, True, TILE)
     assert 9 * features * made / LANES**2 / share == pytest.approx(tiles)
 
 

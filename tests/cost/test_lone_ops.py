@@ -1,4 +1,4 @@
-"""A reduction, a slice or an elementwise op by itself takes a time for each number beside its bytes."""
+"""An elementwise op by itself takes a time for each number beside its bytes."""
 
 from __future__ import annotations
 
@@ -12,33 +12,7 @@ CLOCK_HZ = {
     "tpu_v2": 0.70e9, "tpu_v3": 0.94e9, "tpu_v4": 1.05e9, "tpu_v5e": 1.5e9, "tpu_v5p": 1.75e9, "tpu_v6e": 1.75e9,
 }  # fmt: skip
 
-# Estimated cycles of the maxima of 4096 rows of 1024 numbers, of the numbers and of twice each, by libtpu 0.0.51.
-COMPILED = {
-    ("tpu_v2", "float32"): (80_160, 76_904),
-    ("tpu_v3", "float32"): (81_280, 76_648),
-    ("tpu_v3", "bfloat16"): (62_912, 58_288),
-    ("tpu_v4", "float32"): (91_008, 76_676),
-    ("tpu_v5e", "float32"): (126_368, 76_516),
-    ("tpu_v5e", "bfloat16"): (109_312, 59_460),
-    ("tpu_v5p", "float32"): (58_864, 30_238),
-    ("tpu_v6e", "float32"): (87_712, 45_336),
-}
-
-
-@pytest.mark.parametrize(("device", "dtype"), COMPILED)
-def test_its_seconds_are_the_compilers(device, dtype):
-    mesh, (alone, of_twice) = ap.Mesh({"x": 1}, device=device), COMPILED[device, dtype]
-    given = jax.ShapeDtypeStruct((4096, 1024), jnp.dtype(dtype))
-
-    def cycles(function) -> float:
-        return ap.jit(function, mesh, []).lower(given).estimate.compute_s * CLOCK_HZ[device]
-
-    ours, ours_of_twice = cycles(lambda x: x.max(-1)), cycles(lambda x: (2 * x).max(-1))
-    assert ours == pytest.approx(alone, rel=0.05)
-    assert ours - ours_of_twice == pytest.approx(alone - of_twice, rel=0.1)
-
-
-# The same of one op of 8192 x 2048 numbers: cycles for 1024 of them.
+# Estimated cycles of one op of 8192 x 2048 numbers, by libtpu 0.0.51: for 1024 of them.
 ELEMENTWISE = {
     ("tpu_v3", "add", "float32"): 28.80,
     ("tpu_v3", "add", "bfloat16"): 24.33,
@@ -82,11 +56,3 @@ SLICED = {
     "rows of each tile": (lambda x: x[:, :, 8:24], (64, 512, 32, 128), 1347.6),
     "one of three": (lambda x: x[0], (3, 20_000, 256), 63.4),
 }
-
-
-@pytest.mark.parametrize("case", SLICED)
-def test_a_slice_of_tiles_takes_as_long_as_the_compiler_says(case):
-    function, shape, compiled_us = SLICED[case]
-    given = jax.ShapeDtypeStruct(shape, jnp.float32)
-    estimate = ap.jit(function, ap.Mesh({"x": 1}, device="tpu_v5e"), []).lower(given).estimate
-    assert 1e6 * estimate.compute_s == pytest.approx(compiled_us, rel=0.05)

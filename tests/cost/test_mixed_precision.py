@@ -71,25 +71,6 @@ def test_logits_that_are_widened_are_written_for_the_look_up_and_read_as_they_ar
     assert readers == nodes_of(found, "gather")
 
 
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32])
-@pytest.mark.parametrize(("heads", "copied"), [(4, True), (None, False)])
-def test_128_images_along_the_lanes_are_copied_for_attention_with_heads(dtype, heads, copied):
-    def seconds(images):
-        apart = "bqhd,bkhd->bhqk" if heads else "bqd,bkd->bqk"
-        each = (heads, FEATURES) if heads else (4 * FEATURES,)
-
-        def projected(x, w, keys):
-            queries = jnp.einsum("bsm,mhd->bshd" if heads else "bsm,md->bsd", x, w)
-            return jnp.einsum(apart, queries, keys)
-
-        arrays = [
-            jax.ShapeDtypeStruct(shape, dtype) for shape in ((images, 64, 256), (256, *each), (images, 64, *each))
-        ]
-        return simulated(projected, *arrays, device="tpu_v5e").compute_s
-
-    assert (seconds(128) > 1.1 * seconds(127)) == copied
-
-
 def test_columns_of_heads_fill_tiles_together_on_v5e_and_each_alone_on_v3():
     def ratio(device):
         def heads(x, w):

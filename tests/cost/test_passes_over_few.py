@@ -94,18 +94,12 @@ def able_by_all(state: Built) -> np.ndarray:
                 if shown < program.result_ptr[reader + 1]:
                     ok = ok and ops["takes"][reader] and able[shown]
             elif ops["op_class"][reader] in (MATMUL, CONV):
-                ok = ok and (state.into_matmul or program.values["is_splat"][value]) and not facts["is_image"]
+                ok = ok and (state.into_matmul or program.values["is_splat"][value])
             else:
                 is_index = ops["op_class"][reader] == SLICING and use > program.operand_ptr[reader]
                 ok = ok and (ops["takes"][reader] or is_index or program.values["is_looked_up"][value])
         able[value] = ok
-    return able & ~written_on_device(state)
-
-
-def written_on_device(state: Built) -> np.ndarray:
-    """Images that are written."""
-    images = state.held.images
-    return images["is_written"] if len(images) > 0 else np.zeros(len(state.program.values), np.bool_)
+    return able
 
 
 def found_by_all(state: Built) -> np.ndarray:

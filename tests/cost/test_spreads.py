@@ -72,10 +72,9 @@ def test_no_number_of_a_query_is_spread_along_its_keys(scored):
 
 
 def _along_lanes(run):
-    program, local = run.local.program, run.local
-    layouts, along = np.zeros(program.value_count, np.uint64), np.zeros(program.op_count, np.bool_)
-    LayoutAssignment.of(program)(local.native, np.array(local.mesh.axis_sizes, np.int64), (8, 128), layouts, along)
-    return along & run.program_arrays.ops["spreads"]
+    sizes = np.array(run.local.mesh.axis_sizes, np.int64)
+    found = LayoutAssignment.of(run.local.program)(run.local.native, sizes, (8, 128))
+    return found.along_lanes & run.program_arrays.ops["spreads"]
 
 
 def test_short_rows_do_not_lie_along_the_lanes():

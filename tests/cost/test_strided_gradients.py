@@ -19,9 +19,9 @@ SQUARE = (32, 32)
     ("name", "within", "least", "geomean"),
     [
         slow("fitted, v3", 0.9, 0.7, 0.9),
-        slow("fitted, v5e", 0.75, 0.5, 0.85),
-        ("held out, v3", 0.5, 0.4, 0.75),
-        ("held out, v5e", 0.45, 0.15, 0.7),
+        slow("fitted, v5e", 0.8, 0.45, 0.95),
+        ("held out, v3", 0.7, 0.45, 0.85),
+        ("held out, v5e", 0.4, 0.15, 0.7),
     ],
 )
 def test_estimates_are_as_near_the_compilers_as_the_page_says(name: str, within: float, least: float, geomean: float):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import autopart as ap
-from tests.cost.programs import f32, lowered
+from tests.cost.programs import copies_s, f32, lowered
 
 CLOCKS_HZ = {"tpu_v5e": 1.5e9, "tpu_v3": 0.94e9}
 
@@ -49,7 +49,8 @@ def test_rows_are_images_alone_where_their_places_are_apart(device, images, wind
 
     made = (images[0], *(n // 2 for n in images[1:-1]), window[-1])
     on = ap.Mesh({"x": 1}, device=device)
-    found = CLOCKS_HZ[device] * lowered(gradient, bf16(*made), bf16(*window), mesh=on).estimate.compute_s
+    run = lowered(gradient, bf16(*made), bf16(*window), mesh=on).estimate.simulation
+    found = CLOCKS_HZ[device] * (run.compute_s - copies_s(run))
     assert 0.95 < found / cycles < 1.2
 
 
@@ -88,21 +89,3 @@ def test_images_are_computed_in_whole_tiles():
         for features in (16, 64)
     )
     assert narrow.sum() == pytest.approx(wide.sum() / 2, rel=0.1)
-
-
-@pytest.mark.parametrize(
-    ("device", "images", "compiled_us"),
-    [("tpu_v3", 16, 151.0), ("tpu_v3", 64, 577.5), ("tpu_v5e", 16, 67.1), ("tpu_v5e", 64, 255.3)],
-)
-def test_what_is_computed_of_joined_features_is_written_for_a_convolution(device, images, compiled_us):
-    """A norm of 72 and 24 features beside each other, and a convolution of it; copies of arguments not counted."""
-
-    def norm_and_convolve(x, y, scale, bias, kernel):
-        h = jax.nn.relu(jnp.concatenate([x, y], -1) * scale + bias)
-        return jax.lax.conv_general_dilated(h, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
-
-    parts = [jax.ShapeDtypeStruct((images, 32, 32, features), jnp.float32) for features in (72, 24)]
-    vectors = [jax.ShapeDtypeStruct((96,), jnp.float32)] * 2
-    kernel = jax.ShapeDtypeStruct((3, 3, 96, 96), jnp.float32)
-    ours = ap.jit(norm_and_convolve, ap.Mesh({"x": 1}, device=device)).lower(*parts, *vectors, kernel).estimate
-    assert 0.85 < 1e6 * ours.compute_s / compiled_us < 1.15

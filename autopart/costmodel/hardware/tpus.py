@@ -64,8 +64,8 @@ SPREAD_CYCLES = 8.3 / 8
 the bytes of HBM and the vector operations alone take 118,000; 8192 rows of 768 take 120,716."""
 
 RELAID_PER_S = 65e9
-"""Elements, padded, of bf16 or f32, that a copy into another layout moves through HBM: 12 to 17 ps each on v5e, 20 on v3,
-which v2 is taken to be as [L]; the others are taken to be as v5e."""
+"""Elements, padded, of bf16 or f32, that a copy into another layout moves through HBM: 12 to 17 ps each on v5e, 20 on
+v3, which v2 is taken to be as [L]; the others are taken to be as v5e."""
 
 ALONE_TILE = 8 * 128
 """Numbers that are added to a sum at once, or compared. If its kernel computes nothing else, a reduction takes besides

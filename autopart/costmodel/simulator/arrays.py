@@ -42,17 +42,17 @@ class ProgramArrays(NamedTuple):
     arrays: numba compiles each array of an argument anew for every function that takes it.
 
     ops      the columns of `SpecCosts` that passes over all ops read; spec (its row in `specs`), op_scope, is_argument,
-             carry_body (the body scope of a carry's loop, -1 for other ops), is_largest (`softmax_rows.py`), changes, added
-             (`added_updates.py`), operands (how many it has, each counted once), reshapes, mixes (`behind_reshapes.py`),
-             made_again (`library_calls.py`), of_tasks (a convolution in groups, which are tasks)
+             carry_body (the body scope of a carry's loop, -1 for other ops), is_largest (`softmax_rows.py`), changes,
+             added (`added_updates.py`), operands (how many it has, each counted once), reshapes, mixes
+             (`behind_reshapes.py`), made_again (`library_calls.py`), of_tasks (a convolution in groups, which are
+             tasks)
     specs    the other columns of `SpecCosts`: a row per distinct op, so that rows of `ops` are short and stay on chip
     values   value_op, rank, elements (of the whole array), element_bytes, size_id (equal for those of one type),
              is_splat (a constant: no memory until it is written out), is_donated (an argument whose memory an output
-             takes over), is_output, exponential
-             (`softmax_rows.py`), is_looked_up (wider than what it is computed from, element by element, and written for a
-             look-up alone), is_written (for slices and joints: `cut_arrays.py`, before it is spread:
-             `spread_results.py`, or reshaped: `behind_reshapes.py`, and of many slices: `gated_values.py`), laid
-             (`cut_arrays.py`)
+             takes over), is_output, exponential (`softmax_rows.py`), is_looked_up (wider than what it is computed
+             from, element by element, and written for a look-up alone), is_written (for slices and joints:
+             `cut_arrays.py`, before it is spread: `spread_results.py`, or reshaped: `behind_reshapes.py`, and of many
+             slices: `gated_values.py`), laid (`cut_arrays.py`)
     uses     operands, use_op, use_scope, use_position (as in `Program`), producer (the op that makes the operand)
     scopes   scope_parent, scope_kind, scope_start, scope_end (a condition ends where its loop's body does),
              scope_twin (a condition's body, any other scope itself), scope_trips
@@ -111,18 +111,20 @@ class LocalArrays(NamedTuple):
     """What one device holds, in bytes (with layout padding where asked for) and elements.
 
     values   native_bytes, native_elements: size of the value in the layout in which its op computes it;
-             settled_bytes, settled_elements: size in the layout in which it settles; at_def: its place in `DeviceLocal.at_def`, else
-             -1; shows: the buffer from which the value is read, for a view the buffer of the view's operand; left_in:
-             the buffer into which its op writes it; copy_bytes: of the copy in another layout that is held beside it;
-             registers: `registers_over_tiles` of it as its op leaves it; is_rounded: a product's kernel leaves bf16 (`rounded_once.py`)
+             settled_bytes, settled_elements: size in the layout in which it settles; at_def: its place in
+             `DeviceLocal.at_def`, else -1; shows: the buffer from which the value is read, for a view the buffer of
+             the view's operand; left_in: the buffer into which its op writes it; copy_bytes: of the copy in another
+             layout that is held beside it; registers: `registers_over_tiles` of it as its op leaves it; is_rounded: a
+             product's kernel leaves bf16 (`rounded_once.py`)
     moves    moved_bytes, moved_elements: size of what a redistribution makes; moved_value, moved_scope, moved_position
              as in `Placement`; moves_nothing: the redistribution only slices, so its consumers slice as they read
     uses     use_elements: as the use reads it; of_use as in `Placement`; use_buffer: the buffer it reads
     ops      ways: over how many devices the op's work is divided; unfilled: how many times more work the matrix unit
              does than its tiles would need if they were filled; vector_flop: operations of the vector unit; in_step:
              elements an elementwise op or a reduction walks through, else -1; update_bytes: what an update changes;
-             registers: how many more it walks through than its tiles fill; copied_bytes: that pass HBM while copies are made for it, of operands into other layouts, or between
-             the products of a transform (`transform_copies.py`); beside_bytes: that such copies take while it runs
+             registers: how many more it walks through than its tiles fill; copied_bytes: that pass HBM while copies
+             are made for it, of operands into other layouts, or between the products of a transform
+             (`transform_copies.py`); beside_bytes: that such copies take while it runs
     home[b]  the scope buffer b belongs to; what a loop carries belongs to its body, its result does not
     """
 
@@ -155,11 +157,11 @@ USE_FIELDS = np.dtype([("use_elements", np.float64), ("of_use", np.int32), ("use
 OP_FIELDS = np.dtype(
     [
         ("ways", np.float64), ("unfilled", np.float64), ("vector_flop", np.float64), ("in_step", np.float64),
-        ("update_bytes", np.float64), ("copied_bytes", np.float64), ("beside_bytes", np.float64), ("registers", np.float64),
+        ("update_bytes", np.float64), ("copied_bytes", np.float64), ("beside_bytes", np.float64),
+        ("registers", np.float64),
     ],
     align=True,
 )  # fmt: skip
-
 
 
 class Lowered(NamedTuple):
@@ -172,13 +174,7 @@ class Lowered(NamedTuple):
     narrow[r]      redistribution r moves bf16 for f32 (`narrow_moves.py`)
     plan_rows      int32[at_def, then redistributions for uses]: rows of `KnownPlans`
     moves_nothing  of each such row
-    order          uint64[values]: how each lies in memory (`compiled/tiled_layouts.py`)
-    priority       int8[values]: of the constraint by which (`compiled/layout_assignment/constraints.py`)
-    along_lanes    bool[ops]: it spreads numbers along the lanes
-    copied         float64[uses]: elements of the copy in another layout that is made for a use
-                   (`compiled/layout_assignment/copies.py`)
-    kept           bool[values]: later uses read the copy, too
-    left           float64[ops]: elements of the copy that is made of what an op leaves by rows
+    order, priority, along_lanes, copied, kept, left   `Assigned` of `compiled/layout_assignment/assignment.py`
     axis_sizes     of the mesh
     layout_tile, matmul_tile   of the device; ones mean no padding
     nests_products   as in `AroundMatmul`

@@ -35,7 +35,7 @@ from autopart.costmodel.simulator.arrays import (
     ProgramArrays,
     Records,
 )
-from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE, REDUCE
+from autopart.costmodel.simulator.facts.op_classes import ELEMENTWISE
 from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL, RESHAPED, STREAMED, TRANSPOSED, KernelGraph
 from autopart.costmodel.simulator.kernels.roofline import roofline_s
 

@@ -302,18 +302,13 @@ class Simulator:
         """The lowering as kernels read it."""
         place, device = local.placement, self.links.device
         tile = device.layout_tile if self.options.layout_padding else (1, 1)
-        axis_sizes, order = np.array(local.mesh.axis_sizes, np.int64), empty(len(local.native), np.uint64)
-        along_lanes, copied = empty(self.program.op_count, np.bool_), empty(len(self.program.operands))
-        kept, left = empty(len(local.native), np.bool_), empty(self.program.op_count)
-        if tile[1] > 1:
-            self.layouts(local.native, axis_sizes, tile, order, along_lanes, copied, kept, left)
-        else:
-            order[:], along_lanes[:], copied[:], kept[:], left[:] = 0, False, 0.0, False, 0.0
+        axis_sizes = np.array(local.mesh.axis_sizes, np.int64)
+        assigned = self.layouts(local.native, axis_sizes, tile, empty)
         return Lowered(
             local.mapping, local.passing, local.native, local.settled, local.required, local.at_def,
             place.value, place.target, place.scope, place.position, np.argsort(place.position, kind="stable"),
             place.of_use, stretch_shares(local, plan_rows, self.known_plans.read_shares),
-            narrow, plan_rows, self.known_plans.moves_nothing, order, self.layouts.scratch.priority, along_lanes, copied, kept, left, axis_sizes, tile, device.matmul_tile,
+            narrow, plan_rows, self.known_plans.moves_nothing, *assigned, axis_sizes, tile, device.matmul_tile,
             bool(device.around_matmul.nests_products), device.spread_flop, device.relaid_bytes,
             float(device.on_chip_bytes), (0.0, 0.0, 0.0, 0.0) if device.library is None else device.library.numbers,
         )  # fmt: skip

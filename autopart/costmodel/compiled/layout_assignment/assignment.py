@@ -13,6 +13,7 @@ copied (`copies.py`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,6 +54,7 @@ from autopart.costmodel.compiled.tiled_layouts import (
     row_major,
     tile_dims,
 )
+from autopart.costmodel.simulator.room import Empty
 from autopart.spmd.table_gradients import table_gradients
 
 WORTH_TURNING = 0.8
@@ -67,6 +69,23 @@ WORTH_LAYING_ANEW = 0.4
 ALL_DIMS = (1 << WHOLE_RANK) - 1
 
 
+class Assigned(NamedTuple):
+    """What the pass finds.
+
+    layout        uint64[values]: of each value where its op leaves it (`tiled_layouts.py`)
+    priority      int8[values]: of the constraint by which it is so
+    along_lanes   bool[ops]: it spreads what it reads along the lanes of its result
+    copied, kept, left   of uses, values and ops, as `copied_elements` fills them in
+    """
+
+    layout: np.ndarray
+    priority: np.ndarray
+    along_lanes: np.ndarray
+    copied: np.ndarray
+    kept: np.ndarray
+    left: np.ndarray
+
+
 @kernel
 def assign_layouts(
     ops: Ops,
@@ -74,14 +93,10 @@ def assign_layouts(
     by: Transfers,
     tile: tuple[int, int],
     scratch: Scratch,
-    layout: np.ndarray,
-    along_lanes: np.ndarray,
-    copied: np.ndarray,
-    kept: np.ndarray,
-    left: np.ndarray,
+    found: Assigned,
 ) -> None:
-    """Fills in layout, uint64[values], of each value where its op leaves it; along_lanes, bool[ops]: it spreads what it
-    reads along the lanes of its result; copied, kept and left as `copied_elements` does."""
+    """Fills in `found`."""
+    layout = found.layout
     for value in range(layout.shape[0]):
         layout[value], scratch.priority[value] = row_major(values.rank[value]), UNASKED
     for op in range(ops.op_spec.shape[0]):
@@ -98,8 +113,8 @@ def assign_layouts(
         elif by.kind[spec] == FLEXIBLE:
             _write_rows(ops, values, by, tile, scratch, layout, op)
     for op in range(ops.op_spec.shape[0]):
-        along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
-    copied_elements(ops, values, by, tile, scratch, layout, copied, kept, left)
+        found.along_lanes[op] = by.kind[ops.op_spec[op]] == FREE and _spreads(ops, values, by, scratch, layout, op)
+    copied_elements(ops, values, by, tile, scratch, layout, found.copied, found.kept, found.left)
 
 
 @kernel
@@ -375,16 +390,18 @@ class LayoutAssignment:
         )  # fmt: skip
 
     def __call__(
-        self,
-        native: np.ndarray,
-        axis_sizes: np.ndarray,
-        tile: tuple[int, int],
-        layout: np.ndarray,
-        along_lanes: np.ndarray,
-        copied: np.ndarray,
-        kept: np.ndarray,
-        left: np.ndarray,
-    ) -> None:
-        """Fills in what `assign_layouts` does, for a device that holds values as `native` says."""
-        values = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes, self.as_stored)
-        assign_layouts(self.ops, values, self.by, tile, self.scratch, layout, along_lanes, copied, kept, left)
+        self, native: np.ndarray, axis_sizes: np.ndarray, tile: tuple[int, int], empty: Empty = np.empty
+    ) -> Assigned:
+        """The layouts of a device that holds values as `native` says; without layout tiles none is anything."""
+        ops, values = len(self.ops.op_spec), len(native)
+        found = Assigned(
+            empty(values, np.uint64), self.scratch.priority, empty(ops, np.bool_), empty(len(self.ops.operands)),
+            empty(values, np.bool_), empty(ops),
+        )  # fmt: skip
+        if tile[1] == 1:
+            for array in found:
+                array[:] = 0
+            return found
+        sharded = ShardedValues(self.shape, self.rank, self.element_bytes, native, axis_sizes, self.as_stored)
+        assign_layouts(self.ops, sharded, self.by, tile, self.scratch, found)
+        return found

@@ -1,7 +1,7 @@
 """Layouts of one device's arrays by what they pad: the least padded of all, and of those with given dims inside tiles.
 
-    f32[100,14,14,64], tiles of (8, 128)    {0,3,2,1}: 100 of 128 along the lanes, 64 along rows     the least padded
-                                            {3,0,2,1}: 64 of 128 along the lanes, 100 of 104 along rows
+f32[100,14,14,64], tiles of (8, 128)    {0,3,2,1}: 100 of 128 along the lanes, 64 along rows     the least padded
+                                        {3,0,2,1}: 64 of 128 along the lanes, 100 of 104 along rows
 """
 
 # pyright: reportArgumentType=false, reportReturnType=false

@@ -48,8 +48,9 @@ def copied_elements(
     kept: np.ndarray,
     left: np.ndarray,
 ) -> None:
-    """Fills in elements, padded, of copies, negative where another dim comes along the lanes: copied, float64[uses], of the one that is made for a use, 0 for none; left,
-    float64[ops], of what an op leaves by rows; and kept, bool[values]: later uses read the copy, too."""
+    """Fills in elements, padded, of copies, negative where another dim comes along the lanes: copied, float64[uses], of
+    the one that is made for a use, 0 for none; left, float64[ops], of what an op leaves by rows; and kept,
+    bool[values]: later uses read the copy, too."""
     for value in range(kept.shape[0]):
         scratch.is_copied[value] = kept[value] = False
     for use in range(copied.shape[0]):

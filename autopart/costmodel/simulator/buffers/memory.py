@@ -27,7 +27,6 @@ from autopart.costmodel.simulator.kernels.kernel_graph import (
 )
 from autopart.costmodel.simulator.slots import before
 
-
 STACK_SHARE = 0.0625
 """What turns of a loop update part by part stays on the chip if it takes at most this share of it."""
 

@@ -6,7 +6,8 @@
 A kernel reads each buffer once, however often its members read it. Of what it slices it reads as much as the slice
 keeps, be it computed inside from what is read: of a gradient that is transposed and cut into those of four gates, each
 add reads a quarter. But what a product's operand is sliced of counts as read whole, in place of the copy in another
-layout that the compiler makes of the operand (Swin's queries on v5e). Loops, branches, arguments and outputs run nothing and are no nodes;
+layout that the compiler makes of the operand (Swin's queries on v5e). What is written for a look-up alone is a kernel
+and computed inside its other readers. Loops, branches, arguments and outputs run nothing and are no nodes;
 `liveness.structure_reads` says what they read.
 """
 

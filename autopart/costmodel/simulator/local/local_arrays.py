@@ -56,7 +56,9 @@ def _values(program: ProgramArrays, known: SizeTable, lowered: Lowered, held: Lo
         op = program.values.value_op[value]
         held.values.native_bytes[value] = in_bytes
         if lowered.left[op] != 0.0:
-            row = size_row(program, known, value, layout, row_major(program.values.rank[value]), axis_sizes, layout_tile)
+            row = size_row(
+                program, known, value, layout, row_major(program.values.rank[value]), axis_sizes, layout_tile
+            )
             held.values.native_bytes[value] = known.sizes.in_bytes[row]
         held.values.native_elements[value], held.values.registers[value] = elements, registers
         if settled[value] != layout:

@@ -1,1 +1,0 @@
-"""Convolutions of few images: what the cost model says against the TPU compiler's cycles."""
