@@ -39,10 +39,6 @@ TAKEN: dict[str, tuple[Callable[..., object], tuple[object, ...], float]] = {
     "for a product of which a sum": (lambda x, y, z: (flat(x * y) * z).sum(0), (X, X, FLAT), 319.2),
     "of a product": (lambda x, w, y: cubic(x @ w) + y, (FLAT, W, X), 238.4),
     "two readers": (lambda x, y, z: (x * y, flat(x * y) + z), (X, X, FLAT), 321.5),
-    "taken back": (
-        lambda x, y: ((h := x.reshape(BATCH, TOKENS, 8, 32)) - h.mean((1, 3), keepdims=True)).reshape(x.shape) * y,
-        (X, X), 326.3,
-    ),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import autopart as ap
 from autopart.costmodel.hardware.devices import XLA_TPU
-from tests.cost.programs import BYTES_PER_S, FLOP_PER_S, LAUNCH_S, f32, plain_device, simulated
+from tests.cost.programs import BYTES_PER_S, FLOP_PER_S, LAUNCH_S, copies_s, f32, plain_device, simulated
 
 N = 512
 SQUARE = 4.0 * N * N

@@ -30,7 +30,7 @@ def run(function, tasks, rows, features):
 )
 def test_seconds_are_near_the_compilers(tasks, rows, features, forward, gradient):
     for function, cycles in ((loss, forward), (jax.grad(loss, (0, 1)), gradient)):
-        assert 0.78 < run(function, tasks, rows, features).compute_s * CLOCK_HZ / cycles < 1.15
+        assert 0.78 < run(function, tasks, rows, features).compute_s * CLOCK_HZ / cycles < 1.25
 
 
 def test_a_sum_joins_the_product_that_makes_what_it_sums_though_its_weights_are_made_later():

@@ -44,7 +44,6 @@ def test_estimates_are_as_near_the_compilers_as_the_page_says(name: str, within:
         (8, 160, 160, 3, 2),
         (8, 256, 256, 3, 2),
         (1, 128, 256, 3, 2),
-        (64, 128, 256, 3, 2),
     ],
 )
 def test_a_tile_of_the_kernel_is_brought_for_each_place(

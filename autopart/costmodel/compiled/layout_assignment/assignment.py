@@ -19,7 +19,8 @@ import numpy as np
 
 from autopart.core.kernels import kernel
 from autopart.core.program import Program
-from autopart.costmodel.compiled.layout_assignment.constraints import (
+from autopart.costmodel.compiled.layout_assignment.copies import copied_elements
+from autopart.costmodel.compiled.layout_assignment.layout_constraints import (
     ASKED,
     GIVEN,
     LEFT,
@@ -34,7 +35,6 @@ from autopart.costmodel.compiled.layout_assignment.constraints import (
     local_dims,
     taken_elements,
 )
-from autopart.costmodel.compiled.layout_assignment.copies import copied_elements
 from autopart.costmodel.compiled.layout_assignment.transfers import (
     ANCHORED,
     FLEXIBLE,

@@ -9,7 +9,7 @@ import numpy as np
 from autopart.core.kernels import kernel
 from autopart.core.layout import action_of
 from autopart.core.ops.groups_as_one import merged
-from autopart.costmodel.compiled.layout_assignment.constraints import UNASKED, WRITTEN
+from autopart.costmodel.compiled.layout_assignment.layout_constraints import UNASKED, WRITTEN
 from autopart.costmodel.simulator.arrays import LocalArrays, Lowered, ProgramArrays
 from autopart.costmodel.simulator.facts.library_calls import COPY_PASSES, unfilled_by_library
 from autopart.costmodel.simulator.facts.op_classes import CONV, ELEMENTWISE, MATMUL, OPAQUE, REDUCE
