@@ -21,19 +21,21 @@ from autopart.api.explained.resolutions import METADATA_OPS, priced_conflicts
 from autopart.api.explained.what_if import WhatIf, what_if
 from autopart.api.interpreted import run_in_sequence
 from autopart.api.metadata import Metadata
+from autopart.api.named_rows import costed_schedules
 from autopart.api.plan.host_check import check_hosts
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.plan_of import plan_of
 from autopart.api.platform import runnable
 from autopart.api.remarks import remarks
-from autopart.api.report.page import write_report
+from autopart.api.report.page import Sheet, head, write_report
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import INPUTS
 from autopart.api.trace import Traced
-from autopart.core.arguments import AXES, FLAG, NONE, PATH, STRING, TEXT, Kind, check, mapping, shown
+from autopart.core.arguments import AXES, FLAG, NONE, PATH, STRING, TEXT, Kind, check, instance, mapping, shown, whole
 from autopart.core.errors import ArgumentError, CallError
 from autopart.core.jax_internals import module_text
 from autopart.core.mesh import Mesh
+from autopart.core.partitioning import Partitioning
 from autopart.core.passes import PassReport
 from autopart.core.program_text import program_text
 from autopart.core.text import core_text
@@ -135,14 +137,35 @@ class Lowered:
         check("Lowered.what_if", inputs=(inputs, INPUTS), axis=(axis, AXES))
         return what_if(self.scheduled, inputs, axis)
 
-    def report(self, path: str | Path) -> Path:
+    def report(
+        self, path: str | Path, *, tokens: int | None = None, named: bool = True, beside: Lowered | None = None
+    ) -> Path:
         """Writes a page that shows all of this, one HTML file that needs no network; returns where it is.
 
-        Tactics, named schedules beside the result, memory over the program, seconds by op, collective and source line,
-        layouts drawn on the mesh, conflicts, the search's progress, and the plan as code.
+        Tactics, named schedules beside the result, memory over the program, seconds by op, axis, collective and source
+        line, the roofline, layouts drawn on the mesh and by host, conflicts, the search's progress, the plan as code.
+        `tokens` are those of a step, counted in the inputs where they can be. `named=False` costs no named schedules,
+        which takes a lowering each where no search did. `beside` is another lowered program to put beside this one.
         """
-        check("Lowered.report", path=(path, PATH))
-        return write_report(self.metadata, self.scheduled, path)
+        check("Lowered.report", path=(path, PATH), tokens=(tokens, whole(1) | NONE), named=(named, FLAG))
+        check("Lowered.report", beside=(beside, instance("what ap.jit(...).lower(...) returns", Lowered) | NONE))
+        return write_report(self._sheet(tokens, named, beside), path)
+
+    def _sheet(self, tokens: int | None = None, named: bool = False, beside: Lowered | None = None) -> Sheet:
+        costed = named and not any("baselines" in tactic.report for tactic in self.metadata.tactics)
+        simulated = self.mesh.device is not None and self.estimate is not None and self.estimate.simulation is not None
+        return Sheet(
+            self.metadata,
+            self.scheduled,
+            tokens,
+            costed_schedules(Partitioning(self.traced.program, self.mesh)) if costed and simulated else None,
+            None if beside is None else (beside.metadata, beside.estimate),
+            self.devices,
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the head of the report."""
+        return head(self._sheet())
 
     def _price(self) -> Price | None:
         if self.mesh.device is None:

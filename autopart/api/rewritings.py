@@ -55,6 +55,15 @@ class Rewriting:
         return ", ".join(found)
 
     @property
+    def options(self) -> dict[str, Any]:
+        """As options of the command line's search, by which it finds this program or a better one."""
+        found: dict[str, Any] = {} if self.pad is None else {"uneven": "pad"}
+        if self.microbatch is not None:
+            found["microbatches"] = str(self.microbatch.steps)
+        first = self.recompute.policies[0] if self.recompute is not None else None
+        return found | ({"recompute": (first,)} if isinstance(first, str) else {})
+
+    @property
     def report(self) -> dict[str, Any]:
         """What its tactics say of themselves."""
         tactics = [tactic for tactic in (self.pad, self.microbatch, self.recompute) if tactic is not None]

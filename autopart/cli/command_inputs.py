@@ -11,6 +11,7 @@ batch+model,_                    a layout: two axes tile dim 0, none tiles dim 1
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import runpy
@@ -20,14 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from autopart.api.jit import jit, known_options
+from autopart.api.any_jit import any_jit
+from autopart.api.jit import known_options
 from autopart.api.lowered import Lowered
+from autopart.api.method import Method
 from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
 from autopart.api.tactic import SCHEDULE, Tactic
 from autopart.api.trace import LoadedProgram, Traced, load
 from autopart.cli.python_file import check_not_python
-from autopart.core.arguments import check, is_sequence, shown
+from autopart.core.arguments import check, is_sequence, shown, takes
 from autopart.core.errors import ArgumentError, MeshError, UnknownNameError, closest
 from autopart.core.mesh import Mesh
 
@@ -42,34 +45,56 @@ class Given:
 
     def traced(self) -> Traced:
         """It, before any schedule, as it is lowered for the platform that is here."""
-        return jit(self.fun, Mesh({"device": 1}), **self.options).traced(self.args, {})
+        return any_jit(self.fun, Mesh({"device": 1}), self.args, **self.options).traced(self.args, {})
 
     def lowered(self, mesh: Mesh, schedule: Sequence[Tactic], **options: Any) -> Lowered:
         """It, partitioned."""
-        return jit(self.fun, mesh, schedule, **{**self.options, **options}).lower(*self.args)
+        return any_jit(self.fun, mesh, self.args, schedule, **{**self.options, **options}).lower(*self.args)
 
 
-def program_of(text: str) -> Given:
-    """The program that PROGRAM names. Raises `PartitionError` where there is none."""
+def program_of(text: str, arguments: str | None = None) -> Given:
+    """The program that PROGRAM names, for the arguments that a second function returns where one is named.
+
+    Raises `PartitionError` where there is none.
+    """
     if ":" not in text or Path(text).exists():
         check_not_python(text)
-        return Given(load(text))
-    made = _called(text)
+        given = Given(load(text))
+    else:
+        given = _given(text, _called(text, "(fun, args)"))
+    if arguments is None:
+        return given
+    args = _called(arguments, "arguments")
+    if not is_sequence(args):
+        raise ArgumentError(f"{arguments}() returned {shown(args)}", hint="a tuple of the program's arguments")
+    return dataclasses.replace(given, args=tuple(args))
+
+
+def _given(text: str, made: Any) -> Given:
     match made:
         case (fun, args) if callable(fun) and is_sequence(args):
-            return Given(cast("Callable[..., Any]", fun), tuple(args))
+            options: Mapping[str, Any] = {}
         case (fun, args, Mapping() as options) if callable(fun) and is_sequence(args):
-            return Given(cast("Callable[..., Any]", fun), tuple(args), known_options(f"{text}()", dict(options)))
+            known_options(f"{text}()", dict(options))
         case _:
             raise ArgumentError(
                 f"{text}() returned {shown(made)}", hint="(fun, args), or (fun, args, options of ap.jit)"
             )
+    if isinstance(fun, Method):
+        raise ArgumentError(
+            f"{text}() returned a function that is partitioned already",
+            why="--mesh and --schedule say how it is partitioned",
+            hint="the function itself, without ap.jit, ap.nnx.jit or ap.filter_jit around it",
+        )
+    return Given(cast("Callable[..., Any]", fun), tuple(args), options)
 
 
-def _called(text: str) -> Any:
+def _called(text: str, what: str) -> Any:
     found = named_object(text)
     if not callable(found):
-        raise ArgumentError(f"{text} is {shown(found)}", hint="a function without arguments that returns (fun, args)")
+        raise ArgumentError(f"{text} is {shown(found)}", hint=f"a function without arguments that returns {what}")
+    if not takes(found, 0):
+        raise ArgumentError(f"{text} takes arguments", hint=f"a function without arguments that returns {what}")
     return found()
 
 

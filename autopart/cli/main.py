@@ -32,6 +32,7 @@ from autopart.cli.search_command import search
 from autopart.cli.sweep_command import sweep
 from autopart.cli.verify_command import verify
 from autopart.cli.warmup_command import warmup
+from autopart.cli.what_if_command import what_if
 from autopart.core.errors import PartitionError, PartitionWarning
 from autopart.core.quoting import one_line
 from autopart.core.user_line import is_of_user
@@ -50,8 +51,8 @@ def autopart() -> None:
 
 
 for command in (
-    partition, search, sweep, estimate, explain, diff, report, reshard_plan, verify, devices, ops, cache, warmup,
-    completion,
+    partition, search, sweep, estimate, explain, what_if, diff, report, reshard_plan, verify, devices, ops, cache,
+    warmup, completion,
 ):  # fmt: skip
     autopart.add_command(command)
 
