@@ -35,7 +35,8 @@ from autopart.api.recompute import Recompute
 from autopart.api.reshard import redistribution_plan, reshard
 from autopart.api.sharded_loops import ShardedLoops
 from autopart.api.shared_gathers import SharedGathers
-from autopart.api.sweep import Sweep, sweep
+from autopart.api.sweep import sweep
+from autopart.api.sweep_rows import Sweep
 from autopart.api.tactic import Tactic, TacticContext, TacticResult
 from autopart.api.tactics import FIRST_DIVISIBLE_DIM, LARGEST_DIVISIBLE_DIM, REPLICATED, UNKNOWN, ManualPartition
 from autopart.api.tag import tag

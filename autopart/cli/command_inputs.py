@@ -119,15 +119,20 @@ def named_object(text: str) -> Any:
 
 def mesh_of(text: str, device: str | None) -> Mesh:
     """The mesh that `batch=16,model=2` means."""
-    axes: dict[str, int] = {}
+    return Mesh(sizes_of(text), device=device)
+
+
+def sizes_of(text: str, what: str = "axis", example: str = "batch=16,model=2") -> dict[str, int]:
+    """The whole numbers in `batch=16,model=2`, by name."""
+    sizes: dict[str, int] = {}
     for part in text.split(","):
         name, is_set, size = part.partition("=")
         if not is_set or not size.strip().isdecimal():
-            raise MeshError(f"{part!r} is no axis of a mesh", hint="name=size for each axis, as in batch=16,model=2")
-        if name.strip() in axes:
-            raise MeshError(f'the axis "{name.strip()}" is there twice')
-        axes[name.strip()] = int(size)
-    return Mesh(axes, device=device)
+            raise MeshError(f"{part!r} is no {what} with its size", hint=f"name=size for each {what}, as in {example}")
+        if name.strip() in sizes:
+            raise MeshError(f'the {what} "{name.strip()}" is there twice')
+        sizes[name.strip()] = int(size)
+    return sizes
 
 
 def schedule_of(texts: Sequence[str]) -> Sequence[Tactic]:
@@ -155,6 +160,18 @@ def layout_of(text: str) -> tuple[tuple[str, ...] | None, ...]:
     """The axes that tile each dim, None where none does."""
     dims = [tuple(axis.strip() for axis in dim.split("+")) for dim in text.split(",")]
     return tuple(None if dim in (("_",), ("",)) else dim for dim in dims)
+
+
+def prices_of(text: str) -> dict[str, float]:
+    """The prices in `h100=2.5,tpu_v5p=4.2`, by name."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, figure = part.partition("=")
+        try:
+            found[name.strip()] = float(figure)
+        except ValueError:
+            raise ArgumentError(f"{part!r} is no price", hint="device=price, as in h100=2.5,tpu_v5p=4.2") from None
+    return found
 
 
 def numbers_of(text: str) -> tuple[int, ...]:

@@ -85,6 +85,7 @@ class Rooflines:
     flop_per_byte      the same flop over bytes through HBM
     is_product         whether there is matrix work
     share              of the peak rate of its type; of HBM's bandwidth for the others
+    dtype              of products: place in `DTYPE_CLASSES`
     """
 
     node: np.ndarray
@@ -93,6 +94,12 @@ class Rooflines:
     flop_per_byte: np.ndarray
     is_product: np.ndarray
     share: np.ndarray
+    dtype: np.ndarray
+
+    def peak(self, device: Device) -> float:
+        """The device's peak rate for the type that products spend most of their time on."""
+        seconds = np.bincount(self.dtype[self.is_product], self.seconds[self.is_product], len(DTYPE_CLASSES))
+        return device.peak(DTYPE_CLASSES[int(np.argmax(seconds))] if seconds.any() else "bf16")
 
     def product_share(self) -> float:
         """Share of the peak that products reach while they run."""
@@ -109,6 +116,7 @@ def rooflines(run: Simulation) -> Rooflines:
     once_s, in_bytes = run.node_s[node], np.maximum(run.node_hbm_bytes[node] + run.node_beside_bytes[node], 1.0)
     is_product = leads > 0
     flop = np.where(is_product, leads, vector)
-    peaks = np.array([device.peak(dtype) for dtype in DTYPE_CLASSES])[np.clip(nodes["matrix_dtype"][node], 0, None)]
+    dtype = np.clip(nodes["matrix_dtype"][node], 0, None).astype(np.int64)
+    peaks = np.array([device.peak(each) for each in DTYPE_CLASSES])[dtype]
     share = np.where(is_product, leads / once_s / peaks, in_bytes / once_s / device.hbm_bytes_per_s)
-    return Rooflines(node, once_s * run.node_trips[node], flop / once_s, flop / in_bytes, is_product, share)
+    return Rooflines(node, once_s * run.node_trips[node], flop / once_s, flop / in_bytes, is_product, share, dtype)

@@ -16,7 +16,7 @@ from autopart.api.report.charts import Bar, area, bars, falling, highest_of_each
 from autopart.api.report.mesh_drawing import mesh_drawing
 from autopart.api.report.page import report_page
 from autopart.api.report.where_time_goes import by_class, by_collective, by_line
-from autopart.api.sweep import SweepRow
+from autopart.api.sweep_rows import SweepRow
 from tests.explained.programs import ARGS, MESH, array, lowered, step
 
 VOID = {"meta", "input", "br", "rect", "line", "polygon", "polyline"}

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,11 +29,11 @@ from autopart.costmodel.simulator.kernels.kernel_graph import KERNEL
 from autopart.costmodel.simulator.simulator import Simulation
 from autopart.costmodel.utilization import Rooflines, rooflines, seconds_by_axis, wires
 
-DOTS = 300
-"""Kernels that the roofline shows, those with the most seconds."""
+LOOKED_AT = 3000
+"""Kernels of which the roofline is made, those with the most seconds."""
 
 ROWS = 8
-"""Kernels that the table below it lists."""
+"""Kinds of kernels that the table below it lists."""
 
 COLUMNS = 500
 """Moments at which it is looked which kernel and which collective run."""
@@ -68,35 +70,63 @@ def roofline(estimate: Estimate | None) -> str:
         return ""
     run = estimate.simulation
     found = rooflines(run)
-    order = np.argsort(-found.seconds, kind="stable")[:DOTS]
-    if not len(order):
+    groups = _alike(run, found)
+    if not groups:
         return ""
-    text = f"products at {percent(found.product_share())} of the device's peak while they run"
+    text = f"Products run at {percent(found.product_share())} of the device's peak. " if found.is_product.any() else ""
     rows = [
         [
-            seconds_text(float(found.seconds[k])),
-            f"{percent(float(found.share[k]))} of {'peak' if found.is_product[k] else 'HBM'}",
-            node_text(run, int(found.node[k]))[0], short_place(node_text(run, int(found.node[k]))[3]),
+            seconds_text(g.seconds), f"{g.count} x", f"{percent(g.share)} of {'peak' if g.is_product else 'HBM'}",
+            g.what, g.where,
         ]
-        for k in order[:ROWS].tolist()
+        for g in groups[:ROWS]
     ]  # fmt: skip
-    table = table_html(["seconds", "rate", "what", "where"], rows)
+    table = table_html(["seconds", "kernels", "rate", "what", "where"], rows)
     return (
-        f"<p>{escaped(text[0].upper() + text[1:])}. A dot is a kernel: across, its flop for each byte through HBM; up, "
-        "its flop a second; both logarithmic. The line is what the device could do: at most HBM's bandwidth, at most "
-        f'its peak.</p>{_dots(run, found, order)}<div class="scroll text">{table}</div>'
+        f"<p>{escaped(text)}A dot is kernels that are alike: across, their flop for each byte through HBM; up, their "
+        "flop a second; both logarithmic, and larger where they take more of the step. The line is what the device "
+        "could do: HBM's bandwidth, then its peak.</p>"
+        f'{_dots(run, found, groups)}<div class="scroll text">{table}</div>'
     )
 
 
-def _dots(run: Simulation, found: Rooflines, order: np.ndarray) -> str:
-    device = run.links.device
-    peak, bandwidth = max(device.peak_flop_per_s.values()), device.hbm_bytes_per_s
-    shown = order[found.flop_per_s[order] > 0]
-    across = np.log10(np.clip(found.flop_per_byte[shown], 1e-2, 1e5))
-    up = np.log10(found.flop_per_s[shown])
-    left, right = min(-1.0, float(across.min(initial=0.0))), max(4.0, float(across.max(initial=0.0)))
-    top = math.log10(peak) + 0.3
-    bottom = max(top - 6.0, min(top - 4.0, float(up.min(initial=top))))
+@dataclass(frozen=True)
+class Alike:
+    """Kernels of one text at one line: their seconds in a step, and the rates of the first."""
+
+    what: str
+    where: str
+    seconds: float
+    count: int
+    flop_per_s: float
+    flop_per_byte: float
+    share: float
+    is_product: bool
+
+
+def _alike(run: Simulation, found: Rooflines) -> list[Alike]:
+    groups: dict[tuple[str, str], list[int]] = {}
+    for k in np.argsort(-found.seconds, kind="stable")[:LOOKED_AT].tolist():
+        what, _, _, where, _ = node_text(run, int(found.node[k]))
+        groups.setdefault((what, re.sub(r"\d+", "*", where)), []).append(k)
+    rows = [
+        Alike(
+            what, short_place(node_text(run, int(found.node[of[0]]))[3]), float(found.seconds[of].sum()), len(of),
+            *(float(rates[of[0]]) for rates in (found.flop_per_s, found.flop_per_byte, found.share)),
+            bool(found.is_product[of[0]]),
+        )
+        for (what, _), of in groups.items()
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: -row.seconds)
+
+
+def _dots(run: Simulation, found: Rooflines, groups: Sequence[Alike]) -> str:
+    device, shown = run.links.device, [g for g in groups if g.flop_per_s > 0]
+    peak, bandwidth = found.peak(device), device.hbm_bytes_per_s
+    ridge = math.log10(peak / bandwidth)
+    across = [math.log10(min(max(g.flop_per_byte, 1e-2), 1e5)) for g in shown]
+    left, right = min([-0.5, *across]), max([ridge + 1, *across]) + 0.2
+    bottom, top = math.log10(bandwidth) + left, math.log10(peak) + 0.3
 
     def x(value: float) -> float:
         return WIDTH * (value - left) / (right - left)
@@ -104,24 +134,18 @@ def _dots(run: Simulation, found: Rooflines, order: np.ndarray) -> str:
     def y(value: float) -> float:
         return HEIGHT - HEIGHT * (max(value, bottom) - bottom) / (top - bottom)
 
-    ridge, start = math.log10(peak / bandwidth), bottom - math.log10(bandwidth)
-    line = [
-        (max(start, left), max(start, left) + math.log10(bandwidth)),
-        (ridge, math.log10(peak)),
-        (right, math.log10(peak)),
-    ]
-    points = " ".join(f"{x(a):.1f},{y(b):.2f}" for a, b in line)
-    shapes = f'<polyline class="roof" points="{points}"/>'
-    for a, b, k in zip(across.tolist(), up.tolist(), shown.tolist(), strict=True):
-        size = 1 + int(found.seconds[k] > 0.01 * run.serial_s) + int(found.seconds[k] > 0.05 * run.serial_s)
-        kind = "product" if found.is_product[k] else "other"
+    corners = [(left, bottom), (ridge, math.log10(peak)), (right, math.log10(peak))]
+    shapes = f'<polyline class="roof" points="{" ".join(f"{x(a):.1f},{y(b):.2f}" for a, b in corners)}"/>'
+    for a, g in zip(across, shown, strict=True):
+        size = 1 + int(g.seconds > 0.01 * run.serial_s) + int(g.seconds > 0.1 * run.serial_s)
+        kind, b = "product" if g.is_product else "other", math.log10(g.flop_per_s)
         place = f'x1="{x(a):.1f}" x2="{x(a):.1f}" y1="{y(b):.2f}" y2="{y(b):.2f}"'
         shapes += f'<line class="dot {kind} s{size}" {place}/>'
     labels = [
         (f"peak {peak / 1e12:.4g} TFLOP/s", "right:4px;top:2px"),
-        (f"HBM {bandwidth / 1e12:.3g} TB/s, level with it at {peak / bandwidth:.0f} flop/byte", "left:4px;bottom:4px"),
+        (f"HBM {bandwidth / 1e12:.3g} TB/s, level with it at {peak / bandwidth:.0f} flop/byte", "right:4px;bottom:4px"),
     ]
-    return chart(drawing(shapes), labels, f"{len(shown)} kernels beside the device's roofline")
+    return chart(drawing(shapes), labels, f"{len(shown)} kinds of kernels beside the device's roofline")
 
 
 def timeline(estimate: Estimate | None) -> str:

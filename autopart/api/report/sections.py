@@ -100,7 +100,15 @@ def baselines(metadata: Metadata, named: NamedSchedules | None = None) -> str:
     drawn = [_baseline({**vars(row), "rank": 0}, "") for row in named]
     if last is not None and last.step_s is not None:
         drawn.insert(0, Bar("this plan", last.step_s, f"{_seconds(last.step_s)}, {_bytes(last.peak_bytes)}", "found"))
-    return f"<p>{escaped(_key(named.rows))}The best first: by memory that is missing, then by seconds.</p>{bars(drawn)}"
+    said = f"<p>{escaped(_key(named.rows))}The best first: by memory that is missing, then by seconds.</p>"
+    return said + _first_bars(drawn)
+
+
+def _first_bars(drawn: Sequence[Bar]) -> str:
+    """The first bars, the others folded."""
+    rest = drawn[ROWS:]
+    folded = f"<details><summary>{len(rest)} more</summary>{bars(rest)}</details>" if rest else ""
+    return bars(drawn[:ROWS]) + folded
 
 
 def _key(rows: Sequence[NamedSchedule]) -> str:
@@ -118,7 +126,7 @@ def _compared(tactic: TacticReport) -> str:
     remarks = lines_html(tactic.report.get("remarks", ()))
     key = "" if all(row["fits"] for row in rows) else "Orange schedules do not fit the device's memory. "
     said = f"<p>{escaped(key)}The best first: by memory that is missing, then by seconds.</p>"
-    return f"<h3>{escaped(tactic.name)}, beside named schedules</h3>{said}{bars(drawn)}{remarks}"
+    return f"<h3>{escaped(tactic.name)}, beside named schedules</h3>{said}{_first_bars(drawn)}{remarks}"
 
 
 def _baseline(row: Mapping[str, Any], style: str) -> Bar:
