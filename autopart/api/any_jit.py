@@ -30,6 +30,10 @@ class Jitted(Protocol):
         """The partitioned program for arguments of these shapes."""
         ...
 
+    def __call__(self, /, *args: Any) -> Any:
+        """Runs it."""
+        ...
+
     def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
         """The program for arguments of these shapes, before any schedule."""
         ...

@@ -224,6 +224,25 @@ class ModuleFunction(Method):
         return (out, *(values[name] for name in _holding_modules(named)))
 
 
+def run_both(
+    fun: Callable, partitioned: Callable, args: Sequence[Any], fill: Callable[[Any], Any], static: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """What `fun`, whole and partitioned, returns for equal arguments, each with what it leaves in the modules.
+
+    `fill` makes arrays of shapes.
+    """
+    arrays = jax.tree.map(lambda leaf: leaf if _is_module(leaf) else fill(leaf), list(args), is_leaf=_is_module)
+    graph, state = nnx.split(arrays)
+    state = jax.tree.map(fill, state)
+
+    def run(step: Callable) -> Any:
+        given = nnx.merge(graph, jax.tree.map(jnp.copy, state))
+        out = step(*given)
+        return out, nnx.to_pure_dict(nnx.state(given))
+
+    return run(nnx.jit(fun, **static)), run(partitioned)
+
+
 def _by_position(state: Any, count: int) -> list[Any]:
     """The arrays of each of `count` arguments, by name; none where other arguments have them all."""
     arrays: dict[Any, Any] = nnx.to_pure_dict(state)

@@ -123,10 +123,11 @@ def _differences(estimate: Estimate, seconds: Mapping[str, float], first: Estima
     more = {what: seconds.get(what, 0.0) - base.get(what, 0.0) for what in {**seconds, **base}}
     large = [(what, s) for what, s in sorted(more.items(), key=lambda row: -abs(row[1])) if _counts(s, first)]
     said = ", ".join(f"{what} {'+' if s > 0 else '-'}{seconds_text(abs(s))}" for what, s in large)
-    change = 100 * (estimate.step_s / first.step_s - 1) if first.step_s else 0.0
+    ratio = estimate.step_s / first.step_s if first.step_s else 1.0
+    change = f"{100 * (ratio - 1):+.2g} %" if ratio < 2 else f"{ratio:.2g} times"
     extra = estimate.peak_bytes - first.peak_bytes
     memory = f"peak {'+' if extra > 0 else '-'}{bytes_text(abs(extra))}" if abs(extra) > 0.01 * first.peak_bytes else ""
-    return [text for text in (f"{change:+.2g} %" + (f": {said}" if said else ""), memory) if text]
+    return [text for text in (change + (f": {said}" if said else ""), memory) if text]
 
 
 def _counts(seconds: float, first: Estimate) -> bool:

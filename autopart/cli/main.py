@@ -17,6 +17,7 @@ from typing import TextIO
 
 import click
 
+from autopart.api.verification import on_the_host
 from autopart.cli.cache_command import cache
 from autopart.cli.completion_command import completion
 from autopart.cli.devices_command import devices
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    on_the_host()
     try:
         code = autopart.main(list(sys.argv[1:] if arguments is None else arguments), "autopart", standalone_mode=False)
     except click.ClickException as error:
