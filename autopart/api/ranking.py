@@ -37,7 +37,7 @@ LEAST_SHARE = 0.005
 class Ranked:
     """A schedule with its costs.
 
-    schedule   what `--schedule` or `ap.Parallelism` takes; "" for what was found, which its plan has
+    schedule   what `--schedule` or `ap.Parallelism` takes; "" for what was found and has no name: its plan has it
     seconds    compute, and each kind of collective that is there
     reasons    what takes its time, or what sets it apart from the first
     """
@@ -71,7 +71,7 @@ def ranking(low: Lowered, top: int) -> list[Ranked]:
         raise ArgumentError("there is nothing to rank", why="no search was in the schedule, or nothing priced it")
     report = low.metadata.tactics[place].report
     name = f"{FOUND}: {report['named']}" if report["named"] else FOUND
-    found = [_ranked(1, name, "", first, None)]
+    found = [_ranked(1, name, report["named"], first, None)]
     others = (row for row in sorted(report["baselines"], key=lambda row: row["rank"]) if row["name"] != report["named"])
     for name, estimate in _priced(low, place, [row["name"] for row in others]):
         if len(found) >= top:

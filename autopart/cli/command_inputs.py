@@ -113,7 +113,9 @@ def named_object(text: str) -> Any:
         except ModuleNotFoundError as error:
             raise UnknownNameError(f"there is no module {module}", why=str(error)) from None
     if name not in space:
-        raise UnknownNameError(f'{module} has no "{name}"', hint=closest(name, space))
+        raise UnknownNameError(
+            f'{module} has no "{name}"', hint=closest(name, [known for known in space if not known.startswith("__")])
+        )
     return space[name]
 
 

@@ -30,6 +30,7 @@ from autopart.cli.raised_by_program import said_of
 from autopart.cli.report_command import report
 from autopart.cli.reshard_plan_command import reshard_plan
 from autopart.cli.search_command import search
+from autopart.cli.serve_command import serve
 from autopart.cli.sweep_command import sweep
 from autopart.cli.verify_command import verify
 from autopart.cli.warmup_command import warmup
@@ -53,7 +54,7 @@ def autopart() -> None:
 
 for command in (
     partition, search, sweep, estimate, explain, what_if, diff, report, reshard_plan, verify, devices, ops, cache,
-    warmup, completion,
+    warmup, completion, serve,
 ):  # fmt: skip
     autopart.add_command(command)
 

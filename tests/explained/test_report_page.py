@@ -14,7 +14,7 @@ import pytest
 import autopart as ap
 from autopart.api.report.charts import Bar, area, bars, falling, highest_of_each
 from autopart.api.report.mesh_drawing import mesh_drawing
-from autopart.api.report.page import report_page
+from autopart.api.report.page import Sheet, report_page
 from autopart.api.report.where_time_goes import by_class, by_collective, by_line
 from autopart.api.sweep_rows import SweepRow
 from tests.explained.programs import ARGS, MESH, array, lowered, step
@@ -67,7 +67,7 @@ def read(page: str) -> Strict:
 
 
 def page_of(low: ap.Lowered) -> str:
-    return report_page(low.metadata, low.scheduled)
+    return report_page(Sheet(low.metadata, low.scheduled))
 
 
 @functools.cache

@@ -28,8 +28,8 @@ from autopart.api.explained.what_if import spec_text
 from autopart.api.metadata import Metadata
 from autopart.api.named_rows import NamedSchedules
 from autopart.api.report import hardware, sections
-from autopart.api.report.hosts import hosts
-from autopart.api.report.layouts import layouts
+from autopart.api.report.drawn_layouts import layouts
+from autopart.api.report.parts_of_hosts import hosts
 from autopart.api.report.side_by_side import Other, side_by_side
 from autopart.api.report.trouble import trouble
 from autopart.api.schedule import Scheduled
