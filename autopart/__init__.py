@@ -52,6 +52,7 @@ from autopart.core.errors import (
     ProgramError,
     TileError,
     UnknownNameError,
+    closest,
 )
 from autopart.core.limits import Limits
 from autopart.core.mesh import Mesh
@@ -188,4 +189,4 @@ def __getattr__(name: str) -> object:
         except ModuleNotFoundError as error:
             raise ImportError(f"ap.nnx needs the package flax: pip install flax ({error})") from error
         return nnx
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"autopart has no {name!r}; there is {closest(name, __all__)}")

@@ -22,7 +22,7 @@ from autopart.api.tactic import TacticContext, TacticResult
 from autopart.api.trace import Traced
 from autopart.core.actions import Action, Atomic, Propagate, Tile
 from autopart.core.arguments import shown
-from autopart.core.errors import ArgumentError, CallError, PartitionError
+from autopart.core.errors import ArgumentError, CallError, MeshError, PartitionError
 from autopart.core.importer.constraints import Constraint, Dims, constraint_of, is_constraint, told_by
 from autopart.core.manual_regions import TO_GLOBAL, TO_LOCAL
 from autopart.core.mesh import Mesh
@@ -198,6 +198,13 @@ def _said(what: str, sharding: Any, rank: int, mesh: Mesh) -> Constraint:
     if len(spec) > rank:
         raise ArgumentError(f"{what}: {shown(spec)} is for {len(spec)} dims", why=f"the array has {rank}")
     dims = (*map(_axes, spec), *[()] * (rank - len(spec)))
+    its = dict(sharding.mesh.shape) if isinstance(sharding, NamedSharding) else {}
+    for axis, size in its.items():
+        if size != mesh.shape.get(axis, size):
+            raise MeshError(
+                f'{what}: its mesh has {size} devices along "{axis}"', why=f"this mesh is {mesh}",
+                hint="a NamedSharding of the same mesh, or a PartitionSpec",
+            )  # fmt: skip
     return told_by(dims, sharding.mesh.shape if isinstance(sharding, NamedSharding) else mesh.shape, mesh)
 
 

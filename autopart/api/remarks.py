@@ -29,6 +29,7 @@ MOST_DIFFERENCES = 4
 def remarks(traced: Traced, scheduled: Scheduled) -> Iterator[str]:
     """The lines, in this order."""
     yield from _not_donated(traced, scheduled)
+    yield from _donated_in_vain(traced.program)
     for tactic in scheduled.reports:
         differs = tactic.report.get("plan", {}).get("differs", ())
         if differs and tactic is next(t for t in scheduled.reports if t.report.get("plan", {}).get("differs")):
@@ -37,6 +38,15 @@ def remarks(traced: Traced, scheduled: Scheduled) -> Iterator[str]:
         yield from tactic.report.get("memory_kinds", ())
     yield from _in_host_memory(traced.program)
     yield from (f"{report.name}: {remark}" for report in traced.passes for remark in report.remarks)
+
+
+def _donated_in_vain(program: Program) -> Iterator[str]:
+    """Donated arguments whose memory no result takes."""
+    names = [program.argument_names[n] for n in sorted(program.donated.difference(program.ties.values()))]
+    if names:
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        which = ", ".join(names[:2]) + more
+        yield f"{which} {'are' if len(names) > 1 else 'is'} donated, and no result has the type: nothing is saved"
 
 
 def _in_host_memory(program: Program) -> Iterator[str]:

@@ -30,6 +30,7 @@ from autopart.core.arguments import (
     ANYTHING,
     NONE,
     TEXT,
+    Kind,
     check,
     check_once,
     function_of,
@@ -60,6 +61,8 @@ SWEEP_BUDGET = Budget(400)
 
 
 _PRICE = mapping(TEXT, number(0), 'a dict of devices to prices of a device and hour, such as {"h100": 2.5}') | NONE
+_OF_KINDS = Kind("None: devices= says which kinds there are", NONE.legal)
+_DEVICE = Kind("the name of a registered device, such as 'h100', or devices={'h100': 64}", TEXT.legal)
 _AXES = sequence(TEXT, "a list of axis names", least=1)
 _MESHES = sequence(instance("meshes", Mesh), "a list of ap.Mesh({...})", least=1) | NONE
 
@@ -105,7 +108,8 @@ def sweep(
     for name in price or ():
         if name not in {mesh.device for mesh in found}:
             raise ArgumentError(
-                f"ap.sweep: a price of {shown(name)}", hint=closest(name, [mesh.device or "" for mesh in found])
+                f"ap.sweep: a price of {shown(name)}",
+                hint=closest(name, dict.fromkeys(mesh.device or "" for mesh in found)),
             )
     search = AutomaticPartition(
         list(axes), optimizer=optimizer, budget=budget, seed=seed, executor=executor, objective=objective,
@@ -140,12 +144,12 @@ def _meshes_of(
         yield from meshes
         return
     if isinstance(devices, Mapping):
-        check("ap.sweep", devices=(devices, kinds), device=(device, NONE))
+        check("ap.sweep", devices=(devices, kinds), device=(device, _OF_KINDS))
         counts = dict(devices)
         if not counts:
             raise MeshError("a sweep over no devices", hint='devices={"h100": 64}')
     elif whole(1, 2**20).legal(devices):
-        check("ap.sweep", device=(device, TEXT))
+        check("ap.sweep", device=(device, _DEVICE))
         counts = {cast(str, device): cast(int, devices)}
     else:
         why = f"it is {whole(1, 2**20).says}, or give meshes="

@@ -16,6 +16,7 @@ from autopart.core.errors import MeshError
 from autopart.core.html import lines_html, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.units import bytes_text, seconds_text
+from autopart.core.written_file import write_text
 from autopart.costmodel.flop_shares import percent
 
 
@@ -198,5 +199,5 @@ _ALWAYS = ("mesh", "step", "peak", "fits", "evaluations", "")
 def _written(text: str, path: str | Path | None) -> str:
     check("Sweep", path=(path, PATH | NONE))
     if path is not None:
-        Path(path).write_text(text)
+        write_text(path, text, "the sweep")
     return text

@@ -28,6 +28,7 @@ from autopart.core.arguments import ANYTHING, AXES, STRING, Kind, check_fields, 
 from autopart.core.errors import TileError, UnknownNameError
 from autopart.core.partitioning import Partitioning
 from autopart.core.passes.padding.twins import twin_of
+from autopart.core.user_function import called, name_of
 from autopart.search.space.priors import walked_dims
 
 
@@ -176,7 +177,8 @@ class ManualPartition:
 
     def _per_axis(self, decision: Any, target: Named, partitioning: Partitioning) -> tuple[Any, ...]:
         if takes(decision, 2):
-            decision = decision(target.below or target.name, partitioning.program.type_of(target.value).shape)
+            shape, what = partitioning.program.type_of(target.value).shape, f"{target.name}: {name_of(decision)}"
+            decision = called(TileError, what, decision, target.below or target.name, shape)
         dims = dims_by_axis(target.name, decision, len(partitioning.program.type_of(target.value).shape), self.axes)
         if dims is not None:
             decision = tuple(REPLICATED if dim is None else dim for dim in dims)

@@ -159,7 +159,7 @@ def verify(
     traced = partitioned.traced(args, {})  # says what is wrong with the arguments, before anything runs
     static = {key: jit_options[key] for key in ("static_argnums", "static_argnames") if key in jit_options}
     fill = functools.partial(_array, random=np.random.default_rng(seed))
-    if holds_nnx(args):
+    if holds_nnx(args) and not isinstance(fun, LoadedProgram):
         from autopart.api import nnx  # imports flax, which is there
 
         expected, found = nnx.run_both(fun, partitioned, args, fill, static)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +10,7 @@ import click
 from autopart.api.lowered import Lowered
 from autopart.cli.asked import Asked
 from autopart.cli.command_options import SAVE_PLAN, partitioned, show
+from autopart.core.written_file import write_text
 
 
 @click.command()
@@ -34,7 +34,7 @@ def partition(
     if text:
         written = low.as_text(text)
         if output:
-            Path(output).write_text(written)
+            write_text(output, written, "the text")
         else:
             click.echo(written)
     if not text or output:

@@ -25,6 +25,8 @@ from autopart.core.html import lines_html, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
 from autopart.core.units import bytes_text, seconds_text
+from autopart.core.user_function import called, name_of
+from autopart.core.written_file import write_text
 from autopart.costmodel.breakdown import BufferRow, OpRow, top_buffers, top_rows
 from autopart.costmodel.hardware.fabric import COLLECTIVE_KINDS
 from autopart.costmodel.simulator.kernels.kernel_graph import DEF_MOVE, USE_MOVE
@@ -133,7 +135,7 @@ class Estimate:
     def write_timeline(self, path: str | Path) -> None:
         """Writes `timeline()` as JSON."""
         check("Estimate.write_timeline", path=(path, PATH))
-        Path(path).write_text(json.dumps(self.timeline()))
+        write_text(path, json.dumps(self.timeline()), "the timeline")
 
     def to_json(self) -> str:
         """Every figure as JSON."""
@@ -185,7 +187,7 @@ CostModel = Callable[[DeviceLocal, Mesh], Estimate]
 
 def priced_by(cost_model: CostModel, local: DeviceLocal, mesh: Mesh) -> Estimate:
     """What a cost model that a user brings says; raises `ArgumentError` where that is no estimate."""
-    found = cost_model(local, mesh)
+    found = called(ArgumentError, f"the cost model {name_of(cost_model)}", cost_model, local, mesh)
     for name in ("step_s", "peak_bytes"):
         if not is_real(getattr(found, name, None)):
             raise ArgumentError(

@@ -112,7 +112,7 @@ def _alike(run: Simulation, found: Rooflines) -> list[Alike]:
     rows = [
         Alike(
             what, short_place(node_text(run, int(found.node[of[0]]))[3]), float(found.seconds[of].sum()), len(of),
-            *(float(rates[of[0]]) for rates in (found.flop_per_s, found.flop_per_byte, found.share)),
+            float(found.flop_per_s[of[0]]), float(found.flop_per_byte[of[0]]), float(found.share[of[0]]),
             bool(found.is_product[of[0]]),
         )
         for (what, _), of in groups.items()
@@ -196,7 +196,7 @@ def _strip(
     moments = (np.arange(COLUMNS) + 0.5) * run.overlapped_s / COLUMNS
     at = np.searchsorted(run.node_start_s[nodes], moments, side="right") - 1
     runs = (at >= 0) & (moments < run.node_start_s[nodes[at]] + seconds[nodes[at]])
-    seen = [colour[names[node]] if on else -1 for node, on in zip(nodes[at].tolist(), runs.tolist(), strict=True)]
+    seen = [colour[names[int(node)]] if on else -1 for node, on in zip(nodes[at].tolist(), runs.tolist(), strict=True)]
     stretches, place = list[tuple[float, float, int]](), 0
     for kind, members in itertools.groupby(seen):
         count = len(list(members))

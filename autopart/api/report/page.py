@@ -33,11 +33,11 @@ from autopart.api.report.parts_of_hosts import hosts
 from autopart.api.report.side_by_side import Other, side_by_side
 from autopart.api.report.trouble import trouble
 from autopart.api.schedule import Scheduled
-from autopart.core.errors import ArgumentError
 from autopart.core.html import escaped, json_in_script, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line, short_place
 from autopart.core.units import bytes_text, seconds_text
+from autopart.core.written_file import write_text
 from autopart.search.cost import memory_bytes
 
 MOST_OPS = 1000
@@ -78,12 +78,7 @@ def head(sheet: Sheet) -> str:
 
 def write_report(sheet: Sheet, path: str | Path) -> Path:
     """Writes the page; returns where it is. Raises `ArgumentError` where it cannot be written."""
-    path, page = Path(path), report_page(sheet)
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise ArgumentError(f"the report cannot be written to {path}", why=str(error)) from None
-    return path.absolute()
+    return write_text(path, report_page(sheet), "the report")
 
 
 def report_page(sheet: Sheet) -> str:
