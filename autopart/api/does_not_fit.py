@@ -56,6 +56,11 @@ class Change:
     options: Mapping[str, Any]
     estimate: Estimate
 
+    @property
+    def cost(self) -> str:
+        """Seconds and bytes."""
+        return f"{seconds_text(self.estimate.step_s)}, {bytes_text(self.estimate.peak_bytes)}"
+
     def __str__(self) -> str:
         found, fits = self.estimate, "fits     " if self.estimate.fits else "too large"
         return f"{seconds_text(found.step_s):>8}  {bytes_text(found.peak_bytes):>8}  {fits}  {self.code}"
@@ -149,7 +154,7 @@ def advised(traced: Traced, setting: Setting, scheduled: Scheduled, tried: Seque
     changes = list(_changes(traced, setting, search, place - setting.before(scheduled), tried))
     lines = advice(estimate, changes, memory_bytes)
     warn("\n  ".join([f"{missing[0]}; why, and what would:", *lines]), SearchWarning)
-    fitting = [dict(change.options) for change in changes if change.estimate.fits and change.options]
+    fitting = [(dict(c.options), c.cost) for c in changes if c.estimate.fits and c.options]
     reports = list(scheduled.reports)
     report = {**reports[place].report, "advice": lines, "advice_options": fitting}
     reports[place] = dataclasses.replace(reports[place], report=report)

@@ -9,6 +9,7 @@ autopart estimate model.mlir --mesh batch=8 --device tpu_v3 --schedule "DP(batch
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 import warnings
@@ -26,6 +27,7 @@ from autopart.cli.estimate_command import estimate
 from autopart.cli.explain_command import explain
 from autopart.cli.ops_command import ops
 from autopart.cli.partition_command import partition
+from autopart.cli.quiet_libraries import quiet_libraries
 from autopart.cli.raised_by_program import said_of
 from autopart.cli.report_command import report
 from autopart.cli.reshard_plan_command import reshard_plan
@@ -60,8 +62,8 @@ for command in (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code."""
-    with warnings.catch_warnings():
+    """Runs one command, by default that of the process; returns the exit code."""
+    with quiet_libraries() if arguments is None else contextlib.nullcontext(), warnings.catch_warnings():
         warnings.showwarning = _warned
         return _run(arguments)
 

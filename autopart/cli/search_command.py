@@ -108,6 +108,7 @@ def _referee(name: str | None) -> str | CostModel | None:
 
 
 def what_fits(low: Lowered, asked: Asked) -> list[str]:
-    """Commands whose results fit, where that of a search does not."""
+    """Commands whose results fit, where that of a search does not, each with what the step takes as a comment."""
     found = [change for tactic in low.metadata.tactics for change in tactic.report.get("advice_options", ())]
-    return [f"autopart search {shlex.join(asked.words(**change))}" for change in found]
+    commands = {f"autopart search {shlex.join(asked.words(**options))}": cost for options, cost in found}
+    return [f"{command}  # {cost}" for command, cost in commands.items()]

@@ -19,7 +19,5 @@ def write_text(path: str | Path, text: str, what: str) -> Path:
         Path(path).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise ArgumentError(
-            f"{what} cannot be written to {path}", why=why, hint="a folder that is there"
-        ) from None
+        raise ArgumentError(f"{what} cannot be written to {path}", why=why, hint="a folder that is there") from None
     return Path(path).absolute()
