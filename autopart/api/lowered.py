@@ -13,10 +13,10 @@ import numpy as np
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from autopart.api.compiled import Compiled, concrete_mesh, platform_of, platform_of_devices
+from autopart.api.conflict_table import Conflicts
 from autopart.api.explained.explain import explain
 from autopart.api.explained.explanation import Explanation
 from autopart.api.explained.left_whole import replicated
-from autopart.api.explained.priced_conflict import PricedConflict
 from autopart.api.explained.resolutions import METADATA_OPS, priced_conflicts
 from autopart.api.explained.what_if import WhatIf, what_if
 from autopart.api.interpreted import run_in_sequence
@@ -114,9 +114,9 @@ class Lowered:
         return plan_of(self.scheduled)
 
     @functools.cached_property
-    def conflicts(self) -> tuple[PricedConflict, ...]:
+    def conflicts(self) -> Conflicts:
         """The conflicts that the schedule left, each with what every way out would cost. A lowering per way."""
-        return priced_conflicts(self.scheduled)
+        return Conflicts(priced_conflicts(self.scheduled))
 
     def explain(self, path: str) -> Explanation:
         """Why the values of a path are laid out as they are: tactic, action, ops on the way, readers, collectives.

@@ -1,6 +1,6 @@
 """Records: every job and what it found, a JSON line each, so that a search can be read, resumed and replayed.
 
-    {"autopart": "0.1.0", "program": "9f2c...", "mesh": {"batch": 16, "model": 2}, ..., "digest": "5f0c..."}
+    {"autopart": "0.2.0", "program": "9f2c...", "mesh": {"batch": 16, "model": 2}, ..., "digest": "5f0c..."}
     {"job": [[["tile_group", 3, 0, "batch"]], ...], "states": [{"cost": [2.3, 2.1e10, ...]}], "digest": "e1..."}
 
 A resumed search asks for the same jobs in the same order and finds the first of them here. Lines that cannot be read or
