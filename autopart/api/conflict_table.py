@@ -1,4 +1,4 @@
-"""The conflicts of a lowered program, a tuple that notebooks show as a table: a row for each way out, with its price."""
+"""The conflicts of a lowered program as a tuple that notebooks show as a table: ways out and their prices."""
 
 from __future__ import annotations
 

@@ -17,16 +17,13 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-from mcp.server import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-
 from autopart.api.ranking import ranking
 from autopart.cli.asked import Asked
 from autopart.cli.raised_by_program import said_of
 from autopart.cli.search_command import search_of, what_fits
 from autopart.cli.sweep_command import swept
 from autopart.cli.what_if_command import decision_of
-from autopart.core.errors import PartitionError
+from autopart.core.errors import ArgumentError, PartitionError
 
 INSTRUCTIONS = """\
 autopart partitions JAX programs over device meshes and estimates seconds and bytes of a step without any accelerator.
@@ -35,12 +32,17 @@ options of ap.jit), or a StableHLO file. mesh is like data=8,model=4. schedule i
 "FSDP(data)+Megatron(model)", plan.json, or FILE.py with a list named schedule. Programs run in this process."""
 
 
-def server() -> MCPServer:
-    """The server with its tools."""
+def serve_over_stdio() -> None:
+    """Answers until stdin ends. Raises `ArgumentError` where the package mcp is missing."""
+    try:
+        from mcp.server import MCPServer
+    except ModuleNotFoundError as error:
+        hint = "pip install 'autopart[mcp]'"
+        raise ArgumentError("autopart serve needs the package mcp", why=str(error), hint=hint) from None
     made = MCPServer("autopart", instructions=INSTRUCTIONS, version=version("autopart"), log_level="WARNING")
     for tool in (explain, what_if, search, sweep):
         made.tool(description=tool.__doc__, structured_output=False)(tool)
-    return made
+    made.run("stdio")
 
 
 def explain(
@@ -106,6 +108,8 @@ def sweep(
 
 def _told(make: Callable[[], dict[str, Any]]) -> str:
     """What a tool says, as JSON; what is wrong as the command line says it."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
     try:
         return json.dumps(make(), default=str)
     except PartitionError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from autopart.core.errors import ArgumentError
+from autopart.cli.mcp_server import serve_over_stdio
 
 
 @click.command()
@@ -18,10 +18,4 @@ def serve(as_mcp: bool) -> None:
     """
     if not as_mcp:
         raise click.UsageError("--mcp is the one protocol that there is")
-    try:
-        from autopart.cli.mcp_server import server
-    except ModuleNotFoundError as error:
-        raise ArgumentError(
-            "autopart serve needs the package mcp", why=str(error), hint="pip install 'autopart[mcp]'"
-        ) from None
-    server().run("stdio")
+    serve_over_stdio()

@@ -25,7 +25,6 @@ LAZY = {
     ("autopart.api.verification", "autopart.api.nnx"): "the same",
     ("autopart.search.execution.executor", "autopart.search.execution.ray"): "the same",
     ("autopart.search.execution.executor", "autopart.search.execution.processes"): "it needs the executor's interface",
-    ("autopart.cli.serve_command", "autopart.cli.mcp_server"): "mcp may be missing",
     ("autopart.api.sweep_rows", "autopart.api.sweep_plot"): "matplotlib may be missing",
 }
 """Imports of autopart's own modules inside functions, and why."""

@@ -82,36 +82,38 @@ def test_all_say_one_version(wheel: Path, sdist: Path):
     assert f"\n## {said}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def without_site_packages_of_ours(folder: Path, package: Path) -> tuple[Path, dict[str, str]]:
-    """The Python of an environment with the package alone, which finds what it depends on where this one does."""
-    venv.create(folder / "empty", with_pip=False)
+def environment_with(package: Path, folder: Path) -> tuple[Path, dict[str, str]]:
+    """The programs of a new environment with the package alone, which finds what it depends on where this one does."""
+    venv.create(folder / "empty", with_pip=True)
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", package]
+    subprocess.run([folder / "empty/bin/python", *install], check=True, capture_output=True)
     site = next((folder / "empty/lib").glob("python*/site-packages"))
-    zipfile.ZipFile(package).extractall(site)
     theirs = next(path for path in sys.path if path.endswith("site-packages"))
     (site / "dependencies.pth").write_text(f"{theirs}\n")
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS")}
-    return folder / "empty/bin/python", {**kept, "AUTOPART_CACHE_DIR": str(folder / "cache")}
+    return folder / "empty/bin", {**kept, "AUTOPART_CACHE_DIR": str(folder / "cache")}
 
 
 @pytest.mark.slow
 def test_a_newcomer_installs_runs_the_first_example_searches_and_gets_a_report(wheel: Path, tmp_path: Path):
-    python, environment = without_site_packages_of_ours(tmp_path, wheel)
+    programs, environment = environment_with(wheel, tmp_path)
     (tmp_path / "train.py").write_text(MODEL)
     first = next(block.text for block in blocks(ROOT / "README.md") if block.kind == "python")
     (tmp_path / "first.py").write_text(first + "\nprint(ap.__file__)\n")
-    command = "import sys; from autopart.cli.main import main; sys.exit(main())"
     search = ["search", "train.py:example", "--mesh", "data=4,model=2", "--device", "h100", "--report", "found.html"]
 
-    def run(*words: str) -> str:
-        words = ("-W", "default", *words)
-        ended = subprocess.run([python, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    environment["PYTHONWARNINGS"] = "default"
+
+    def run(program: str, *words: str) -> str:
+        command = [programs / program, *words]
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert ended.returncode == 0, ended.stderr
         assert "arning" not in ended.stderr, ended.stderr
         return ended.stdout
 
     began = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    assert str(tmp_path / "empty") in run("first.py")
-    assert "schedule = [" in run("-c", command, *search, "--budget", "30")
+    assert str(tmp_path / "empty") in run("python", "first.py")
+    assert "schedule = [" in run("autopart", *search, "--budget", "30")
     assert "Beside named schedules" in (tmp_path / "found.html").read_text()
-    assert "autopart" in run("-m", "autopart", "--help")
+    assert "autopart" in run("python", "-m", "autopart", "--help")
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - began < 120
