@@ -56,6 +56,9 @@ _OPTION = Kind(
 COMPILER_OPTIONS = mapping(STRING, _OPTION, "a dict of XLA's options by name, each text, a number or a flag") | NONE
 """What XLA is told."""
 
+NAMED_OPS = 100_000
+"""Ops of the largest program whose named schedules a report costs without being asked."""
+
 
 @dataclass(frozen=True)
 class Lowered:
@@ -138,17 +141,19 @@ class Lowered:
         return what_if(self.scheduled, inputs, axis)
 
     def report(
-        self, path: str | Path, *, tokens: int | None = None, named: bool = True, beside: Lowered | None = None
+        self, path: str | Path, *, tokens: int | None = None, named: bool | None = None, beside: Lowered | None = None
     ) -> Path:
         """Writes a page that shows all of this, one HTML file that needs no network; returns where it is.
 
         Tactics, named schedules beside the result, memory over the program, seconds by op, axis, collective and source
         line, the roofline, layouts drawn on the mesh and by host, conflicts, the search's progress, the plan as code.
-        `tokens` are those of a step, counted in the inputs where they can be. `named=False` costs no named schedules,
-        which takes a lowering each where no search did. `beside` is another lowered program to put beside this one.
+        `tokens` are those of a step, counted in the inputs where they can be. `named` schedules are costed, a lowering
+        each, where no search did; by default if the program is of at most `NAMED_OPS` ops. `beside` is another lowered
+        program to put beside this one.
         """
-        check("Lowered.report", path=(path, PATH), tokens=(tokens, whole(1) | NONE), named=(named, FLAG))
+        check("Lowered.report", path=(path, PATH), tokens=(tokens, whole(1) | NONE), named=(named, FLAG | NONE))
         check("Lowered.report", beside=(beside, instance("what ap.jit(...).lower(...) returns", Lowered) | NONE))
+        named = self.traced.program.op_count <= NAMED_OPS if named is None else named
         return write_report(self._sheet(tokens, named, beside), path)
 
     def _sheet(self, tokens: int | None = None, named: bool = False, beside: Lowered | None = None) -> Sheet:

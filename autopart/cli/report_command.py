@@ -11,11 +11,11 @@ from autopart.cli.command_options import TOKENS, partitioned, show
 @click.command()
 @partitioned
 @TOKENS
-@click.option("--named/--no-named", default=True, show_default=True, help="Cost the named schedules beside it.")
+@click.option("--named/--no-named", default=None, help="Cost the named schedules beside it, or not.")
 @click.option("--beside", multiple=True, metavar="SCHEDULE", help="A second schedule, or several in a row, beside it.")
 @click.option("--output", metavar="FILE", default="report.html", show_default=True, help="The page to write.")
 def report(
-    asked: Asked, as_json: bool, tokens: int | None, named: bool, beside: tuple[str, ...], output: str
+    asked: Asked, as_json: bool, tokens: int | None, named: bool | None, beside: tuple[str, ...], output: str
 ) -> None:  # fmt: skip
     """Write a page about the partitioned PROGRAM that a browser opens without a network.
 

@@ -196,7 +196,7 @@ ROWS = {
                       lambda kinds, **k: ap.register_rule(kinds, **k), lambda register: register(None)),
     "tag": ({"name": "t", "x": X}, ap.tag, None),
     "sweep": ({"fun": function, "args": (X,), "devices": 4, "device": "tpu_v3", "axes": ("a",), "schedule": (),
-               "meshes": None, "jit_options": 1} | {k: FIELDS[k] for k in SEARCHES},
+               "meshes": None, "batches": None, "tokens": 5, "price": {"tpu_v3": 1.0}, "jit_options": 1} | {k: FIELDS[k] for k in SEARCHES},
               lambda **k: ap.sweep(**{n: v for n, v in k.items() if n != "jit_options"}), None),
     "warmup": ({}, ap.warmup, None),
     "PartitionedFunction.__call__": ({"args": X, "kwargs": None},

@@ -271,7 +271,7 @@ def test_each_complaint_has_something_to_try():
     low = ap.jit(lambda x: x @ x.T, MESH, [ap.ManualPartition({"x": 0}, axis="batch")]).lower(array(64, 64))
     assert low.conflicts
     said = trouble(low.metadata)
-    assert said.count('class="try"') >= 1
+    assert said.count("try") >= 1
     assert "ap.tag" in said
     assert "way out" in low.conflicts._repr_html_()
 

@@ -76,7 +76,7 @@ def roofline(estimate: Estimate | None) -> str:
     text = f"Products run at {percent(found.product_share())} of the device's peak. " if found.is_product.any() else ""
     rows = [
         [
-            seconds_text(g.seconds), f"{g.count} x", f"{percent(g.share)} of {'peak' if g.is_product else 'HBM'}",
+            seconds_text(g.seconds), f"{g.count} x", _rate(g),
             g.what, g.where,
         ]
         for g in groups[:ROWS]
@@ -88,6 +88,10 @@ def roofline(estimate: Estimate | None) -> str:
         "could do: HBM's bandwidth, then its peak.</p>"
         f'{_dots(run, found, groups)}<div class="scroll text">{table}</div>'
     )
+
+
+def _rate(kernels: Alike) -> str:
+    return f"{percent(kernels.share)} of {'peak' if kernels.is_product else 'HBM'}" if kernels.share > 1e-3 else "-"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from autopart.api.metadata import Metadata
 from autopart.core.html import escaped, lines_html, table_html
-from autopart.core.quoting import one_line, short_place
+from autopart.core.quoting import short_place
 from autopart.core.units import bytes_text
 
 ROWS = 12
@@ -29,26 +29,27 @@ def trouble(metadata: Metadata) -> str:
     if metadata.gathered:
         rows = sorted(metadata.gathered, key=lambda row: -row.bytes)[:ROWS]
         table = table_html(
-            ["bytes", "op", "axis", "why", "where"],
-            ([bytes_text(r.bytes), r.kind, r.axis, r.reason, short_place(r.where)] for r in rows),
+            ["bytes", "op", "axis", "why", "where", "try"],
+            ([bytes_text(r.bytes), r.kind, r.axis, r.reason, short_place(r.where), _instead(r.reason)] for r in rows),
         )
         more = f"<p>The {ROWS} largest of {len(metadata.gathered)}.</p>" if len(metadata.gathered) > ROWS else ""
         parts.append(f'<h3>Gathered for ops that need it whole</h3>{more}<div class="scroll text">{table}</div>')
-        axis = rows[0].axis
-        parts.append(
-            _try(
-                f"another dim of what the first one reads on {axis!r}: ap.tag it, and ap.ManualPartition; "
-                f'or ap.REPLICATED, which gathers it once; uneven="pad" where a dim is no multiple'
-            )
-        )
     if metadata.replicated:
-        said = [
-            line
-            for row in metadata.replicated[:ROWS]
-            for line in (str(row), *((f"  try  {one_line(row.fix)}",) if row.fix else ()))
-        ]
-        parts.append(f"<h3>Left replicated, and why</h3>{_lines(said)}")
+        said = [[str(row), row.fix] for row in metadata.replicated[:ROWS]]
+        table = table_html(["what", "try"], said)
+        parts.append(f'<h3>Left replicated, and why</h3><div class="scroll text wrapped">{table}</div>')
     return "".join(parts)
+
+
+def _instead(reason: str) -> str:
+    """What to do about a gather for this reason."""
+    if "conflict" in reason:
+        return "decide: ap.tag what it reads"
+    if "is not a multiple" in reason:
+        return 'uneven="pad", or another axis'
+    if " needs dim" in reason:
+        return "another dim of what it reads"
+    return "ap.register_rule, or jax.shard_map"
 
 
 def _advice(metadata: Metadata) -> Iterable[str]:
@@ -56,7 +57,8 @@ def _advice(metadata: Metadata) -> Iterable[str]:
     for tactic in metadata.tactics:
         lines: Sequence[str] = tactic.report.get("advice", ())
         if lines:
-            yield f"<h3>What holds the memory, and what would fit</h3><pre>{escaped_lines(lines)}</pre>"
+            code = "\n".join(map(escaped, lines))
+            yield f"<h3>What holds the memory, and what would fit</h3><pre>{code}</pre>"
 
 
 def _conflicts(metadata: Metadata) -> Iterable[str]:
@@ -71,12 +73,3 @@ def _conflicts(metadata: Metadata) -> Iterable[str]:
 
 def _try(text: str) -> str:
     return f'<p class="try">try {escaped(text)}</p>'
-
-
-def _lines(lines: Iterable[str]) -> str:
-    return lines_html(lines).replace("<li>  try  ", '<li class="try">try  ')
-
-
-def escaped_lines(lines: Iterable[str]) -> str:
-    """Lines for a block of code."""
-    return "\n".join(map(escaped, lines))
