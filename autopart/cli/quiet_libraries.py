@@ -33,7 +33,11 @@ def quiet_libraries() -> Generator[None]:
     if "TF_CPP_MIN_LOG_LEVEL" in os.environ and os.environ["TF_CPP_MIN_LOG_LEVEL"] != _OF_JAX:
         yield
         return
-    python, terminal = sys.stderr, os.dup(2)
+    try:
+        python, terminal = sys.stderr, os.dup(2)
+    except OSError:  # stderr is closed
+        yield
+        return
     command = [sys.executable, "-I", "-S", "-c", _PASS_ON]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=terminal, start_new_session=True)
     assert child.stdin is not None
@@ -47,7 +51,8 @@ def quiet_libraries() -> Generator[None]:
         sys.stderr = python
         os.dup2(terminal, 2)
         os.close(terminal)
-        child.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # another process may hold the pipe open
+            child.wait(timeout=1)
 
 
 _OF_JAX = "1"

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -227,6 +231,41 @@ def test_no_accelerator_is_started_unless_it_is_asked_for(monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS")
     on_the_host()
     assert asked == [("jax_platforms", "cpu")]
+
+
+NOISE = """
+import os
+import jax
+
+os.write(2, b"E1129 21:15:19.673608   27285 rendezvous.cc:116] may be stuck\\n")
+os.write(2, b"words of the program\\n")
+
+
+def example():
+    return (lambda x: x + 1), (jax.ShapeDtypeStruct((8,), "float32"),)
+
+
+def dies():
+    os.write(2, b"F1129 21:15:19.673608   27285 rendezvous.cc:116] last words\\n")
+    os.abort()
+"""
+
+
+def test_a_terminal_has_no_line_that_a_library_logs_but_its_last_words(tmp_path):
+    (tmp_path / "noisy.py").write_text(NOISE)
+    kept = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    environment = {**kept, "PYTHONPATH": str(Path(ap.__file__).parents[1])}
+
+    def said(program):
+        command = [sys.executable, "-m", "autopart", "partition", program, "--mesh", "a=2"]
+        ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return ended.returncode, ended.stderr
+
+    assert said("noisy.py:example") == (0, "words of the program\n")
+    code, words = said("noisy.py:dies")
+    assert code < 0
+    assert words.startswith("words of the program\nF1129")
+    assert "may be stuck" not in words
 
 
 def test_plans_of_the_command_line_are_those_of_python(run, tmp_path):

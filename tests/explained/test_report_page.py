@@ -280,7 +280,7 @@ def test_notebooks_show_tables():
     low = lowered("BP+MP")
     for shown in (low.metadata, low.estimate, low.explain("params/up"), low.what_if({"params/up": 0}, axis="model")):
         read(f"<div>{shown._repr_html_()}</div>")
-    for shown in (low, low.mesh, ap.named_schedules(low), low.conflicts):
+    for shown in (low, low.mesh, low.plan, ap.named_schedules(low), low.conflicts):
         read(f"<div>{shown._repr_html_()}</div>")
     assert "<th>all_reduce</th>" in low.metadata._repr_html_()
     assert "step, collectives in turn" in low.estimate._repr_html_()

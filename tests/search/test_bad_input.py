@@ -92,7 +92,7 @@ def test_a_cost_model_that_raises_is_not_blamed_on_the_optimizer():
     def broken(local, mesh):
         raise ZeroDivisionError("in the cost model")
 
-    with pytest.raises(ap.ArgumentError, match="broken raised ZeroDivisionError.*in the cost model") as error:
+    with pytest.raises(ap.ArgumentError, match=r"broken raised ZeroDivisionError.*in the cost model") as error:
         run("greedy", cost_model=broken)
     assert isinstance(error.value.__cause__, ZeroDivisionError)
 

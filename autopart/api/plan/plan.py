@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-from autopart.api.plan.plan_check import Spec, options_of
+from autopart.api.plan.plan_check import Spec, options_of, spec_text
 from autopart.api.plan.plan_diff import PlanDiff, differences
 from autopart.api.plan.plan_file import hash_of, parsed_plan, read_plan, written_plan
 from autopart.api.plan.plan_tactics import PlannedTactic
@@ -26,6 +26,7 @@ from autopart.api.plan.rewrites import rewriting_tactic
 from autopart.api.tactic import Tactic
 from autopart.core.arguments import PATH, STRING, check, instance
 from autopart.core.errors import PlanError
+from autopart.core.html import lines_html, table_html
 from autopart.core.mesh import Mesh
 from autopart.core.quoting import one_line
 from autopart.core.units import bytes_text, seconds_text
@@ -197,6 +198,11 @@ class Plan(Sequence[Tactic]):
 
     def __repr__(self) -> str:
         return f"Plan({self.hash[:12]}, {len(self.steps)} tactics)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the text says, and the inputs that axes tile."""
+        tiled = [(row.name, row.type, spec_text(row.spec)) for row in self.inputs if any(row.spec)]
+        return lines_html(str(self).splitlines()) + table_html(["input", "type", "axes of each dim"], tiled)
 
     @property
     def mesh(self) -> Mesh:
