@@ -11,6 +11,7 @@ Each is lowered once more for its reasons.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -53,7 +54,7 @@ class Ranked:
 
     def plain(self) -> dict[str, Any]:
         """As plain values."""
-        return {**dataclasses.asdict(self), "seconds": dict(self.seconds), "reasons": list(self.reasons)}
+        return dataclasses.asdict(self)
 
     def __str__(self) -> str:
         cost = f"{seconds_text(self.step_s):>8}  {bytes_text(self.peak_bytes):>8}"
@@ -73,11 +74,8 @@ def ranking(low: Lowered, top: int) -> list[Ranked]:
     name = f"{FOUND}: {report['named']}" if report["named"] else FOUND
     found = [_ranked(1, name, report["named"], first, None)]
     others = (row for row in sorted(report["baselines"], key=lambda row: row["rank"]) if row["name"] != report["named"])
-    for name, estimate in _priced(low, place, [row["name"] for row in others]):
-        if len(found) >= top:
-            break
-        found.append(_ranked(len(found) + 1, name, name, estimate, first))
-    return found[:top]
+    priced = itertools.islice(_priced(low, place, [row["name"] for row in others]), top - 1)
+    return [*found, *(_ranked(n, name, name, estimate, first) for n, (name, estimate) in enumerate(priced, 2))]
 
 
 def _priced(low: Lowered, place: int, names: list[str]) -> Iterator[tuple[str, Estimate]]:
