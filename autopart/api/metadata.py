@@ -19,7 +19,8 @@ from typing import Any
 
 from autopart.api.explained.left_whole import Replicated
 from autopart.api.explained.priced_conflict import PricedConflict, Resolution
-from autopart.api.names import dead_tags
+from autopart.api.names import Keys, dead_tags
+from autopart.api.schedule_blocks import Block
 from autopart.api.schedule_code import schedule_code
 from autopart.api.tactic import TacticResult
 from autopart.core.actions import Action, Tile, row_of, text_of
@@ -113,6 +114,8 @@ class Metadata:
     conflicts: tuple[PricedConflict, ...] = ()
     replicated: tuple[Replicated, ...] = ()
     remarks: tuple[str, ...] = ()
+    shortest: Callable[[], Sequence[Sequence[Block]]] | None = field(default=None, repr=False, compare=False)
+    """Finds the shortest decisions of each tactic; None where the program is no longer at hand."""
 
     def __str__(self) -> str:
         header = ["tactic", "actions", *COLLECTIVES]
@@ -153,15 +156,19 @@ class Metadata:
         return table_html(header, rows) + lines_html(str(self).splitlines()[1 + len(self.tactics) :])
 
     def as_schedule(self) -> str:
-        """Python code of the manual tactics that take the same actions, so that a found schedule can be kept and read.
+        """Python code of manual tactics that lay everything out alike, so that a found schedule can be kept and read.
 
-        Values that have no name are called by their number, `"%123"`: those hold for this very program.
+        As short as is found in a few seconds, and checked, where it comes from a lowered program; else of the actions
+        as they are. Values without a path or a tag are named by scope, op and line; without those by their number,
+        `"%123"`, which holds for this very program.
         """
         return schedule_code(self)
 
     def to_json(self) -> str:
         """Everything as JSON."""
-        return json.dumps(dataclasses.asdict(self), indent=1)
+        plain = dataclasses.asdict(dataclasses.replace(self, shortest=None))
+        del plain["shortest"]
+        return json.dumps(plain, indent=1)
 
     @staticmethod
     def from_json(text: str) -> Metadata:
@@ -214,16 +221,16 @@ def report_tactic(
     lowered: DeviceLocal,
     estimate: Estimate | None,
     uses: tuple[AxisUse, ...],
-    named: Mapping[int, str],
+    keys: Keys,
 ) -> TacticReport:
-    """The row of a tactic, from the state it left behind; `named` has the key of each argument that has one."""
+    """The row of a tactic, from the state it left behind; `keys` says what a tactic calls a value."""
     program, count = partitioning.program, lowered.collectives()
     blocked = {
         kind: tuple(program.where(op) or f"op {op}" for op in ops) for kind, ops in unpartitioned(partitioning).items()
     }
     return TacticReport(
         name=name,
-        actions=tuple(describe(action, partitioning) for action in did.actions),
+        actions=tuple(text_of(action, keys) for action in did.actions),
         collectives={kind: count[kind] for kind in COLLECTIVES},
         collectives_by_axis=lowered.collectives_by_axis(),
         conflicts=tuple(map(str, conflicts(partitioning))),
@@ -238,19 +245,14 @@ def report_tactic(
             *_assumed_trips(program),
             *_left_whole(did.report.get("left_whole", ())),
         ),
-        decisions=tuple(tuple(row_of(action, _key_of(action, partitioning.program, named))) for action in did.actions),
+        decisions=tuple(tuple(row_of(action, _key_of(action, partitioning.program, keys))) for action in did.actions),
     )
 
 
-def _key_of(action: Action, program: Program, named: Mapping[int, str]) -> Callable[[int], str]:
-    """How a value is written: by name, or by number where it has none or the name may stand for its longer twin."""
+def _key_of(action: Action, program: Program, keys: Keys) -> Callable[[int], str]:
+    """How a value is written: by name, or by number where the name may stand for its longer twin."""
     is_short = isinstance(action, Tile) and twin_of(program, action.value, action.dim) is not None
-    return lambda value: f"%{value}" if is_short else named.get(value, f"%{value}")
-
-
-def describe(action: Action, partitioning: Partitioning) -> str:
-    """An action as the paper writes it, with the value's name."""
-    return text_of(action, partitioning.program.value_name)
+    return lambda value: f"%{value}" if is_short else keys(value)
 
 
 def _dead_tag(tag: str) -> str:

@@ -21,10 +21,11 @@ from autopart.api.any_jit import any_jit
 from autopart.api.asked_passes import passes_asked
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, known_options
-from autopart.api.metadata import describe
+from autopart.api.names import Keys
 from autopart.api.plan.replay_tactic import Replay
 from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, actions_of
 from autopart.api.trace import LoadedProgram
+from autopart.core.actions import text_of
 from autopart.core.arguments import (
     ANYTHING,
     NONE,
@@ -232,7 +233,7 @@ def sweep(
 
 
 def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:
-    best = found.report["best"]
+    best, keys = found.report["best"], Keys(start.program)
     return SweepRow(
         mesh=start.mesh,
         step_s=best["step_s"],
@@ -242,7 +243,7 @@ def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:
         evaluations=found.report["evaluations"],
         searched=searched,
         decisions=tuple(found.report["decisions"]),
-        actions=tuple(describe(a, start) for a in found.actions),
+        actions=tuple(text_of(a, keys) for a in found.actions),
         tactic=Replay(found.actions),
     )
 

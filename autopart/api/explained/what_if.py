@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from autopart.api.names import Keys
 from autopart.api.schedule import Scheduled
 from autopart.api.tactics import ManualPartition
 from autopart.core.actions import Action, text_of
@@ -143,7 +144,7 @@ def what_if(scheduled: Scheduled, inputs: Mapping[str, Any], axis: str | Sequenc
         blocked = [f for f in asked.fails if (f.name, f.axis) not in impossible]
         if blocked:
             place = _place_of(scheduled, [asked.value_of[f.name] for f in blocked])
-            before = text_of(scheduled.actions[place], present.program.value_name)
+            before = text_of(scheduled.actions[place], Keys(present.program))
             changed = Partitioning(present.program, present.mesh)
             changed.apply_all(scheduled.actions[:place])
             asked = _taken(tactic, changed)
@@ -212,7 +213,7 @@ def _compared(
     before_action: str,
     given_up: Sequence[Action],
 ) -> WhatIf:
-    before, name_of = scheduled.device_local, changed.program.value_name
+    before, name_of = scheduled.device_local, Keys(changed.program)
     now, then = scheduled.estimate, scheduled.price(after)
     counts = before.collectives(), after.collectives()
     known = {conflict.op for conflict in conflicts(scheduled.partitioning)}
