@@ -28,7 +28,7 @@ from autopart.api.platform import runnable
 from autopart.api.remarks import remarks
 from autopart.api.report.page import write_report
 from autopart.api.schedule import Scheduled
-from autopart.api.shortest_schedule import shortest_schedule
+from autopart.api.shortest_schedule import Shortest
 from autopart.api.tactics import INPUTS
 from autopart.api.trace import Traced
 from autopart.core.arguments import AXES, FLAG, NONE, PATH, STRING, TEXT, Kind, check, mapping, shown
@@ -102,7 +102,7 @@ class Lowered:
             conflicts=priced_conflicts(self.scheduled, METADATA_OPS),
             replicated=replicated(self.scheduled.partitioning, self.program, self.scheduled.reports),
             remarks=tuple(remarks(self.traced, self.scheduled)),
-            shortest=functools.cache(functools.partial(shortest_schedule, self.scheduled)),
+            shortest=Shortest(self.scheduled),
         )
 
     @functools.cached_property

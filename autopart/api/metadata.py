@@ -15,12 +15,11 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autopart.api.explained.left_whole import Replicated
 from autopart.api.explained.priced_conflict import PricedConflict, Resolution
 from autopart.api.names import Keys, dead_tags
-from autopart.api.schedule_blocks import Block
 from autopart.api.schedule_code import schedule_code
 from autopart.api.tactic import TacticResult
 from autopart.core.actions import Action, Tile, row_of, text_of
@@ -37,6 +36,9 @@ from autopart.costmodel.flop_shares import AxisUse, divided, percent
 from autopart.search.comparison import baseline_lines
 from autopart.spmd.device_local import COLLECTIVES, DeviceLocal
 from autopart.spmd.gathered import Gathered
+
+if TYPE_CHECKING:
+    from autopart.api.shortest_schedule import Shortest
 
 BASELINE_LINES = 5
 """Lines that a printed table spends on named schedules; the tactic's report has all of them."""
@@ -114,7 +116,7 @@ class Metadata:
     conflicts: tuple[PricedConflict, ...] = ()
     replicated: tuple[Replicated, ...] = ()
     remarks: tuple[str, ...] = ()
-    shortest: Callable[[], Sequence[Sequence[Block]]] | None = field(default=None, repr=False, compare=False)
+    shortest: Shortest | None = field(default=None, repr=False, compare=False)
     """Finds the shortest decisions of each tactic; None where the program is no longer at hand."""
 
     def __str__(self) -> str:

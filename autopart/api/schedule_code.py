@@ -35,7 +35,7 @@ WIDTH = 110
 def schedule_code(metadata: Metadata) -> str:
     """Python code of a list `schedule` that takes the same actions; it needs `import autopart as ap`."""
     named = [Named(n, *_parts(n), value=i) for i, n in enumerate([*metadata.in_specs, *metadata.out_specs])]
-    shown = metadata.shortest() if metadata.shortest else [_blocks(t, Names(named)) for t in metadata.tactics]
+    shown = _shortest(metadata) or [_blocks(t, Names(named)) for t in metadata.tactics]
     lines = ["schedule = ["]
     for tactic, blocks in zip(metadata.tactics, shown, strict=True):
         lines.append(f"    # {one_line(tactic.name)}")
@@ -54,6 +54,12 @@ def schedule_code(metadata: Metadata) -> str:
         lines += [f"    ap.SharedGathers(within={int(row[1])})," for row in words if row[0] == "share_gathers"]
         lines += ["    ap.ShardedLoops()," for row in words if row[0] == "shard_loops"]
     return "\n".join([*lines, "]", *_without_name(shown)])
+
+
+def _shortest(metadata: Metadata) -> Sequence[Sequence[Block]] | None:
+    """As short as can be found, where the program is at hand and the tactics are those that it was given."""
+    found = metadata.shortest
+    return found.blocks if found is not None and found.scheduled.reports is metadata.tactics else None
 
 
 def _blocks(tactic: TacticReport, names: Names) -> list[Block]:

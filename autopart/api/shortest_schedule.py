@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -45,6 +46,18 @@ GIVEN = "shardings"
 """What the report of given shardings has."""
 
 
+@dataclass(frozen=True)
+class Shortest:
+    """The shortest schedule of what was scheduled, looked for when somebody asks."""
+
+    scheduled: Scheduled
+
+    @cached_property
+    def blocks(self) -> list[list[Block]]:
+        """Those of each tactic."""
+        return shortest_schedule(self.scheduled)
+
+
 def shortest_schedule(scheduled: Scheduled) -> list[list[Block]]:
     """Blocks for each tactic of the schedule. Those that the model's own constraints make again are left out."""
     local = scheduled.device_local
@@ -55,6 +68,10 @@ def shortest_schedule(scheduled: Scheduled) -> list[list[Block]]:
     theirs, found = Partitioning(program, mesh), list[list[Block]]()
     for report, part, again in zip(scheduled.reports, parts, canonical, strict=True):
         theirs.apply_all(part)
+        if "pipeline" in report.report:  # its tactic takes its own actions
+            tries.own.apply_all(part)
+            found.append([])
+            continue
         own = [a for a in part if GIVEN in report.report and _is_of_model(a, program.tags_of)]
         own += map(Propagate, mesh.axis_names) if own else ()
         found.append(tries.shortest(theirs, part, again, own))
