@@ -19,6 +19,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from autopart.api.ambient import AmbientFunction
 from autopart.api.asked_passes import passes_asked
 from autopart.api.call_arguments import check_call, check_numbers, donated_arguments, static_arguments
 from autopart.api.compiled import Compiled
@@ -31,7 +32,8 @@ from autopart.api.lowered import COMPILER_OPTIONS, Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.method import Method
 from autopart.api.plan.plan import Plan
-from autopart.api.tactic import SCHEDULE, Tactic
+from autopart.api.schedule_named import Schedule, schedule_of
+from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
 from autopart.core.arguments import (
     ANYTHING,
@@ -47,6 +49,7 @@ from autopart.core.arguments import (
 )
 from autopart.core.errors import ArgumentError, PartitionError, PlanError, closest
 from autopart.core.jax_dispatch import Dispatcher, FastPath
+from autopart.core.jax_internals import context_mesh
 from autopart.core.mesh import Mesh
 from autopart.core.passes import PASSES_KIND, OwnOutputs, Pass, pass_of
 from autopart.costmodel.cost_models import COST_MODEL, cost_model_of
@@ -63,14 +66,14 @@ _IN_MESH = Kind(
 )
 _CONSTRAINTS = Kind('"keep" or "ignore"', lambda v: isinstance(v, str) and v in ("keep", "ignore"))
 _STATE = Kind('"free" or "as first"', lambda v: isinstance(v, str) and v in ("free", "as first"))
-_LATER, _MISSING = cast(Callable, object()), cast(Mesh, None)
-"""Stand for the function while `ap.jit(mesh=...)` decorates it, and for a mesh that was not given."""
+_LATER = cast(Callable, object())
+"""Stands for the function while `ap.jit(mesh=...)` decorates it."""
 
 
 def jit(
     fun: Callable | LoadedProgram = _LATER,
-    mesh: Mesh | jax.sharding.Mesh = _MISSING,
-    schedule: Sequence[Tactic] = (),
+    mesh: Mesh | jax.sharding.Mesh | None = None,
+    schedule: Schedule = (),
     *,
     passes: Sequence[str | Pass] = (),
     donate_argnums: int | Sequence[int] | None = None,
@@ -95,7 +98,9 @@ def jit(
 
     It takes NumPy arrays or jax Arrays of any sharding and returns jax Arrays sharded as the schedule decided. A
     donated argument and the output that updates it keep one layout. `mesh` may be a `jax.sharding.Mesh`,
-    whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call.
+    whose devices are then used; otherwise the first `mesh.size` of `jax.devices()` are, at the first call. Without it,
+    the mesh that `jax.set_mesh` or `with mesh:` has set where the function is called is used. `schedule` is a list of
+    tactics, or names one: "FSDP(data)", "plan.json", "tactics.py", "tactics.py:mine"; names may stand in the list too.
     `cost_model`, an object or a registered name, replaces the simulator (which needs the mesh to name a device).
     `strict` raises where propagation stops at a conflict or at an op without a rule, and where a mesh axis that tiles
     arguments divides next to no flop in the end, instead of reporting it. Of the programs compiled for different
@@ -116,11 +121,12 @@ def jit(
     pytree. Under `jax.jit`, `scan` and the like it runs as part of the program around it; transform with `grad` or
     `vmap` before partitioning. Raises `ArgumentError` for arguments of other types than these.
     """
+    given: dict[str, Any] = {name: value for name, value in locals().items() if name not in ("fun", "mesh")}
+    check("ap.jit", mesh=(mesh, _MESH | NONE))
     if fun is _LATER:
-        given = {name: value for name, value in locals().items() if name != "fun"}
-        check("ap.jit", mesh=(mesh, _MESH))
-        return cast(Any, lambda fun: jit(fun, **given))
-    check("ap.jit", fun=(fun, _FUN), mesh=(mesh, _MESH), schedule=(schedule, SCHEDULE))
+        return cast(Any, lambda fun: jit(fun, mesh, **given))
+    check("ap.jit", fun=(fun, _FUN))
+    schedule = schedule_of("ap.jit", schedule)
     check("ap.jit", passes=(passes, PASSES_KIND))
     check("ap.jit", donate_argnums=(donate_argnums, _NUMBERS), static_argnums=(static_argnums, _NUMBERS))
     check("ap.jit", donate_argnames=(donate_argnames, _NAMES), static_argnames=(static_argnames, _NAMES))
@@ -130,9 +136,13 @@ def jit(
     check("ap.jit", keep_unused=(keep_unused, FLAG), inline=(inline, FLAG), state=(state, _STATE))
     check("ap.jit", device=(device, _IN_MESH), backend=(backend, _IN_MESH))
     options = schedule.lowering_options(options) if isinstance(schedule, Plan) else options
+    if mesh is None:
+        again: dict[str, Any] = {**given, "schedule": schedule}
+        over = lambda mesh: jit(fun, mesh, **again)  # noqa: E731
+        return cast(Any, AmbientFunction("ap.jit", cast(Callable, fun), over))
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
-        devices, mesh = mesh.devices, Mesh(dict(mesh.shape))
+        devices, mesh = mesh, Mesh(dict(mesh.shape))
     own = () if out_shardings is None else (OwnOutputs(),)
     trace_options = Options(
         static_argnums=_tuple(static_argnums),
@@ -154,7 +164,7 @@ def jit(
 def partition(
     fun: Callable | LoadedProgram,
     mesh: Mesh | jax.sharding.Mesh,
-    schedule: Sequence[Tactic],
+    schedule: Schedule,
     example_args: Sequence[Any] = (),
     **jit_options: Any,
 ) -> tuple[PartitionedFunction, Metadata]:
@@ -191,7 +201,7 @@ class PartitionedFunction(Method):
         options: LoweringOptions,
         cost_model: CostModel | None,
         strict: bool,
-        devices: np.ndarray | None,
+        devices: jax.sharding.Mesh | None,
         most_compiled: int,
         shardings: tuple[Any, Any] = (None, None),
         compiler_options: Mapping[str, Any] | None = None,
@@ -255,6 +265,7 @@ class PartitionedFunction(Method):
         if jax.config.jax_disable_jit and not isinstance(self._fun, LoadedProgram):  # pyright: ignore
             return self._fun(*args, **kwargs), None
         key, dynamic = self._split(args, kwargs)
+        key = (*key, context_mesh())
         compiled: Compiled = self._compiled.get(key, lambda: self._compile(args, kwargs))
         return compiled.run(*dynamic)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import jax
-import numpy as np
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from autopart.api.compiled import Compiled, concrete_mesh, platform_of, platform_of_devices
@@ -63,7 +62,7 @@ class Lowered:
     traced: Traced
     scheduled: Scheduled
     mesh: Mesh
-    devices: np.ndarray | None = None
+    devices: jax.sharding.Mesh | None = None
     compiler_options: Mapping[str, Any] | None = None
     inline: bool = False
 

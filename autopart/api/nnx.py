@@ -30,6 +30,7 @@ from autopart.api.jit import jit as partitioned_jit
 from autopart.api.leaves import is_key
 from autopart.api.lowered import Lowered
 from autopart.api.method import Method
+from autopart.api.schedule_named import Schedule
 from autopart.api.tactic import Tactic
 from autopart.api.trace import Traced
 from autopart.core.arguments import FUNCTION, check
@@ -40,7 +41,7 @@ from autopart.core.user_line import warn
 
 
 def jit(
-    fun: Callable, mesh: Mesh | jax.sharding.Mesh, schedule: Sequence[Tactic] = (), **jit_options: Any
+    fun: Callable, mesh: Mesh | jax.sharding.Mesh | None = None, schedule: Schedule = (), **jit_options: Any
 ) -> ModuleFunction:
     """As `ap.jit`, for a function of nnx modules, optimizers and arrays that may change the modules it is given.
 
@@ -111,7 +112,7 @@ class ModuleFunction(Method):
     """What `jit` returns: call it, or `lower` it without devices."""
 
     def __init__(
-        self, fun: Callable, mesh: Mesh | jax.sharding.Mesh, schedule: Sequence[Tactic], options: dict[str, Any]
+        self, fun: Callable, mesh: Mesh | jax.sharding.Mesh | None, schedule: Schedule, options: dict[str, Any]
     ):
         self._fun, self._signature = fun, inspect.signature(fun)
         self._static = self._names(options, "static")

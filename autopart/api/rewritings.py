@@ -13,9 +13,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autopart.api.automatic import AutomaticPartition
 from autopart.api.microbatch import Microbatch, MicrobatchLoop
 from autopart.api.pad_tactic import Pad, PaddingAsked
 from autopart.api.recompute import RecomputationOf, Recompute
@@ -28,6 +27,9 @@ from autopart.core.program import Program
 from autopart.search.space.decision_space import DecisionSpace
 from autopart.search.space.named.inputs import Inputs
 from autopart.spmd.microbatch import AXIS
+
+if TYPE_CHECKING:
+    from autopart.api.automatic import AutomaticPartition
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ class _Tries:
     ops_left: int = TRIED_OPS
     wanted: DeviceLocal = field(init=False)
     mapping: np.ndarray = field(init=False)
-    others: tuple[list[Action], list[Action]] = field(init=False)
+    others: tuple[Sequence[Action], Sequence[Action]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.keys, self.names = Keys(self.own.program), Names.of(self.own.program)

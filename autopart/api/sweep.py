@@ -23,7 +23,8 @@ from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, known_options
 from autopart.api.names import Keys
 from autopart.api.plan.replay_tactic import Replay
-from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, actions_of
+from autopart.api.schedule_named import Schedule, schedule_of
+from autopart.api.tactic import TacticContext, actions_of
 from autopart.api.trace import LoadedProgram
 from autopart.core.actions import text_of
 from autopart.core.arguments import (
@@ -173,7 +174,7 @@ def sweep(
     devices: int | None = None,
     device: str | None = None,
     axes: Sequence[str] = ("batch", "model"),
-    schedule: Sequence[Tactic] = (),
+    schedule: Schedule = (),
     meshes: Sequence[Mesh] | None = None,
     optimizer: str | Optimizer = "mcts",
     budget: Budget = SWEEP_BUDGET,
@@ -196,7 +197,8 @@ def sweep(
         raise MeshError(f"a sweep over {shown(devices)} devices", why=f"it is {whole(1, 2**20).says}, or give meshes=")
     check("ap.sweep", args=(args, sequence(ANYTHING, "a list of arguments")), axes=(axes, _AXES))
     check("ap.sweep", device=(device, TEXT if meshes is None else TEXT | NONE))
-    check("ap.sweep", schedule=(schedule, SCHEDULE), meshes=(meshes, _MESHES), options=(options, OPTIONS))
+    schedule = schedule_of("ap.sweep", schedule)
+    check("ap.sweep", meshes=(meshes, _MESHES), options=(options, OPTIONS))
     AutomaticPartition(
         list(axes), optimizer=optimizer, budget=budget, seed=seed, executor=executor, objective=objective,
         cost_model=cost_model, options=options, cache=cache,

@@ -193,9 +193,26 @@ def trace(
         return replace(fun.traced, program=program).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
-    made = _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)
+    make = lambda: _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)  # noqa: E731
+    around = jax.sharding.get_abstract_mesh()
+    made = _without_explicit_axes(make, around) if AxisType.Explicit in around.axis_types else make()
     warn_of_closures(watched.__name__, made.program, len(made.closed_over))
     return made
+
+
+def _without_explicit_axes(make: Callable[[], Traced], around: AbstractMesh) -> Traced:
+    """What is made where the axes of the mesh that is set are no part of types, each of which would be a constraint;
+    as it is made where they are, for a function that says so (`jax.sharding.reshard`)."""
+    axes = (AxisType.Auto,) * len(around.axis_names)
+    try:
+        with jax.sharding.use_abstract_mesh(AbstractMesh(around.axis_sizes, around.axis_names, axes)):
+            return make()
+    except PartitionError:
+        raise
+    except ValueError as error:
+        if "AxisType.Auto" not in str(error):
+            raise
+        return make()
 
 
 def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced:
