@@ -155,7 +155,7 @@ class _Tries:
     # ---- ways to make it shorter
 
     def _shortened(self, blocks: list[Block]) -> list[Block]:
-        for shorter in (self._joined, self._without_needless, self._by_choice, self._with_wider, self._over_axes):
+        for shorter in (self._joined, self._without_needless, self._with_wider, self._by_choice, self._over_axes):
             blocks = shorter([block for block in blocks if block.decisions])
         return [block for block in blocks if block.decisions]
 

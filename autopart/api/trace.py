@@ -36,7 +36,7 @@ from autopart.core.importer import (
 )
 from autopart.core.importer.closed_over import check_closed_over
 from autopart.core.importer.host_calls import lowered
-from autopart.core.importer.jaxprs import Dataflow
+from autopart.core.importer.jaxprs import Dataflow, equations
 from autopart.core.importer.mutable_refs import check_references
 from autopart.core.importer.platform_choices import PlatformChoice, platform_choices
 from autopart.core.jax_dispatch import static_arguments
@@ -193,26 +193,32 @@ def trace(
         return replace(fun.traced, program=program).after(options.passes)
     watched = jitted(fun, options)
     args, kwargs = _without_shardings(watched, args, kwargs)
-    make = lambda: _lowered(fun, options, _traced(watched, mesh, args, kwargs), platform)  # noqa: E731
     around = jax.sharding.get_abstract_mesh()
-    made = _without_explicit_axes(make, around) if AxisType.Explicit in around.axis_types else make()
+    traced = _without_explicit_axes(watched, mesh, args, kwargs) if AxisType.Explicit in around.axis_types else None
+    with _auto(around) if traced is not None else contextlib.nullcontext():
+        made = _lowered(fun, options, traced or _traced(watched, mesh, args, kwargs), platform)
     warn_of_closures(watched.__name__, made.program, len(made.closed_over))
     return made
 
 
-def _without_explicit_axes(make: Callable[[], Traced], around: AbstractMesh) -> Traced:
-    """What is made where the axes of the mesh that is set are no part of types, each of which would be a constraint;
-    as it is made where they are, for a function that says so (`jax.sharding.reshard`)."""
-    axes = (AxisType.Auto,) * len(around.axis_names)
+def _auto(mesh: AbstractMesh) -> Any:
+    """A context in which the axes of the mesh that is set are no part of types, each of which would be a constraint."""
+    axes = (AxisType.Auto,) * len(mesh.axis_names)
+    return jax.sharding.use_abstract_mesh(AbstractMesh(mesh.axis_sizes, mesh.axis_names, axes))
+
+
+def _without_explicit_axes(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced | None:
+    """The function traced in such a context; None for one that asks for explicit axes (`jax.sharding.reshard`)."""
     try:
-        with jax.sharding.use_abstract_mesh(AbstractMesh(around.axis_sizes, around.axis_names, axes)):
-            return make()
+        with _auto(jax.sharding.get_abstract_mesh()):
+            traced = _traced(watched, mesh, args, kwargs)
     except PartitionError:
         raise
     except ValueError as error:
         if "AxisType.Auto" not in str(error):
             raise
-        return make()
+        return None
+    return None if any(e.primitive.name == "reshard" for e in equations(traced.jaxpr)) else traced
 
 
 def _traced(watched: Any, mesh: Mesh, args: tuple, kwargs: dict) -> jax.stages.Traced:

@@ -36,7 +36,6 @@ SHOWN = 6
 """Candidates that an error lists."""
 
 _DIGITS = re.compile(r"\d+")
-_TRANSFORMED = re.compile(r"(\w+)\((.*)\)")
 
 
 def is_place(key: str) -> bool:
@@ -152,18 +151,24 @@ def _ends(path: str) -> Iterable[str]:
 
 
 def _cleaned(scope: str) -> tuple[list[str], bool]:
-    """The parts of a scope without the function that was traced, `jvp` and the primitive; whether there are modules."""
-    parts = [_untransformed(part) for n, part in enumerate(scope.split("/")[:-1]) if n or not part.startswith("jit(")]
-    parts = [part for part in parts if part]
-    return parts, any(part != "transpose" and not part.startswith("jit(") for part in parts)
+    """The parts of a scope without the function that was traced, `jvp` and the primitive; whether there are modules.
+
+    jit(step)/jvp(LM/blocks_0)/dot -> LM, blocks_0      jit(step)/transpose(jvp())/dot -> transpose
+    """
+    first, _, rest = scope.partition("/")
+    scope = rest if first.startswith("jit(") else scope
+    scope = _unwrapped(_unwrapped(scope, "jvp", ""), "transpose", BACKWARD)
+    parts = [part for part in scope.split("/")[:-1] if part]
+    return parts, any(f"{part}/" != BACKWARD and not part.startswith("jit(") for part in parts)
 
 
-def _untransformed(part: str) -> str:
-    """jvp(LM) -> LM, jvp() -> "", transpose(jvp(LM)) -> transpose/LM, transpose(jvp()) -> transpose."""
-    found = _TRANSFORMED.fullmatch(part)
-    if found is None or found.group(1) not in ("jvp", "transpose"):
-        return part
-    inner = _untransformed(found.group(2))
-    if found.group(1) == "jvp":
-        return inner
-    return f"{BACKWARD}{inner}".rstrip("/")
+def _unwrapped(scope: str, word: str, instead: str) -> str:
+    """With `instead` and what stands in the brackets for each `word(...)`."""
+    while (start := scope.find(f"{word}(")) >= 0:
+        inner, depth = start + len(word) + 1, 1
+        end = inner
+        while depth and end < len(scope):
+            depth += {"(": 1, ")": -1}.get(scope[end], 0)
+            end += 1
+        scope = scope[:start] + instead + scope[inner : end - (depth == 0)] + scope[end:]
+    return scope

@@ -9,22 +9,22 @@ import pytest
 import autopart as ap
 
 MESH = ap.Mesh({"data": 4, "model": 2}, device="tpu_v3")
-S = jax.ShapeDtypeStruct((1024, 1024), "float32")
+W, X = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((256, 256), (4096, 256)))
 ROWS = {"x": (("data",),)}
 
 
 def mlp(w, x):
-    return jnp.tanh(x @ w)
+    return (jnp.tanh(x @ w) ** 2).mean()
 
 
 def specs(schedule):
-    found = ap.jit(mlp, MESH, schedule).lower(S, S).metadata.in_specs
+    found = ap.jit(mlp, MESH, schedule).lower(W, X).metadata.in_specs
     return {name: dims for name, dims in found.items() if dims}
 
 
 @pytest.fixture
 def files(tmp_path):
-    ap.jit(mlp, MESH, [ap.ManualPartition({"x": 0}, "data")]).lower(S, S).plan.save(tmp_path / "plan.json")
+    ap.jit(mlp, MESH, [ap.ManualPartition({"x": 0}, "data")]).lower(W, X).plan.save(tmp_path / "plan.json")
     code = "import autopart as ap\nschedule = ['DP(data)']\nmine = [ap.ManualPartition({'w': 1}, 'model')]\n"
     (tmp_path / "tactics.py").write_text(code)
     return tmp_path
@@ -48,7 +48,7 @@ def test_a_plan_among_tactics_is_replayed(files):
 def test_seeds_and_sweeps_take_names_too():
     auto = ap.AutomaticPartition("data", seeds=["DP(data)"], budget=ap.Budget(1), cache=False)
     assert specs([auto]) in (ROWS, {})
-    rows = ap.sweep(mlp, (S, S), devices=8, device="tpu_v3", axes=["data"], schedule="DP(data)", budget=ap.Budget(0))
+    rows = ap.sweep(mlp, (W, X), devices=8, device="tpu_v3", axes=["data"], schedule="DP(data)", budget=ap.Budget(0))
     assert rows.best.step_s
 
 
