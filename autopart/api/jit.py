@@ -24,6 +24,7 @@ from autopart.api.asked_passes import passes_asked
 from autopart.api.call_arguments import check_call, check_numbers, donated_arguments, static_arguments
 from autopart.api.compiled import Compiled
 from autopart.api.donated import donated_leaves
+from autopart.api.explained.another_program import Remake
 from autopart.api.first_state import warn_of_moves
 from autopart.api.fitting import Setting, scheduled_best
 from autopart.api.given_shardings import given_shardings
@@ -32,6 +33,7 @@ from autopart.api.lowered import COMPILER_OPTIONS, Lowered
 from autopart.api.metadata import Metadata
 from autopart.api.method import Method
 from autopart.api.plan.plan import Plan
+from autopart.api.schedule import Scheduled
 from autopart.api.schedule_named import Schedule, schedule_of
 from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Options, Traced, trace
@@ -137,8 +139,8 @@ def jit(
     check("ap.jit", device=(device, _IN_MESH), backend=(backend, _IN_MESH))
     options = schedule.lowering_options(options) if isinstance(schedule, Plan) else options
     if mesh is None:
-        again: dict[str, Any] = {**given, "schedule": schedule}
-        over = lambda mesh: jit(fun, mesh, **again)  # noqa: E731
+        asked: dict[str, Any] = {**given, "schedule": schedule}
+        over = lambda mesh: jit(fun, mesh, **asked)  # noqa: E731
         return cast(Any, AmbientFunction("ap.jit", cast(Callable, fun), over))
     devices = None
     if isinstance(mesh, jax.sharding.Mesh):
@@ -155,9 +157,16 @@ def jit(
     )
     check_numbers(fun, trace_options)
     shardings = in_shardings, out_shardings
+    settings: dict[str, Any] = {**given, "options": options}
+
+    def again(schedule: Sequence[Tactic], mesh: Mesh) -> PartitionedFunction:
+        other: dict[str, Any] = {**settings, "schedule": schedule}
+        return jit(fun, mesh, **other)
+
     return PartitionedFunction(
         fun, mesh, tuple(schedule), trace_options, options, cost_model_of(cost_model), strict, devices,
         most_compiled, shardings, compiler_options, inline, state == "as first",
+        again,
     )  # fmt: skip
 
 
@@ -207,13 +216,14 @@ class PartitionedFunction(Method):
         compiler_options: Mapping[str, Any] | None = None,
         inline: bool = False,
         as_first: bool = False,
+        again: Callable[[Sequence[Tactic], Mesh], PartitionedFunction] | None = None,
     ):
         self._fun, self.mesh, self.schedule = fun, mesh, schedule
         self._trace_options, self._options = trace_options, options
         self._cost_model, self._strict, self._devices = cost_model, strict, devices
         self._shardings, self._compiler_options, self._inline = shardings, compiler_options, inline
         self._compiled, self._most_compiled = Kept(most_compiled), most_compiled
-        self._as_first = as_first
+        self._as_first, self._again = as_first, again
         self._first: Lowered | None = None
         functools.update_wrapper(self, cast(Callable, fun), updated=())
 
@@ -221,7 +231,20 @@ class PartitionedFunction(Method):
         """The partitioned program for arguments (arrays or `jax.ShapeDtypeStruct`) of these shapes, without devices."""
         setting = Setting(self.mesh, self.schedule, self._options, self._cost_model, self._strict, self.given)
         traced, scheduled = scheduled_best(self.traced(args, kwargs), setting)
-        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline)
+        remake = Remake(self._scheduled_again, self.schedule, *self._shapes(args, kwargs))
+        return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline, remake)
+
+    def _scheduled_again(
+        self, schedule: Sequence[Tactic], mesh: Mesh, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Scheduled:
+        assert self._again is not None
+        return self._again(schedule, mesh).lower(*args, **kwargs).scheduled
+
+    def _shapes(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """The arguments with a shape for each array; static ones stay what they are."""
+        static, names = self._static_at(args), self._trace_options.static_argnames
+        shapes = tuple(a if n in static else jax.tree.map(_shape_of, a) for n, a in enumerate(args))
+        return shapes, {k: v if k in names else jax.tree.map(_shape_of, v) for k, v in kwargs.items()}
 
     def traced(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Traced:
         """The program for arguments of these shapes, before the schedule."""
@@ -295,9 +318,7 @@ class PartitionedFunction(Method):
         return Lowered(traced, scheduled, self.mesh, self._devices, self._compiler_options, self._inline)
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[Any, tuple[tuple, dict]]:
-        options = self._trace_options
-        static_at = {n % len(args) for n in options.static_argnums if -len(args) <= n < len(args)}
-        static_at |= {i for i, name in enumerate(self._positional) if name in options.static_argnames and i < len(args)}
+        options, static_at = self._trace_options, self._static_at(args)
         statics = tuple(args[i] for i in sorted(static_at))
         named = tuple((k, v) for k, v in sorted(kwargs.items()) if k in options.static_argnames)
         dynamic = tuple(a for i, a in enumerate(args) if i not in static_at)
@@ -305,6 +326,14 @@ class PartitionedFunction(Method):
         leaves, tree = jax.tree.flatten((dynamic, keywords))
         types = tuple(map(_type_of, leaves))
         return (statics, named, tree, types), (dynamic, keywords)
+
+    def _static_at(self, args: tuple) -> set[int]:
+        """Positions of the static arguments."""
+        options = self._trace_options
+        static_at = {n % len(args) for n in options.static_argnums if -len(args) <= n < len(args)}
+        return static_at | {
+            i for i, name in enumerate(self._positional) if name in options.static_argnames and i < len(args)
+        }
 
     @functools.cached_property
     def _positional(self) -> list[str]:
@@ -317,6 +346,16 @@ class PartitionedFunction(Method):
 def _nothing_given(traced: Traced, mesh: Mesh) -> Sequence[Tactic]:
     """What comes before a plan, which holds what was given when it was made."""
     return ()
+
+
+def _shape_of(x: Any) -> Any:
+    """An array, or a number, as its shape and type."""
+    if isinstance(x, jax.ShapeDtypeStruct):
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=x.weak_type)
+    if isinstance(x, str) or not (hasattr(x, "dtype") or isinstance(x, (int, float, complex))):
+        return x
+    shape, dtype, weak = _type_of(x)
+    return jax.ShapeDtypeStruct(shape, dtype, weak_type=weak)
 
 
 def _type_of(x: Any) -> tuple[tuple[int, ...], Any, bool]:

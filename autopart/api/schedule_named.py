@@ -21,8 +21,8 @@ from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
 from autopart.api.plan.replay_tactic import Replay
 from autopart.api.tactic import SCHEDULE, Tactic
-from autopart.core.arguments import check, is_sequence
-from autopart.core.errors import UnknownNameError, closest
+from autopart.core.arguments import check, is_sequence, shown
+from autopart.core.errors import ArgumentError, UnknownNameError, closest
 
 Schedule = Sequence[Tactic | str] | Plan | str | Path
 """What stands for a schedule."""
@@ -31,25 +31,29 @@ Schedule = Sequence[Tactic | str] | Plan | str | Path
 def schedule_of(owner: str, given: Any) -> Sequence[Tactic]:
     """The tactics that are meant. Raises what reading a file raises, and `ArgumentError` for what is no schedule."""
     if isinstance(given, str | Path):
-        return _read(str(given))
+        return _read(owner, str(given))
     if is_sequence(given) and not isinstance(given, Plan):
         texts = [isinstance(part, str | Path) for part in given]
         if len(texts) == 1 and texts[0]:
-            return _read(str(given[0]))
-        parts = [_read(str(part)) if is_text else [part] for part, is_text in zip(given, texts, strict=True)]
+            return _read(owner, str(given[0]))
+        parts = [_read(owner, str(part)) if is_text else [part] for part, is_text in zip(given, texts, strict=True)]
         given = [tactic for part in parts for tactic in ([Replay(part)] if isinstance(part, Plan) else part)]
     check(owner, schedule=(given, SCHEDULE))
     return given
 
 
-def _read(text: str) -> Sequence[Tactic]:
+def _read(owner: str, text: str) -> Sequence[Tactic]:
     """The schedule that a text names."""
     if text.endswith(".json"):
         return Plan.load(text)
     if text.endswith(".py"):
         text = f"{text}:schedule"
     if "(" in text or ":" not in text:
-        return [Parallelism(text)]
+        try:
+            return [Parallelism(text)]
+        except ArgumentError as error:
+            others = "a list of tactics, a plan.json, or FILE.py:NAME of a list"
+            raise ArgumentError(f"{owner}: schedule is {shown(text)}", hint=f"{error.hint}; {others}") from None
     return schedule_of(text, named_object(text))
 
 
