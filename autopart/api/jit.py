@@ -27,6 +27,7 @@ from autopart.api.donated import donated_leaves
 from autopart.api.explained.another_program import Remake
 from autopart.api.first_state import warn_of_moves
 from autopart.api.fitting import Setting, scheduled_best
+from autopart.api.flax_shardings import names_asked
 from autopart.api.given_shardings import given_shardings
 from autopart.api.kept import Kept
 from autopart.api.lowered import COMPILER_OPTIONS, Lowered
@@ -114,10 +115,12 @@ def jit(
 
     `in_shardings` and `out_shardings` are pytree prefixes of the positional arguments and of the result, as `jax.jit`
     takes them: a `PartitionSpec` or `NamedSharding` over the mesh's axes, by name, or None to leave it to the schedule.
-    They are decided before the first tactic, with the sharding constraints in the model: `constraints="ignore"` leaves
-    the latter out. `compiler_options` are XLA's, by name. An argument that the function does not use stays where it is,
-    unless `keep_unused`. `inline` puts the program into the jaxpr around it, where there is one, without a call.
-    `device` and `backend`, which `jax.jit` deprecates, are refused: the mesh says what runs where.
+    `in_shardings="flax"` reads partition metadata of flax in the arguments, and a list of pairs such as ("embed",
+    "fsdp") does so by these logical axis rules. They are decided before the first tactic, with the sharding constraints
+    in the model: `constraints="ignore"` leaves the latter out. `compiler_options` are XLA's, by name. An argument that
+    the function does not use stays where it is, unless `keep_unused`. `inline` puts the program into the jaxpr around
+    it, where there is one, without a call. `device` and `backend`, which `jax.jit` deprecates, are refused: the mesh
+    says what runs where.
 
     Several threads may call it; each shape is compiled once. In a class it is a method, whose `self` is static or a
     pytree. Under `jax.jit`, `scan` and the like it runs as part of the program around it; transform with `grad` or
@@ -156,7 +159,7 @@ def jit(
         keep_unused=keep_unused,
     )
     check_numbers(fun, trace_options)
-    shardings = in_shardings, out_shardings
+    shardings = names_asked(in_shardings), out_shardings
     settings: dict[str, Any] = {**given, "options": options}
 
     def again(schedule: Sequence[Tactic], mesh: Mesh) -> PartitionedFunction:

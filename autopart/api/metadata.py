@@ -73,8 +73,7 @@ class TacticReport:
     report               whatever an automatic tactic says about its search
     flop_divided         mesh axis -> share of the program's flop (0 to 1) in ops that have a loop over the axis; empty
                          for a program without flop
-    notes                axes that are used but divide less than half the flop, tags of values that nothing uses, loops
-                         whose length the data decide, with the number of trips that estimates count
+    notes                axes that are used but divide less than half the flop, tags of values that nothing uses
     decisions            the actions as data: ("tile", key, dim, axis), ("atomic", key, axis), ("propagate", axis),
                          ("share_gathers", within);
                          `key` names the value, and no other, in a tactic
@@ -244,7 +243,6 @@ def report_tactic(
         notes=(
             *(str(use) for use in uses if use.is_partial),
             *map(_dead_tag, dead_tags(program)),
-            *_assumed_trips(program),
             *_left_whole(did.report.get("left_whole", ())),
         ),
         decisions=tuple(tuple(row_of(action, _key_of(action, partitioning.program, keys))) for action in did.actions),
@@ -259,16 +257,6 @@ def _key_of(action: Action, program: Program, keys: Keys) -> Callable[[int], str
 
 def _dead_tag(tag: str) -> str:
     return f'tag "{tag}": nothing uses the values that carry it, so they are no part of the program'
-
-
-def _assumed_trips(program: Program) -> list[str]:
-    """How often each loop is counted whose length the data decide."""
-    bodies = [scope for scope in program.scopes if scope.kind == "body" and not scope.trips_known]
-    return [
-        f"loop at {program.where(scope.op) or f'op {scope.op}'}: the data decide how often it runs, and estimates "
-        f"count {scope.trips} (ap.ExpectedTrips says another number)"
-        for scope in bodies
-    ]
 
 
 def _left_whole(rows: Sequence[Mapping[str, str]]) -> list[str]:

@@ -20,6 +20,7 @@ from typing import Any, overload
 
 from autopart.api.plan.as_jax import AsJax
 from autopart.api.plan.code_lines import CodeLine
+from autopart.api.plan.decided_lines import decided_lines
 from autopart.api.plan.plan_check import Spec, options_of
 from autopart.api.plan.plan_diff import PlanDiff, differences
 from autopart.api.plan.plan_file import hash_of, parsed_plan, read_plan, written_plan
@@ -205,6 +206,7 @@ class Plan(Sequence[Tactic]):
         for step in self.steps:
             what = step.rewrite[0] if step.rewrite else f"{len(step.actions)} actions"
             lines.append(f"  {one_line(step.name)}: {what}")
+            lines += [f"    {text}" for text in decided_lines(step.actions)]
         tiled = [a for a in self.inputs if a.spec]
         lines.append(f"  {len(tiled)} of {len(self.inputs)} inputs tiled")
         lines += [f"  {count} {kind}" for kind, count in self.collectives.items() if count]
