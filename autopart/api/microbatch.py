@@ -129,7 +129,7 @@ class MicrobatchLoop(Pass):
         for action in taken:
             if isinstance(action, Tile | Atomic) and action.value not in program.argument_place:
                 raise ArgumentError(
-                    f"{program.value_name(action.value)} is no argument of the program",
+                    f"{program.shown_name(action.value)} is no argument of the program",
                     why="what is computed is cut as propagation finds",
                     hint=", ".join(map(repr, program.argument_names[:4])),
                 )

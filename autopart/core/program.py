@@ -274,6 +274,11 @@ class Program:
             return self.argument_names[self.argument_place[value]]
         return f"%{value}"
 
+    def shown_name(self, value: int) -> str:
+        """As `value_name`, but for a value without a path the place of its code, where the module tells it."""
+        name = self.value_name(value)
+        return self.value_places.name_of(value) or name if name == f"%{value}" else name
+
     @cached_property
     def value_places(self) -> ValuePlaces:
         """Names of values by where their code stands."""
