@@ -38,7 +38,8 @@ def schedule_code(metadata: Metadata) -> str:
     shown = _shortest(metadata) or [_blocks(t, Names(named)) for t in metadata.tactics]
     lines = ["schedule = ["]
     for tactic, blocks in zip(metadata.tactics, shown, strict=True):
-        lines.append(f"    # {one_line(tactic.name)}")
+        named = tactic.report.get("named", "")
+        lines.append(f"    # {one_line(tactic.name)}" + (f": {one_line(named)}, exactly" if named else ""))
         if "microbatch" in tactic.report:
             lines.append(f"    {_microbatch(tactic.report['microbatch'])},")
         if "pipeline" in tactic.report:

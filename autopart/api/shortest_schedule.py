@@ -33,7 +33,7 @@ from autopart.core.partitioning import Partitioning
 from autopart.costmodel.lower_for_device import lower_for_device
 from autopart.spmd.device_local import DeviceLocal, LoweringContext
 
-TRIED_OPS = 2_000_000
+TRIED_OPS = 1_200_000
 """Ops that are lowered for tries, of a whole schedule: a try is a quarter of the program and `OF_DECISION` for each
 decision, and the whole of it where the table is the same and is lowered."""
 
