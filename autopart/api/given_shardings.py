@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from autopart.api.flax_shardings import FlaxNames
 from autopart.api.tactic import TacticContext, TacticResult
 from autopart.api.trace import Traced
 from autopart.core.actions import Action, Atomic, Propagate, Tile
@@ -135,6 +136,11 @@ def _of_arguments(traced: Traced, mesh: Mesh, shardings: Any) -> Iterator[Given]
     if shardings is None:
         return
     program, positions = traced.program, traced.of_leaves(range(len(traced.in_avals)))
+    if isinstance(shardings, FlaxNames):
+        for position, spec in shardings.specs(traced, mesh):
+            value, what = program.arguments[position], f"flax names of {program.argument_names[position]}"
+            yield Given(value, what, _said(what, spec, len(program.type_of(value).shape), mesh))
+        return
     args, kwargs = jax.tree.unflatten(traced.in_tree, positions)
     if jax.tree.leaves(kwargs):
         raise CallError(

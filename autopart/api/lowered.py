@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import jax
-import numpy as np
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from autopart.api.compiled import Compiled, concrete_mesh, platform_of, platform_of_devices
 from autopart.api.conflict_table import Conflicts
+from autopart.api.explained.another_program import Remake, what_if_made
 from autopart.api.explained.explain import explain
 from autopart.api.explained.explanation import Explanation
 from autopart.api.explained.left_whole import replicated
@@ -29,6 +29,9 @@ from autopart.api.platform import runnable
 from autopart.api.remarks import remarks
 from autopart.api.report.page import Sheet, head, write_report
 from autopart.api.schedule import Scheduled
+from autopart.api.schedule_named import Schedule
+from autopart.api.shortest_schedule import Shortest
+from autopart.api.tactic import Tactic
 from autopart.api.tactics import INPUTS
 from autopart.api.trace import Traced
 from autopart.core.arguments import AXES, FLAG, NONE, PATH, STRING, TEXT, Kind, check, instance, mapping, shown, whole
@@ -41,6 +44,7 @@ from autopart.core.program_text import program_text
 from autopart.core.text import core_text
 from autopart.costmodel.estimate import Estimate
 from autopart.costmodel.flop_shares import divided
+from autopart.costmodel.hardware.devices import Device
 from autopart.costmodel.hardware.links import mesh_links
 from autopart.costmodel.simulator.links.redistribution_costs import axis_seconds
 from autopart.spmd.device_local import DeviceLocal
@@ -67,9 +71,10 @@ class Lowered:
     traced: Traced
     scheduled: Scheduled
     mesh: Mesh
-    devices: np.ndarray | None = None
+    devices: jax.sharding.Mesh | None = None
     compiler_options: Mapping[str, Any] | None = None
     inline: bool = False
+    remake: Remake | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         cost = f", {self.estimate}" if self.estimate else ""
@@ -106,6 +111,7 @@ class Lowered:
             conflicts=priced_conflicts(self.scheduled, METADATA_OPS),
             replicated=replicated(self.scheduled.partitioning, self.program, self.scheduled.reports),
             remarks=tuple(remarks(self.traced, self.scheduled)),
+            shortest=Shortest(self.scheduled),
         )
 
     @functools.cached_property
@@ -131,14 +137,36 @@ class Lowered:
         check("Lowered.explain", path=(path, TEXT))
         return explain(self.scheduled, path)
 
-    def what_if(self, inputs: Mapping[str, Any], axis: str | Sequence[str]) -> WhatIf:
+    def what_if(
+        self,
+        what: Mapping[str, Any] | Tactic | Schedule | None = None,
+        axis: str | Sequence[str] | None = None,
+        *,
+        batch: int | None = None,
+        mesh: Mesh | None = None,
+        device: str | Device | None = None,
+    ) -> WhatIf:
         """What another decision would cost: seconds, bytes and collectives beside the plan's, and where it fails.
 
-        `inputs` and `axis` are those of `ap.ManualPartition`, whose errors it raises for names that are not there. A
-        dim that the axis does not divide is no error here, but an entry of `fails`.
+        what     with `axis` the inputs of `ap.ManualPartition`, whose errors it raises for names that are not there; a
+                 dim that the axis does not divide is no error here, but an entry of `fails`. A tactic is added to the
+                 schedule, whatever it does: `ap.Recompute("blocks")`, a search. A schedule takes the schedule's place
+        batch    another size of the batch; mesh, device   another mesh, or the same one of other devices
+
+        All but the first lowers the function again, by the plan of this program where its mesh has these axes.
         """
-        check("Lowered.what_if", inputs=(inputs, INPUTS), axis=(axis, AXES))
-        return what_if(self.scheduled, inputs, axis)
+        if axis is not None:
+            check("Lowered.what_if", inputs=(what, INPUTS), axis=(axis, AXES))
+            return what_if(self.scheduled, cast("Mapping[str, Any]", what), axis)
+        if isinstance(what, Mapping):
+            raise ArgumentError(
+                "Lowered.what_if: along which axis?", hint=f"axis=, one of {', '.join(self.mesh.shape)}"
+            )
+        check("Lowered.what_if", batch=(batch, whole(1) | NONE), mesh=(mesh, instance("an ap.Mesh", Mesh) | NONE))
+        if what is None and batch is None and mesh is None and device is None:
+            raise ArgumentError("Lowered.what_if: what?", hint="inputs and axis, a tactic, batch=, mesh= or device=")
+        over = mesh or (Mesh(self.mesh.shape, device) if device is not None else self.mesh)
+        return what_if_made(self.traced, self.scheduled, self.remake, what, batch, over)
 
     def report(
         self, path: str | Path, *, tokens: int | None = None, named: bool | None = None, beside: Lowered | None = None
@@ -165,7 +193,7 @@ class Lowered:
             tokens,
             costed_schedules(Partitioning(self.traced.program, self.mesh)) if costed and simulated else None,
             None if beside is None else (beside.metadata, beside.estimate),
-            self.devices,
+            None if self.devices is None else self.devices.devices,
         )
 
     def _repr_html_(self) -> str:

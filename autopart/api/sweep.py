@@ -21,11 +21,13 @@ from autopart.api.any_jit import Jitted, any_jit
 from autopart.api.asked_passes import passes_asked
 from autopart.api.automatic import AutomaticPartition
 from autopart.api.jit import OPTIONS, known_options
-from autopart.api.metadata import describe
+from autopart.api.names import Keys
 from autopart.api.plan.replay_tactic import Replay
+from autopart.api.schedule_named import Schedule, schedule_of
 from autopart.api.sweep_rows import Sweep, SweepRow
-from autopart.api.tactic import SCHEDULE, Tactic, TacticContext, actions_of
+from autopart.api.tactic import Tactic, TacticContext, actions_of
 from autopart.api.trace import LoadedProgram
+from autopart.core.actions import text_of
 from autopart.core.arguments import (
     ANYTHING,
     NONE,
@@ -74,7 +76,7 @@ def sweep(
     devices: int | Mapping[str, int] | None = None,
     device: str | None = None,
     axes: Sequence[str] = ("batch", "model"),
-    schedule: Sequence[Tactic] = (),
+    schedule: Schedule = (),
     meshes: Sequence[Mesh] | None = None,
     batches: Sequence[int] | None = None,
     tokens: int | Callable[[int], int] | None = None,
@@ -102,7 +104,8 @@ def sweep(
     found = list(_meshes_of(devices, device, axes, meshes))
     check("ap.sweep", batches=(batches, sequence(whole(1), "a list of batch sizes", least=1) | NONE))
     check("ap.sweep", tokens=(tokens, (whole(1) if batches is None else whole(1) | function_of(1)) | NONE))
-    check("ap.sweep", price=(price, _PRICE), schedule=(schedule, SCHEDULE), options=(options, OPTIONS))
+    check("ap.sweep", price=(price, _PRICE), options=(options, OPTIONS))
+    schedule = schedule_of("ap.sweep", schedule)
     known_args = sequence(ANYTHING, "a list of arguments") if batches is None else function_of(1)
     check("ap.sweep", args=(args, known_args))
     for name in price or ():
@@ -198,7 +201,7 @@ def _swept(
 
 
 def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:
-    best = found.report["best"]
+    best, keys = found.report["best"], Keys(start.program)
     return SweepRow(
         mesh=start.mesh,
         step_s=best["step_s"],
@@ -208,7 +211,7 @@ def _row(start: Partitioning, found: SearchResult, searched: bool) -> SweepRow:
         evaluations=found.report["evaluations"],
         searched=searched,
         decisions=tuple(found.report["decisions"]),
-        actions=tuple(describe(a, start) for a in found.actions),
+        actions=tuple(text_of(a, keys) for a in found.actions),
         tactic=Replay(found.actions),
     )
 

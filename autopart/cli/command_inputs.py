@@ -12,10 +12,6 @@ batch+model,_                    a layout: two axes tile dim 0, none tiles dim 1
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import os
-import runpy
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,13 +21,14 @@ from autopart.api.any_jit import any_jit
 from autopart.api.jit import known_options
 from autopart.api.lowered import Lowered
 from autopart.api.method import Method
-from autopart.api.parallelism import Parallelism
 from autopart.api.plan.plan import Plan
-from autopart.api.tactic import SCHEDULE, Tactic
+from autopart.api.schedule_named import named_object
+from autopart.api.schedule_named import schedule_of as schedule_named
+from autopart.api.tactic import Tactic
 from autopart.api.trace import LoadedProgram, Traced, load
 from autopart.cli.python_file import check_not_python
-from autopart.core.arguments import check, is_sequence, shown, takes
-from autopart.core.errors import ArgumentError, MeshError, UnknownNameError, closest
+from autopart.core.arguments import is_sequence, shown, takes
+from autopart.core.errors import ArgumentError, MeshError
 from autopart.core.mesh import Mesh
 
 
@@ -98,27 +95,6 @@ def _called(text: str, what: str) -> Any:
     return found()
 
 
-def named_object(text: str) -> Any:
-    """What MODULE:NAME or FILE.py:NAME names; the working directory is searched for modules too."""
-    module, _, name = text.rpartition(":")
-    if module.endswith(".py"):
-        space: Mapping[str, Any] = runpy.run_path(module)
-    else:
-        if not all(part.isidentifier() for part in module.split(".")):
-            raise UnknownNameError(f"there is no module {module!r}", hint="MODULE:NAME, or FILE.py:NAME")
-        if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
-        try:
-            space = vars(importlib.import_module(module))
-        except ModuleNotFoundError as error:
-            raise UnknownNameError(f"there is no module {module}", why=str(error)) from None
-    if name not in space:
-        raise UnknownNameError(
-            f'{module} has no "{name}"', hint=closest(name, [known for known in space if not known.startswith("__")])
-        )
-    return space[name]
-
-
 def mesh_of(text: str, device: str | None) -> Mesh:
     """The mesh that `batch=16,model=2` means."""
     return Mesh(sizes_of(text), device=device)
@@ -139,23 +115,11 @@ def sizes_of(text: str, what: str = "axis", example: str = "batch=16,model=2") -
 
 def schedule_of(texts: Sequence[str]) -> Sequence[Tactic]:
     """The schedule that `--schedule` says, once or several times in a row. A plan stands alone."""
-    found = [_schedule(text) for text in texts]
+    found = [schedule_named(text, text) for text in texts]
     plans = [schedule for schedule in found if isinstance(schedule, Plan)]
     if plans and len(found) > 1:
         raise ArgumentError("a plan is a whole schedule", hint="one --schedule, or ap.Replay in a Python file")
     return plans[0] if plans else [tactic for schedule in found for tactic in schedule]
-
-
-def _schedule(text: str) -> Sequence[Tactic]:
-    if text.endswith(".json"):
-        return Plan.load(text)
-    if text.endswith(".py"):
-        text = f"{text}:schedule"
-    if "(" in text or ":" not in text:
-        return [Parallelism(text)]
-    found = named_object(text)
-    check(text, schedule=(found, SCHEDULE))
-    return cast("Sequence[Tactic]", found)
 
 
 def layout_of(text: str) -> tuple[tuple[str, ...] | None, ...]:
